@@ -58,7 +58,7 @@ Frame = Any  # a pandas DataFrame
 @dataclass(frozen=True)
 class Column:
     """One column: its type, how many values are missing, up to `ODD_MOST` values that are no
-    numbers among many that are, and what is to be known of it."""
+    numbers among many that are (of delimited text "line: value"), and what is to be known of it."""
 
     name: str
     kind: str  # integer, number, date, truth, text, empty, in doubt
@@ -147,7 +147,7 @@ def look(path: Path, root: Path) -> FileNote:
             found = _tables(path, root, size)
     except Exception as error:  # whatever a library says of a broken file
         found = [Unread(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
-    plans = [one for one in found if not isinstance(one, Unread)]
+    plans = [one for one in found if not isinstance(one, Unread) and not _prose(path, one[0])]
     refused = tuple(_refused(one) for one in found if isinstance(one, Unread))
     if not plans and any(isinstance(one, Unread) and one.part for one in found):
         return FileNote(size, _KINDS.get(form_of(path), form_of(path)), said=refused)
@@ -159,6 +159,11 @@ def look(path: Path, root: Path) -> FileNote:
     kind = _KINDS.get(plan.form, plan.form)
     encoding = plan.encoding.removesuffix("-sig") if plan.form in ("csv", "html") else ""
     return FileNote(size, kind, encoding, tables, said=(*doubts, *refused))
+
+
+def _prose(path: Path, plan: ReadPlan) -> bool:
+    """Whether delimited text without a delimiter is rather lines to read: notes.txt."""
+    return plan.form == "csv" and len(plan.columns) < 2 and path.suffix.lower() == ".txt"
 
 
 def _tables(path: Path, root: Path, size: int) -> list[tuple[ReadPlan, Frame | None] | Unread]:
@@ -195,13 +200,14 @@ def _text(path: Path, size: int, said: tuple[str, ...]) -> FileNote:
 def _start_of(path: Path, size: int) -> tuple[Iterator[str], str]:
     """(the lines at the start of a file, its encoding); none, and "" for what is no text."""
     data = b""
+    if form_of(path) not in ("", "csv", "json", "lines", "html"):
+        return iter(()), ""
     try:
         with unpacked(path) as file:
             data = file.read(1 << 18)
         encoding = read_text(path).encoding if size <= _TEXT_MOST else "utf-8"
     except Exception:  # refused by the reader, or a broken archive
-        typed = form_of(path) not in ("", "csv", "json", "lines", "html")
-        encoding = "" if typed or b"\0" in data[:4096] or (size and not data) else "utf-8"
+        encoding = "" if b"\0" in data[:4096] or (size and not data) else "utf-8"
     encoding = encoding.removesuffix("-sig")
     if not encoding:
         return iter(()), ""
@@ -263,12 +269,13 @@ def _column(name: str, plan: ReadPlan, frame: Frame | None) -> Column:
     if cells.dtype.kind == "f":
         whole = missing and bool((filled == filled.round()).all())
         kind = "integer" if whole else "number"
-    odd = _odd(filled) if kind == "text" else ()
+    odd = _odd(filled, plan) if kind == "text" else ()
     return Column(name, "number" if odd else kind, missing, odd, note)
 
 
-def _odd(filled: Any) -> tuple[str, ...]:
-    """Values that are no numbers, of a text column most of whose values are; () for another."""
+def _odd(filled: Any, plan: ReadPlan) -> tuple[str, ...]:
+    """Values that are no numbers, of a text column most of whose values are; () for another. Of
+    delimited text with the line of the first of each, counted as if no cell had two lines."""
     pd: Any = importlib.import_module("pandas")
     texts = filled.astype(str).str.strip()
     plain = texts[~texts.str.match(r"0\d")]  # codes with leading zeros are no numbers
@@ -276,7 +283,11 @@ def _odd(filled: Any) -> tuple[str, ...]:
     others = plain[numbers.isna()]
     if not 0 < len(others) <= 0.4 * len(texts) or len(plain) < len(texts):
         return ()
-    return tuple(str(v)[:40] for v in others.drop_duplicates()[:ODD_MOST])
+    first = others.drop_duplicates()[:ODD_MOST].items()
+    if plan.form != "csv" or plan.drop_rows or plan.drop_where or plan.drop_duplicates:
+        return tuple(str(value)[:40] for _, value in first)
+    top = plan.skip + int(plan.header) + 1
+    return tuple(f"line {top + int(row)}: {str(value)[:40]}" for row, value in first)
 
 
 def _rows_shown(form: str, frame: Frame | None, count: int = ROWS_KEPT) -> tuple[str, ...]:

@@ -27,8 +27,8 @@ def test_types_headers_and_odd_cells(tmp_path: Path) -> None:
     index = index_lake(make_lake(tmp_path / "lake"))
     rain = index.files["rain_amherst.csv"]
     june = rain.columns[1]
-    assert (rain.kind, rain.rows, june.kind, june.odd) == ("table", 31, "number", ("M",))
-    assert rain.columns[0].odd == ("Mean",)
+    assert (rain.kind, rain.rows, june.kind, june.odd) == ("table", 31, "number", ("line 9: M",))
+    assert rain.columns[0].odd == ("line 32: Mean",)
     sites = index.files["sites.csv"]
     assert sites.tables[0].header == 2
     assert [c.kind for c in sites.columns] == ["text"] * 3 + ["integer"]
