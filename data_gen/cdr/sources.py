@@ -137,14 +137,21 @@ def read_sources(
     """
     rows: list[Row] = []
     problems: list[Left] = []
-    seen: set[str] = set()
-    for found in found_in(cut(sources_of(paths), 1, 0), fields):
+    seen: dict[str, tuple[str, str]] = {}
+    sources = sources_of(paths)
+    labels = labels_of(sources)
+    for found in found_in(cut(sources, 1, 0), fields):
         if found.row is None:
             problems.append(found.left())
-        elif (name := str(found.row["id"])) in seen:
+            continue
+        own = labels[found.piece.source.place], str(found.row["text"])
+        name = str(found.row["id"])
+        if name in seen and not {*own} & {*seen[name]}:
+            found.row["id"] = other_id(name, own[0])
+        if str(found.row["id"]) in seen:
             problems.append(found.left(f"id {name!r} occurs twice", TWICE))
         else:
-            seen.add(name)
+            seen[str(found.row["id"])] = own
             rows.append(found.row)
     if not rows:
         first = f"; first problem: {problems[0]}" if problems else ""
@@ -153,6 +160,25 @@ def read_sources(
 
 
 TWICE = "an id that occurs twice"
+
+
+def labels_of(sources: Sequence[Source]) -> dict[str, str]:
+    """A name for every file by its place, no two alike, the same wherever the corpora lie."""
+    count: Counter[str] = Counter()
+    found: dict[str, str] = {}
+    for source in sources:
+        count[source.name] += 1
+        number = count[source.name]
+        found[source.place] = source.name if number < 2 else f"{source.name} {number}"
+    return found
+
+
+def other_id(name: str, label: str) -> str:
+    """The id of a document whose own id another one has, which is of another file and reads
+    otherwise: corpora that both number their rows have the same ids."""
+    return f"{label}#{name}"
+
+
 UNLICENSED = "a licence that --licence leaves out"
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from data_gen.cdr.records import Replays
-from data_gen.cdr.sources import no_licence
+from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.stages.arrays import Array, save_arrays, write_json
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.parts import UNLICENSED, DiskPart
 from data_gen.cdr.stages.recipes import Support, Tables, build_library, replay_support
-from data_gen.cdr.stages.work import Work, documents_at, documents_of
+from data_gen.cdr.stages.work import Work, documents_at, documents_of, sharded
 from data_gen.readers import CorpusError
 from rewards.processes import Crew
 from rewards.progress import Progress
@@ -31,7 +31,11 @@ def merge_library(work: Work, crew: Crew) -> None:
         return
     documents = documents_of(work, with_twice=False)
     _refuse_unusable(work, documents)
-    save_arrays(work.folder / "twice", {"numbers": there_twice(documents)})
+    firsts = firsts_of(documents)
+    others = other_ids(work, documents, firsts)
+    write_json(work.folder / "others.json", list(others.items()))
+    twice = np.array(sorted(firsts.keys() - others.keys()), np.int64)
+    save_arrays(work.folder / "twice", {"numbers": twice})
     documents = documents_of(work)
 
     def replayed(jobs: Iterable[Support]) -> Iterator[tuple[int, Tables]]:
@@ -88,13 +92,38 @@ def problems(work: Work, documents: Documents) -> Iterator[dict[str, str]]:
         yield from json.loads(part.arrays["left"].tobytes())
 
 
-def there_twice(documents: Documents, held: int = HELD) -> Array:
-    """Numbers of the documents whose id an earlier one has.
+def other_ids(work: Work, documents: Documents, firsts: dict[int, int]) -> dict[int, str]:
+    """Other ids for the documents whose id one of another file has that reads otherwise."""
+    labels = labels_of(work.sources)
+    files: dict[int, str] = {}
+    wanted = np.array(sorted({*firsts, *firsts.values()}), np.int64)
+    for shard, part in sharded(work, disk(documents)):
+        pieces = work.pieces(shard)
+        low, high = np.searchsorted(wanted, (part.base, part.base + part.count))
+        for number in wanted[low:high].tolist():
+            piece = int(part.arrays["piece"][number - part.base])
+            files[number] = labels[pieces[piece].source.place]
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for number, first in sorted(firsts.items()):
+        rows = [
+            part.row(place) for part, place in (disk_part(documents, n) for n in (number, first))
+        ]
+        name = other_id(str(rows[0]["id"]), files[number])
+        alike = files[number] == files[first] or rows[0].get("text") == rows[1].get("text")
+        if not alike and name not in taken:
+            taken.add(name)
+            found[number] = name
+    return found
+
+
+def firsts_of(documents: Documents, held: int = HELD) -> dict[int, int]:
+    """The documents whose id an earlier one has: their numbers, with that of the first.
 
     Ids are compared by hash first, a share of all hashes at a time when there are many.
     """
     passes = -(-max(documents.count, 1) // held)
-    found: list[int] = []
+    found: dict[int, int] = {}
     for turn in range(passes):
         idents, numbers = _some_idents(documents, passes, turn)
         order = np.argsort(idents, kind="stable")
@@ -107,8 +136,8 @@ def there_twice(documents: Documents, held: int = HELD) -> Array:
                 name = part.key(number - part.base)[0]
                 first = seen.setdefault(int(idents[place]), {}).setdefault(name, number)
                 if first != number:
-                    found.append(number)
-    return np.unique(np.array(found, np.int64))
+                    found[number] = first
+    return found
 
 
 def _some_idents(documents: Documents, passes: int, turn: int) -> tuple[Array, Array]:

@@ -23,9 +23,18 @@ Columns = ("chars", "domain", "active", "changes", "english", "stats")
 class DiskPart:
     """A run of documents on disk. Columns are read when they are first asked for."""
 
-    def __init__(self, path: Path, base: int, count: int, config: CdrConfig, twice: Array) -> None:
+    def __init__(
+        self,
+        path: Path,
+        base: int,
+        count: int,
+        config: CdrConfig,
+        twice: Array,
+        others: dict[int, str],
+    ) -> None:
         self.path, self.base, self.count = path, base, count
         self._config = config
+        self._others = others  # ids in place of those that a document of another file has, by place
         self.twice = twice  # places of documents whose id was there before
 
     @cached_property
@@ -51,7 +60,11 @@ class DiskPart:
     def key(self, place: int) -> tuple[bytes, bytes]:
         starts, lengths, data = self._keys
         start = starts[place]
-        return data[start : start + lengths[place]], data[start : starts[place + 1]]
+        stop = start + lengths[place]
+        name, rest = data[start:stop], data[stop : starts[place + 1]]
+        if place in self._others:
+            name = self._others[place].encode("utf-8", "surrogatepass")
+        return name, name + rest
 
     def id(self, place: int) -> str:
         return self.key(place)[0].decode("utf-8", "surrogatepass")
@@ -61,7 +74,8 @@ class DiskPart:
         start, stop = self.arrays["text_at"][place : place + 2].tolist()
         with open(self.path.with_suffix(".texts"), "rb") as file:
             file.seek(start)
-            return json.loads(zlib.decompress(file.read(stop - start)))
+            row: Row = json.loads(zlib.decompress(file.read(stop - start)))
+        return row | {"id": self._others[place]} if place in self._others else row
 
     def places(self, state: int) -> list[int]:
         """Places of the documents in a state, but those that are there twice."""

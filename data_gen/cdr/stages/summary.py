@@ -13,8 +13,8 @@ from data_gen.cdr.sources import TWICE, Found, Left, unlicensed
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.facts import bits_set
 from data_gen.cdr.stages.merges import disk, problems
-from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED, DiskPart
-from data_gen.cdr.stages.work import Work
+from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED
+from data_gen.cdr.stages.work import Work, sharded
 from data_gen.inputs import Input
 
 
@@ -37,7 +37,7 @@ def rows_left(work: Work, documents: Documents) -> Iterator[Left]:
     """Rows that hold no document, that are there twice, or of another licence."""
     for row in problems(work, documents):
         yield Left(**row)
-    for shard, part in _sharded(work, documents):
+    for shard, part in sharded(work, disk(documents)):
         pieces = work.pieces(shard)
         columns = part.arrays["piece"], part.arrays["number"]
         for place in part.twice.tolist():
@@ -47,13 +47,6 @@ def rows_left(work: Work, documents: Documents) -> Iterator[Left]:
     for part in disk(documents):
         for place in part.places(UNLICENSED):
             yield unlicensed(part.row(place))
-
-
-def _sharded(work: Work, documents: Documents) -> Iterator[tuple[int, DiskPart]]:
-    parts = disk(documents)
-    for shard in range(work.shards):
-        for _ in work.done("facts", shard)["counts"]:
-            yield shard, next(parts)
 
 
 def classes_of(work: Work, documents: Documents, tasks_of: Mapping[str, int]) -> Classes:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -176,15 +177,20 @@ def opened(folder: Path) -> Work:
 def documents_of(work: Work, with_twice: bool = True) -> Documents:
     """All documents of all shards. Raises `StageError` when a shard's facts are missing."""
     twice = np.zeros(0, np.int64)
+    others: dict[int, str] = {}
     if with_twice:
         twice = Arrays(work.folder / "twice").load("numbers")
+        others = dict(read_json(work.folder / "others.json"))
+    ordered = sorted(others)
     parts: list[DiskPart] = []
     base = 0
     for shard in range(work.shards):
         for number, count in enumerate(work.done("facts", shard)["counts"]):
             low, high = np.searchsorted(twice, (base, base + count))
             path = work.stage("facts", shard) / f"{number:05d}.facts"
-            parts.append(DiskPart(path, base, count, work.config, twice[low:high] - base))
+            first, last = (bisect_left(ordered, at) for at in (base, base + count))
+            own = {n - base: others[n] for n in ordered[first:last]}
+            parts.append(DiskPart(path, base, count, work.config, twice[low:high] - base, own))
             base += count
     return Documents(DiskParts(parts, max(2, OPEN // work.part)), base)
 
@@ -224,6 +230,14 @@ def trace_of(arrays: Arrays, number: int, columns: int) -> Trace:
         np.array(arrays["bits"][start:stop]),
         np.array(stats).reshape(stop - start, columns),
     )
+
+
+def sharded(work: Work, parts: Iterable[DiskPart]) -> Iterator[tuple[int, DiskPart]]:
+    """(shard, part) of all parts."""
+    rest = iter(parts)
+    for shard in range(work.shards):
+        for _ in work.done("facts", shard)["counts"]:
+            yield shard, next(rest)
 
 
 def shard_parts(work: Work, documents: Documents, shard: int) -> Iterator[tuple[int, DiskPart]]:

@@ -21,7 +21,7 @@ from data_gen.cdr.cli import workers_of
 from data_gen.cdr.construct import construct, pipeline_rows
 from data_gen.cdr.records import Replays
 from data_gen.cdr.sources import read_sources, scan
-from data_gen.cdr.stages.merges import there_twice
+from data_gen.cdr.stages.merges import firsts_of
 from data_gen.cdr.stages.work import StageError, documents_of, forget, opened
 from rewards.task import json_line
 
@@ -167,8 +167,30 @@ def test_ids_that_occur_twice_are_found_in_any_number_of_passes(
     assert main(words(corpus, tmp_path, "--part", "24", "--stage", "facts")) == 0
     forget()
     documents = documents_of(opened(tmp_path / ".work"), with_twice=False)
-    found = [there_twice(documents, held).tolist() for held in (1000, 50, 7)]
+    found = [firsts_of(documents, held) for held in (1000, 50, 7)]
     assert found[0] == found[1] == found[2] and len(found[0]) == 3
+
+
+def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> None:
+    made = [json.dumps(row | {"id": n % 25}) for n, row in enumerate(documents(50))]
+    for folder, rows in (("a", made[:25]), ("b", [made[3], *made[25:], made[30]])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "docs.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    given = [str(tmp_path / folder / "docs.jsonl") for folder in "ab"]
+    given = ["cdr", "--corpus", given[0], "--corpus", given[1], *SMALL, "--workers", "1"]
+    found: list[dict[str, bytes]] = []
+    for part in ("1000", "7"):
+        assert main([*given, "--out", str(tmp_path / part), "--part", part]) == 0
+        found.append(files(tmp_path / part))
+    assert found[0] == found[1]
+    refused = [json.loads(line) for line in found[0]["refused.jsonl"].splitlines()]
+    twice = [row["why"][0] for row in refused if "twice" in row["why"][0]]
+    assert twice.count("id '3' occurs twice") == 1  # the same document again
+    used = [json.loads(line) for line in found[0]["pipeline.jsonl"].splitlines()]
+    names = {row["doc_id"] for row in used if row["kind"] == "pipeline_activation"}
+    assert {"0", "docs.jsonl 2#0", "docs.jsonl 2#24"} <= names
+    rows = read_sources([tmp_path / "a" / "docs.jsonl", tmp_path / "b" / "docs.jsonl"]).rows
+    assert {row["id"] for row in rows} >= names
 
 
 @pytest.mark.parametrize(
