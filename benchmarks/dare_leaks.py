@@ -11,7 +11,7 @@ a line, a parabola, a logarithm, a power; columns are the features, the keys, th
 dates, the entity, the row's place in the file and that modulo 2 to 24. Rules of two: weighted sum
 or difference, product or quotient. Further: a column that is the target moved by one to three
 rows, within each entity of a series. Exit status 1 when a target is computable. Nothing is shared
-with the checks of the build (`data_gen/dare/leaks.py`).
+with the checks of the build (`data_gen/leaks.py`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 
 TASKS = ("--style", "mini", "--task-types", "MM,XF,CF", "--databases", "300", "--per-table", "4")
-SPLITS = ("--less-sure", "--heldout-share", "0.3", "--validation-share", "0.1")
+SPLITS = ("--heldout-share", "0.3", "--validation-share", "0.1")
 TRACKS = ("class-MM", "reg-MM", "time-XF", "time-CF")
 EXAMPLES = 60  # tasks whose scripts are imitated
 SAMPLED = 6  # rollouts of a task that rejection sampling chooses from

@@ -63,7 +63,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "in" / "sales.csv").write_bytes(csv_bytes(sales()))
     words = ["dare", "--tables", str(top / "in"), "--style", "mini", "--workers", "1"]
     words += ["--task-types", "MM,XF,CF", "--databases", "6", "--out", str(top / "T")]
-    words += ["--less-sure", "--target", "houses:price", "--target", "sales:amount"]
+    words += ["--target", "houses:price", "--target", "sales:amount"]
     assert main(words) == 0
     return top / "T"
 
