@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from dare_worlds import NUMBERS, answered, tabular
 
-from data_gen.dare import analyse, bins, reference_solution, series
+from data_gen.dare import bins, reference_solution, series
 from data_gen.dare.layout import csv_bytes, table_bytes
 from data_gen.dare.sources import Source
 
@@ -88,7 +88,6 @@ def _answers_by(**changes: Any) -> Tabular:
 
 
 def _codes_kept(origin: Source, patch: Patch) -> dict[str, bytes]:
-    patch.setattr(analyse, "without_marks", lambda column: column.astype(float))
     return _loads(lambda f: f.assign(pegel=f["pegel"].fillna(-999.0)))(origin, patch)
 
 
