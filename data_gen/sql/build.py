@@ -117,8 +117,7 @@ def _named_once(lakes: Sequence[Lake], args: argparse.Namespace) -> None:
     if not any(lake.tables for lake in lakes):
         _say(_inputs(lakes, {}, Tally(), args), args)
         raise TaskError(
-            f"no table in the folders given can be asked about; {args.out / REFUSED} says why for "
-            "each"
+            f"no usable table in the folders given; {args.out / REFUSED} says why for each"
         )
 
 

@@ -121,7 +121,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     if not any(lake.tables for lake in lakes):
         _say(_inputs(lakes, {}, args), args)
         raise TaskError(
-            f"no table in the folders given can be asked about; {args.out / REFUSED} says why for "
+            f"no usable table in the folders given; {args.out / REFUSED} says why for "
             f"each. A table needs column names, {ROWS[0]} rows or more, and a column of numbers"
         )
     wanted = _wanted(args.count, bool(valid), bool(heldout), bool(opened))

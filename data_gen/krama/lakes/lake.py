@@ -14,10 +14,11 @@ from typing import Any
 
 from assay.files import machine_failed
 from assay.tables.doubts import Doubt
+from assay.tables.files import files_below, form_of
 from assay.tables.forms import connect
 from assay.tables.overrules import Overrules, overrules
 from assay.tables.plan import Unread
-from assay.tables.read import form_of, settled
+from assay.tables.read import settled
 from data_gen.inputs import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
@@ -155,17 +156,21 @@ def open_lakes(folders: Sequence[Folder], turn: Turn) -> list[Lake]:
 
 
 def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """The files of tables that are opened, and why others are not."""
+    """The files of tables that are opened, and why others are not: every file has its line."""
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
-    paths = sorted(p for p in folder.rglob("*") if p.is_file() and _readable(p))
+    paths, others = files_below(folder)
+    why_not = {one.path: one.why for one in others}
+    own = [folder / name for name in why_not if name != "." and _readable(folder / name)]
+    paths = sorted([*paths, *own])
+    refused = {name: why for name, why in why_not.items() if folder / name not in own}
     if len(paths) <= FILES_MOST:
-        return paths, {}
+        return paths, refused
     chosen = set(Random(0).sample(paths, FILES_MOST))  # by their names alone
     why = (
         f"the folder has {len(paths)} files; {FILES_MOST} of them are asked about, and not this one"
     )
-    return sorted(chosen), {_name(p, folder): why for p in paths if p not in chosen}
+    return sorted(chosen), refused | {_name(p, folder): why for p in paths if p not in chosen}
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -173,7 +178,8 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _readable(path: Path) -> bool:
-    return bool(form_of(path)) or _arrays(path) or may_hold(path)
+    """Whether it is of a form that lakes alone have."""
+    return _arrays(path) or may_hold(path)
 
 
 def _arrays(path: Path) -> bool:

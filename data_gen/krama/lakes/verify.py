@@ -128,7 +128,7 @@ async def _validate(question: Question, frames: Frames) -> Checked:
     values, *others = await runs(question, frames, wanted)
     if isinstance(values, PipelineFailed):
         cause = str(values).partition(":")[0]
-        return None, _CAUSES.get(cause, f"the pipeline failed ({cause})")
+        return None, _CAUSES.get(cause, f"pipeline failed ({cause})")
     if why := reject(question, values):
         return None, why
     for seed, again in zip(seeds[1:], others[: len(seeds) - 1], strict=True):

@@ -235,6 +235,17 @@ def test_a_file_that_cannot_be_read_never_ends_a_build(tmp_path: Path) -> None:
     assert set(lake.refused) == {"lists.parquet"} and lake.refused["lists.parquet"]
 
 
+def test_every_file_has_its_line(tmp_path: Path) -> None:
+    table = pd.DataFrame({"town": list("abc") * 20, "sales": [i * i % 97 for i in range(60)]})
+    lake_folder = _written(tmp_path, table)
+    for name in ("paper.pdf", "notes.docx", "README.md"):
+        (lake_folder / name).write_bytes(b"no table")
+    lines = {one.name: one.why for one in open_lake(lake_folder).inputs({"t.csv": 1})}
+    name = lake_folder.name
+    assert {f"{name}/{f}" for f in ("t.csv", "paper.pdf", "notes.docx")} <= set(lines)
+    assert any("README.md" in why for whys in lines.values() for why in whys)
+
+
 def test_doubts_are_in_the_line_of_their_table(tmp_path: Path) -> None:
     table = pd.DataFrame({"town": list("abc") * 20, "sales": [i * i % 97 for i in range(60)]})
     lake = open_lake(_written(tmp_path, table))
