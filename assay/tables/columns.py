@@ -124,8 +124,7 @@ def alike_names(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
     alike: dict[str, list[str]] = {}
     listed = [c.name for c in columns]
     for name in listed:
-        same = re.sub(r"\.[0-9]+$", "", name)
-        key = " ".join((same if same in listed else name).casefold().split())
+        key = " ".join(_unnumbered(name, listed).casefold().split())
         alike.setdefault(key, []).append(name)
     settle = f"names: {yaml_list(listed)}  # with other names for these"
     found: list[Doubt] = []
@@ -133,6 +132,15 @@ def alike_names(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
         said = f"the names {', '.join(map(repr, group))} differ by case, blanks or a number alone"
         found += [Doubt("alike_names", said, settle, name) for name in group]
     return found
+
+
+def _unnumbered(name: str, names: Sequence[str]) -> str:
+    """A name without the number that pandas writes behind the second of two equal names."""
+    bare, _, number = name.rpartition(".")
+    if not bare or not number.isdecimal() or not 0 < int(number) < len(names):
+        return name
+    earlier = [bare, *(f"{bare}.{n}" for n in range(1, int(number)))]
+    return bare if set(earlier) <= set(names) else name
 
 
 def word_doubt(name: str, filled: Cells) -> Doubt | None:

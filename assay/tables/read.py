@@ -143,6 +143,7 @@ def load(reading: ReadPlan, root: Path) -> Frame:
     fitting = revised(reading, raw, _texts(reading, root))
     if replace(fitting, notes=reading.notes) != reading:  # a note alone changes no cell
         new = [n for n in fitting.notes if n not in reading.notes]
+        new += [d.line() for d in fitting.doubts if d not in reading.doubts]
         why = new[0] if new else "other words for missing values than were decided"
         raise Unreadable(f"{reading.name}: the whole table says otherwise than its sample: {why}")
     return _finished(reading, raw)

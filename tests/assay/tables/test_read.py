@@ -200,6 +200,7 @@ def test_numbers_stored_as_text_are_numbers(form: str, tmp_path: Path) -> None:
         ('"a","b"\n"r1",1,5\n"r2",2,6\n', {"a": [1, 2], "b": [5, 6]}),
         ('a,"b\nc"\n1,2\n3,4\n', {"b\nc": [2, 4]}),
         ("t,2019,2020\nx,1,2\ny,3,4\n", {"2019": [1, 3]}),
+        ("P99,P99.5,P99.9\n1,2,3\n4,5,6\n", {"P99": [1, 4]}),
         ("a,b\nx,NA\ny,3\n", {"b": [None, 3]}),
         ("\ufeffa;b\r\n1;2\r\n", {"a": [1]}),
     ],
