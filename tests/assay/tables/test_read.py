@@ -55,7 +55,7 @@ LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
         (column([999, 999, *range(150, 250, 5)]), "sentinel", "{missing: {v: []}}", None),
         (column([-9999, *range(20)]), "sentinel", "{missing: {v: ['-9999']}}", None),
         (column(["k.A.", *range(20)]), "sentinel", "{missing: {v: [k.A.]}}", None),
-        (column(["geheim", *range(20)]), "sentinel", "{missing: {v: [geheim]}}", None),
+        (column([*range(20), "geheim", 7]), "sentinel", "{missing: {v: [geheim]}}", None),
         (column(["-", "2020-01-02", "2020-01-03"]), "sentinel", "{missing: {v: ['-']}}", None),
         (column(["01/02/2020", "03/04/2020"]), "date_order", "{dates: {v: '%d/%m/%Y'}}", None),
         (column(["food", "FOOD", "food"]), "alike_values", "{spellings: {v: distinct}}", None),
