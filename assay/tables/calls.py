@@ -112,25 +112,37 @@ class Not(Node):
 
 @dataclass(frozen=True)
 class Opened(Node):
-    """A file of text, unpacked by its suffix."""
+    """A file of text, unpacked by its suffix; of an archive, one member."""
 
     place: str
     encoding: str
+    member: str = ""
 
     @property
     def module(self) -> str:
         return next((m for s, m in PACKED.items() if self.place.lower().endswith(s)), "")
 
     def value(self, names: Mapping[str, Any]) -> Any:
+        if self.member:
+            packed = member_of(self.place, self.member).value(names)
+            return names["io"].TextIOWrapper(packed, encoding=self.encoding, newline="")
         opener = names[self.module].open if self.module else open
         return opener(self.place, "rt", encoding=self.encoding, newline="")
 
     def code(self) -> str:
+        if self.member:
+            packed = member_of(self.place, self.member).code()
+            return f"io.TextIOWrapper({packed}, encoding={self.encoding!r}, newline='')"
         opener = f"{self.module}.open" if self.module else "open"
         return f"{opener}({self.place!r}, 'rt', encoding={self.encoding!r}, newline='')"
 
     def parts(self) -> Iterator[Any]:
-        yield Name(self.module)
+        yield from (Name("zipfile"), Name("io")) if self.member else (Name(self.module),)
+
+
+def member_of(place: str, member: str) -> Call:
+    """What opens a member of a zip archive, as bytes."""
+    return Call(Call(Name("zipfile"), "ZipFile", (place,)), "open", (member,))
 
 
 @dataclass(frozen=True)
@@ -194,7 +206,7 @@ class Statement:
         return f"{self.target.code()} = {self.of.code()}"
 
 
-MODULES = ("duckdb", "io", "json", "sqlite3", *PACKED.values())
+MODULES = ("duckdb", "io", "json", "sqlite3", "zipfile", *PACKED.values())
 
 
 def namespace() -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from assay.tables.calls import PACKED
 from assay.tables.overrules import FILE
-from assay.tables.plan import Unread
+from assay.tables.plan import Unread, Unreadable
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data"), "csv"),
@@ -21,6 +22,7 @@ FORMS = {
     ".dta": "stata",
     ".sav": "spss",
     **dict.fromkeys((".html", ".htm"), "html"),
+    ".zip": "zip",
 }
 SEVERAL = ("excel", "sqlite", "duckdb", "html", "zip")  # a file of these may hold several tables
 _IN_PACKS = ("csv", "json", "lines")  # forms that are read from a packed file
@@ -49,16 +51,40 @@ def files_below(root: Path) -> tuple[list[Path], list[Unread]]:
     others: list[Unread] = []
     passed: list[str] = []
     below = sorted(p for p in root.rglob("*") if p.is_file())
-    named = {(p.parent, _stem(p)) for p in below if form_of(p) and p.suffix.lower() != ".txt"}
+    named = _named(below)
     for path in below:
         name = path.relative_to(root)
-        if _hidden(name) or path.name == FILE or _about(path, named):
+        about = _about(path, named) and not (path.suffix.lower() == ".txt" and _has_fields(path))
+        if _hidden(name) or path.name == FILE or about:
             passed.append(name.as_posix())
         elif form_of(path):
             tables.append(path)
         else:
             others.append(Unread(name.as_posix(), why_unread(path)))
     return tables, [*others, *_passed(passed)]
+
+
+def members_of(path: Path) -> Iterator[tuple[str, str]]:
+    """(member, why it is not read, or nothing) of a zip archive, hidden ones and folders left out.
+    Raises `Unreadable` for what is no archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [i.filename for i in archive.infolist() if not i.is_dir()]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise Unreadable(f"no readable zip archive ({error})") from None
+    names = [n for n in names if not _hidden(Path(n))]
+    if not names:
+        raise Unreadable("the archive is empty")
+    named = _named(map(Path, names))
+    for name in sorted(names):
+        member = Path(name)
+        if member.suffix.lower() in PACKED or form_of(member) != "csv":
+            what = f"a {member.suffix} file" if member.suffix else "a file without a suffix"
+            yield name, f"{what} inside an archive is not read; unpack it"
+        elif _about(member, named):
+            yield name, "it is about the data"
+        else:
+            yield name, ""
 
 
 def why_unread(path: Path) -> str:
@@ -73,6 +99,11 @@ def why_unread(path: Path) -> str:
     return f"a {ends[-1]} file is no table that is read; store it as csv, xlsx or parquet"
 
 
+def _named(paths: Iterable[Path]) -> set[tuple[Path, str]]:
+    """(folder, name without suffixes) of the tables that a text can be about."""
+    return {(p.parent, _stem(p)) for p in paths if form_of(p) and p.suffix.lower() != ".txt"}
+
+
 def _stem(path: Path) -> str:
     return path.name.partition(".")[0].casefold()
 
@@ -85,7 +116,7 @@ def _about(path: Path, named: set[tuple[Path, str]]) -> bool:
     suffix, stem = path.suffix.lower(), _stem(path)
     if suffix in _PROSE or (stem in _ABOUT and suffix in ("", ".txt")):
         return True
-    return suffix == ".txt" and (path.parent, stem) in named and not _has_fields(path)
+    return suffix == ".txt" and (path.parent, stem) in named
 
 
 def _has_fields(path: Path) -> bool:

@@ -26,6 +26,7 @@ from assay.tables.calls import (
     Opened,
     Spans,
     Statement,
+    member_of,
     modules_of,
 )
 from assay.tables.doubts import Doubt, columns_in_doubt
@@ -79,7 +80,7 @@ class ReadPlan:
 
     path: str  # relative to the root folder, with /
     form: str
-    part: str = ""  # sheet or `Sheet!A1:E241`, SQLite table, number of the HTML table
+    part: str = ""  # sheet or `Sheet!A1:E241`, database table, number of HTML table, zip member
     engine: str = ""  # of pandas, for a workbook
     sep: str = ","
     encoding: str = "utf-8"
@@ -209,9 +210,10 @@ def source(reading: ReadPlan, place: str | None = None) -> Node:
     """What reads the cells, before rows are left out and words become values."""
     where = f"data/{reading.path}" if place is None else place
     if reading.form == "csv":
-        found: Any = where
+        found: Any = member_of(where, reading.part) if reading.part else where
         if reading.drop_rows:
-            found = Lines(Opened(where, reading.encoding), reading.drop_rows)
+            file = Opened(where, reading.encoding, reading.part)
+            found = Lines(file, reading.drop_rows)
         return Call(PD, "read_csv", (found,), _csv(reading))
     if reading.form == "excel":
         frame = _excel(reading, where)

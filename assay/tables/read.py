@@ -30,7 +30,7 @@ from assay.tables.checks import revised
 from assay.tables.columns import Column, column_of, decide
 from assay.tables.dialect import Layout, layout_of, records, records_of
 from assay.tables.doubts import Doubt
-from assay.tables.files import FORMS, files_below
+from assay.tables.files import FORMS, files_below, members_of
 from assay.tables.files import form_of as form_of
 from assay.tables.forms import Found, tables_of
 from assay.tables.grid import yaml_list
@@ -108,6 +108,8 @@ def _found(
     try:
         if form == "csv":
             found = iter([_delimited(path, name, rule)])
+        elif form == "zip":
+            found = iter(list(_members(path, name, rules)))
         else:
             found = (_typed(t, path, rules, kept) for t in tables_of(path, name, form, rules))
         return [_sure(one, root, kept) if whole else one for one in islice(found, most)]
@@ -356,9 +358,23 @@ def _as_text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
-    suffix = next((s for s in map(str.lower, path.suffixes) if s in FORMS), "")
-    text = read_text(path, rule.encoding)
+def _members(path: Path, name: str, rules: Overrules) -> Iterator[ReadPlan | Unread]:
+    """The tables of delimited text in an archive; every other member has its line."""
+    for member, why in members_of(path):
+        rule = rules.of(name, member)
+        if why or not rule.use:
+            yield Unread(name, why or "tables.yaml says use: false", member)
+            continue
+        try:
+            yield _delimited(path, name, rule, member)
+        except Unreadable as error:
+            yield _refused(name, error, member)
+
+
+def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan | Unread:
+    suffixes = Path(member).suffixes if member else path.suffixes
+    suffix = next((s for s in map(str.lower, suffixes) if s in FORMS), "")
+    text = read_text(path, rule.encoding, member)
     if dropped := rule.drop_rows or ():
         text = without_lines(text, dropped)
         above = sum(
@@ -373,6 +389,7 @@ def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
     reading = ReadPlan(
         name,
         "csv",
+        member,
         sep=layout.sep,
         encoding=text.encoding,
         quote=layout.quote,

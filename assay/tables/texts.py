@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import io
 import re
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -39,8 +40,10 @@ class Text:
         return not self.pieces
 
 
-def unpacked(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked by its suffix."""
+def unpacked(path: Path, member: str = "") -> IO[bytes]:
+    """The bytes of a file, unpacked by its suffix; or of one member of a zip archive."""
+    if member:
+        return zipfile.ZipFile(path).open(member)
     module = PACKED.get(path.suffix.lower(), "")
     if not module:
         return open(path, "rb")
@@ -50,7 +53,7 @@ def unpacked(path: Path) -> IO[bytes]:
         raise Unreadable(f"{module} is not installed; {install_extra('build')}") from None
 
 
-def read_text(path: Path, encoding: str = "") -> Text:
+def read_text(path: Path, encoding: str = "", member: str = "") -> Text:
     """The text of a file: in the encoding given, or UTF-8 if all bytes are, or UTF-16 by its mark
     or zero bytes.
 
@@ -58,19 +61,19 @@ def read_text(path: Path, encoding: str = "") -> Text:
     with a doubt, for bytes that are letters in more than one other encoding.
     """
     try:
-        with unpacked(path) as file:
+        with unpacked(path, member) as file:
             head = file.read(4096)
         if not head.strip(b"\xef\xbb\xbf \t\r\n\0"):
             raise Unreadable("the file is empty")
         code = encoding or _encoding(head)
         try:
-            with unpacked(path) as file:
+            with unpacked(path, member) as file:
                 return _sampled(file, code)
         except UnicodeDecodeError:
             if encoding or code.startswith("utf-16"):
                 said = f"is no text in {code}; set encoding in tables.yaml"
                 raise Unreadable(said) from None
-        with unpacked(path) as file:
+        with unpacked(path, member) as file:
             doubt = encoding_doubt(file)
         raise in_doubt(doubt)
     except Unreadable:

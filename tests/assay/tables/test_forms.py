@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,16 +54,19 @@ def _read(path: Path) -> tuple[ReadPlan, Frame]:
     """A file with one table, read, and read again by the printed code."""
     (found,) = settled(path, path.parent)
     assert not isinstance(found, Unread), found.said()
-    plan, frame = found
+    _same_by_code(*found, path.parent)
+    return found
+
+
+def _same_by_code(plan: ReadPlan, frame: Frame, folder: Path) -> None:
     names: dict[str, Any] = {"pd": pd}
     here = Path.cwd()
-    os.chdir(path.parent.parent)
+    os.chdir(folder.parent)
     try:
         exec(ReadPlan.from_json(plan.to_json()).code(), names)
     finally:
         os.chdir(here)
     pd.testing.assert_frame_equal(names["t"], frame)
-    return plan, frame
 
 
 @pytest.fixture
@@ -89,6 +93,33 @@ def test_labels_of_codes_are_text(folder: Path) -> None:
     for name in ("t.dta", "t.parquet", "t.feather"):
         WRITERS[name](frame, folder / name)
         assert _read(folder / name)[1]["sex"].tolist() == ["male", "female"] * 15
+
+
+@pytest.mark.parametrize("rule", ["", "{drop_rows: [2]}"])
+def test_members_of_an_archive_are_tables(rule: str, folder: Path) -> None:
+    text = FRAME.to_csv(index=False)
+    with zipfile.ZipFile(folder / "t.zip", "w") as archive:
+        for member in ("shops.csv", "sub/more.txt", "__MACOSX/._shops.csv"):
+            archive.writestr(member, text)
+        archive.writestr("sub/old.xls", b"")
+        archive.writestr("README.md", "About the shops.")
+    if rule:
+        (folder / "tables.yaml").write_text(f'"t.zip": {rule}', encoding="utf-8")
+    found = settled(folder / "t.zip", folder)
+    assert [one.part if isinstance(one, Unread) else one[0].part for one in found] == [
+        *("README.md", "shops.csv", "sub/more.txt", "sub/old.xls"),
+    ]
+    assert [isinstance(one, Unread) for one in found] == [True, False, False, True]
+    for one in found[1:3]:
+        assert not isinstance(one, Unread)
+        assert one[1]["sales"].tolist() == FRAME["sales"].tolist()[1 if rule else 0 :]
+        _same_by_code(one[0], one[1], folder)
+
+
+def test_what_is_no_archive_is_refused(folder: Path) -> None:
+    (folder / "t.zip").write_bytes(b"PK no")
+    (found,) = settled(folder / "t.zip", folder)
+    assert isinstance(found, Unread) and "no readable zip" in found.why
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
