@@ -11,7 +11,7 @@ from assay.tables.overrules import FILE
 from assay.tables.plan import Unread, Unreadable
 
 FORMS = {
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data"), "csv"),
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data", ".fwf"), "csv"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"), "excel"),
     ".json": "json",
     **dict.fromkeys((".jsonl", ".ndjson"), "lines"),

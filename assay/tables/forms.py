@@ -24,6 +24,7 @@ from typing import Any, cast
 from assay.extras import install_extra
 from assay.tables.calls import namespace
 from assay.tables.doubts import Doubt
+from assay.tables.fixed import plans
 from assay.tables.overrules import Overrules
 from assay.tables.plan import ReadPlan, Unread, Unreadable, source
 from assay.tables.texts import read_text, unpacked
@@ -92,6 +93,11 @@ def _records(name: str, form: str, rows: list[Any]) -> Found:
     keys = list(dict.fromkeys(k for r in listed for k in r))
     step = max(1, len(listed) // _ROWS)
     return Found(ReadPlan(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
+
+
+def _fixed(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+    for reading, cells in plans(path, name, rules):
+        yield Found(reading, cells)
 
 
 def _parquet(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
@@ -236,4 +242,5 @@ _READERS = {
     "duckdb": _duckdb,
     "sqlite": _sqlite,
     "html": _html,
+    "fixed": _fixed,
 }

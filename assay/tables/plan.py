@@ -102,6 +102,7 @@ class ReadPlan:
     renamed: bool = False
     picked: tuple[str, ...] = ()  # the columns that are read, where the file has others
     labelled: tuple[str, ...] = ()  # columns of codes with labels, which are read as text
+    places: tuple[tuple[int, int], ...] = ()  # of the fields of a text of fixed places
     # merged cells: (column, column it is filled from, rows from 0 of the frame), in order
     filled: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     drop_rows: Spans = ()
@@ -189,6 +190,7 @@ class ReadPlan:
             found = cast("Mapping[str, list[str]]", values.get(key, {}))
             values[key] = {k: tuple(v) for k, v in found.items()}
         values["drop_rows"] = tuple((int(a), int(b)) for a, b in values.get("drop_rows", ()))
+        values["places"] = tuple((int(a), int(b)) for a, b in values.get("places", ()))
         values["filled"] = tuple((c, o, tuple(n)) for c, o, n in values.get("filled", ()))
         values["doubts"] = tuple(Doubt(**dict(d)) for d in values.get("doubts", ()))
         return ReadPlan(**values)
@@ -215,7 +217,9 @@ def source(reading: ReadPlan, place: str | None = None) -> Node:
             file = Opened(where, reading.encoding, reading.part)
             found = Lines(file, reading.drop_rows)
         return Call(PD, "read_csv", (found,), _csv(reading))
-    if reading.form == "excel":
+    if reading.form == "fixed":
+        frame = _fixed(reading, where)
+    elif reading.form == "excel":
         frame = _excel(reading, where)
     elif reading.form in ("json", "lines"):
         lines = {"lines": True} if reading.form == "lines" else {}
@@ -237,6 +241,18 @@ def source(reading: ReadPlan, place: str | None = None) -> Node:
     if reading.labelled:
         frame = frame.call("astype", {c: Name("object") for c in reading.labelled})
     return frame.call("set_axis", list(reading.columns), axis=1) if reading.renamed else frame
+
+
+def _fixed(reading: ReadPlan, where: str) -> Call:
+    options: dict[str, Any] = {"colspecs": list(reading.places), "dtype": Name("str")}
+    options |= {"keep_default_na": False, "na_values": [""]}
+    if reading.skip:
+        options["skiprows"] = reading.skip
+    if not reading.drop_rows:
+        return Call(PD, "read_fwf", (where,), {**options, "encoding": reading.encoding})
+    return Call(
+        PD, "read_fwf", (Lines(Opened(where, reading.encoding), reading.drop_rows),), options
+    )
 
 
 def _excel(reading: ReadPlan, where: str) -> Call:
@@ -344,7 +360,7 @@ def rows(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[S
         value = cells.call("ffill") if column == origin else Item(table, origin)
         here = index.call("isin", list(at))
         steps.append(Statement(cells, cells.call("mask", here, value).call("infer_objects")))
-    if reading.drop_rows and reading.form not in ("csv", "excel"):
+    if reading.drop_rows and reading.form not in ("csv", "excel", "fixed"):
         gone = [n - 1 for first, last in reading.drop_rows for n in range(first, last + 1)]
         steps.append(Statement(table, table.call("drop", index=gone, errors="ignore")))
     for column, words in reading.drop_where.items():

@@ -32,6 +32,7 @@ from assay.tables.dialect import Layout, layout_of, records, records_of
 from assay.tables.doubts import Doubt
 from assay.tables.files import FORMS, files_below, members_of
 from assay.tables.files import form_of as form_of
+from assay.tables.fixed import by_content
 from assay.tables.forms import Found, tables_of
 from assay.tables.grid import yaml_list
 from assay.tables.marks import looks_numeric
@@ -106,6 +107,8 @@ def _found(
         return [Unread(name, "tables.yaml says use: false")]
     kept: _Kept = {}
     try:
+        if form == "csv":
+            form, rule = by_content(path, rule)
         if form == "csv":
             found = iter([_delimited(path, name, rule)])
         elif form == "zip":

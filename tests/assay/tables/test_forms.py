@@ -135,3 +135,35 @@ def test_a_table_of_lists_alone_is_refused(folder: Path) -> None:
     pd.DataFrame({"tags": [["a"]] * 5}).to_parquet(folder / "t.parquet")
     (found,) = settled(folder / "t.parquet", folder)
     assert isinstance(found, Unread) and "'tags'" in found.why
+
+
+def _aligned(frame: Frame) -> str:
+    rows = [list(frame.columns), *frame.astype(str).values.tolist()]
+    return "\n".join(f"{a:<12}{b:>8}  {c:>6}" for a, b, c in rows) + "\n"
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.fwf", "t.data"])
+@pytest.mark.parametrize("rule", ["", "{drop_rows: [2]}"])
+def test_fields_at_fixed_places(name: str, rule: str, folder: Path) -> None:
+    frame = FRAME[["town", "sales", "visitors"]].assign(visitors=[f"0{i}" for i in range(40)])
+    (folder / name).write_text(_aligned(frame), encoding="utf-8")
+    if rule:
+        (folder / "tables.yaml").write_text(f'"t.*": {rule}', encoding="utf-8")
+    found = _read(folder / name)[1]
+    first = 1 if rule else 0
+    assert found.values.tolist() == frame.values.tolist()[first:]
+
+
+def test_fields_between_spaces(folder: Path) -> None:
+    lines = ["town sales visitors", *(f"T{i} {i * 1.5} {i}" for i in range(30))]
+    (folder / "t.data").write_text("\n".join(lines), encoding="utf-8")
+    assert _read(folder / "t.data")[1]["sales"].tolist() == [i * 1.5 for i in range(30)]
+
+
+def test_prose_is_no_table(folder: Path) -> None:
+    said = (
+        "The shops of five towns.\n\nSales are in EUR.\nVisitors are counted at the door, by day.\n"
+    )
+    (folder / "t.txt").write_text(said, encoding="utf-8")
+    (found,) = settled(folder / "t.txt", folder)
+    assert isinstance(found, Unread) and [d.code for d in found.doubts] == ["layout"]

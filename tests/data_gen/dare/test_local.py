@@ -55,6 +55,8 @@ def test_every_table_of_a_sqlite_file_counts(tmp_path: Path) -> None:
     assert found["shop orders"]()["x"].tolist() == [7] and len(found['shop a "b"']()) == 0
     with pytest.raises(Exception, match="no readable sqlite file"):
         found["broken"]()
+    with pytest.raises(Exception, match="no sign stands between fields"):
+        found["notes"]()
 
 
 def test_tables_that_give_nothing_are_named_with_the_reason(
