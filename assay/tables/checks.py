@@ -27,6 +27,7 @@ _PAIRS = 8  # of spellings that a settling line names
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
 _LONG = 10**18  # a number of 19 digits is a name
 _ANY = re.compile(r"(?s:.)*")
+_EXACTLY = ("csv", "json", "lines", "sqlite", "duckdb", "parquet", "feather")  # read as text too
 Texts = Callable[[list[str]], Frame]
 
 
@@ -258,7 +259,7 @@ def _inexact(reading: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
         and ((kind := frame[c].dtype.kind) == "f" or (kind in "iu" and reading.form != "csv"))
         and bool((frame[c].abs() >= (_EXACT if kind == "f" else _LONG)).any())
     ]
-    if not large or reading.form not in ("csv", "json", "lines", "sqlite", "parquet", "feather"):
+    if not large or reading.form not in _EXACTLY:
         return reading
     again = texts(large)
     for column in large:

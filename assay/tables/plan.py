@@ -231,9 +231,7 @@ def source(reading: ReadPlan, place: str | None = None) -> Node:
         frame = Call(PD, f"read_{reading.form}", (where,), options)
         frame = frame if reading.header else frame.call("reset_index")
     elif reading.form == "duckdb":
-        table = reading.part.replace('"', '""')
-        database = Call(Name("duckdb"), "connect", (where,), {"read_only": True})
-        frame = database.call("execute", f'select * from "{table}"').call("df")
+        frame = _duckdb(reading, where, "*")
     elif reading.form == "sqlite":
         frame = _sqlite(reading, where, "*")
     else:
@@ -284,6 +282,12 @@ def _sqlite(reading: ReadPlan, where: str, what: str) -> Call:
     uri = f"file:{quoted(where)}?mode=ro"
     query = f'select {what} from "{table}"'
     return Call(PD, "read_sql", (query, Call(Name("sqlite3"), "connect", (uri,), {"uri": True})))
+
+
+def _duckdb(reading: ReadPlan, where: str, what: str) -> Call:
+    table = reading.part.replace('"', '""')
+    database = Call(Name("duckdb"), "connect", (where,), {"read_only": True})
+    return database.call("execute", f'select {what} from "{table}"').call("df")
 
 
 def _html(reading: ReadPlan, where: str) -> Call:
@@ -402,9 +406,10 @@ def _read_again(reading: ReadPlan, cells: Item, column: str, place: str | None) 
         values = Call(PD, "Series", (Fields(Opened(where, reading.encoding), column, lines),))
         values = replace(values, options={"dtype": Name("object")})
         return Statement(cells, values.call("map", Name("str"), na_action="ignore"))
-    if reading.form == "sqlite":
+    if reading.form in ("sqlite", "duckdb"):
         quoted_name = column.replace('"', '""')
-        frame = _sqlite(reading, where, f'cast("{quoted_name}" as text) as "{quoted_name}"')
+        read = _sqlite if reading.form == "sqlite" else _duckdb
+        frame = read(reading, where, f'cast("{quoted_name}" as text) as "{quoted_name}"')
         return Statement(cells, Item(frame, column))
     options = {"columns": [column], "dtype_backend": "numpy_nullable"}
     frame = Call(PD, f"read_{reading.form}", (where,), options)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.calls import PACKED as PACKED
-from assay.tables.calls import Name, Opened, Spans, kept_lines, namespace
+from assay.tables.calls import Name, Opened, kept_lines, namespace
 from assay.tables.checks import revised
 from assay.tables.columns import Column, column_of, decide
 from assay.tables.dialect import Layout, layout_of, records, records_of
@@ -236,7 +236,7 @@ def _structure(reading: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
     numbers: Sequence[int] = range(first, first + len(frame))
     doubts = doubts_in(looked, numbers, rule)
     if doubts and reading.form == "csv" and reading.sep != r"\s+":
-        with Opened(place, reading.encoding).value(namespace()) as file:
+        with Opened(place, reading.encoding, reading.part).value(namespace()) as file:
             lines = kept_lines(file, reading.drop_rows)
             cut = records_of(lines, reading.sep, reading.quote, reading.escape, reading.blanks)
             begins = [n - sum(f.count("\n") for f in row) for n, row in cut if n > reading.skip]
@@ -387,7 +387,7 @@ def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan 
     layout = layout_of(text, rule, suffix)
     if not layout.rows:
         raise Unreadable("no rows below the column names")
-    if doubts := _row_doubts(path, layout, text, rule, dropped):
+    if doubts := _row_doubts(path, layout, text, rule, member):
         raise in_doubt(*doubts)
     reading = ReadPlan(
         name,
@@ -410,8 +410,9 @@ def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan 
     return decide(reading, _columns(reading, layout, text), rule)
 
 
-def _row_doubts(path: Path, layout: Layout, text: Text, rule: Rule, dropped: Spans) -> list[Doubt]:
+def _row_doubts(path: Path, layout: Layout, text: Text, rule: Rule, member: str) -> list[Doubt]:
     """What is in doubt of rows that have more or fewer fields than the others."""
+    dropped = rule.drop_rows or ()
     found: list[Doubt] = []
     if layout.wide and rule.ragged != "skip":
         lines = _lines_said([line_in_file(n, dropped) for n in layout.wide])
@@ -419,7 +420,7 @@ def _row_doubts(path: Path, layout: Layout, text: Text, rule: Rule, dropped: Spa
         found.append(Doubt("wide_rows", said, "ragged: skip  # leaves out such rows"))
     short = layout.short
     if rule.drop_rows is None and not short and not text.whole:
-        short = tuple(_short_below(path, layout, text))
+        short = tuple(_short_below(path, layout, text, member))
     if short and rule.drop_rows is None:
         said = f"{_lines_said(short)} has fewer than the {layout.width} fields of the others"
         listed = ", ".join(map(str, short[:_SHOWN]))
@@ -433,19 +434,19 @@ def _lines_said(lines: Sequence[int]) -> str:
     return f"line {lines[0]}{more}"
 
 
-def _short_below(path: Path, layout: Layout, text: Text) -> Iterator[int]:
+def _short_below(path: Path, layout: Layout, text: Text, member: str) -> Iterator[int]:
     """The lines of rows of too few fields in a large file, which is searched where it has fewer
     separators than its lines need."""
     if layout.sep == r"\s+" or layout.width < 2:
         return
-    with Opened(str(path), text.encoding).value(namespace()) as file:
+    with Opened(str(path), text.encoding, member).value(namespace()) as file:
         lines = seps = 0
         while chunk := file.read(1 << 20):
             lines += chunk.count("\n")
             seps += chunk.count(layout.sep)
     if seps >= (lines - layout.skip) * (layout.width - 1):
         return
-    with Opened(str(path), text.encoding).value(namespace()) as file:
+    with Opened(str(path), text.encoding, member).value(namespace()) as file:
         for line, row in records_of(file, layout.sep, layout.quote, layout.escape, layout.blanks):
             if line > layout.data and len(row) < layout.width and sum(map(bool, row)) > 1:
                 yield line - sum(f.count("\n") for f in row)

@@ -131,6 +131,14 @@ def test_a_column_of_lists_is_left_out_with_a_doubt(name: str, folder: Path) -> 
     assert list(found.columns) == list(FRAME.columns)
 
 
+@pytest.mark.parametrize("name", ["t.duckdb", "t.parquet", "t.feather"])
+def test_long_ids_keep_their_digits(name: str, folder: Path) -> None:
+    ids = [None if i == 3 else 1234567890123456789 + i for i in range(40)]
+    WRITERS[name](FRAME.assign(id=pd.array(ids, dtype="Int64")), folder / name)
+    found = _read(folder / name)[1]["id"]
+    assert found.dropna().tolist() == [str(i) for i in ids if i is not None]
+
+
 def test_a_table_of_lists_alone_is_refused(folder: Path) -> None:
     pd.DataFrame({"tags": [["a"]] * 5}).to_parquet(folder / "t.parquet")
     (found,) = settled(folder / "t.parquet", folder)
