@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import write_bytes, write_text
+from assay.rows import blocks
 from rewards.file_sets import alone
 from rewards.task import TaskError, json_line, parse_object
 
@@ -187,7 +188,8 @@ def _lines(path: Path) -> list[bytes]:
         raise ShardError(f"{path}: no such file")
     return [
         line if line.endswith(b"\n") else line + b"\n"
-        for line in path.read_bytes().splitlines(keepends=True)
+        for block in blocks([str(path)])
+        for line in block.data.splitlines(keepends=True)
         if line.strip()
     ]
 

@@ -49,6 +49,16 @@ def test_merged_shards_are_what_one_run_writes(tmp_path: Path, rows: int, shards
     assert (tmp_path / "all.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+def test_a_packed_input_has_the_shards_of_a_plain_one(tmp_path: Path) -> None:
+    cut = cut_of(tmp_path)
+    fill(cut)
+    packed = Cut(tmp_path / "in.jsonl.gz", tmp_path / "other", cut.shards)
+    write_jsonl(packed.source, [{"id": f"t{i}"} for i in range(7)])
+    fill(packed)
+    for index in range(cut.shards):
+        assert cut.output(index).read_bytes() == packed.output(index).read_bytes()
+
+
 def test_a_finished_shard_is_not_run_again(tmp_path: Path) -> None:
     cut = cut_of(tmp_path)
     fill(cut)
