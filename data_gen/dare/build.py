@@ -24,6 +24,7 @@ from data_gen.dare.kin import joined
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
 from data_gen.dare.licences import read_licences
 from data_gen.dare.proof import need_duckdb
+from data_gen.dare.proof import told as told_proof
 from data_gen.dare.shares import default_validation, empty_splits, splits_of
 from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
@@ -92,6 +93,7 @@ def _build(args: argparse.Namespace, settings: Settings) -> None:
     report = certificate(found, rows, tasks, settings.seed, repeats) | reworded
     (args.out / "certificate.json").write_bytes(json_bytes(report))
     say_inputs(inputs_of(found, rows), args.out)
+    print(told_proof(report["gold_proved_twice"]), file=sys.stderr)
     print(
         f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
         f"{report['tasks']} tasks {json.dumps(report['tracks'])}",

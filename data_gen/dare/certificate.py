@@ -49,6 +49,7 @@ def certificate(
     shared = [group for group, splits in groups.items() if splits > 1]
     if shared:
         raise TaskError(f"{len(shared)} tables are in two splits; nothing was certified")
+    once = {b.source for b in found if b.once}
     reasons = Counter(r.code for b in found for r in b.refused)
     return {
         "seed": seed,
@@ -61,7 +62,10 @@ def certificate(
         "splits": dict(Counter(t.split for t in tasks)),
         "shared_tables": len(shared),
         "tables_looked_at": len({b.source for b in found}),
-        "gold_proved_twice": counts(len(rows), (r.said for b in found for r in b.refused)),
+        "gold_proved_twice": counts(
+            [str(row["source"]) not in once for row in rows],
+            (r.said for b in found for r in b.refused),
+        ),
         "refused": dict(reasons.most_common()),
         "doubts": count(dict.fromkeys(d for b in found for d in b.doubts)),
         "several_targets": sum(len(row["target"]) > 1 for row in rows),

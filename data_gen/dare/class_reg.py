@@ -86,7 +86,7 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
 
 async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is."""
-    built = Built(source.name, licence=source.licence)
+    built = Built(source.name, licence=source.licence, once=source.once)
     table = opened(source, settings, pool, built)
     if table is not None:
         await _databases(table, built, derive_seed(settings.seed, source.name), room)

@@ -43,6 +43,7 @@ class Built:
     refused: list[Refusal] = field(default_factory=list[Refusal])
     doubts: list[Doubt] = field(default_factory=list[Doubt])
     licence: str = "unknown"
+    once: bool = False  # its gold is proved from a frame that was read once
 
     def refuse(self, code: str, said: str, what: str = "") -> None:
         """Note why something was not used."""

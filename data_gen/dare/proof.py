@@ -1,26 +1,25 @@
 """Every gold a second time, from the original file, in SQL: a database whose answers do not come
 out again is not written.
 
-The first computation reads a table with pandas and works on frames. The second
-(`data_gen/dare/second`) shares neither reader nor code with it: DuckDB reads the original file and
-the files as they are shipped; it decides by itself what separates fields, what groups digits and
-what means no value; every statement is made from the recipe. docs/dare.md says what is compared and
-what is not.
+The first computation reads a table with pandas and works on frames. The second (`data_gen/proof`)
+shares neither reader nor code with it: DuckDB reads the original file and the files as they are
+shipped; every statement is made from the recipe. docs/tables.md says what is compared and what is
+not.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from data_gen.dare.second.compare import Differs
-from data_gen.dare.second.forms import opened
-from data_gen.dare.second.original import Opened, Original, Unprovable, connect
-from data_gen.dare.second.series import check_series
-from data_gen.dare.second.tabular import check_tabular
+from data_gen.proof.compare import Differs
+from data_gen.proof.forms import opened
+from data_gen.proof.original import NotProvable, Opened, Original, connect
+from data_gen.proof.series import check_series
+from data_gen.proof.tabular import check_tabular
 
 UNPROVABLE = "not provable"
 DIFFERS = "the second computation"
@@ -37,8 +36,11 @@ def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
     recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
     check = check_series if recipe["problem_type"] == "time_series_analysis" else check_tabular
     try:
-        check(_opened(original), files, recipe)
-    except Unprovable as error:
+        table = _opened(original)
+        if isinstance(table, NotProvable):
+            return f"{UNPROVABLE}: {table}"
+        check(table, files, recipe)
+    except NotProvable as error:
         return f"{UNPROVABLE}: {error}"
     except Differs as error:
         said = str(error)
@@ -46,15 +48,25 @@ def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
     return ""
 
 
-def counts(written: int, reasons: Iterable[str]) -> dict[str, int]:
-    """What the certificate says: databases whose gold was proved, and those refused because the
+def counts(proved: Sequence[bool], reasons: Iterable[str]) -> dict[str, int]:
+    """What the certificate says: databases whose gold was proved, from a file that two libraries
+    read or (`proved` is false) from a frame that was read once; and those refused because the
     second computation gave something else, or could not be made."""
     listed = list(reasons)
     return {
-        "proved": written,
+        "proved": sum(proved),
+        "proved once": len(proved) - sum(proved),
         "differ": sum(DIFFERS in reason for reason in listed),
         "not provable": sum(UNPROVABLE in reason for reason in listed),
     }
+
+
+def told(found: Mapping[str, int]) -> str:
+    """The counts in one line, for the console."""
+    return (
+        f"gold computed twice: {found['proved']} agreed, {found['differ']} differ, "
+        f"{found['not provable']} not provable, {found['proved once']} proved once"
+    )
 
 
 def need_duckdb() -> None:
@@ -63,9 +75,12 @@ def need_duckdb() -> None:
 
 
 @lru_cache(maxsize=1)
-def _opened(original: Original) -> Opened:
+def _opened(original: Original) -> Opened | NotProvable:
     """One table gives several databases, one after the other."""
-    return opened(original)
+    try:
+        return opened(original)
+    except NotProvable as error:
+        return error
 
 
 # A connection that is alive when Python ends makes DuckDB print a page about leaked objects.

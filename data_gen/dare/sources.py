@@ -23,7 +23,7 @@ from data_gen.dare.layout import Frame
 from data_gen.dare.local import TableFile, local_tables
 from data_gen.dare.packages import Listed, listed
 from data_gen.dare.published import few, plain_values, same_as_published
-from data_gen.dare.second.original import Original
+from data_gen.proof.original import Original
 from data_gen.together import Together
 from rewards.task import TaskError
 
@@ -64,6 +64,11 @@ class Source:
     def doubts(self) -> tuple[Doubt, ...]:
         """Those of single columns, which are not in the frame; known once it was loaded."""
         return self.load.doubts if isinstance(self.load, TableFile) else ()
+
+    @property
+    def once(self) -> bool:
+        """Whether its gold is proved from a frame that was read once."""
+        return self.original is not None and self.original.once
 
 
 def _slug(text: str) -> str:
@@ -113,18 +118,18 @@ def _folder(top: Path) -> Iterator[Source]:
             "unknown",
             load,
             about,
-            original=_original(path, title),
+            original=_original(path, title, top),
             path=path.relative_to(top).as_posix(),
             part=load.part,
         )
 
 
-def _original(path: Path, title: str) -> Original:
+def _original(path: Path, title: str, root: Path | None = None) -> Original:
     """The file of a table. A title is the file's name and, where a file holds several, the part."""
     stem = path.stem
     if path.suffix.lower() in (".gz", ".bz2", ".xz", ".zst"):
         stem = Path(stem).stem
-    return Original(path, title.removeprefix(stem).strip())
+    return Original(path, title.removeprefix(stem).strip(), root)
 
 
 def _new(frame: Frame) -> Frame:

@@ -91,7 +91,7 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
     listed, settings, _ = _work
     out: list[Built] = []
     for i, room in jobs:
-        built = Built(listed[i].name, licence=listed[i].licence)
+        built = Built(listed[i].name, licence=listed[i].licence, once=listed[i].once)
         try:
             build_series(listed[i], settings, built, room)
         except Exception as error:  # as in build_table

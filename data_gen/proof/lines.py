@@ -1,136 +1,184 @@
-"""The second reader's view of a text file: encoding, separator, where the names stand.
+"""The second reader's view of a text file: what separates its fields, where the names stand.
 
-It looks at the shape of the lines alone, by rules of its own. A file whose shape allows two
-readings is not decided.
+It looks at the shape of all lines, by rules of its own, and takes no encoding but UTF-8 unless the
+user names one. A file whose shape allows two readings is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-SEPARATORS = (",", ";", "\t", "|")
-_LINES = 2000  # looked at
-_NOTES = 5  # lines below a table that are none of its rows
-_QUOTED = re.compile(r'"(?:[^"]|"")*"', re.S)
-_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*%?")
+from data_gen.proof.original import NotProvable
+from data_gen.proof.said import Said
+
+_SEPARATORS = (",", ";", "\t", "|")
+_BLANKS = {r"\s+": re.compile(r"\s+"), r"\s{2,}": re.compile(r"\s{2,}")}
+NUMBER = re.compile(r"[+-]?[$€£]?[\d.,' ]*\d[\d.,' ]*%?")
+_YEAR = re.compile(r"1[5-9]\d\d|20\d\d")
+Record = tuple[int, str]  # number of its first line, text
 
 
 @dataclass(frozen=True)
-class CsvPlan:
-    """The rows below the names, as text, with what separates their fields."""
+class TextRows:
+    """The rows below the names, as text, with what separates their fields; of fields between
+    blanks, the fields themselves."""
 
-    sep: str
     names: list[str]
-    body: str
+    sep: str
+    quote: str
+    records: list[Record]
+    cells: list[list[str]] | None = None
 
 
-def csv_plan(data: bytes, said: Mapping[str, Any]) -> CsvPlan | str:
-    """How to read a text file, or why the second reader cannot tell. `said`: what the user says of
-    it (`told.py`)."""
-    if said.get("header") is False or said.get("quote", '"') != '"':
-        return "the second reader knows names in the first row, and quotes, only"
-    text = (
-        _decoded(data, said.get("encoding"))
-        .replace("\r\n", "\n")
-        .replace("\r", "\n")
-        .replace("\0", "")
-    )
-    text = text.split("\n", int(said.get("skip") or 0))[-1]
-    lines = _logical_lines(text)
-    wanted = (str(said["sep"]),) if said.get("sep") else SEPARATORS
-    shapes = [shape for sep in wanted if (shape := _shape(lines, sep)) is not None]
-    if not shapes:
-        return "no separator gives most lines the same number of fields"
+def decoded(data: bytes, said: Said) -> str:
+    """The text of a file. Raises `NotProvable` for bytes that are not the encoding's."""
+    encoding = said.text("encoding")
+    if not encoding:
+        encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    try:
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except (UnicodeDecodeError, LookupError):
+        raise NotProvable(f"it is no {encoding}; name its encoding in tables.yaml") from None
+    if "\0" in text:
+        raise NotProvable("it holds null characters")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def text_rows(data: bytes, said: Said) -> TextRows:
+    """How to read a delimited file. Raises `NotProvable`."""
+    quote = str(said.given["quote"]) if "quote" in said.given else '"'
+    lines = decoded(data, said).split("\n")
+    sep = said.text("sep")
+    if not sep and re.fullmatch(r'"?sep=.', lines[0].rstrip('"')):
+        sep, lines[0] = lines[0].rstrip('"')[-1], ""  # the file says it, for a spreadsheet
+    gone = said.dropped() or set()
+    skip = said.number("skip")
+    lines = ["" if n <= skip or n in gone else line for n, line in enumerate(lines, 1)]
+    if quote and any('\\"' in line for line in lines):
+        raise NotProvable("quotes with backslashes before them")
+    records = _records(lines, quote)
+    if not records:
+        raise NotProvable("it holds no rows")
+    if sep in _BLANKS:
+        return _between_blanks(records, (sep,), said)
+    shapes = [s for one in ((sep,) if sep else _SEPARATORS) if (s := _shape(records, one, quote))]
     if len(shapes) > 1:
         first = min(start for _, _, start in shapes)  # a decimal comma is in no name
         shapes = [s for s in shapes if s[2] == first]
     if len(shapes) > 1:
-        shapes = [s for s in shapes if _steady(lines, s)] or shapes
+        shapes = [s for s in shapes if _may_be_names(_fields(records[s[2]][1], s[0], quote), None)]
     if len(shapes) > 1:
-        return f"both {shapes[0][0]!r} and {shapes[1][0]!r} separate fields"
-    sep, width, start = shapes[0]
-    names = _fields(lines[start], sep)
-    below = [_fields(line, sep) for line in lines[start + 1 : start + 4] if line.strip()]
-    if _numbers(names) and below and _numbers(below[0]):
-        return "there is no row of names"
-    skipped = start + 1
-    wordy = below and not any(c.isdigit() for field in below[0] for c in field)
-    if len(below) > 1 and wordy and all(_numbers(row) for row in below[1:]):
-        skipped += 1  # units below the names
-    body = text.split("\n", sum(line.count("\n") + 1 for line in lines[:skipped]))[-1]
-    if body and not body.endswith("\n"):
-        body += "\n"
-    named = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(names)]
-    return CsvPlan(sep, named[:width], body)
+        raise NotProvable(f"both {shapes[0][0]!r} and {shapes[1][0]!r} separate fields")
+    if not shapes:
+        return _between_blanks(records, tuple(_BLANKS), said)
+    return _rows(records, shapes[0], quote, said)
 
 
-def _decoded(data: bytes, encoding: str | None) -> str:
-    if encoding:
-        return data.decode(encoding, errors="replace").removeprefix("\ufeff")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", errors="replace")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("cp1252", errors="replace")
-
-
-def _logical_lines(text: str) -> list[str]:
-    """The first lines of a text; a line break in quotes does not end one."""
-    lines: list[str] = []
-    held = ""
-    for line in text.split("\n"):
-        held = f"{held}\n{line}" if held else line
-        if held.count('"') % 2 == 0:
-            lines.append(held)
+def _records(lines: list[str], quote: str) -> list[Record]:
+    """Lines with the numbers that an editor gives them; a line break in quotes does not end one."""
+    if not quote or not any(quote in line for line in lines):
+        return [(n, line) for n, line in enumerate(lines, 1) if line.strip()]
+    found: list[Record] = []
+    held, start = "", 0
+    for number, line in enumerate(lines, 1):
+        held, start = (f"{held}\n{line}", start) if held else (line, number)
+        if held.count(quote) % 2 == 0:
+            if held.strip():
+                found.append((start, held))
             held = ""
-            if len(lines) >= _LINES:
-                break
     if held:
-        lines.append(held)
-    return lines
+        raise NotProvable(f"the quotes that begin in line {start} do not end")
+    return found
 
 
-def _count(line: str, sep: str) -> int:
-    return _QUOTED.sub("", line).count(sep) + 1
+def _quoted(quote: str) -> re.Pattern[str]:
+    q = re.escape(quote)
+    return re.compile(f"{q}(?:[^{q}]|{q}{q})*{q}", re.S)
 
 
-def _shape(lines: list[str], sep: str) -> tuple[str, int, int] | None:
-    """(separator, fields a row, line of the names), where nearly all lines below agree."""
-    counts = [_count(line, sep) if line.strip() else 0 for line in lines]
-    common = Counter(n for n in counts if n > 1).most_common(1)
+def _width(line: str, sep: str, quote: str) -> int:
+    if quote and quote in line:
+        line = _quoted(quote).sub("", line)
+    return line.count(sep) + 1
+
+
+def _shape(records: list[Record], sep: str, quote: str) -> tuple[str, int, int] | None:
+    """(separator, fields a row, place of the names), where nearly all rows agree."""
+    widths = [_width(line, sep, quote) for _, line in records]
+    common = Counter(n for n in widths if n > 1).most_common(1)
     if not common:
         return None
-    width = common[0][0]
-    start = counts.index(width)
-    below = [n for n in counts[start:] if n]
-    for _ in range(_NOTES):  # below the table
-        if below and below[-1] != width:
-            below.pop()
-    return (sep, width, start) if sum(n == width for n in below) >= 0.9 * len(below) else None
+    width, start = common[0][0], widths.index(common[0][0])
+    while width > 2 and sum(map(bool, _fields(records[start][1], sep, quote))) <= 1:
+        start += 1  # titles, padded to the width of the table
+        if start == len(records):
+            return None
+    below = widths[start:]
+    return (sep, width, start) if below.count(width) >= 0.7 * len(below) else None
 
 
-def _steady(lines: list[str], shape: tuple[str, int, int]) -> bool:
-    """Whether the names could stand in the first line of the shape: different words, none a number.
-    A decimal comma splits rows of numbers evenly too, but not the names above them."""
-    sep, width, start = shape
-    names = [name.strip() for name in _fields(lines[start], sep)]
-    first = all(_count(line, sep) == width for line in lines[start : start + 3] if line.strip())
-    return first and not any(_NUMBER.fullmatch(n) for n in names) and len(set(names)) == len(names)
-
-
-def _fields(line: str, sep: str) -> list[str]:
-    marked = _QUOTED.sub(lambda found: found[0].replace(sep, "\1"), line)
+def _fields(line: str, sep: str, quote: str) -> list[str]:
+    if not quote or quote not in line:
+        return [part.strip() for part in line.split(sep)]
+    marked = _quoted(quote).sub(lambda found: found[0].replace(sep, "\1"), line)
     parts = [part.strip().replace("\1", sep) for part in marked.split(sep)]
     return [
-        p[1:-1].replace('""', '"') if p[:1] == p[-1:] == '"' and len(p) > 1 else p for p in parts
+        p[1:-1].replace(quote * 2, quote) if len(p) > 1 and p[0] == p[-1] == quote else p
+        for p in parts
     ]
 
 
-def _numbers(fields: list[str]) -> bool:
-    """Whether any field is a number."""
-    return any(_NUMBER.fullmatch(field) for field in fields)
+def _may_be_names(names: list[str], below: list[str] | None) -> bool:
+    """Whether a row could be names: words, or years one after the other beside words."""
+    numbers = [name for name in names if NUMBER.fullmatch(name)]
+    years = all(_YEAR.fullmatch(name) for name in numbers) and numbers == sorted(set(numbers))
+    if not numbers or (years and len(numbers) < len(names)):
+        return True
+    # a code as a name is one only above words
+    return below is not None and not any(NUMBER.fullmatch(cell) for cell in below)
+
+
+def _rows(records: list[Record], shape: tuple[str, int, int], quote: str, said: Said) -> TextRows:
+    sep, width, start = shape
+    for number, line in records[:start]:
+        if sum(map(bool, _fields(line, sep, quote))) > 1:
+            raise NotProvable(f"line {number} above the names has fields too")
+    names = _fields(records[start][1], sep, quote)
+    body = records[start + 1 :]
+    if said.given.get("header") is False:
+        body, names = records[start:], [f"column {n}" for n in range(1, width + 1)]
+    elif not said.words("names"):
+        first = _fields(body[0][1], sep, quote) if body else []
+        if not _may_be_names(names, first):
+            raise NotProvable("there is no row of names")
+    kept: list[Record] = []
+    for number, line in body:
+        found = _width(line, sep, quote)
+        if found > width and said.text("ragged") == "skip":
+            continue
+        if found != width:
+            raise NotProvable(f"line {number} has {found} fields, the names are {width}")
+        kept.append((number, line))
+    return TextRows(names, sep, quote, kept)
+
+
+def _between_blanks(records: list[Record], seps: tuple[str, ...], said: Said) -> TextRows:
+    """A file whose fields blanks part, each row as many; no quotes."""
+    fitting: list[TextRows] = []
+    for sep in seps:
+        rows = [_BLANKS[sep].split(line.strip()) for _, line in records]
+        width = Counter(map(len, rows)).most_common(1)[0][0]
+        start = next(at for at, row in enumerate(rows) if len(row) == width)
+        below = rows[start + 1 :]
+        even = width > 1 and all(len(row) == width for row in below)
+        even = even and all(any(map(NUMBER.fullmatch, row)) for row in below)  # else it is prose
+        named = len(set(rows[start])) == width and _may_be_names(rows[start], None)
+        if even and named and said.given.get("header") is not False:
+            fitting.append(TextRows(rows[start], sep, "", records[start + 1 :], below))
+    if not fitting:
+        raise NotProvable("no separator gives the rows the same number of fields")
+    if len(fitting) > 1 and fitting[0].cells != fitting[1].cells:
+        raise NotProvable("one blank may separate fields, or two")
+    return fitting[0]

@@ -1,25 +1,26 @@
 """What the cells of an original mean as numbers and as words, decided column by column in SQL.
 
-A mark is decided by cells that allow one reading only: in `36,0` the comma cannot group thousands,
-in `1.234.567` the point can do nothing else. `1,234` alone allows both; then the other columns of
-the file decide, and where these say nothing either, the column is not provable.
+A mark is decided by the cells of its column that allow one reading only: in `36,0` the comma cannot
+group thousands, in `1.234.567` the point can do nothing else. Where a column allows two readings
+and the user says nothing, it is not provable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from contextlib import suppress
 
-from data_gen.dare.second.original import Opened, Unprovable
+from data_gen.proof.original import NotProvable, Opened, literal
+from data_gen.proof.plain import NOTHING, is_number_type
 
-# Words that may mean "no value"; in a column of words they count as missing on both sides.
-MISSING = (
-    *("na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil", "missing"),
-    *("", "-", "--", "?", ".", "..", "#n/a n/a", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"),
-)
-_HABITS = (-99.9, -999.9, -9999.9, -99.99, -999.99, 999.9, -88.0, -888.0, -777.0, -32768.0, -9.0)
-_NUMERIC = ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT", "HUGEINT", "DECIMAL")
-_SIGN, _E, _GROUP = r"[+-]?", r"([eE][+-]?\d+)?", r"[ \x{A0}\x{202F}\x{2009}'\x{2019}]"
+_SIGN, _GROUP = r"[+-]?", r"[ \x{A0}\x{202F}\x{2009}'\x{2019}]"
+# 12E3 is a code, 1.2E3 and 12e-3 are numbers
+_E = r"([eE][+-]?\d+)?"
+_BELOW_ZERO = tuple(float(v) for n in (9, 99, 999, 9999, 99999) for v in (-n, -n + 1, -n + 2))
+_HABITS = (*_BELOW_ZERO, -66.0, -77.0, -88.0, -777.0, -888.0, -99.9, -999.9, -9999.9, -99.99)
+_HABITS_HIGH = (999.9, 99.9, 9999.9, 999.99, 888.0, 8888.0, 777.0, 998.0, 9998.0)
+_EXACT = 2**53
+_SHORT = 3  # letters of what may be a code, as NA for Namibia
 
 
 def _marked(mark: str, other: str) -> dict[str, str]:
@@ -32,208 +33,263 @@ def _marked(mark: str, other: str) -> dict[str, str]:
         # `1,234`: a fraction, or a thousand
         "open": rf"{_SIGN}[1-9]\d{{0,2}}{mark}\d{{3}}",
         # all that can be read once the mark is known
-        "valid": rf"{_SIGN}((\d+|\d{{1,3}}(({other}|{_GROUP})\d{{3}})+)({mark}\d*)?|{mark}\d+){_E}",
+        "valid": rf"{_SIGN}((\d+|\d{{1,3}}(({other}|{_GROUP})\d{{3}})+)"
+        rf"|(\d+|\d{{1,3}}(({other}|{_GROUP})\d{{3}})+){mark}\d*{_E}|{mark}\d+{_E}|\d+[eE][+-]\d+)",
     }
 
 
 _POINT, _COMMA = _marked(r"\.", ","), _marked(",", r"\.")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+_CODES = (  # (pattern, what it is) of cells that look like numbers
+    (r"[+-]?0\d+", "a number with a zero before it, perhaps a code"),
+    (r"\d+[eE]\d+", "digits around an E, perhaps a code"),
+    (r"(0?[1-9]|1[0-2])\.(19|20)\d\d", "perhaps a month and a year"),
+    (r"\d{1,3}(\.\d{1,3}){3}", "perhaps an address"),
+)
 
 
 def _matches(cell: str, pattern: str) -> str:
-    return f"regexp_full_match({cell}, {_quoted(pattern)})"
-
-
-def is_number_type(kind: str) -> bool:
-    return kind.lstrip("U").startswith(_NUMERIC)
+    return f"regexp_full_match({cell}, {literal(pattern)})"
 
 
 def number(table: Opened, name: str) -> str:
-    """SQL for a column's numbers, NULL where it has none. Raises `Unprovable`."""
+    """SQL for a column's numbers, NULL where it has none. Raises `NotProvable`."""
     if (name, "number") not in table.decided:
         made = _number(table, name)
-        gone = _gone(table, name)
+        gone = table.said.missing(name)
         if gone is None:
-            made = _without_codes(table, made)
-        for word in gone or ():
+            _no_placeholders(table, name, made)
+        for word in _as_numbers(gone or (), table.said.text("decimal")):
             made = f"nullif({made}, {word!r}::double)"
         table.decided[name, "number"] = made
     return table.decided[name, "number"]
 
 
-def _gone(table: Opened, name: str) -> list[float] | None:
-    """The numbers that the user says mean no value in a column; None where nothing is said."""
-    by_column = cast("dict[str, Any]", table.said.get("missing", {}))
-    said = by_column.get(name, by_column.get("*"))
+def _as_numbers(words: Sequence[str], decimal: str) -> list[float]:
+    found: list[float] = []
+    for word in words:
+        with suppress(ValueError):
+            found.append(float(word.replace(",", ".") if decimal == "," else word))
+    return found
+
+
+def _known(table: Opened, name: str, cell: str) -> str:
+    """SQL: whether a cell without blanks around it says something, by the user's words for "no
+    value" or else those that programs write."""
+    said = table.said.missing(name)
     if said is None:
-        return None
-    numbers: list[float] = []
-    listed = cast("list[Any]", said if isinstance(said, list) else [said])
-    for word in listed:
-        try:
-            numbers.append(float(word))
-        except (TypeError, ValueError):
-            continue  # a word is no number anyway
-    return numbers
+        return f"lower({cell}) not in ({', '.join(map(literal, NOTHING))})"
+    return f"{cell} not in ({', '.join(map(literal, ['', *said]))})"
 
 
 def _number(table: Opened, name: str) -> str:
     cell = table.column(name)
     kind = table.types[cell]
     if is_number_type(kind):
+        if not kind.startswith(("DOUBLE", "FLOAT")):
+            high = table.one(f"select max(abs({cell}::hugeint)) from {table.table}")[0]
+            if (high or 0) > _EXACT:
+                raise NotProvable(f"{name!r} holds whole numbers of more digits than are kept")
         return f"nullif(nullif(nullif({cell}::double, 'nan'), 'inf'), '-inf')"
     if kind != "VARCHAR":
-        raise Unprovable(f"{name!r} holds no numbers but {kind.lower()}")
-    bare = _bare(cell)
+        raise NotProvable(f"{name!r} holds no numbers but {kind.lower()}")
+    written = f"regexp_replace({cell}, '^\\s+|\\s+$', '', 'g')"
+    bare = _bare(written)
+    _one_sign(table, name, written)
+    if name not in table.said.words("numbers"):
+        _no_codes(table, name, bare)
     mark = _mark(table, name, bare)
     marks = _POINT if mark == "." else _COMMA
     grouped = f"{'[,' if mark == '.' else '[.'}{_GROUP[1:]}"
-    digits = f"replace(regexp_replace({bare}, {_quoted(grouped)}, '', 'g'), ',', '.')"
+    digits = f"replace(regexp_replace({bare}, {literal(grouped)}, '', 'g'), ',', '.')"
     made = f"case when {_matches(bare, marks['valid'])} then try_cast({digits} as double) end"
-    said = ", ".join(map(_quoted, MISSING))
-    known, read, words = table.one(
-        f"select count(*), count({made}), count(distinct case when {made} is null then {bare} end) "
-        f"from o where {cell} is not null and lower({bare}) not in ({said})"
-    )
-    if read < 0.5 * known or (words > 3 and read < 0.9 * known):
-        raise Unprovable(f"{name!r} is no column of numbers: {known - read} of {known} cells")
+    if name in table.said.words("numbers"):
+        made = f"coalesce({made}, try_cast({bare} as double))"
+    odd = table.one(
+        f"select min({written}) from {table.table} where {made} is null and {cell} is not null "
+        f"and {_known(table, name, written)} and {_known(table, name, bare)}"
+    )[0]
+    if odd is not None:
+        raise NotProvable(f"{name!r} is no column of numbers: {odd!r} is none")
     return made
 
 
 def _bare(cell: str) -> str:
     """SQL for a cell without a sign of money or per cent at its ends."""
-    before = rf"regexp_replace(trim({cell}), '^([+-]?) ?[$€£] ?', '\1')"
+    before = rf"regexp_replace({cell}, '^([+-]?) ?[$€£] ?', '\1')"
     return f"regexp_replace({before}, ' ?[$€£%]$', '')"
+
+
+def _one_sign(table: Opened, name: str, cell: str) -> None:
+    """Raise `NotProvable` where cells of one column have different signs of money or per cent."""
+    signs = table.all(
+        f"select distinct regexp_extract({cell}, '[$€£%]') from {table.table} "
+        f"where {_matches(cell, '[-+0-9$€£%., ]*[0-9][-+0-9$€£%., ]*')}"
+    )
+    if len(signs) > 1 and len({s for (s,) in signs} - {""}) > ("%" not in {s for (s,) in signs}):
+        raise NotProvable(f"{name!r} holds numbers with different signs")
+    if len(signs) > 1 and ("%",) in signs:
+        raise NotProvable(f"{name!r} holds numbers with and without a sign of per cent")
+
+
+def _no_codes(table: Opened, name: str, bare: str) -> None:
+    counts = table.one(
+        f"select count(*) filter (where {_matches(bare, '.*[0-9].*')}), "
+        + ", ".join(f"min({bare}) filter (where {_matches(bare, p)})" for p, _ in _CODES)
+        + ", "
+        + ", ".join(f"count(*) filter (where {_matches(bare, p)})" for p, _ in _CODES)
+        + f", max(length({bare})) filter (where {_matches(bare, '[+-]?[0-9]+')})"
+        + f" from {table.table}"
+    )
+    all_, size = counts[0], counts[-1]
+    for place, (_, what) in enumerate(_CODES):
+        shown, found = counts[1 + place], counts[1 + len(_CODES) + place]
+        if found and (place < 2 or found == all_):
+            raise NotProvable(f"{name!r} holds {shown!r}: {what}")
+    if (size or 0) > 15:
+        raise NotProvable(f"{name!r} holds whole numbers of more digits than are kept")
 
 
 def _mark(table: Opened, name: str, bare: str) -> str:
     """The decimal mark of a column: '.' or ','."""
-    cell = table.column(name)
-    if table.said.get("decimal") in (".", ","):
-        return str(table.said["decimal"])
-    read, commas, points = table.one(
-        f"select count(*) filter (where try_cast({bare} as double) is null), "
-        f"count(*) filter (where contains({bare}, ',')), "
-        f"count(*) filter (where contains({bare}, '.')) from o where {cell} is not null"
-    )
-    if not commas and (not points or (not read and table.sep in (",", ""))):
-        return "."
+    if (decimal := table.said.text("decimal")) in (".", ","):
+        return decimal
+    if (thousands := table.said.text("thousands")) in (".", ","):
+        return "," if thousands == "." else "."
     point, comma, one, other, plain = table.one(
         f"select count(*) filter (where {_matches(bare, _POINT['certain'])}), "
         f"count(*) filter (where {_matches(bare, _COMMA['certain'])}), "
         f"count(*) filter (where {_matches(bare, _POINT['open'])}), "
         f"count(*) filter (where {_matches(bare, _COMMA['open'])}), "
         f"count(*) filter (where {_matches(bare, _SIGN + r'[1-9][0-9]{3,}')}) "
-        f"from o where {cell} is not null"
+        f"from {table.table}"
     )
     if point and comma:
-        raise Unprovable(f"{name!r} holds decimal points and decimal commas")
+        raise NotProvable(f"{name!r} holds decimal points and decimal commas")
     if point or comma:
         return "." if point else ","
-    if one and other:
-        raise Unprovable(f"{name!r}: its points and its commas may both group thousands")
-    if plain:  # whole thousands stand there without a mark, so marks do not group
-        return "," if other else "."
     if not one and not other:
         return "."
-    return _by_the_file(table, name, bool(other))
+    if plain and not (one and other):  # whole thousands stand there without a mark
+        return "." if one else ","
+    shown = "1.234" if one else "1,234"
+    raise NotProvable(f"{name!r}: numbers such as {shown} allow two readings")
 
 
-def _by_the_file(table: Opened, name: str, comma: bool) -> str:
-    """The mark of a column whose cells allow both readings, by the other columns of the file."""
-    points, commas = evidence(table)
-    if points and commas:
-        raise Unprovable(f"{name!r}: other columns hold decimal points and decimal commas")
-    if points or commas:
-        return "." if points else ","
-    if table.sep in (",", "") and not comma:
-        return "."
-    if table.sep == "," and comma:  # quoted, because it would separate: it groups
-        return "."
-    shown = "1,234" if comma else "1.234"
-    raise Unprovable(f"{name!r}: numbers such as {shown} allow two readings")
-
-
-def evidence(table: Opened) -> tuple[int, int]:
-    """Cells of the file's start that hold a decimal point, and a decimal comma, for certain."""
-    cells = [cell for cell, kind in table.types.items() if kind == "VARCHAR"]
-    sums: list[str] = []
-    for marks in (_POINT, _COMMA):
-        counts = (
-            f"count(*) filter (where {_matches(f'trim({c})', marks['certain'])})" for c in cells
-        )
-        sums.append(" + ".join(counts) or "0")
-    found = table.one(f"select {', '.join(sums)} from (select * from o order by rn limit 3000)")
-    return int(found[0]), int(found[1])
-
-
-def _without_codes(table: Opened, made: str) -> str:
-    """The same without a code of nines (-999, 9999) far outside of the other values."""
-    low, high = table.one(f"select min({made}), max({made}) from o")
-    for code in (low, high):
-        if code is None or not _nines(code):
+def _no_placeholders(table: Opened, name: str, made: str) -> None:
+    """Raise `NotProvable` where the lowest or highest values may stand for "no value": -9999, or
+    999 that is far from the others or much more frequent than they are."""
+    counted = f"(select {made} as v, count(*) as n from {table.table} group by v)"
+    ends = table.one(f"select min(v), max(v), count(v) from {counted}")
+    for value, low in ((ends[0], True), (ends[1], False)):
+        if value is None or ends[2] < 2 or not _typical(value):
             continue
-        rest_low, rest_high = table.one(
-            f"select min(v), max(v) from (select {made} as v from o) where v != {code!r}"
+        times, others, rest_low, rest_high, least = table.one(
+            f"select max(n) filter (where v = {value!r}), max(n) filter (where v != {value!r}), "
+            f"min(v) filter (where v != {value!r}), max(v) filter (where v != {value!r}), "
+            f"min(v) filter (where v not in {_HABITS!r}) "
+            f"from {counted} where v is not null"
         )
-        if rest_low is None:
-            continue
-        far = abs(code) >= 10 * max(abs(rest_low), abs(rest_high))
-        if (code <= -99 and (rest_low >= 0 or far)) or (code >= 999 and far):
-            made = f"nullif({made}, {code!r})"
-    return made
+        gap = rest_low - value if low else value - rest_high
+        far = gap > 0.5 * (rest_high - rest_low)
+        negative = value < 0 and (least is None or least >= 0)  # also of several: -8 and -9
+        if negative or far or (times >= 3 and times > 2 * others):
+            raise NotProvable(f"{name!r}: {value:g} may be a value, or mean that there is none")
 
 
-def _nines(value: float) -> bool:
+def _typical(value: float) -> bool:
     digits = f"{abs(value):.0f}"
-    return value == int(value) and len(digits) >= 2 and set(digits) == {"9"}
+    nines = value == int(value) and len(digits) >= 2 and set(digits) == {"9"}
+    return nines or value in _HABITS or value in _HABITS_HIGH
 
 
-def open_codes(table: Opened, name: str) -> list[float]:
-    """Values at an end of a column that some take for a code of "no value" and others for data:
-    either reading is right, if all rows follow it."""
-    made = number(table, name)
-    ends = table.one(f"select min({made}), max({made}) from o")
-    if _gone(table, name) is not None:
-        return []
-    return [v for v in ends if v is not None and (_nines(v) or v in _HABITS)]
+def text(table: Opened, name: str) -> str:
+    """SQL for a column's cells as text without blanks around them, NULL where there is no value.
+    Raises `NotProvable`."""
+    if (name, "text") not in table.decided:
+        table.decided[name, "text"] = _text(table, name)
+    return table.decided[name, "text"]
+
+
+def _text(table: Opened, name: str) -> str:
+    cell = table.column(name)
+    kind = table.types[cell]
+    if is_number_type(kind):
+        whole = f"{cell}::double = round({cell}::double)"
+        if kind.startswith(("DOUBLE", "FLOAT")):
+            cell = f"case when {whole} then {cell}::bigint::varchar else {cell}::varchar end"
+        return f"({cell})::varchar"
+    if kind != "VARCHAR":
+        return f"{cell}::varchar"
+    made = f"regexp_replace({cell}, '^\\s+|\\s+$', '', 'g')"
+    spelt = table.said.of("spellings").get(name)
+    if isinstance(spelt, dict):
+        made = _spelt(made, {str(k).strip(): str(v) for k, v in spelt.items()})  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if spelt is None:
+        _no_twins(table, name, cell)
+    if table.said.missing(name) is None:
+        _no_na_code(table, name, made)
+    mixed = table.one(
+        f"select min({cell}) from {table.table} "
+        f"where {_matches(cell, '[+-]?[0-9][.][0-9]{17}e[+-][0-9]+')}"
+    )[0]
+    if mixed is not None:
+        raise NotProvable(f"{name!r} holds numbers among words")
+    return f"case when {_known(table, name, made)} then {made} end"
+
+
+def _spelt(made: str, meant: dict[str, str]) -> str:
+    cases = " ".join(f"when {literal(one)} then {literal(other)}" for one, other in meant.items())
+    return f"(case {made} {cases} else {made} end)" if cases else made
+
+
+def _no_twins(table: Opened, name: str, cell: str) -> None:
+    """Raise `NotProvable` for values that differ by case, accents or blanks alone, in a column
+    whose values come again."""
+    folded = f"lower(strip_accents(nfc_normalize(regexp_replace(trim({cell}), '\\s+', ' ', 'g'))))"
+    rows, values = table.one(f"select count({cell}), count(distinct {cell}) from {table.table}")
+    if values > max(30, rows / 2):
+        return
+    twins = table.all(
+        f"select min(one), max(one) from (select distinct {cell} as one, {folded} as k from "
+        f"{table.table} where {cell} is not null) group by k having count(*) > 1 limit 1"
+    )
+    if twins:
+        raise NotProvable(f"{name!r}: {twins[0][0]!r} and {twins[0][1]!r} may be one value")
+
+
+def _no_na_code(table: Opened, name: str, made: str) -> None:
+    """Raise `NotProvable` for NA among other codes, as of countries."""
+    values = table.all(
+        f"select distinct {made} from {table.table} where {made} is not null limit 500"
+    )
+    others = [v for (v,) in values if v not in ("", "NA")]
+    if ("NA",) in values and others and all(v.isupper() and len(v) <= _SHORT for v in others):
+        raise NotProvable(f"{name!r}: NA may be a code like the others, or mean no value")
 
 
 def words(table: Opened, name: str) -> str:
-    """SQL for a column's cells as text with single spaces, NULL for what may mean no value.
-    Raises `Unprovable` for numbers that the first reader took for words."""
+    """SQL for a column's cells as `tidy_words` gives them. Raises `NotProvable` for numbers that
+    the first reader took for words."""
     if (name, "words") not in table.decided:
-        table.decided[name, "words"] = _words(table, name)
+        made = tidy_words(text(table, name), NOTHING)
+        if table.types[table.column(name)] == "VARCHAR" and name not in table.said.words("text"):
+            marked = rf"({_COMMA['valid']}|{_POINT['valid']})"
+            known, marks = table.one(
+                f"select count({made}), count(*) filter (where {_matches(made, marked)} "
+                f"and try_cast({made} as double) is null and not {_matches(made, _CODES[3][0])}) "
+                f"from {table.table}"
+            )
+            if known and marks == known:
+                raise NotProvable(f"{name!r} holds numbers, which were taken for words")
+        table.decided[name, "words"] = made
     return table.decided[name, "words"]
-
-
-def _words(table: Opened, name: str) -> str:
-    cell = table.column(name)
-    kind = table.types[cell]
-    if kind == "VARCHAR":
-        made = tidy_words(cell)
-        marked = rf"({_COMMA['valid']}|{_POINT['valid']})"
-        known, marks = table.one(
-            f"select count({made}), count(*) filter (where {_matches(made, marked)} "
-            f"and try_cast({made} as double) is null) from o"
-        )
-        if known and marks == known and name not in table.said.get("text", ()):
-            raise Unprovable(f"{name!r} holds numbers, which were taken for words")
-        return made
-    if is_number_type(kind):
-        whole = f"{cell}::double = round({cell}::double)"
-        cell = f"case when {whole} then {cell}::bigint::varchar else {cell}::varchar end"
-    return tidy_words(f"({cell})::varchar")
 
 
 def tidy_words(cell: str, kept: Sequence[str] = ()) -> str:
     """SQL for text as it is compared: single spaces; `true` as `True`; no value as NULL, but for
     words that are `kept`."""
     bare = f"regexp_replace(trim({cell}), '\\s+', ' ', 'g')"
-    said = ", ".join(_quoted(word) for word in MISSING if word not in kept)
+    said = ", ".join(literal(word) for word in NOTHING if word not in kept) or "''"
     return (
         f"case when lower({bare}) in ({said}) then null "
         f"when lower({bare}) = 'true' then 'True' when lower({bare}) = 'false' then 'False' "

@@ -1,53 +1,80 @@
-# duckdb and openpyxl ship partial types.
+# duckdb and pyarrow ship partial types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""An original table in DuckDB: what is kept of it, and which of its rows are data."""
+"""An original table in DuckDB: its names, its cells, and what of it cannot be proved."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from assay.errors import TaskError
 from assay.extras import install_extra
-from rewards.task import TaskError
+from data_gen.proof.said import Said
+
+_ONCE = (".pkl.compress", ".sav", ".feather", ".arrow", ".duckdb")
+_EXACT = 2**53  # whole numbers up to here are their own doubles
 
 
-class Unprovable(ValueError):
-    """The second reader cannot decide; nothing is proved."""
+class NotProvable(ValueError):
+    """The second reader cannot read this, or not with certainty; the message says why."""
 
 
 @dataclass(frozen=True)
 class Original:
-    """A file, and which of its tables is meant: a sheet, a SQLite table, a number."""
+    """A file, which of its tables is meant (a sheet, a SQLite table, a number), and the folder
+    whose `tables.yaml` counts; without one, the nearest above the file."""
 
     path: Path
     part: str = ""
+    root: Path | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether one library alone reads such files here, or no text stands behind the frame: the
+        computation is done twice, the reading once."""
+        return self.path.name.lower().endswith(_ONCE)
 
 
 @dataclass
 class Opened:
-    """Table `o` of `db`: `rn`, the row's number in the file, and columns `c0` to `cN`. `ids` says
-    which is called what, `types` what DuckDB holds there; `sep` is the separator of a text file."""
+    """A table of `db`: `rn`, the row's number in the file, and columns `c0` to `cN`. `ids` says
+    which is called what, `types` what DuckDB holds there; `doubted` are columns that allow two
+    readings, and why; `decided` keeps what was found of a column."""
 
     db: Any
+    table: str
     ids: dict[str, str]
     types: dict[str, str]
-    sep: str = ""
-    by: str = "duckdb"
-    said: dict[str, Any] = field(default_factory=dict[str, Any])  # by the user (`told.py`)
+    said: Said = field(default_factory=Said)
+    doubted: dict[str, str] = field(default_factory=dict[str, str])
     decided: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def column(self, name: str) -> str:
-        try:
-            return self.ids[name]
-        except KeyError:
-            raise Unprovable(f"the original has no column {name!r}") from None
+        """The column of a name. Raises `NotProvable`."""
+        cell = self.ids.get(name)
+        if cell is None:  # names are compared without line breaks and doubled blanks
+            alike = [c for n, c in self.ids.items() if n.split() == name.split()]
+            if len(alike) != 1:
+                raise NotProvable(f"the second reader finds no column {name!r}")
+            cell = alike[0]
+        if cell in self.doubted:
+            raise NotProvable(f"{name!r}: {self.doubted[cell]}")
+        return cell
 
     def one(self, query: str) -> tuple[Any, ...]:
-        return self.db.execute(query).fetchone()
+        return self.db.execute(query).fetchall()[0]
+
+    def all(self, query: str) -> list[tuple[Any, ...]]:
+        return self.db.execute(query).fetchall()
+
+    def texts(self) -> list[str]:
+        """The columns that hold text."""
+        return [cell for cell, kind in self.types.items() if kind == "VARCHAR"]
 
 
 def connect() -> Any:
@@ -61,41 +88,48 @@ def connect() -> Any:
     return duckdb.connect(config={"threads": 1})
 
 
-def from_grid(name: str, rows: Sequence[Sequence[Any]]) -> Opened:
-    """A grid of cells in which the names stand in the first row that is full of words."""
-    width = max((len(row) for row in rows), default=0)
-    full = [[_empty(v) for v in row] + [None] * (width - len(row)) for row in rows]
-    used = [i for i in range(width) if any(row[i] is not None for row in full)]
-    full = [[row[i] for i in used] for row in full]
-    for number, row in enumerate(full[:40]):
-        words = [v for v in row if isinstance(v, str)]
-        if len(words) >= 2 and len(words) >= 0.8 * len(used):
-            names = [" ".join(str(v).split()) if v is not None else "" for v in row]
-            body = full[number + 1 :]
-            columns = [list(column) for column in zip(*body, strict=True)]
-            return from_columns(_named(names), columns or [[] for _ in names])
-    raise Unprovable(f"{name}: no row of names is found")
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
-def _empty(value: Any) -> Any:
-    return None if isinstance(value, str) and not value.strip() else value
+def ident(name: str) -> str:
+    """A name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
-def _named(names: Sequence[str]) -> list[str]:
-    return [name or f"Unnamed: {place}" for place, name in enumerate(names)]
+def named(
+    db: Any, table: str, names: Sequence[str], said: Said, doubted: Mapping[str, str] | None = None
+) -> Opened:
+    """A table whose columns get their names: those that the user gives, or those of the file.
+    Names that are equal, or differ by case and blanks alone, name no column."""
+    own = said.words("names")
+    if own and len(own) != len(names):
+        raise NotProvable(f"tables.yaml gives {len(own)} names to {len(names)} columns")
+    listed = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(own or names)]
+    folded = [" ".join(name.split()).casefold() for name in listed]
+    found = dict(doubted or {})
+    for place, name in enumerate(folded):
+        if folded.count(name) > 1 and (not own or listed.count(listed[place]) > 1):
+            found[f"c{place}"] = "names of two columns differ by case or blanks alone, or not"
+    ids = {name: f"c{place}" for place, name in enumerate(listed)}
+    described = db.execute(f"describe {table}").fetchall()
+    types = {str(row[0]): str(row[1]) for row in described if row[0] != "rn"}
+    return Opened(db, table, ids, types, said, found)
 
 
-def from_columns(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Opened:
-    """A table of Python values. A column of numbers alone stays one; elsewhere a number is written
-    with an exponent, so that its point cannot be taken for a thousands mark."""
-    table = python_columns(columns, "c")
-    if table.num_rows == 0:
-        raise Unprovable("the original holds no rows")
-    db = connect()
-    db.register("given", table)
-    db.execute("create table o as select row_number() over () rn, * from given")
+def from_columns(
+    db: Any, table: str, columns: Sequence[Sequence[Any]], rows: Sequence[int] | None = None
+) -> None:
+    """Make a table of Python values; `rows` are the rows' numbers in the file."""
+    made = python_columns(columns, "c")
+    if made.num_rows == 0:
+        raise NotProvable("the original holds no rows")
+    arrow = importlib.import_module("pyarrow")
+    numbers = list(rows) if rows is not None else list(range(1, made.num_rows + 1))
+    db.register("given", made.add_column(0, "rn", arrow.array(numbers, arrow.int64())))
+    db.execute(f"create or replace table {table} as select * from given")
     db.unregister("given")
-    return finished(db, names)
 
 
 def python_columns(columns: Sequence[Sequence[Any]], letter: str) -> Any:
@@ -104,51 +138,29 @@ def python_columns(columns: Sequence[Sequence[Any]], letter: str) -> Any:
     return arrow.table({f"{letter}{i}": _column(arrow, c) for i, c in enumerate(columns)})
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _column(arrow: Any, values: Sequence[Any]) -> Any:
-    def number(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-
+    """A column of numbers alone, or of times alone, stays one; all else is text."""
     known = [v for v in values if v is not None]
-    if known and all(number(v) for v in known):
-        return arrow.array([None if v is None else float(v) for v in values], arrow.float64())
-    return arrow.array([_word(v, number(v)) for v in values], arrow.string())
+    if known and all(map(_is_number, known)):
+        whole = all(isinstance(v, int) for v in known)
+        if whole and all(-(2**63) <= v < 2**63 for v in known):
+            return arrow.array(values, arrow.int64())
+        if all(isinstance(v, float) or abs(v) <= _EXACT for v in known):
+            return arrow.array([None if v is None else float(v) for v in values], arrow.float64())
+    elif known and all(isinstance(v, date) and not getattr(v, "tzinfo", None) for v in known):
+        return arrow.array(values, arrow.timestamp("us"))
+    return arrow.array([_word(v) for v in values], arrow.string())
 
 
-def _word(value: Any, number: bool) -> str | None:
+def _word(value: Any) -> str | None:
+    """A value beside others of another kind, as text. A number is written with an exponent, so that
+    its point cannot be taken for a thousands mark."""
     if value is None:
         return None
-    if number:
-        return f"{value:.17e}" if isinstance(value, float) else str(value)
-    return value.isoformat(sep=" ") if hasattr(value, "hour") else str(value)
-
-
-_TOTAL = (
-    r"^(grand |sub)?(total|sum|summe|gesamt|insgesamt|totaal|somme|average|mean|mittelwert)s?\b"
-)
-
-
-def finished(db: Any, names: Sequence[str], sep: str = "", tidy: bool = True) -> Opened:
-    """Names stripped, of equal ones the later numbered; rows without data go where `tidy`."""
-    ids: dict[str, str] = {}
-    for place, name in enumerate(names):
-        bare, count = name.strip(), 0
-        while (own := f"{bare}.{count}" if count else bare) in ids:
-            count += 1
-        ids[own] = f"c{place}"
-    types = {str(r[0]): str(r[1]) for r in db.execute("describe o").fetchall() if r[0] != "rn"}
-    if tidy:
-        filled = " + ".join(f"(c{i} is not null)::int" for i in range(len(names)))
-        db.execute(f"delete from o where ({filled}) = 0")
-        if len(names) > 2:  # notes below the table stand alone in their row
-            db.execute(
-                f"delete from o where rn > (select max(rn) from o where ({filled}) > 1)"
-                f" and ({filled}) = 1"
-            )
-        words = [c for c, kind in types.items() if kind == "VARCHAR"]
-        if words:
-            first = f"coalesce({', '.join(words)})"
-            db.execute(
-                f"delete from o where rn = (select max(rn) from o) and "
-                f"regexp_matches(lower(trim({first})), '{_TOTAL}')"
-            )
-    return Opened(db, ids, types, sep)
+    if isinstance(value, float):
+        return f"{value:.17e}"
+    return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)

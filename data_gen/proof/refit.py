@@ -16,8 +16,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from data_gen.dare.second.compare import Differs, difference
-from data_gen.dare.second.shipped import Sheet
+from data_gen.proof.compare import Differs, difference
+from data_gen.proof.original import literal
+from data_gen.proof.shipped import Sheet
 from rewards.dare.prediction import TableGold, score_table
 
 _HOMES = {
@@ -54,7 +55,7 @@ def facts(db: Any, clean: Sheet, recipe: Recipe) -> Facts:
         else:
             cell = clean.words(name)
             fill = _fill(db, clean, cell, "most_frequent")
-            full = f"coalesce({cell}, {_quoted(str(fill))})"
+            full = f"coalesce({cell}, {literal(str(fill))})"
             listed = db.execute(f"select distinct {full} from {clean.table}").fetchall()
             other[name] = [fill, sorted(str(row[0]) for row in listed)]
     rows = db.execute(f"select count(*) from {clean.table}").fetchone()[0]
@@ -71,10 +72,6 @@ def _fill(db: Any, clean: Sheet, cell: str, how: str) -> Any:
         return None if row is None else row[0]
     call = {"mean": "favg", "median": "median"}[how]
     return db.execute(f"select {call}({cell}) from {clean.table}").fetchone()[0]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def check_fitted(mine: Facts, said: bytes) -> None:
@@ -113,8 +110,8 @@ def matrix(db: Any, sheet: Sheet, recipe: Recipe, known: Facts) -> Any:
             f" / {scale!r}::double"
         )
     for name, (fill, listed) in known["categorical"].items():
-        full = f"coalesce({sheet.words(name)}, {_quoted(str(fill))})"
-        cells += [f"({full} = {_quoted(word)})::double" for word in listed]
+        full = f"coalesce({sheet.words(name)}, {literal(str(fill))})"
+        cells += [f"({full} = {literal(word)})::double" for word in listed]
     named = ", ".join(f"{cell} as x{i}" for i, cell in enumerate(cells))
     found = db.execute(f"select {named} from {sheet.table} order by pos").fetchnumpy()
     return np.column_stack([np.asarray(found[f"x{i}"], float) for i in range(len(cells))])

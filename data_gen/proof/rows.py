@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from data_gen.dare.second.compare import Column, Differs, all_same, difference, row_hash, same
+from data_gen.proof.compare import Column, Differs, all_same, difference, row_hash, same
 
 SAMPLED = 4000  # rows of an original above which the builder takes a sample
 LITTLE = 300  # rows of a short task, which takes that many

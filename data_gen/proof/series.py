@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_gen.dare.second.cells import number, tidy_words, words
-from data_gen.dare.second.compare import Column, Differs, all_same, difference, row_hash, same
-from data_gen.dare.second.original import Opened, Unprovable
-from data_gen.dare.second.shipped import Sheet, put
-from data_gen.dare.second.times import time
+from data_gen.proof.compare import Column, Differs, all_same, difference, row_hash, same
+from data_gen.proof.marks import number, tidy_words, words
+from data_gen.proof.original import NotProvable, Opened
+from data_gen.proof.shipped import Sheet, put
+from data_gen.proof.times import time
 
 Recipe = Mapping[str, Any]
 # rule → SQL for the start of t's bin, its length, and its name
@@ -29,7 +29,7 @@ _CALLS = {"mean": "favg(y)", "sum": "fsum(y)", "count": "count(y)::double"}
 
 
 def check_series(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> None:
-    """Raise `Differs` or `Unprovable` unless both answers of the database come out again."""
+    """Raise `Differs` or `NotProvable` unless both answers of the database come out again."""
     db, form = table.db, str(recipe["time_format"])
     keys, target = [str(k) for k in recipe["entity_columns"]], str(recipe["target"][0])
     names = [*keys, target, *(n for n in recipe["related_features"] if n not in keys)]
@@ -44,7 +44,7 @@ def check_series(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> N
     listed = ", ".join(f"{cell} as v{i}" for i, cell in enumerate([written, *cells]))
     db.execute(
         f"create or replace temp table want as select rn as pos, {when} as t, {listed} "
-        f"from o where {when} is not null"
+        f"from {table.table} where {when} is not null"
     )
     train = _joined(db, files, mine, recipe, "train")
     asked = _joined(db, files, mine, recipe, "val")
@@ -177,7 +177,7 @@ def _bins(db: Any, recipe: Recipe, wide: int, cut: str) -> None:
     bin without rows counts 0; it has no mean and no sum."""
     rule, how = (str(part) for part in recipe["resample"])
     if rule not in _BINS or how not in _CALLS:
-        raise Unprovable(f"resampling to {rule!r} by {how!r}")
+        raise NotProvable(f"resampling to {rule!r} by {how!r}")
     start, length, label = _BINS[rule]
     keys = [f"v{i}" for i in range(1, wide)]
     by = ", ".join(["start", *keys])

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data_gen.dare.second.original import python_columns
+from data_gen.proof.original import ident, python_columns
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def put(db: Any, table: str, name: str, data: bytes) -> Sheet:
         path.write_bytes(data)
         if kind == ".parquet":
             names = [str(r[0]) for r in db.execute(f"describe select * from '{path}'").fetchall()]
-            cells = [f'"{_doubled(n)}" as s{i}' for i, n in enumerate(names)]
+            cells = [f"{ident(n)} as s{i}" for i, n in enumerate(names)]
             source = f"select {', '.join(cells)} from read_parquet('{path}')"
         else:
             names = next(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
@@ -72,10 +72,6 @@ def put(db: Any, table: str, name: str, data: bytes) -> Sheet:
             )
         _make(db, table, source)
     return _sheet(db, table, names)
-
-
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')
 
 
 def _make(db: Any, table: str, source: str) -> None:
@@ -96,7 +92,7 @@ def _sqlite(db: Any, table: str, data: bytes) -> Sheet:
     held.deserialize(data)
     try:
         listed = held.execute("select name from sqlite_master where type='table' order by name")
-        parts = [f'"{_doubled(str(r[0]))}"' for r in listed.fetchall()]
+        parts = [ident(str(r[0])) for r in listed.fetchall()]
         joined = parts[0] + "".join(f" join {part} using (row_id)" for part in parts[1:])
         order = " order by row_id" if len(parts) > 1 else ""
         found = held.execute(f"select * from {joined}{order}")

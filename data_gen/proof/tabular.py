@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from data_gen.dare.second.cells import MISSING, number, open_codes, tidy_words, words
-from data_gen.dare.second.compare import Column, by_place, difference
-from data_gen.dare.second.original import Opened
-from data_gen.dare.second.refit import check_answer, check_fitted, facts
-from data_gen.dare.second.rows import same_rows, stage
-from data_gen.dare.second.shipped import Sheet, put
+from data_gen.proof.compare import Column, by_place, difference
+from data_gen.proof.marks import number, tidy_words, words
+from data_gen.proof.original import Opened
+from data_gen.proof.plain import NOTHING
+from data_gen.proof.refit import check_answer, check_fitted, facts
+from data_gen.proof.rows import same_rows, stage
+from data_gen.proof.shipped import Sheet, put
 
 Recipe = Mapping[str, Any]
 
@@ -43,7 +44,7 @@ class Shipped:
 
 
 def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> None:
-    """Raise `Differs` or `Unprovable` unless every gold of the database comes out again."""
+    """Raise `Differs` or `NotProvable` unless every gold of the database comes out again."""
     held = Shipped.of(table.db, files, str(recipe["save_file_type"]))
     _rows(table, held, recipe)
     _variants(table.db, held, recipe)
@@ -70,8 +71,7 @@ def _rows(table: Opened, held: Shipped, recipe: Recipe) -> None:
     for name in names:
         other, numeric = truth if name in targets else test, _numeric(recipe, name)
         if numeric:
-            mine = _as_shipped(table, name, held.train, held.truth if other is truth else held.test)
-            columns.append(Column(name, True, mine, held.train.number(name)))
+            columns.append(Column(name, True, number(table, name), held.train.number(name)))
             tested.append(other.number(name))
         else:
             kept = _categories(table, name, held.train)
@@ -80,7 +80,7 @@ def _rows(table: Opened, held: Shipped, recipe: Recipe) -> None:
                 made = tidy_words(table.column(name), kept)
             columns.append(Column(name, False, made, tidy_words(held.train.words(name), kept)))
             tested.append(tidy_words(other.words(name), kept))
-    stage(db, "want", "rn", columns, "from o", first=False)
+    stage(db, "want", "rn", columns, f"from {table.table}", first=False)
     train = ", ".join(f"{c.first} as v{i}" for i, c in enumerate(columns))
     asked = ", ".join(f"{cell} as v{i}" for i, cell in enumerate(tested))
     ids = f"{test.ids['row_id']}::bigint = {truth.ids['row_id']}::bigint"
@@ -99,26 +99,12 @@ def _rows(table: Opened, held: Shipped, recipe: Recipe) -> None:
     same_rows(db, columns, len(targets))
 
 
-def _as_shipped(table: Opened, name: str, *sheets: Sheet) -> str:
-    """SQL for the original's numbers; a value that may be a code of "no value" is one if the task
-    holds it nowhere."""
-    made = number(table, name)
-    for code in open_codes(table, name):
-        used = [
-            table.one(f"select count(*) from {s.table} where {s.number(name)} = {code!r}")[0]
-            for s in sheets
-        ]
-        if not any(used):
-            made = f"nullif({made}, {code!r})"
-    return made
-
-
 def _categories(table: Opened, name: str, train: Sheet) -> list[str]:
     """Words that may mean no value, but are categories throughout the task: then they are so in
     the original as well."""
     bare = f"lower(trim({train.words(name)}))"
     found = table.db.execute(f"select distinct {bare} from {train.table}").fetchall()
-    return [row[0] for row in found if row[0] in MISSING]
+    return [row[0] for row in found if row[0] in NOTHING]
 
 
 def _sides(recipe: Recipe, names: list[str], one: Sheet, other: Sheet) -> list[Column]:

@@ -10,7 +10,7 @@ from random import Random
 
 from data_gen.krama.lakes.links import Links
 from data_gen.krama.lakes.tables import Table
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.original import NotProvable
 from data_gen.sql.drafts import NoPlan, draft, kinds_of
 from data_gen.sql.parts import Written
 from data_gen.sql.plans import Kind, Plan

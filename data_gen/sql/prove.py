@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.original import NotProvable
 from data_gen.sql.parts import Other, Written
 from data_gen.sql.plans import Plan
 from data_gen.sql.second import Second, values

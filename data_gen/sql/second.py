@@ -4,8 +4,8 @@
 # pyright: reportUnknownParameterType=false
 """The second way to gold: a plan worked out in pandas, over the original file.
 
-It shares no code with the first (`tables.py`, `write.py`): the file is read by the second reader of
-lakes, which is told nothing of what the first decided, and nothing here is SQL of the database.
+It shares no code with the first (`tables.py`, `write.py`): the file is read by `data_gen.proof`,
+which is told nothing of what the first decided, and nothing here is SQL of the database.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from data_gen.krama.lakes.numerals import filled, number_in
-from data_gen.krama.lakes.reread import Shelf
 from data_gen.krama.lakes.tables import Table
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.marks import number, text
+from data_gen.proof.original import NotProvable
+from data_gen.proof.shelf import Shelf
+from data_gen.proof.times import time
 from data_gen.sql.plans import Field, Filter, Plan
 
 Frame = Any
@@ -58,25 +59,19 @@ class Second:
 
     def _column(self, table: Table, one: Field, rows: int) -> Any:
         pandas: Any = importlib.import_module("pandas")
-        held = self._shelf.table(table.source(one.original))
+        held = self._shelf.table(table.path, table.reading.part)
         numeric = one.kind in ("number", "year") or (one.kind == "key" and one.whole)
-        said = number_in(self._shelf, held, one.original) if numeric else filled(one.original)
-        cells = [
-            row[0]
-            for row in self._shelf.con.execute(f"SELECT {said} FROM {held.name}").fetchall()[:rows]
-        ]
+        if numeric:
+            said = number(held, one.original)
+        elif one.kind == "date":
+            said = f"strftime({time(held, one.original)}, '%Y-%m-%d')"
+        else:
+            said = text(held, one.original)
+        query = f"SELECT {said} FROM {held.table} ORDER BY rn LIMIT {rows}"
+        cells = [row[0] for row in held.all(query)]
         if numeric:
             return pandas.Series([float("nan") if c is None else float(c) for c in cells])
-        if one.kind == "date":
-            cells = [None if c is None else _day(c) for c in cells]
         return pandas.Series(cells, dtype=object)
-
-
-def _day(text: str) -> str:
-    day = text.removesuffix(" 00:00:00").removesuffix("T00:00:00")
-    if len(day) != 10 or day[4] != "-" or day[7] != "-":
-        raise NotProvable(f"{text!r} is no date that the second reader knows")
-    return day
 
 
 def values(plan: Plan, frame: Frame, other: Frame | None = None) -> Rows:

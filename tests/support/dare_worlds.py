@@ -19,10 +19,10 @@ from data_gen.dare import reference_solution, series
 from data_gen.dare import tabular as first
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.layout import csv_bytes, json_bytes
-from data_gen.dare.second.original import Original
 from data_gen.dare.sources import Source
 from data_gen.dare.tabular import files_of, metadata_json, propose
 from data_gen.dare.targets import clean
+from data_gen.proof.original import Original
 
 Patch = pytest.MonkeyPatch
 NUMBERS = ["flaeche", "quote", "zimmer", "alter", "pegel"]
@@ -35,7 +35,7 @@ def number(value: float, digits: int = 2) -> str:
 
 def houses(folder: Path) -> Source:
     """A csv file with semicolons, decimal commas, points between thousands, gaps, a code for no
-    value, and decimals that could be thousands."""
+    value, and decimals that could be thousands; `tables.yaml` settles them."""
     rng = random.Random(11)
     rows = ["lage;flaeche;preis;quote;zimmer;alter;pegel"]
     for i in range(420):
@@ -51,6 +51,8 @@ def houses(folder: Path) -> Source:
             "-999" if i % 20 == 0 else number(rng.expovariate(0.05), 1),
         ]
         rows.append(";".join(cells))
+    rules = """"haeuser.csv": {decimal: ",", missing: {pegel: ["-999"]}}\n"""
+    (folder / "tables.yaml").write_text(rules, encoding="utf-8")
     return source(folder, "haeuser.csv", "\n".join(rows) + "\n")
 
 

@@ -25,7 +25,7 @@ def german(value: float) -> str:
 
 def proof_lake(folder: Path) -> Path:
     """German numbers and towns in brackets; American numbers under two titles, with M and -9999;
-    a register by name whose key is not unique, in cp1252."""
+    a register by name whose key is not unique, in cp1252; with what settles all of it."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = ["Name;Art;Preis;Stufe"]
     for i in range(90):
@@ -49,6 +49,11 @@ def proof_lake(folder: Path) -> Path:
         lines.append(f"Objekt {i:02d}\t{50 + i * 17 % 61 / 4:.2f}\t{'NOS'[i % 3]}")
     lines += [f"Objekt {i:02d}\t{70 + i:.2f}\tN" for i in range(5)]
     (folder / "register.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "tables.yaml").write_text(
+        '"preise.csv": {encoding: cp1252, missing: {Preis: ["k.A."]}}\n'
+        """"sites.csv": {thousands: ",", missing: {Rain: [M], Wind: ["-9999"]}}\n""",
+        encoding="utf-8",
+    )
     return folder
 
 

@@ -98,7 +98,8 @@ class Tally:
 def unproved(lake: Lake, question: Question, values: dict[str, Any], tally: Tally) -> str:
     """Why the second way does not give the same values, "" where it does; counted either way."""
     refusal = lake.prover.refusal(question, values)
-    verdict = refusal.partition(":")[0] or "agreed"
+    agreed = "proved once" if lake.prover.once(question) else "agreed"
+    verdict = refusal.partition(":")[0] or agreed
     tally.proof[verdict] += 1
     if refusal:
         tally.refused(f"proof: {verdict}", f"{lake.name}: {question.text} ({refusal})")

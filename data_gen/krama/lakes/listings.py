@@ -15,11 +15,11 @@ from itertools import chain, permutations
 from typing import Any
 
 from data_gen.krama.lakes.constants import MOST, earns
-from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import Op, Split, sources_of
-from data_gen.krama.lakes.reread import Shelf, ident
 from data_gen.krama.lakes.sql import part_of
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.marks import number, text
+from data_gen.proof.original import NotProvable, Opened
+from data_gen.proof.shelf import Shelf
 from rewards.krama.judge import says_much_more
 
 _LISTED = 1000  # values of one list
@@ -32,30 +32,28 @@ def everything(ops: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
     them together, and the names of the columns of its tables."""
     lists: list[list[Any]] = []
     for source in sources_of(ops):
-        held = shelf.table(source)
-        cells = [(column, filled(column)) for column in source.columns]
+        held = shelf.table(source.path, source.part)
         for column in source.columns:
-            try:
-                cells.append((column, number_in(shelf, held, column)))
-            except NotProvable:
-                continue  # a column of texts that look like numbers
-        cells += [
-            (op.column, part_of(filled(op.column), op.cut))
-            for op in ops
-            if isinstance(op, Split) and op.column in held.columns
-        ]
-        lists += [_distinct(shelf, held.name, column, cell) for column, cell in cells]
-        lists.append(list(held.columns))
+            for read in (text, number):
+                try:
+                    lists.append(_distinct(shelf, held, column, read(held, column)))
+                except NotProvable:
+                    continue  # a column that no question asks so about
+        for op in ops:
+            if isinstance(op, Split) and op.column in held.ids:
+                cell = part_of(text(held, op.column), op.cut)
+                lists.append(_distinct(shelf, held, op.column, cell))
+        lists.append(list(held.ids))
     texts = [one for one in lists if any(isinstance(c, str) for c in one)]
     pairs = [[*one, *other] for one, other in permutations(texts[:_PAIRED], 2)]
     together = list(dict.fromkeys(chain.from_iterable(lists)))
     return [one for one in [*lists, *pairs, together[:_LISTED]] if one]
 
 
-def _distinct(shelf: Shelf, table: str, column: str, cell: str) -> list[Any]:
+def _distinct(shelf: Shelf, table: Opened, column: str, cell: str) -> list[Any]:
     """The distinct values of what SQL makes of the cells of a column, in order. A table of a shelf
     never changes, so that each is asked for once."""
-    texts = f"SELECT DISTINCT {ident(column)} FROM {table}"
+    texts = f"SELECT DISTINCT {table.column(column)} FROM {table.table}"
     query = f"SELECT DISTINCT c FROM (SELECT {cell} AS c FROM ({texts})) ORDER BY c LIMIT {_LISTED}"
     if query not in shelf.listed:
         shelf.listed[query] = [c for (c,) in shelf.con.execute(query).fetchall() if c is not None]

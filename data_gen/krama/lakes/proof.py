@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from data_gen.krama.lakes import sql
 from data_gen.krama.lakes.listings import everything
-from data_gen.krama.lakes.ops import Each, Fit, Op
+from data_gen.krama.lakes.ops import Each, Fit, Op, sources_of
 from data_gen.krama.lakes.pipeline import Question, subtask_key
-from data_gen.krama.lakes.reread import Shelf
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.original import NotProvable
+from data_gen.proof.shelf import Shelf
 
 _TOLERANCE = 1e-7  # relative; two ways of adding up differ in the last digits
 
@@ -42,6 +42,10 @@ class Prover:
                 kind = question.steps[number].kind
                 return f"differs: step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
         return ""
+
+    def once(self, question: Question) -> bool:
+        """Whether a file of the question is read by one library alone."""
+        return any(source.path in self.shelf.once for source in sources_of(question.ops or ()))
 
     def everything(self, question: Question) -> list[list[Any]]:
         """The lists of everything that the question could be about, of a question that is

@@ -1,6 +1,6 @@
 """The second of the two ways: the value of every step, by SQL over the original files.
 
-Knows the typed steps alone: no code of the pandas way, and no reader of it (see `reread`).
+Knows the typed steps alone: no code of the pandas way, and no reader of it (see `data_gen.proof`).
 """
 
 # duckdb ships partial types, so what is unknown there cannot be known here.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import (
     Above,
     AboveOwn,
@@ -43,8 +42,9 @@ from data_gen.krama.lakes.ops import (
     Top,
     Years,
 )
-from data_gen.krama.lakes.reread import Held, Shelf, ident, literal
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.marks import number, text
+from data_gen.proof.original import NotProvable, Opened, ident, literal
+from data_gen.proof.shelf import Shelf
 
 _SUMS: dict[Summary, str] = {
     "mean": "avg({})",
@@ -68,7 +68,7 @@ class _State:
     rows: str = ""  # a table of DuckDB
     groups: str = ""  # a table k0, k1, …, v
     count: int = 0
-    home: Held | None = None
+    home: Opened | None = None
     numbers: set[str] = field(default_factory=set[str])  # columns that are numbers already
     texts: set[str] = field(default_factory=set[str])  # columns that are clean texts already
 
@@ -85,16 +85,35 @@ class _State:
         self.shelf.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
         return name
 
+    def place(self, column: str) -> str:
+        """Where a column of the rows stands: columns of the file are called by their place."""
+        if column in self.numbers | self.texts:
+            return ident(f"own {column}")
+        if self.home is None:
+            raise NotProvable(f"column {column!r} is of no file")
+        return self.home.column(column)
+
     def number(self, column: str) -> str:
         """A column of the rows as a number."""
         if column in self.numbers:
-            return ident(column)
-        if self.home is None or column not in self.home.columns:
+            return self.place(column)
+        if self.home is None or column in self.texts:
             raise NotProvable(f"column {column!r} is of no file")
-        return number_in(self.shelf, self.home, column)
+        return number(self.home, column)
 
     def text(self, column: str) -> str:
-        return ident(column) if column in self.texts else filled(column)
+        if column in self.texts:
+            return self.place(column)
+        if self.home is None or column in self.numbers:
+            raise NotProvable(f"column {column!r} is of no file")
+        return text(self.home, column)
+
+    def own(self, column: str, numeric: bool) -> str:
+        """A place for a column that a step makes, of numbers or of clean texts."""
+        self.numbers.discard(column)
+        self.texts.discard(column)
+        (self.numbers if numeric else self.texts).add(column)
+        return self.place(column)
 
 
 def values(ops: tuple[Op, ...], shelf: Shelf) -> list[Any]:
@@ -112,8 +131,8 @@ def values(ops: tuple[Op, ...], shelf: Shelf) -> list[Any]:
 def _value(op: Op, s: _State) -> Any:
     match op:
         case Load(table):
-            s.home = s.shelf.table(table)
-            s.rows = s.home.name
+            s.home = s.shelf.table(table.path, table.part)
+            s.rows = s.home.table
             return _count(s)
         case Clean() | Years() | Split() | Keep() | Limit() | Join() | Least():
             return _of_rows(op, s)
@@ -132,15 +151,15 @@ def _count(s: _State) -> int:
 
 
 def _distinct(s: _State, column: str) -> int:
-    return int(s.get(f"SELECT count(DISTINCT {ident(column)}) FROM {s.rows}")[0])
+    return int(s.get(f"SELECT count(DISTINCT {s.place(column)}) FROM {s.rows}")[0])
 
 
-def _put(s: _State, column: str, expression: str, test: str = "") -> None:
-    """Rows with the expression in place of a column (or beside all), where it has a value."""
-    kept = [c for c in _columns(s) if c != column]
-    listed = ", ".join([*(ident(c) for c in kept), f"({expression}) AS {ident(column)}"])
-    where = f"{ident(column)} IS NOT NULL{test}"
-    s.rows = s.make(f"SELECT * FROM (SELECT {listed} FROM {s.rows}) WHERE {where}")
+def _put(s: _State, column: str, expression: str, numeric: bool) -> None:
+    """Rows with the expression beside all columns, where it has a value."""
+    own = s.own(column, numeric)
+    kept = [ident(c) for c in _columns(s) if ident(c) != own]
+    listed = ", ".join([*kept, f"({expression}) AS {own}"])
+    s.rows = s.make(f"SELECT * FROM (SELECT {listed} FROM {s.rows}) WHERE {own} IS NOT NULL")
 
 
 def part_of(cell: str, cut: Cut) -> str:
@@ -159,15 +178,12 @@ def _columns(s: _State) -> list[str]:
 def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State) -> int:
     match op:
         case Clean(column):
-            _put(s, column, s.number(column))
-            s.numbers.add(column)
+            _put(s, column, s.number(column), numeric=True)
         case Years(column):
-            _put(s, column, s.number(column))
-            s.numbers.add(column)
+            _put(s, column, s.number(column), numeric=True)
             return _distinct(s, column)
         case Split(column, cut, into):
-            _put(s, into, part_of(s.text(column), cut))
-            s.texts.add(into)
+            _put(s, into, part_of(s.text(column), cut), numeric=False)
             return _distinct(s, into)
         case Keep(column, value):
             s.rows = s.make(f"SELECT * FROM {s.rows} WHERE {s.text(column)} = {literal(value)}")
@@ -186,24 +202,17 @@ def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State)
 
 
 def _join(op: Join, s: _State) -> None:
-    other = s.shelf.table(op.table)
-    brought = filled(op.brings)
-    if op.number:
-        brought = number_in(s.shelf, other, op.brings)
-        s.numbers.add(op.brings)
-    else:
-        s.texts.add(op.brings)
-    if op.whole:
-        theirs, mine = number_in(s.shelf, other, op.theirs), s.number(op.mine)
-        s.numbers.add(op.mine)
-    else:
-        theirs, mine = filled(op.theirs), s.text(op.mine)
-        s.texts.add(op.mine)
-    kept = ", ".join(f"a.{ident(c)}" for c in _columns(s) if c not in (op.mine, op.brings))
+    other = s.shelf.table(op.table.path, op.table.part)
+    brought = (number if op.number else text)(other, op.brings)
+    theirs = (number if op.whole else text)(other, op.theirs)
+    mine = s.number(op.mine) if op.whole else s.text(op.mine)
+    rows, columns = s.rows, _columns(s)
+    key, new = s.own(op.mine, op.whole), s.own(op.brings, op.number)
+    kept = [f"a.{ident(c)}" for c in columns if ident(c) not in (key, new)]
+    listed = ", ".join([*kept, f"a.k0 AS {key}", f"b.v AS {new}"])
     s.rows = s.make(
-        f"SELECT {kept + ', ' if kept else ''}a.k0 AS {ident(op.mine)}, b.v AS {ident(op.brings)} "
-        f"FROM (SELECT *, {mine} AS k0 FROM {s.rows}) a "
-        f"JOIN (SELECT {theirs} AS k, {brought} AS v FROM {other.name}) b ON a.k0 = b.k "
+        f"SELECT {listed} FROM (SELECT *, {mine} AS k0 FROM {rows}) a "
+        f"JOIN (SELECT {theirs} AS k, {brought} AS v FROM {other.table}) b ON a.k0 = b.k "
         "WHERE b.v IS NOT NULL"
     )
 

@@ -18,8 +18,8 @@ from front import command  # noqa: E402
 
 from data_gen.dare.layout import csv_bytes  # noqa: E402
 from data_gen.dare.proof import DIFFERS, UNPROVABLE, counts, prove  # noqa: E402
-from data_gen.dare.second.original import Original  # noqa: E402
 from data_gen.dare.series_files import COVARIATES, ENTITIES, Shape  # noqa: E402
+from data_gen.proof.original import Original  # noqa: E402
 
 main = command("tasks")
 SHAPES = (Shape(), Shape(ENTITIES, ("hoehe",)), Shape(COVARIATES, ("temperatur", "hoehe")))

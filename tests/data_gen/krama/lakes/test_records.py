@@ -21,11 +21,11 @@ from proof_lake import question, values_of
 
 from data_gen.krama.lakes.files import Layout, write_frames
 from data_gen.krama.lakes.lake import open_lake
-from data_gen.krama.lakes.ops import Clean, Figure, Load, Source
+from data_gen.krama.lakes.ops import Clean, Figure, Load
 from data_gen.krama.lakes.pipeline_runner import Pandas
 from data_gen.krama.lakes.records import FILES, NoRecords, holds, may_hold, records_in, written
-from data_gen.krama.lakes.reread import Shelf
-from data_gen.krama.lakes.unproved import NotProvable
+from data_gen.proof.original import NotProvable, ident
+from data_gen.proof.shelf import Shelf
 
 main = command("tasks", "lake")
 STYLES = {"cards": "n.txt", "entries": "n.html"}
@@ -54,8 +54,9 @@ def test_what_a_file_can_hold_both_ways_read_back(
         table.astype(object).where(table.notna(), None).values.tolist()
     )
     with Shelf(folder) as shelf:
-        held = shelf.table(Source(STYLES[style], columns=tuple(names)))
-        cells = shelf.con.execute(f'SELECT * FROM "{held.name}"').df()
+        held = shelf.table(STYLES[style])
+        named = ", ".join(f"{cell} AS {ident(name)}" for name, cell in held.ids.items())
+        cells = shelf.con.execute(f"SELECT {named} FROM {held.table}").df()
     second = cells[list(found.columns)].astype(object)
     for name in found.columns:
         texts = second[name].where(second[name].notna(), None).tolist()
@@ -130,7 +131,7 @@ def test_a_first_reader_that_loses_a_row_or_reads_wrongly_is_found(tmp_path: Pat
     broken = "<html><dl><dt>A</dt><dt>B</dt><dd>1</dd></dl></html>"
     (tmp_path / "data" / "b.html").write_text(broken, "utf-8")
     with Shelf(tmp_path / "data") as shelf, pytest.raises(NotProvable, match="'A' has no value"):
-        shelf.table(Source("b.html", columns=("A",)))
+        shelf.table("b.html")
 
 
 @pytest.mark.slow

@@ -18,10 +18,10 @@ pytest.importorskip("openpyxl")
 pytest.importorskip("lxml")
 
 from assay.tables.read import load, readings  # noqa: E402
-from data_gen.dare.second.cells import number, words  # noqa: E402
-from data_gen.dare.second.forms import opened  # noqa: E402
-from data_gen.dare.second.original import Opened, Original, Unprovable  # noqa: E402
-from data_gen.dare.second.times import time  # noqa: E402
+from data_gen.proof.forms import opened  # noqa: E402
+from data_gen.proof.marks import number, words  # noqa: E402
+from data_gen.proof.original import NotProvable, Opened, Original  # noqa: E402
+from data_gen.proof.times import time  # noqa: E402
 
 NAMES = ["Ort", "Wert", "Preis", "Tag"]
 ROWS: list[list[Any]] = [
@@ -54,7 +54,8 @@ def write(folder: Path, form: str) -> Path:
     if form == "german csv":
         path.write_text(de, encoding="utf-8")
     elif form == "windows csv":
-        path.write_bytes(de.replace("\n", "\r\n").encode())
+        path.write_bytes(de.replace("\n", "\r\n").encode("cp1252"))
+        (folder / "tables.yaml").write_text('"*.csv": {encoding: cp1252}')
     elif form == "wide tsv":
         path.write_bytes(("\n".join(lines("\t", german, "{d}.02.2020"))).encode("utf-16"))
     elif form == "noted csv":
@@ -91,7 +92,7 @@ FORMS += ["xlsx", "parquet", "html", "sqlite", "json", "jsonl"]
 
 
 def cells(table: Opened, made: str) -> list[Any]:
-    return [r[0] for r in table.db.execute(f"select {made} from o order by rn").fetchall()]
+    return [r[0] for r in table.all(f"select {made} from {table.table} order by rn")]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -115,23 +116,23 @@ def test_a_part_is_found_by_its_name(tmp_path: Path) -> None:
         pd.DataFrame({"n": ["x"], "v": [2.5]}).to_excel(book, sheet_name="two", index=False)
     table = opened(Original(tmp_path / "b.xlsx", "two"))
     assert cells(table, number(table, "v")) == [2.5]
-    with pytest.raises(Unprovable, match="no sheet"):
+    with pytest.raises(NotProvable, match="no sheet"):
         opened(Original(tmp_path / "b.xlsx", "three"))
     with sqlite3.connect(tmp_path / "b.db") as db:
         for name in ("one", "two"):
             db.execute(f"create table {name} (v real)")
     db.close()
-    with pytest.raises(Unprovable, match="which of its tables"):
+    with pytest.raises(NotProvable, match="which of its tables"):
         opened(Original(tmp_path / "b.db"))
     page = "<table><tr><th>n</th><th>v</th></tr><tr><td>x</td><td>{}</td></tr></table>"
     (tmp_path / "b.html").write_text(page.format("1,5") + page.format("2,5"))
     table = opened(Original(tmp_path / "b.html", "1"))
     assert cells(table, number(table, "v")) == [2.5]
-    with pytest.raises(Unprovable, match="which of its tables"):
+    with pytest.raises(NotProvable, match="which of its tables"):
         opened(Original(tmp_path / "b.html"))
     spanned = page.replace("<td>x", "<td rowspan=2>x").format("1,5")
     (tmp_path / "c.html").write_text(spanned)
-    with pytest.raises(Unprovable, match="span"):
+    with pytest.raises(NotProvable, match="span"):
         opened(Original(tmp_path / "c.html"))
 
 
@@ -141,7 +142,7 @@ def test_a_part_is_found_by_its_name(tmp_path: Path) -> None:
         ("a,b;c\n1,2;3\n", "separate fields"),
         ("1;2\n3;4\n", "no row of names"),
         ("just words\nand more\n", "same number of fields"),
-        ("", "same number of fields"),
+        ("", "no rows"),
     ],
 )
 def test_a_shape_that_allows_two_readings_is_not_decided(
@@ -149,25 +150,52 @@ def test_a_shape_that_allows_two_readings_is_not_decided(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
-    with pytest.raises(Unprovable, match=why):
+    with pytest.raises(NotProvable, match=why):
         opened(Original(path))
 
 
-def test_rows_below_the_table_are_no_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "drop"),
+    [
+        ("a;b;c\nx;1;2\n;;\ny;2;3\nTotal;3;5\n", "[5]"),
+        ("a;b;c\nx;1;2\ny;2;3\nSource: a yearbook;;\n", "[4]"),
+        ("a;b;c\n(name);(mm);(mm)\nx;1;5\ny;2;5\nz;3;6\n", "[2, 5]"),
+        ("a;b;c\nx;1;5\nA;B;C\ny;2;5\n", "[3]"),
+        ("a;b;c\nx;1;5\n# replaced;7;7\ny;2;5\n", "[3]"),
+        ("a;b;c\nx;1;5\ny;2;5\nz;3\n", "[4]"),
+        ("a;b;c\nx;1;5\ny;2;5\nz;3;4;5\n", "[4]"),
+    ],
+)
+def test_rows_that_may_be_no_cases_are_refused_until_the_user_drops_them(
+    tmp_path: Path, text: str, drop: str
+) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("a;b;c\nx;1;2\n;;\ny;2;3\nTotal;3;5\nSource: a yearbook\n")
+    path.write_text(text)
+    with pytest.raises(NotProvable):
+        opened(Original(path))
+    (tmp_path / "tables.yaml").write_text(f"t.csv: {{drop_rows: {drop}}}")
     table = opened(Original(path))
     assert cells(table, number(table, "b")) == [1.0, 2.0]
-    units = tmp_path / "u.csv"
-    units.write_text("a;b\n(name);(mm)\nx;1,5\ny;2,5\n")
-    table = opened(Original(units))
-    assert cells(table, number(table, "b")) == [1.5, 2.5]
+
+
+def test_rows_are_left_out_by_what_the_user_says_of_their_cells(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\nx,1\nall ages,3\nx,1\ny,2\n")
+    with pytest.raises(NotProvable, match="add up"):
+        opened(Original(path))
+    rule = "t.csv: {drop_where: {a: [all ages]}, drop_duplicates: [a, b]}"
+    (tmp_path / "tables.yaml").write_text(rule)
+    table = opened(Original(path))
+    assert cells(table, number(table, "b")) == [1.0, 2.0]
+    (tmp_path / "tables.yaml").write_text("t.csv: {drop_where: {a: []}}")
+    table = opened(Original(path))
+    assert cells(table, number(table, "b")) == [1.0, 3.0, 1.0, 2.0]
 
 
 def test_broken_files_are_not_provable(tmp_path: Path) -> None:
     for name in ("t.parquet", "t.json", "t.xlsx", "t.csv.gz", "t.sqlite", "t.html"):
         (tmp_path / name).write_bytes(b"\x00nothing of the kind")
-        with pytest.raises(Unprovable):
+        with pytest.raises(NotProvable):
             opened(Original(tmp_path / name))
-    with pytest.raises(Unprovable):
+    with pytest.raises(NotProvable):
         opened(Original(tmp_path / "absent.csv"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_gen.dare.second.original import connect
+from data_gen.proof.original import connect
 from rewards.task import TaskError
 
 

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("duckdb")
 
-from data_gen.dare.second.forms import opened
-from data_gen.dare.second.original import Original, Unprovable
-from data_gen.dare.second.times import time
+from data_gen.proof.forms import opened
+from data_gen.proof.original import NotProvable, Original
+from data_gen.proof.times import time
 
 
 def times(folder: Path, *cells: str) -> list[datetime | None]:
@@ -20,7 +20,7 @@ def times(folder: Path, *cells: str) -> list[datetime | None]:
     path.write_text(f"a,b\n{rows}", encoding="utf-8")
     table = opened(Original(path))
     made = time(table, "b")
-    return [row[0] for row in table.db.execute(f"select {made} from o order by rn").fetchall()]
+    return [row[0] for row in table.all(f"select {made} from {table.table} order by rn")]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_format_that_reads_all_cells_counts(
     [("3/4/2020", "4/4/2020"), ("soon", "later"), ("12", "13"), ("2020-03-04", "5.3.2020")],
 )
 def test_two_formats_or_none_are_not_provable(tmp_path: Path, cells: tuple[str, ...]) -> None:
-    with pytest.raises(Unprovable):
+    with pytest.raises(NotProvable):
         times(tmp_path, *cells)
 
 

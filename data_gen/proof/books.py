@@ -1,0 +1,164 @@
+# python-calamine ships partial types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Sheets of workbooks as grids: cells by calamine; formulas without results, which its cells do not
+show, from the parts of the file itself."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from data_gen.proof.original import NotProvable
+
+Area = tuple[int, int, int, int]  # first row, first column, last row, last column, from 0
+_FORMULA = re.compile(
+    rb'<(?:\w+:)?c\b[^>]*?\br="([A-Z]+)(\d+)"[^>]*>((?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?f[ >/].*?)'
+    rb"</(?:\w+:)?c>",
+    re.S,
+)
+_STORED = re.compile(rb"<(?:\w+:)?v[^>]*>([^<]*)</")
+_RANGE = re.compile(r"([A-Z]+)(\d+):([A-Z]+)(\d+)")
+_XLSB_MERGED, _XLSB_FORMULAS = 176, (8, 9, 10, 11)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a sheet from A1 on, None where one is empty."""
+
+    part: str
+    rows: list[list[Any]]
+    merged: list[Area] = field(default_factory=list[Area])
+    unstored: frozenset[int] = frozenset()  # columns with formulas whose results are not there
+
+
+def sheet(path: Path, part: str) -> Grid:
+    """A sheet, or the one area of it that `SHEET!A1:E9` names. Raises `NotProvable`."""
+    calamine: Any = importlib.import_module("python_calamine")
+    book: Any = calamine.CalamineWorkbook.from_path(str(path))
+    name, _, area = part.rpartition("!") if _RANGE.search(part) else (part, "", "")
+    name = name or (book.sheet_names[0] if len(book.sheet_names) == 1 else "")
+    if name not in book.sheet_names:
+        raise NotProvable(f"there is no sheet {name!r}" if name else "which of its sheets is meant")
+    found = book.get_sheet_by_name(name)
+    rows = [
+        [None if isinstance(v, str) and not v.strip() else v for v in row]
+        for row in found.to_python(skip_empty_area=False)
+    ]
+    kind, place = path.suffix.lower(), list(book.sheet_names).index(name)
+    merged = [(a[0], a[1], b[0], b[1]) for a, b in found.merged_cell_ranges or ()]
+    unstored: frozenset[int] = frozenset()
+    if kind in (".xlsx", ".xlsm"):
+        unstored = _without_results(path, name)
+    elif kind == ".xlsb":
+        _plain_xlsb(path)
+    elif kind == ".ods":
+        _plain_ods(path, place)
+    return Grid(part or name, within(rows, area) if area else rows, merged, unstored)
+
+
+def within(rows: list[list[Any]], area: str) -> list[list[Any]]:
+    """The same grid with nothing outside of an area such as A1:E241."""
+    found = _RANGE.fullmatch(area.strip())
+    if found is None:
+        raise NotProvable(f"no area of a sheet: {area!r}")
+    left, right = column_number(found[1]), column_number(found[3])
+    top, bottom = int(found[2]), int(found[4])
+    return [
+        [v if top <= r <= bottom and left <= c <= right else None for c, v in enumerate(row)]
+        for r, row in enumerate(rows, 1)
+    ]
+
+
+def column_number(letters: str) -> int:
+    """The place of a column by its letters, A being 0."""
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
+    return number - 1
+
+
+def _without_results(path: Path, name: str) -> frozenset[int]:
+    """Columns in which a formula has no result in the file, or all of them have zeros."""
+    with zipfile.ZipFile(path) as archive:
+        data = archive.read(_sheet_file(archive, name))
+    if b"<f" not in data and b":f" not in data:
+        return frozenset()
+    none: set[int] = set()
+    zeros: dict[int, bool] = {}
+    for letters, _, body in _FORMULA.findall(data):
+        column = column_number(letters.decode())
+        stored = _STORED.search(body)
+        if stored is None or not stored[1].strip():
+            none.add(column)
+        else:
+            zeros[column] = zeros.get(column, True) and stored[1].strip() in (b"0", b"0.0")
+    return frozenset(none | {column for column, zero in zeros.items() if zero})
+
+
+def _sheet_file(archive: zipfile.ZipFile, name: str) -> str:
+    book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
+    linked = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+    targets = {str(one.get("Id")): str(one.get("Target")) for one in linked}
+    for one in book.iter():
+        if one.tag.endswith("}sheet") and one.get("name") == name:
+            key = next(str(v) for k, v in one.attrib.items() if k.endswith("}id"))
+            return targets[key].lstrip("/") if targets[key][0] == "/" else f"xl/{targets[key]}"
+    raise NotProvable(f"there is no sheet {name!r}")
+
+
+def _plain_xlsb(path: Path) -> None:
+    """Raise `NotProvable` for a workbook with merged cells or formulas, which calamine does not
+    tell from others."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if name.startswith("xl/worksheets/") and name.endswith(".bin"):
+                kinds = set(_records(archive.read(name)))
+                if _XLSB_MERGED in kinds:
+                    raise NotProvable("an .xlsb file with merged cells")
+                if kinds & set(_XLSB_FORMULAS):
+                    raise NotProvable("an .xlsb file with formulas")
+
+
+def _records(data: bytes) -> Iterator[int]:
+    """The kinds of the records of a binary part: each has a kind and a length of 7-bit bytes."""
+    at = 0
+
+    def number(most: int) -> int:
+        nonlocal at
+        value = 0
+        for place in range(most):
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << (7 * place)
+            if not byte & 0x80:
+                break
+        return value
+
+    while at < len(data):
+        first = data[at]
+        at += 1
+        kind = first
+        if first & 0x80:
+            kind = (first & 0x7F) | (data[at] << 7)
+            at += 1
+        size = number(4)
+        yield kind
+        at += size
+
+
+def _plain_ods(path: Path, place: int) -> None:
+    """Raise `NotProvable` where cells of a sheet of an .ods file span others, or are formulas."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.read("content.xml").split(b"<table:table ")
+    data = parts[place + 1] if place + 1 < len(parts) else b""
+    if b"covered-table-cell" in data:
+        raise NotProvable("an .ods file with merged cells")
+    if b"table:formula=" in data:
+        raise NotProvable("an .ods file with formulas")

@@ -1,0 +1,263 @@
+"""Whether every row of an original is a case: rows that the user leaves out go; a table with rows
+that may be totals, notes, units or names again is refused.
+
+The user settles it: `drop_rows` says which rows are none (`[]`: all are cases), `drop_where` which
+values of a column (`[]`: none).
+"""
+
+from __future__ import annotations
+
+from data_gen.proof.original import NotProvable, Opened, literal
+from data_gen.proof.said import Said
+
+_NUMBER = r"[+-]?[$€£]? ?(\d[\d., '\x{A0}\x{202F}]*|\.\d+)([eE][+-]?\d+)?( ?[%$€£])?"
+NOTHING = ("", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none", r"\n", "nat")
+# words that add up, alone in a cell
+_TOTAL = (
+    "(grand |sub-?|sub |general )?totals?|total g[eé]n[eé]ral|sum|summe|zwischensumme|gesamt|"
+    "gesamtsumme|insgesamt|totaal|totale|somme|suma|soma|ensemble|both sexes|both genders|both|"
+    "all (ages|sexes|genders|groups|regions|areas|types|years|classes|categories|countries|races)|"
+    "合计|总计|小计|合計|総計|小計|итого|всего|聯合計|합계|총계"
+)
+# words that may also be one value among others
+_MAYBE = "all|alle|overall|average|mean|mittelwert|durchschnitt|moyenne|media|promedio|combined"
+_BEFORE = "(grand |sub-?|sub )?total|summe|gesamt|insgesamt|totaal|totale|somme|suma|итого|всего"
+_FEW = 60  # values of a column that divides the rows into groups
+_VARIED = 8  # values of a column of measured numbers
+_NEAR = 1e-9
+
+
+def plain_rows(table: Opened) -> Opened:
+    """The table without the rows that the user leaves out. Raises `NotProvable` for rows that may
+    be no cases."""
+    _drop_empty(table)
+    _drop_where(table)
+    _drop_duplicates(table)
+    if table.one(f"select count(*) from {table.table}")[0] == 0:
+        raise NotProvable("the original holds no rows")
+    if table.said.dropped() is None:
+        numbers = _numbers(table)
+        _lone(table)
+        _comments(table)
+        _names_again(table)
+        _words_for_numbers(table, numbers)
+        _totals(table, numbers)
+    return table
+
+
+def _drop_empty(table: Opened) -> None:
+    filled = [
+        f"({_bare(c)} is not null)" if c in table.texts() else f"({c} is not null)"
+        for c in table.types
+    ]
+    table.db.execute(f"delete from {table.table} where not ({' or '.join(filled)})")
+
+
+def _bare(cell: str) -> str:
+    return f"nullif(regexp_replace({cell}, '^\\s+|\\s+$', '', 'g'), '')"
+
+
+def _written(table: Opened, cell: str) -> str:
+    """SQL for a cell as text without blanks around it; a whole number without its point."""
+    kind = table.types[cell]
+    if kind == "VARCHAR":
+        return f"coalesce({_bare(cell)}, '')"
+    if kind == "DOUBLE":
+        whole = f"{cell} = round({cell}) and abs({cell}) < 1e15"
+        cell = f"case when {whole} then {cell}::bigint::varchar else {cell}::varchar end"
+    return f"coalesce(({cell})::varchar, '')"
+
+
+def _drop_where(table: Opened) -> None:
+    for name in table.said.of("drop_where"):
+        values = [word.strip() for word in Said(table.said.of("drop_where")).words(name)]
+        if values:
+            cell = _written(table, table.column(name))
+            listed = ", ".join(map(literal, values))
+            table.db.execute(f"delete from {table.table} where {cell} in ({listed})")
+
+
+def _drop_duplicates(table: Opened) -> None:
+    names = table.said.words("drop_duplicates")
+    if names:
+        keys = ", ".join(_written(table, table.column(name)) for name in names)
+        table.db.execute(
+            f"delete from {table.table} where rn not in "
+            f"(select min(rn) from {table.table} group by {keys})"
+        )
+
+
+def _numbers(table: Opened) -> dict[str, str]:
+    """The columns that hold numbers but for a few cells, and SQL for these; a text without its
+    marks, which is enough to compare sums of one column."""
+    found = {c: f"{c}::double" for c, kind in table.types.items() if is_number_type(kind)}
+    texts = table.texts()
+    if not texts:
+        return found
+    nothing = ", ".join(map(literal, NOTHING))
+    counts = table.one(
+        "select "
+        + ", ".join(
+            f"count(*) filter (where lower(coalesce({_bare(c)}, '')) not in ({nothing})), "
+            f"count(*) filter (where regexp_full_match({_bare(c)}, {literal(_NUMBER)}))"
+            for c in texts
+        )
+        + f" from {table.table}"
+    )
+    for place, cell in enumerate(texts):
+        known, numbers = counts[2 * place], counts[2 * place + 1]
+        if numbers >= 0.7 * known and numbers >= 3:
+            digits = f"regexp_replace({cell}, '[^0-9.eE+-]', '', 'g')"
+            found[cell] = f"try_cast({digits} as double)"
+    return found
+
+
+def is_number_type(kind: str) -> bool:
+    return kind.lstrip("U").startswith(
+        ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT", "HUGEINT", "DECIMAL")
+    )
+
+
+def _refuse(table: Opened, test: str, why: str) -> None:
+    row = table.one(f"select min(rn) from {table.table} where {test}")[0]
+    if row is not None:
+        raise NotProvable(f"row {row} {why}")
+
+
+def _lone(table: Opened) -> None:
+    if len(table.types) > 2:
+        filled = " + ".join(f"({cell} is not null)::int" for cell in table.types)
+        _refuse(table, f"({filled}) = 1", "is filled in one column alone, and may be no case")
+
+
+def _comments(table: Opened) -> None:
+    if table.types.get("c0") == "VARCHAR":
+        mark = r"^\s*(#+\s|//|\*+\s|--\s)"
+        rows, marked = table.one(
+            f"select count(*), count(*) filter (where regexp_matches(c0, {literal(mark)})) "
+            f"from {table.table}"
+        )
+        if 0 < marked < rows / 2:
+            _refuse(table, f"regexp_matches(c0, {literal(mark)})", "may be a comment")
+
+
+def _names_again(table: Opened) -> None:
+    cells = {
+        c: n for n, c in table.ids.items() if c in table.texts() and not n.startswith("Unnamed:")
+    }
+    if len(cells) > 1:
+        equal = " + ".join(
+            f"coalesce(lower({_bare(c)}) = lower({literal(' '.join(n.split()))}), false)::int"
+            for c, n in cells.items()
+        )
+        _refuse(table, f"({equal}) * 2 >= {len(cells)}", "holds the names again")
+
+
+def _words_for_numbers(table: Opened, numbers: dict[str, str]) -> None:
+    """Units below the names, notes, the names of another table: words where numbers stand else."""
+    texts = [cell for cell in numbers if table.types[cell] == "VARCHAR"]
+    if not texts:
+        return
+    nothing = ", ".join(map(literal, NOTHING))
+    number = {
+        c: f"coalesce(regexp_full_match({_bare(c)}, {literal(_NUMBER)}), false)" for c in texts
+    }
+    words = " + ".join(
+        f"(not {number[c]} and lower(coalesce({_bare(c)}, '')) not in ({nothing}))::int"
+        for c in texts
+    )
+    held = [*number.values(), *(f"{c} is not null" for c in numbers if c not in texts)]
+    kept = " or ".join(held)
+    ends = f"rn in ((select min(rn) from {table.table}), (select max(rn) from {table.table}))"
+    _refuse(
+        table,
+        f"({words}) >= 1 and not ({kept}) and (({words}) >= 2 or {ends})",
+        "has words where the others have numbers",
+    )
+
+
+def _totals(table: Opened, numbers: dict[str, str]) -> None:
+    settled = {table.column(name) for name in table.said.of("drop_where")}
+    for cell in table.texts():
+        if cell in settled or cell in numbers:
+            continue
+        bare = f"lower({_bare(cell)})"
+        values = table.one(f"select count(distinct {bare}) from {table.table}")[0]
+        sure = f"regexp_full_match({bare}, {literal(_TOTAL)})"
+        _refuse(table, sure, "may add up other rows, by its words")
+        maybe = f"regexp_full_match({bare}, {literal(_MAYBE)})"
+        part = rf"({_BEFORE})[\s:,.-].*|.*[\s,(-]({_BEFORE})\)?"
+        beside = f"(regexp_full_match({bare}, {literal(part)}) or {maybe}) and "
+        beside += f"({_open(table, cell)} or {_highest(table, numbers)})"
+        _refuse(table, beside, "may add up other rows, by its words")
+        if 3 <= values <= _FEW:
+            _groups_that_add_up(table, cell, numbers)
+    _last_row_adds_up(table, numbers)
+
+
+def _open(table: Opened, cell: str) -> str:
+    """SQL: whether another column of words is empty in the row, though not in most."""
+    others = [c for c in table.texts() if c != cell]
+    tests: list[str] = []
+    for other in others:
+        filled = table.one(f"select count({other}) >= 0.8 * count(*) from {table.table}")[0]
+        if filled:
+            tests.append(f"{_bare(other)} is null")
+    return f"({' or '.join(tests)})" if tests else "false"
+
+
+def _highest(table: Opened, numbers: dict[str, str]) -> str:
+    """SQL: whether no row has higher numbers in most columns."""
+    tests = [f"({v} = (select max({v}) from {table.table}))::int" for v in numbers.values()]
+    return f"({' + '.join(tests)}) * 2 > {len(tests)}" if tests else "false"
+
+
+def _measured(table: Opened, numbers: dict[str, str]) -> list[str]:
+    """SQL for the columns whose numbers vary; a total cannot be told in others."""
+    if not numbers:
+        return []
+    values = list(numbers.values())
+    varied = table.one(
+        f"select {', '.join(f'count(distinct {v})' for v in values)} from {table.table}"
+    )
+    return [v for v, count in zip(values, varied, strict=True) if count >= _VARIED]
+
+
+def _half(part: str, whole: str) -> str:
+    """SQL: whether a part is as much as all the rest."""
+    return f"({part} != 0 and abs(2 * {part} - {whole}) <= {_NEAR} * abs({whole}))"
+
+
+def _groups_that_add_up(table: Opened, cell: str, numbers: dict[str, str]) -> None:
+    """Rows of one value that add up those of all others, in every column that is measured."""
+    measured = _measured(table, numbers)
+    if len(measured) < 1:
+        return
+    sums = ", ".join(f"sum({v}) as s{i}" for i, v in enumerate(measured))
+    tests = " + ".join(
+        _half(f"s{i}", f"(select sum(s{i}) from g)") + "::int" for i in range(len(measured))
+    )
+    found = table.one(
+        f"with g as (select {cell} as k, {sums} from {table.table} group by k) "
+        f"select min(k) from g where ({tests}) >= {max(1, len(measured) // 2 + 1)}"
+    )[0]
+    if found is not None:
+        raise NotProvable(f"the rows of {found!r} add up all others")
+
+
+def _last_row_adds_up(table: Opened, numbers: dict[str, str]) -> None:
+    measured = _measured(table, numbers)
+    if not measured:
+        return
+    sums = ", ".join(
+        f"sum({v}), max({v}) filter (where rn = (select max(rn) from {table.table}))"
+        for v in measured
+    )
+    found = table.one(f"select {sums} from {table.table}")
+    pairs = [(found[2 * i], found[2 * i + 1]) for i in range(len(measured))]
+    adds = [
+        last is not None and last != 0 and abs(2 * last - whole) <= _NEAR * abs(whole)
+        for whole, last in pairs
+    ]
+    if sum(adds) * 2 > len(adds):
+        raise NotProvable("the last row adds up all others")
