@@ -20,6 +20,7 @@ from data_gen.proof.forms import opened
 from data_gen.proof.original import NotProvable, Opened, Original, connect
 from data_gen.proof.series import check_series
 from data_gen.proof.tabular import check_tabular
+from rewards.dare.prediction import TableGold, score_table
 
 UNPROVABLE = "not provable"
 DIFFERS = "the second computation"
@@ -34,18 +35,25 @@ def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
     if original is None:
         return f"{UNPROVABLE}: the source names no original file"
     recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
-    check = check_series if recipe["problem_type"] == "time_series_analysis" else check_tabular
     try:
         table = _opened(original)
         if isinstance(table, NotProvable):
             return f"{UNPROVABLE}: {table}"
-        check(table, files, recipe)
+        if recipe["problem_type"] == "time_series_analysis":
+            check_series(table, files, recipe)
+        else:
+            check_tabular(table, files, recipe, _outcome)
     except NotProvable as error:
         return f"{UNPROVABLE}: {error}"
     except Differs as error:
         said = str(error)
         return said if said.startswith(DIFFERS) else f"{DIFFERS}: {said}"
     return ""
+
+
+def _outcome(track: str, truth: str, targets: tuple[str, ...], answer: str) -> float | None:
+    gold = TableGold(track, truth, ("row_id",), targets, {})
+    return score_table(gold, answer.encode(), "strict", trusted=True).outcome
 
 
 def counts(proved: Sequence[bool], reasons: Iterable[str]) -> dict[str, int]:

@@ -13,13 +13,12 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from data_gen.proof.compare import Differs, difference
 from data_gen.proof.original import literal
 from data_gen.proof.shipped import Sheet
-from rewards.dare.prediction import TableGold, score_table
 
 _HOMES = {
     "sklearn.linear_model": ("LogisticRegression", "LinearRegression", "Ridge", "Lasso"),
@@ -33,6 +32,8 @@ _UNSEEDED = ("GaussianNB", "LinearRegression")
 _CLOSE = 1e-9  # relative; of statistics
 Recipe = Mapping[str, Any]
 Facts = dict[str, Any]
+# (track, gold, columns, answer) → what the family's scorer gives the answer
+Scorer = Callable[[str, str, tuple[str, ...], str], float | None]
 
 
 def facts(db: Any, clean: Sheet, recipe: Recipe) -> Facts:
@@ -149,12 +150,14 @@ def _model(recipe: Recipe) -> Any:
 
 
 def check_answer(
-    db: Any, clean: Sheet, asked: Sheet, recipe: Recipe, known: Facts, answer: bytes
+    db: Any, sheets: tuple[Sheet, Sheet], recipe: Recipe, known: Facts, answer: bytes, score: Scorer
 ) -> None:
-    """Raise `Differs` unless a model fitted on the SQL matrix gives the answer, by the scorer."""
+    """Raise `Differs` unless a model fitted on the SQL matrix of the first sheet gives the answer
+    for the second, by the scorer."""
     import numpy as np
 
     limits: Any = importlib.import_module("threadpoolctl").threadpool_limits
+    clean, asked = sheets
     train, test = matrix(db, clean, recipe, known), matrix(db, asked, recipe, known)
     with warnings.catch_warnings(), limits(1), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -167,11 +170,10 @@ def check_answer(
     found = "\n".join([header, *lines, ""])
     if _surely_equal(truth, found):
         return
-    gold = TableGold(f"{family}-IF", truth, ("row_id",), tuple(recipe["target"]), {})
-    score = score_table(gold, found.encode(), "strict", trusted=True)
-    if score.outcome != 1.0:
+    outcome = score(f"{family}-IF", truth, tuple(recipe["target"]), found)
+    if outcome != 1.0:
         raise Differs(
-            f"the second computation gives other predictions: they score {score.outcome}, not 1"
+            f"the second computation gives other predictions: they score {outcome}, not 1"
         )
 
 

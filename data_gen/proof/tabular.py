@@ -10,7 +10,7 @@ from data_gen.proof.compare import Column, by_place, difference
 from data_gen.proof.marks import number, tidy_words, words
 from data_gen.proof.original import Opened
 from data_gen.proof.plain import NOTHING
-from data_gen.proof.refit import check_answer, check_fitted, facts
+from data_gen.proof.refit import Scorer, check_answer, check_fitted, facts
 from data_gen.proof.rows import same_rows, stage
 from data_gen.proof.shipped import Sheet, put
 
@@ -43,7 +43,7 @@ class Shipped:
         )
 
 
-def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> None:
+def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe, score: Scorer) -> None:
     """Raise `Differs` or `NotProvable` unless every gold of the database comes out again."""
     held = Shipped.of(table.db, files, str(recipe["save_file_type"]))
     _rows(table, held, recipe)
@@ -53,7 +53,7 @@ def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> 
     if answer is not None:  # else there is no IF variant
         known = facts(table.db, held.clean, recipe)
         check_fitted(known, files["verify/fitted.json"])
-        check_answer(table.db, held.clean, held.asked, recipe, known, answer)
+        check_answer(table.db, (held.clean, held.asked), recipe, known, answer, score)
 
 
 def _numeric(recipe: Recipe, name: str) -> bool:

@@ -287,9 +287,6 @@ def test_a_step_without_a_typed_form_is_not_provable(lake: Lake) -> None:
     assert lake.prover.refusal(replace(asked, steps=steps), {}).startswith("not provable: ")
 
 
-_SCORER = {"rewards.dare.prediction"}  # which alone says whether two answers are one
-
-
 def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:
     folder = ROOT / "data_gen" / "krama" / "lakes"
     # the last is Python's own parser, one thread at a time
@@ -307,6 +304,6 @@ def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
         heads = ("assay", "data_gen", "rewards", "rollouts")
         ours = {m for m in modules if m.partition(".")[0] in heads}
-        assert ours <= allowed | _SCORER, (name, ours - allowed)
+        assert ours <= allowed, (name, ours - allowed)
         used = {"pandas", "numpy"} & ({m.partition(".")[0] for m in modules} | texts)
         assert used <= apart.get(name, set()), name
