@@ -28,8 +28,7 @@ from rewards.dare.read import Unreadable, check_shape
 from rewards.families import BUILT_IN
 from rewards.gold import Step, execute
 from rewards.krama.answer import ANSWER_TYPES, score_response
-from rewards.krama.coverage import static_coverage, subtask_credit
-from rewards.krama.episode import AnswerReward, score_episode
+from rewards.krama.episode import AnswerReward, score_episode, subtask_credit
 from rewards.laws import gold_of
 from rewards.parse import parse, render
 from rewards.task import Score, Task
@@ -262,14 +261,13 @@ def _episode_gold(pick: int) -> str:
 
 
 def _pipeline(pick: int, text: str) -> Read:
-    """What a script prints and plans, read by the answer contract, and its coverage."""
+    """What a script prints and plans, read by the answer contract."""
     found = blocks(text)
     printed = printed_values(text)
     answers = answer_of(found.plan or text, text, pick % 5 == 0)
-    covered = static_coverage(["Load 'a.csv'", "Keep rows with 'x' above 12"], found.code or text)
     steps = [{"answer_type": k, "answer": g[0]} for k, g in ANSWERS.items()]
     credit = subtask_credit(steps, list(printed.values()) if printed else [text])
-    return Read(repr((found, printed, answers, covered, credit))[:10_000])
+    return Read(repr((found, printed, answers, credit))[:10_000])
 
 
 def _pipeline_gold(pick: int) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from rewards.krama.answer import Reading, of_names, score_response, unpaid
-from rewards.krama.coverage import static_coverage, subtask_credit
 from rewards.krama.judge import Judge, deterministic
 from rewards.task import Score, TaskError
 
@@ -101,13 +100,29 @@ def score_episode(
         parts["subtask_credit"] = credit
         parts["subtask_reward"] = (1 - score.outcome) * weights.subtasks * credit
         reward += parts["subtask_reward"]
-    if PIPELINE in files:
-        words = [str(s.get("step") or "") for s in steps]
-        coverage = static_coverage(words, files[PIPELINE].decode("utf-8", "replace"))
-        if coverage is not None:
-            parts["design_static"] = coverage
     made = Score(score.outcome, reward, parts, score.why)
     return unpaid(made) if gold.get("doubt") else made
+
+
+def subtask_credit(steps: Sequence[Mapping[str, Any]], values: Sequence[Any]) -> float | None:
+    """Share of gold sub-answers that a pipeline printed; None without sub-tasks.
+
+    Each printed value confirms one sub-task at most, and only the first 2n + 2 values count, so
+    printing everything there is earns nothing more. Scored as the answers themselves are.
+    """
+    if not steps:
+        return None
+    free = list(values[: 2 * len(steps) + 2])
+    hits = 0
+    for step in steps:
+        for place, value in enumerate(free):
+            kind, ordered = str(step["answer_type"]), step.get("ordered") is True
+            score = score_response(kind, step["answer"], {"answer": value}, ordered=ordered)
+            if score.outcome == 1.0 and score.reward:
+                hits += 1
+                del free[place]
+                break
+    return hits / len(steps)
 
 
 def _left(files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.krama.answer import rounding_slip, score_response
-from rewards.krama.clarification import asks_back
 from rewards.krama.match import as_list, close, number
 from rewards.task import RIGHT
 
@@ -15,7 +14,6 @@ CATEGORIES = (
     "right",
     "partly",
     "no_reply",
-    "asked_back",
     "contract_broken",
     "code_fails",
     "time_limit",
@@ -38,10 +36,8 @@ def category(
     ended: str,
     code: str,
     gold_files: Sequence[str],
-    asked: bool = False,
 ) -> str:
-    """One of `CATEGORIES`. `ended` is the agent's own word on how its last try went, `asked`
-    whether the model asked the user back (rewards/krama/clarification.py)."""
+    """One of `CATEGORIES`. `ended` is the agent's own word on how its last try went."""
     if outcome is None:
         return "infrastructure"
     if outcome >= RIGHT:
@@ -51,8 +47,6 @@ def category(
     if outcome > 0:
         return "partly"
     by_end = {"no_reply": "no_reply", "no_code": "contract_broken", "timeout": "time_limit"}
-    if asked and (answer is None or (isinstance(answer, str) and asks_back(answer))):
-        return "asked_back"
     if answer is None:
         if ended in by_end:
             return by_end[ended]

@@ -3,9 +3,9 @@
 # pyright: reportUnknownVariableType=false
 """KramaBench: `krama:DIR` opened as tasks of an agent over data lakes, and its tables.
 
-End-to-end (the answer), pipeline design (does the code cover the key functionalities), sub-tasks
-(each asked on its own). Tables by domain and overall, over tasks as published, in both readings,
-with tokens and minutes.
+End-to-end (the answer), pipeline design (whether the code covers the key functionalities, by an
+endpoint's verdicts), sub-tasks (each asked on its own). Tables by domain and overall, over tasks as
+published, in both readings, with tokens and minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 from assay.files import write_text
 from rewards.http_client import ChatEndpoint
-from rewards.krama.clarification import asks_back
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
 from rewards.krama.judge import JudgeError
@@ -119,14 +118,13 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     response = left.get("response") or {}
     ended, files = str(run.notes.get("ended", "")), task.meta.get("gold_files") or []
     whole = not task.meta.get("parent")
-    answer, asked = response.get("answer"), _asked(run, response.get("answer"))
+    answer = response.get("answer")
     row: Row = {
         "domain": str(task.meta.get("domain") or ""),
         "setting": SETTINGS[0] if whole else SETTINGS[1],
         "parent": task.meta.get("parent"),
         "difficulty": task.meta.get("difficulty"),
-        "category": category(task.gold, answer, score.outcome, ended, code, files, asked),
-        "asked_back": asked,
+        "category": category(task.gold, answer, score.outcome, ended, code, files),
         "answer": answer,
         "cost": _cost(run),
         "notes": dict(run.notes),
@@ -143,12 +141,6 @@ def _in_words(text: str) -> Row:
     """The answer of a task without an environment; both readings see it."""
     said = read_text(text)
     return {"response": said, "published": said}
-
-
-def _asked(run: Trajectory, answer: Any) -> bool:
-    """Whether a message of the model, or its answer, asks the user back."""
-    said = [m.get("content") for m in run.messages if m.get("role") == "assistant"]
-    return any(isinstance(text, str) and asks_back(text) for text in (*said, answer))
 
 
 def _design(task: Task, code: str, args: Any) -> float | None:

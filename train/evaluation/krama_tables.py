@@ -30,13 +30,8 @@ def _cell(rows: Sequence[Row]) -> Row:
         "unscored": len(rows) - len(scored),
         "score": _mean(outcomes),
         "right": right,
-        "asked_back": sum(bool(r.get("asked_back")) for r in rows),
-        "wrong_unasked": sum(
-            o < RIGHT and not r.get("asked_back") for o, r in zip(outcomes, scored, strict=True)
-        ),
         "interval": list(wilson(right, len(scored))[1:]) if scored else None,
         "release": _release(rows),
-        "design_static": _mean([r["parts"].get("design_static") for r in scored]),
         "design_judged": _mean([r.get("design_judged") for r in scored]),
         "subtask_credit": _mean([r["parts"].get("subtask_credit") for r in scored]),
         "tokens": _mean([r["cost"]["tokens"] for r in rows]),
@@ -154,13 +149,11 @@ _COLUMNS: dict[str, _Columns] = {
         ("right", lambda c: str(c["right"])),
         ("right, 95 %", lambda c: _interval(c["interval"])),
         ("release harness %", lambda c: _percent(c["release"])),
-        ("asked back", lambda c: str(c["asked_back"])),
         *_SHARED,
     ),
     # the same runs, judged by their code
     "pipeline-design": (
         ("tasks", lambda c: str(c["tasks"])),
-        ("design, static %", lambda c: _percent(c["design_static"])),
         ("design, judged %", lambda c: _percent(c["design_judged"])),
         ("sub-answers printed %", lambda c: _percent(c["subtask_credit"])),
         ("no outcome", lambda c: str(c["unscored"])),
@@ -199,13 +192,6 @@ def _notes(tables: dict[str, Any], setting: str) -> list[str]:
     lines: list[str] = []
     if found := tables.get(f"{setting} categories"):
         lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
-        whole = tables[setting]["overall"]
-        wrong = whole["tasks"] - whole["unscored"] - whole["right"]
-        lines += [
-            "",
-            f"Asked the user back: {whole['asked_back']} of {whole['tasks']}. "
-            f"Not right and never asked: {whole['wrong_unasked']} of {wrong} that are not right.",
-        ]
     if levels := tables.get(f"{setting} by difficulty"):
         lines += ["", f"### {setting}, by difficulty", "", *_difficulty(levels, setting)]
     if counts := tables.get(f"{setting} by tries"):
@@ -231,7 +217,7 @@ _LEVEL: _Columns = (
 
 def _difficulty(levels: dict[str, Row], setting: str) -> list[str]:
     """One line a domain, with columns for each level."""
-    design = _COLUMNS["pipeline-design"][:3]
+    design = _COLUMNS["pipeline-design"][:2]
     columns = design if setting == "pipeline-design" else _LEVEL
     names = [f"{level} {what}" for level in levels for what, _ in columns]
     lines = [f"| domain | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]

@@ -17,7 +17,7 @@ from rewards.http_client import ChatEndpoint, Patience
 from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, score_row, table3
 from rewards.krama.episode import ANSWER, read_text, score_episode
 from rewards.krama.judge import deterministic
-from rewards.krama.judge_endpoint import EndpointJudge
+from rewards.krama.judge_endpoint import EndpointJudge, judged_coverage
 from rewards.krama.match import as_list, equal, pairs_found
 from rewards.krama.release import bleu, rouge1
 
@@ -344,6 +344,16 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
         score = ask(model)
         assert (score.outcome, score.reward) == (None, None)
         assert score.why.startswith("judge_failed")
+
+
+def test_a_pipelines_steps_are_judged_one_request_each(judge_server: tuple[str, list[Body]]) -> None:
+    endpoint, asked = judge_server
+    yes, no = (ChatEndpoint(endpoint, model, patience=Patience(1)) for model in ("w", "odds"))
+    assert judged_coverage(["Load a", " ", "Sort b"], "print(1)", yes) == 1.0
+    assert len(asked) == 2  # a blank step asks nothing
+    assert judged_coverage(["Load a"], "print(1)", no) == 0.0
+    assert judged_coverage(["Load a"], " ", yes) == 0.0
+    assert judged_coverage([], "print(1)", yes) is None
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     assert (whole["south"]["score"], whole["south"]["unscored"]) == (None, 1)
     assert (whole["overall"]["score"], whole["overall"]["tasks"]) == (0.5, 3)
     assert whole["overall"]["release"] == 0.5  # the refused task is no zero there either
-    assert tables["pipeline-design"]["north"]["design_static"] == 1.0
+    assert tables["pipeline-design"]["north"]["subtask_credit"] is not None
     parts = tables["subtasks"]["overall"]
     assert (parts["tasks"], parts["unscored"]) == (3, 1)
     assert tables["end-to-end categories"]["infrastructure"] == 1
@@ -165,7 +165,7 @@ BROKEN = "```python\nraise ValueError('M')\n```"
 
 
 def swept(tmp_path: Path, name: str, *more: str) -> dict[str, Any]:
-    """Results of a model that is right after two tries, asks back, or is right after six."""
+    """Results of a model that is right after two tries, writes no code, or is right after six."""
     rows = [
         entry(1, "north", "What is the mean rain in June in Amherst?", 1.5),
         entry(2, "south", "What is the mean rain in July in Amherst?", 1.5),
@@ -178,7 +178,7 @@ def swept(tmp_path: Path, name: str, *more: str) -> dict[str, Any]:
     build([tmp_path / "w.json"], tmp_path / "lakes", tmp_path / "k", "full")
     said = {
         "June": [PLAN + BROKEN, CODE],
-        "July": ["Two stations lie there. Could you clarify which one is meant?"],
+        "July": ["Two stations lie there."],
         "May": [PLAN + BROKEN, *[BROKEN] * 4, CODE],
     }
     lines = [json.dumps({"match": month, "replies": texts}) for month, texts in said.items()]
@@ -211,20 +211,17 @@ def test_one_run_of_many_tries_says_what_fewer_come_to(
     assert "end-to-end by tries" not in one
 
 
-def test_tables_hold_difficulty_and_who_asked_back(tmp_path: Path) -> None:
+def test_tables_hold_difficulty_and_causes(tmp_path: Path) -> None:
     found = swept(tmp_path, "out")["tables"]
     levels = found["end-to-end by difficulty"]
     assert {x: cells["overall"]["right"] for x, cells in levels.items()} == {"easy": 1, "hard": 0}
     assert set(levels["hard"]) == {"north", "overall"}
-    assert found["end-to-end categories"] == {"right": 1, "asked_back": 1, "code_fails": 1}
-    whole = found["end-to-end"]["overall"]
-    assert (whole["asked_back"], whole["wrong_unasked"]) == (1, 1)
+    assert found["end-to-end categories"] == {"right": 1, "contract_broken": 1, "code_fails": 1}
     text = (tmp_path / "out" / "tables.md").read_text("utf-8")
-    assert "Asked the user back: 1 of 3. Not right and never asked: 1 of 2" in text
     header = "| domain | easy tasks | easy score % | easy right, 95 % | hard tasks | hard score %"
     assert header in text
     assert "| south | 1 | 0.00 | 0.0 to 79.3 | - | - | - |" in text
-    assert "| domain | easy tasks | easy design, static % | easy design, judged %" in text
+    assert "| domain | easy tasks | easy design, judged % | hard tasks" in text
 
 
 def test_no_tries_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
