@@ -346,7 +346,9 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
         assert score.why.startswith("judge_failed")
 
 
-def test_a_pipelines_steps_are_judged_one_request_each(judge_server: tuple[str, list[Body]]) -> None:
+def test_a_pipelines_steps_are_judged_one_request_each(
+    judge_server: tuple[str, list[Body]],
+) -> None:
     endpoint, asked = judge_server
     yes, no = (ChatEndpoint(endpoint, model, patience=Patience(1)) for model in ("w", "odds"))
     assert judged_coverage(["Load a", " ", "Sort b"], "print(1)", yes) == 1.0
