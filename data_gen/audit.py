@@ -3,9 +3,9 @@
 Gold scores 1; an empty answer scores 0; a cheat reaches on average no more than it admits; the same
 answer gets the same bits twice; chatter around gold, NaN, nulls, huge and nested output never score
 above gold and never make the scorer fail; two files share no content. Policies that never see gold
-(constants, the prompt, the gold of other tasks, searches against the scorer) earn no more than the
-floors that the family states; remembered gold fails on twins. No model is needed. Exit status 1
-when a law is broken. docs/audit.md says how to read it.
+(constants, the prompt, the gold of other tasks) earn no more than the floors that the family
+states; remembered gold fails on twins. No model is needed. Exit status 1 when a law is broken.
+docs/audit.md says how to read it.
 """
 
 from __future__ import annotations
@@ -80,18 +80,17 @@ EXTRA: dict[str, Extra] = {"table": _table, "answer": _answer}
 
 
 def audit(
-    files: Mapping[Path, Sequence[Task]], seed: int, attacked: int, budget: int = 200
+    files: Mapping[Path, Sequence[Task]], seed: int, attacked: int
 ) -> tuple[Report, list[Report]]:
-    """(the report, a row a task). `files`: tasks by the path of their file; `budget`: scorer calls
-    of a search."""
+    """(the report, a row a task). `files`: tasks by the path of their file."""
     everything = [(task, path.parent) for path, tasks in files.items() for task in tasks]
     report: Report = {"ok": True, "tasks": len(everything), "families": {}}
     rows: list[Report] = []
-    with Progress("audit", "steps") as bar:  # of tasks, policies and searches
+    with Progress("audit", "steps") as bar:  # of tasks and policies
         for name in sorted({task.family for task, _ in everything}):
             mine = [task for task, _ in everything if task.family == name]
             family = family_named(name)
-            whole = audit_family(family, mine, seed, budget, attacked, bar.add)
+            whole = audit_family(family, mine, seed, attacked, bar.add)
             examined, broken = whole.examined, whole.broken
             found: Report = {"tasks": len(mine), "earns": mean_scores(examined)}
             found |= _farmed(family, whole)
@@ -121,7 +120,6 @@ def _farmed(family: Family, whole: Audited) -> Report:
     """What answers without the work earn, twins and respellings, as plain data."""
     return {
         "without_work": [row_of(family, one) for one in whole.farmed.earned],
-        "searched": [asdict(one) for one in whole.farmed.searched],
         "twins": twins.plain(whole.twins),
         "respelled": {k: [asdict(r) for r in rows] for k, rows in whole.spelled.items()},
         "respelled_lines": respelled_lines(whole.spelled),
@@ -163,7 +161,7 @@ def lines(report: Report) -> list[str]:
 
 
 def policy_lines(found: Report, most: int = 8) -> list[str]:
-    """The policies without the work that earn most, searches, twins and respellings."""
+    """The policies without the work that earn most, twins and respellings."""
     rows = sorted(found["without_work"], key=lambda r: (-r["reward"], -r["outcome"], r["policy"]))
     said: list[str] = []
     if rows:
@@ -180,11 +178,6 @@ def policy_lines(found: Report, most: int = 8) -> list[str]:
         )
     if len(rows) > most:
         said.append(f"  … and {len(rows) - most} more policies that earn no more (--json)")
-    said += [
-        f"  search with {s['calls']} calls ({s['kind']}, {s['tasks']} tasks): outcome "
-        f"{s['outcome']:.3f}, reward {s['reward']:.3f}, beyond its outcome {s['beyond']:.3f}"
-        for s in found["searched"]
-    ]
     for one in found["twins"]["recalled"]:
         said.append(
             f"  gold remembered from the plain task ({one['kind']}, {one['tasks']} twins): outcome "
@@ -204,13 +197,6 @@ def options() -> Parser:
     add_family(made)
     made.add_argument(
         "--attacks", type=int, default=100, metavar="N", help="tasks a family to attack (0: all)"
-    )
-    made.add_argument(
-        "--budget",
-        type=int,
-        default=200,
-        metavar="N",
-        help="scorer calls of a search against the scorer (0: none)",
     )
     add_chosen(made)
     add_limit(made, "tasks of each file")
@@ -236,9 +222,9 @@ def main(argv: list[str]) -> int:
     require_families(task for tasks in files.values() for task in tasks)
     for path, tasks in files.items():
         refuse_without_gold(tasks, path)
-    if min(args.attacks, args.budget, args.limit) < 0:
-        raise TaskError("--attacks, --budget and --limit must be 0 or more")
-    report, rows = audit(files, args.seed, args.attacks, args.budget)
+    if min(args.attacks, args.limit) < 0:
+        raise TaskError("--attacks and --limit must be 0 or more")
+    report, rows = audit(files, args.seed, args.attacks)
     if args.out:
         write_jsonl(args.out, rows)
     if args.json:

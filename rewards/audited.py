@@ -42,17 +42,16 @@ def audit_family(
     family: Family,
     tasks: Sequence[Task],
     seed: int,
-    budget: int,
     attacked: int,
     step: Step = lambda: None,
 ) -> Audited:
     """Laws of every task, attacks on `attacked` of them (0: all), policies without the work,
-    searches with `budget` scorer calls, twins, respellings, and one answer of 100 MB."""
+    twins, respellings, and one answer of 100 MB."""
     examined, broken = laws_of(family, tasks, seed, attacked, step)
     if any(b.law in ("scorer", "gold") for b in broken):  # a scorer that fails does so throughout
         return Audited(examined, Farmed(), Twinned(0, (), ()), {}, broken)
     broken += huge_law(tasks[0])
-    farmed = farm(family, tasks, seed, budget, step)
+    farmed = farm(family, tasks, seed, step)
     twins = twinned(family, tasks, seed, step)
     spelled = respelled(family, sample(tasks, RESPELLED, seed, "respelled"))
     broken += [*farmed.broken, *twins.broken]
@@ -114,7 +113,6 @@ def huge_law(task: Task) -> list[Broken]:
 
 SAMPLE, FEW = 24, 12  # tasks of each family; the same where one answer costs a table
 ATTACKED, ONE = 6, 1  # of those, tasks that are attacked
-BUDGET, SMALL = 200, 20  # scorer calls of a search
 ERRORS = 2.0  # standard errors: a sample may be above a mean by chance
 MOST_SECONDS = 20.0  # of a family: a scorer that takes long is looked at less
 
@@ -146,14 +144,12 @@ class _Enough(Exception):
 def audit_sample(
     tasks: Sequence[Task],
     seed: int,
-    budget: int = BUDGET,
     weights: Weights | None = None,
     seconds: float = MOST_SECONDS,
 ) -> SampleReport:
-    """Audit a sample of the tasks of every family, with `budget` scorer calls for searches, under
-    the reward settings `weights`.
+    """Audit a sample of the tasks of every family, under the reward settings `weights`.
 
-    The same tasks, seed, budget and settings give the same report, unless a family takes longer
+    The same tasks, seed and settings give the same report, unless a family takes longer
     than `seconds`: then it is named in `cut`. `best`: what the most profitable policy without the
     work earns, by family. Raises `TaskError` for a family that is not known.
     """
@@ -168,7 +164,7 @@ def audit_sample(
         counts[name] = len(drawn)
         found = Farmed()
         try:
-            _look_at(found, family, drawn, seed, budget, weights, _within(seconds))
+            _look_at(found, family, drawn, seed, weights, _within(seconds))
         except _Enough:
             cut.append(name)
         broken += [(name, law) for law in found.broken]
@@ -195,19 +191,17 @@ def _look_at(
     family: Family,
     tasks: Sequence[Task],
     seed: int,
-    budget: int,
     weights: Weights | None,
     step: Step,
 ) -> None:
     """Put into `found` the broken laws of a sample of one family's tasks, and what policies
     without the work earn."""
-    slow = family.trusted is not None
-    attacked = ONE if slow else ATTACKED
+    attacked = ATTACKED if family.trusted is None else ONE
     _, broken = laws_of(family, tasks, seed, attacked, step, weights, ERRORS)
     found.broken += broken
     if any(b.law in ("scorer", "gold") for b in broken):
         return
-    farmed = farm(family, tasks, seed, min(budget, SMALL) if slow else budget, step, weights)
+    farmed = farm(family, tasks, seed, step, weights)
     found.broken += farmed.broken
     found.earned += farmed.earned
     found.broken += twinned(family, tasks, seed, step, weights).broken

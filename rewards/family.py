@@ -51,7 +51,7 @@ class Floor:
     """What answers made without the work may earn on average over tasks of one kind.
 
     `outcome` and `reward` bound the means of every generated policy (a constant, the prompt, the
-    gold of another task, what a search finds). `beyond` bounds reward minus outcome of any single
+    gold of another task). `beyond` bounds reward minus outcome of any single
     answer: what the reward pays for answers that the metric does not.
     """
 

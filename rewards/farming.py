@@ -1,8 +1,8 @@
 """What answers without the work earn over the tasks of one family, and the floors they must keep.
 
-Constants are chosen on one half of the tasks and counted on the other, and so are bred policies: a
-policy must pay where it was not made. A floor is broken when a mean is above it by more than two
-standard errors; a single task never breaks one.
+Constants are chosen on one half of the tasks and counted on the other: a policy must pay where it
+was not made. A mean breaks its floor when it is above it by more than two standard errors, so a
+single task never breaks one. What is earned beyond the outcome is bounded answer by answer.
 """
 
 from __future__ import annotations
@@ -15,16 +15,12 @@ from dataclasses import dataclass, field
 from rewards.family import Family, Floor, floor_of
 from rewards.laws import Broken, Weights, gold_of, scored
 from rewards.policies import Policy, fixed_policies
-from rewards.search import Climbed, breed, climb
 from rewards.seeds import derive_seed
 from rewards.task import Answer, Score, Task, TaskError
 
 LEAST = 4  # tasks of a kind before a mean can break a floor
 SAMPLED, FEW = 24, 12  # tasks of a kind that policies answer; the same where one costs a table
 CANDIDATES = 12  # golds tried as constants, of each half
-CLIMBED = 24  # tasks of a family that a search is run on
-SLOW = 6  # the same where one costs a table
-BRED = 6  # tasks that one policy is bred on
 BY_GROUP = "best constant by "
 
 
@@ -56,24 +52,11 @@ class Earned:
         return over / len(self.pairs) if self.pairs else 0.0
 
 
-@dataclass(frozen=True)
-class Searched:
-    """What climbs reach on single tasks of one kind, in `calls` scorer calls each."""
-
-    kind: str
-    calls: int
-    outcome: float
-    reward: float
-    beyond: float
-    tasks: int
-
-
 @dataclass
 class Farmed:
     """Everything that `farm` found of one family."""
 
     earned: list[Earned] = field(default_factory=list[Earned])
-    searched: list[Searched] = field(default_factory=list[Searched])
     broken: list[Broken] = field(default_factory=list[Broken])
     calls: int = 0
 
@@ -88,13 +71,11 @@ def farm(
     family: Family,
     tasks: Sequence[Task],
     seed: int,
-    budget: int,
     step: Callable[[], object] = lambda: None,
     weights: Weights | None = None,
 ) -> Farmed:
-    """Let every policy without the work answer a sample of `tasks`, and search with `budget`
-    scorer calls (a task climbed, and the family's bred policies together; 0: no search). `weights`:
-    reward settings by family name.
+    """Let every policy without the work answer a sample of `tasks`. `weights`: reward settings by
+    family name.
 
     A scorer that fails on a policy's answer is a broken law, and ends the audit of its kind.
     """
@@ -112,17 +93,14 @@ def farm(
     for kind, mine in sorted(kinds.items()):
         most = SAMPLED if family.trusted is None else FEW
         drawn = sample(mine, most, seed, "policies")
-        bred = budget // len(kinds) if family.trusted is not None else budget * BRED
-        for one in _policies(family, kind, drawn, score, bred, seed):
+        for one in _policies(family, kind, drawn, score):
             found.earned.append(one)
             step()
             if one.unscored:
                 why = f"the scorer has no outcome for {one.unscored} answers of this policy"
                 found.broken.append(Broken("policy", f"{one.policy} ({kind})", why))
                 break
-    if budget:
-        found.searched = list(_climbs(family, kinds, score, budget, seed, step))
-    found.broken += floor_laws(family, found.earned, found.searched)
+    found.broken += floor_laws(family, found.earned)
     return found
 
 
@@ -131,18 +109,10 @@ def _policies(
     kind: str,
     tasks: Sequence[Task],
     score: Callable[[Task, Answer], Score],
-    budget: int,
-    seed: int,
 ) -> Iterator[Earned]:
     for policy in fixed_policies(family):
         yield _earned(policy, kind, tasks, score)
     yield from golds_of_others(family, kind, tasks, score)
-    if budget and len(tasks) >= 2:
-        half = tasks[::2][:BRED]
-        others = [task for task in tasks if task not in half]
-        policy, _ = breed(family, half, score, budget, seed)
-        found = _earned(policy, kind, others or half, score)
-        yield Earned(f"bred: {policy.name}", kind, found.pairs, found.unscored)
 
 
 def _earned(
@@ -247,52 +217,24 @@ def _sum(
     return sum(s.reward or 0.0 for s in own), sum(s.outcome or 0.0 for s in own)
 
 
-def _climbs(
-    family: Family,
-    kinds: Mapping[str, Sequence[Task]],
-    score: Callable[[Task, Answer], Score],
-    budget: int,
-    seed: int,
-    step: Callable[[], object],
-) -> Iterator[Searched]:
-    each = max(1, (CLIMBED if family.trusted is None else SLOW) // len(kinds))
-    for kind, tasks in sorted(kinds.items()):
-        drawn = sample(tasks, each, seed, "climbs")
-        found: list[Climbed] = []
-        for task in drawn:
-            found.append(climb(family, task, score, budget, seed))
-            step()
-        yield Searched(
-            kind,
-            budget,
-            sum(f.outcome for f in found) / len(found),
-            sum(f.reward for f in found) / len(found),
-            max(f.beyond for f in found),
-            len(found),
-        )
-
-
-def floor_laws(
-    family: Family, earned: Sequence[Earned], searched: Sequence[Searched]
-) -> Iterator[Broken]:
-    """No policy without the work earns more than the floor of its kind, and no answer that a
-    search finds earns more beyond its outcome than the floor says."""
+def floor_laws(family: Family, earned: Sequence[Earned]) -> Iterator[Broken]:
+    """No policy without the work earns more than the floor of its kind, and no answer of one earns
+    more beyond its outcome than the floor says."""
     for one in earned:
-        floor = floor_of(family, one.kind)
-        if len(one.pairs) < LEAST or one.policy.startswith(BY_GROUP):
+        floor, where = floor_of(family, one.kind), f"{one.policy} ({one.kind})"
+        if one.policy.startswith(BY_GROUP):
             continue  # a group may be told by gold, such as its status: no policy could know it
+        judged = len(one.pairs) >= LEAST  # a mean of fewer says little
         for of, what, most in ((0, "outcome", floor.outcome), (1, "reward", floor.reward)):
-            if one.surely(of) > most + 1e-9:
+            if judged and one.surely(of) > most + 1e-9:
                 why = (
                     f"a mean {what} of {one.mean(of):.3f} over {len(one.pairs)} tasks without the "
                     f"work; the floor is {most:g}"
                 )
-                yield Broken("floor", f"{one.policy} ({one.kind})", why)
-    for found in searched:
-        most = floor_of(family, found.kind).beyond
-        if found.beyond > most + 1e-9:
+                yield Broken("floor", where, why)
+        if (beyond := max((r - o for o, r in one.pairs), default=0.0)) > floor.beyond + 1e-9:
             why = (
-                f"an answer earns {found.beyond:.3f} more reward than outcome; the floor says "
-                f"{most:g} at most"
+                f"an answer earns {beyond:.3f} more reward than outcome; the floor says "
+                f"{floor.beyond:g} at most"
             )
-            yield Broken("floor", f"search ({found.kind})", why)
+            yield Broken("floor", where, why)

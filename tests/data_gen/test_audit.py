@@ -127,15 +127,14 @@ def test_a_policy_that_earns_more_than_its_floor_exits_1(
     assert main(["tasks", "leaky", "--family", str(path), "--out", str(tmp_path / "out")]) == 0
     words = ["--tasks", str(tmp_path / "out" / "train.jsonl"), "--family", str(path)]
     capsys.readouterr()
-    assert main(["audit", *words, "--budget", "40"]) == status
+    assert main(["audit", *words]) == status
     said = capsys.readouterr().out
-    assert "search with 40 calls (sums, 24 tasks): outcome 0.000" in said
     assert ("broken: floor: " in said) is bool(status)
     if leak == "echo":
         assert "broken: floor: the prompt (sums): a mean reward of 0.800 over 24 tasks" in said
-    assert main(["audit", *words, "--budget", "0", "--json"]) == status
+    assert main(["audit", *words, "--json"]) == status
     found = json.loads(capsys.readouterr().out)["families"]["leaky"]
-    assert found["searched"] == [] and found["scorer_calls"] > 0
+    assert found["scorer_calls"] > 0
     row = next(r for r in found["without_work"] if r["policy"] == "the prompt")
     assert row["floor"] == {"outcome": 0.5, "reward": 0.5, "beyond": 0.5}
     assert row["above_floor"] == (1.0 if leak == "echo" else 0.0)
@@ -145,11 +144,11 @@ def test_the_same_seed_prints_the_same(tmp_path: Path, capsys: pytest.CaptureFix
     golds = [GOLD | {"input_text": f"a{i}xb", "text": f"a{i}b"} for i in range(5)]
     tasks = [replace(REFINED, id=f"r{i}", gold=gold) for i, gold in enumerate(golds)]
     write_jsonl(tmp_path / "t.jsonl", (task.to_json() for task in tasks))
-    words = ["audit", "--tasks", str(tmp_path / "t.jsonl"), "--budget", "30", "--json", "--seed"]
+    words = ["audit", "--tasks", str(tmp_path / "t.jsonl"), "--json", "--seed"]
     said: list[str] = []
     for seed in ("3", "3"):
         assert main([*words, seed]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
-    assert main([*words[:3], "--budget", "-1"]) == 2
+    assert main([*words[:3], "--attacks", "-1"]) == 2
     assert "must be 0 or more" in capsys.readouterr().err

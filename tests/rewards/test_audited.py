@@ -23,18 +23,18 @@ def tasks_of(folder: Path, leak: str) -> list[Task]:
 
 
 def test_a_leaky_reward_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    found = audit_sample(tasks_of(tmp_path, "digits"), 0, 50)
+    found = audit_sample(tasks_of(tmp_path, "digits"), 0)
     assert not found.ok and found.tasks == {"leaky": 24}
     assert found.refusal.startswith("the audit of 24 tasks before training found: ")
     assert "a mean reward of 0.9" in found.refusal and "the floor is 0.5" in found.refusal
     assert "\n" not in found.refusal and found.refusal.endswith("docs/audit.md")
     assert found.best["leaky"]["reward"] == pytest.approx(0.9)
-    assert audit_sample(tasks_of(tmp_path, "digits"), 0, 50) == found
+    assert audit_sample(tasks_of(tmp_path, "digits"), 0) == found
 
 
 def test_sound_tasks_are_trained_on(tmp_path: Path) -> None:
     mixed = [*tasks_of(tmp_path, "none"), *(refinement(i, "KEEP", i) for i in range(6)), answer(7)]
-    found = audit_sample(mixed, 0, 30)
+    found = audit_sample(mixed, 0)
     assert found.ok and found.refusal == "" and found.broken == ()
     assert set(found.best) == {"leaky", "refinement", "answer"}
 
@@ -47,11 +47,11 @@ def test_a_scorer_that_fails_is_refused(tmp_path: Path) -> None:
 
     mine = families._added["leaky"]
     families._added["leaky"] = Family("leaky", score, gold=mine.gold, origin="own.py:FAMILY")
-    assert "raised KeyError" in audit_sample(tasks, 0, 30).refusal
+    assert "raised KeyError" in audit_sample(tasks, 0).refusal
     families._added.clear()
     families.os.environ.pop(families.VARIABLE, None)
     with pytest.raises(TaskError, match="no family 'leaky'"):
-        audit_sample(tasks, 0, 30)
+        audit_sample(tasks, 0)
 
 
 def test_an_answer_of_100_mb(monkeypatch: pytest.MonkeyPatch) -> None:

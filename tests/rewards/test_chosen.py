@@ -144,7 +144,7 @@ def by_export(tasks: Path, out: Path) -> list[str]:
 def by_audit(tasks: Path, out: Path) -> list[str]:
     from data_gen.audit import main
 
-    words = ["--family", OWN, "--tasks", str(tasks), "--out", str(out), "--budget", "0"]
+    words = ["--family", OWN, "--tasks", str(tasks), "--out", str(out)]
     main([*words, "--attacks", "1", *WORDS])
     return [row["id"] for row in map(json.loads, out.read_text().splitlines())]
 

@@ -125,7 +125,7 @@ def test_every_command_takes_the_tasks(out: Path, tasks: list[Task], tmp_path: P
     answers.write_text("\n".join(lines) + "\n", encoding="utf-8")
     scored = here(tmp_path, "score", "--tasks", file, "outputs.jsonl").splitlines()
     assert [json.loads(line)["reward"] for line in scored] == [1.0] * len(tasks)
-    here(tmp_path, "audit", "--tasks", file, "--budget", "20")
+    here(tmp_path, "audit", "--tasks", file)
     here(tmp_path, "eval", "--tasks", file, "--model", "gold", "--out", "eval")
     assert all(row["outcome"] == 1.0 for row in rows(tmp_path / "eval" / "rows.jsonl"))
     here(tmp_path, "tasks", "pack", str(out), "--out", "set.tar.gz")

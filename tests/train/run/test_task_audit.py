@@ -95,9 +95,9 @@ def test_the_reward_settings_of_the_run_are_what_is_audited() -> None:
         )
         for i in range(12)
     ]
-    assert audit_sample(tasks, 0, 20).ok
+    assert audit_sample(tasks, 0).ok
     paid = RefinementReward(format=0.0, status=0.9, progress=0.0, success=0.1)
-    found = audit_sample(tasks, 0, 20, {"refinement": paid})
+    found = audit_sample(tasks, 0, {"refinement": paid})
     assert "family refinement breaks the law 'floor'" in found.refusal
 
 
