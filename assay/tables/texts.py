@@ -9,6 +9,7 @@ import io
 import re
 import zipfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -23,6 +24,22 @@ _CHUNK = 1 << 20
 _BLOCKS = 24  # places of a larger file that are looked at
 _BLOCK = 1 << 14
 _SAMPLE = 1 << 15  # bytes whose encoding is looked for
+_COMMON = (  # encodings that people have, the commonest first
+    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "koi8-r", "gb18030"),
+    *("big5", "cp932", "cp949", "euc-jp", "iso-8859-2", "iso-8859-15", "cp1257", "cp874", "cp850"),
+    *("cp852", "cp866", "mac-roman"),
+)
+_MOST_CODES = 3  # encodings that are proposed
+_ODDER = 0.3  # how much odder than the first their letters may be
+_CELL = 40  # characters of a cell that are shown
+_CONTROL = re.compile("[\x80-\x9f]")  # signs of encodings that nobody writes
+_WORD = re.compile(r"[^\W_]*[^\x00-\x7f][^\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*")
+_SIGNS = frozenset("“”‘’„‚‹›«»–—…•€£¥°§©®™†‡±²³½¼¾·№\xa0ªº¿¡、。「」・（），：")
+_SCRIPTS = (  # where the letters of a script begin, the last first
+    *(("\uff00", "Kana"), ("\uac00", "Hangul"), ("\u3400", "Han"), ("\u3040", "Kana")),
+    *(("\u2e80", "Han"), ("\u1e00", "Latin"), ("\u0e00", "Thai"), ("\u0600", "Arabic")),
+    *(("\u0590", "Hebrew"), ("\u0400", "Cyrillic"), ("\u0370", "Greek")),
+)
 
 
 @dataclass(frozen=True)
@@ -84,10 +101,10 @@ def read_text(path: Path, encoding: str = "", member: str = "") -> Text:
 
 def encoding_doubt(file: IO[bytes]) -> Doubt:
     """The doubt of bytes that are no UTF-8: where a letter is broken, if most are whole, else how
-    two encodings spell one cell."""
+    up to three encodings spell one cell."""
     good, bad = 0, 0
     where, place, last = 0, b"", b""
-    sample: list[bytes] = []
+    sample: list[tuple[int, bytes]] = []
     size, number = 0, 0
     for number, line in enumerate(file, 1):
         last = line
@@ -102,7 +119,7 @@ def encoding_doubt(file: IO[bytes]) -> Doubt:
                 where, place = number, line[error.start : error.start + 1]
         size += len(line)
         if size <= _SAMPLE:
-            sample.append(line)
+            sample.append((number, line))
         if size > 64 * _SAMPLE:
             break
     if good > bad:
@@ -112,33 +129,82 @@ def encoding_doubt(file: IO[bytes]) -> Doubt:
         others = f" and {bad - 1} more lines" if bad > 1 else ""
         said = f"the text is UTF-8, but line {where}{others} has the byte 0x{place.hex()}"
         return Doubt("encoding", f"{said}; mend it, or name the encoding under `encoding`")
-    proposed = _proposed(b"".join(sample))
-    cell = _cell(sample[0])
-    spelled = {code: cell.decode(code, "replace") for code in proposed}
-    first, *others = proposed
-    other = next((c for c in others if spelled[c] != spelled[first]), "")
-    said = f"the bytes are no UTF-8: line {where} has {spelled[first]!r} as {first}"
-    said += f", {spelled[other]!r} as {other}" if other else ""
-    return Doubt("encoding", said, f"encoding: {first}" + (f"  # or {other}" if other else ""))
+    first, *others = codes = _proposed(b"".join(line for _, line in sample))
+    where, line = max(sample, key=lambda one: len({_cell(one[1], code) for code in codes}))
+    spelled = [f"{_cell(line, code)!r} as {code}" for code in codes]
+    said = f"the bytes are no UTF-8: line {where} has {', '.join(spelled)}"
+    more = f"  # or {', or '.join(others)}" if others else ""
+    return Doubt("encoding", said, f"encoding: {first}{more}")
 
 
 def _proposed(data: bytes) -> list[str]:
-    """Encodings that the bytes can have, the likeliest first."""
-    found: list[str] = []
+    """Up to three encodings that give the bytes different texts, the likeliest first: by how odd
+    their letters are, in wide ones as charset-normalizer ranks them, then as common as they are."""
+    ranks: dict[str, int] = {}
     with contextlib.suppress(ModuleNotFoundError):
         normalizer: Any = importlib.import_module("charset_normalizer")
-        listed = [str(match.encoding) for match in normalizer.from_bytes(data)]
-        found = [code for code in listed if not code.startswith("utf")]
-    for code in (*found, "cp1252", "cp1250", "cp1251", "latin-1"):
-        with contextlib.suppress(UnicodeDecodeError, LookupError):
-            data.decode(code)
-            found = found if code in found else [*found, code]
-    return found
+        for place, match in enumerate(normalizer.from_bytes(data)):
+            ranks |= dict.fromkeys(map(str, match.could_be_from_charset), place)
+    texts: dict[str, tuple[float, int, str]] = {}
+    for code in (*_COMMON, *(c for c in ranks if not c.startswith("utf"))):
+        name = codecs.lookup(code).name
+        with contextlib.suppress(UnicodeDecodeError):
+            text = data.decode(code)
+            if not _CONTROL.search(text) and text not in [t for _, _, t in texts.values()]:
+                wide = any(_script(c) in ("Han", "Kana", "Hangul") for c in text)
+                rank = ranks.get(name.replace("-", "_"), len(ranks)) if wide else 0
+                rare = 0.0 if code in _COMMON else 1.0
+                texts[code] = (rare + round(_oddness(text), 1), rank, text)
+    found = sorted(texts, key=lambda code: texts[code][:2])
+    if not found:
+        return ["latin-1"]
+    return [c for c in found if texts[c][0] <= texts[found[0]][0] + _ODDER][:_MOST_CODES]
 
 
-def _cell(line: bytes) -> bytes:
-    """The first field of a line that has a byte beyond ASCII."""
-    return next(f for f in re.split(rb"[,;\t|\r\n]", line) if not f.isascii())[:40]
+def _oddness(text: str) -> float:
+    """The share of the letters beyond ASCII that a writer would not have put there: signs, letters
+    of two scripts in a word, capitals behind small ones, rare characters."""
+    odd = count = 0
+    for word in _WORD.findall(text):
+        strange = [c for c in word if c >= "\x80" and c not in _SIGNS]
+        scripts = {_script(c) for c in word if c.isalpha()}
+        small_first = any(a.islower() and b.isupper() for a, b in pairwise(word))
+        accents = re.search(r"[\u0080-\u024f]{4}", word) is not None
+        count += len(strange)
+        mixed = len({"Han" if s == "Kana" else s for s in scripts}) > 1
+        if mixed or small_first or accents:
+            odd += len(strange)
+        else:
+            odd += sum(not c.isalpha() or _rare(c) for c in strange)
+    return odd / count if count else 0.0
+
+
+def _script(letter: str) -> str:
+    return next((script for start, script in _SCRIPTS if letter >= start), "Latin")
+
+
+def _rare(letter: str) -> bool:
+    """Whether a Chinese character is beyond the first levels of GB 2312, Big5 and JIS X 0208, or a
+    Korean syllable beyond KS X 1001."""
+    script = _script(letter)
+    if script == "Hangul":
+        return len(letter.encode("euc-kr", "ignore")) != 2
+    if script != "Han":
+        return False
+    for code, first, last in (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("cp932", 0x88, 0x98)):
+        with contextlib.suppress(UnicodeEncodeError):
+            if first <= letter.encode(code)[0] <= last:
+                return False
+    return True
+
+
+def _cell(line: bytes, code: str) -> str:
+    """The first field of a line that has a letter beyond ASCII, around that letter."""
+    fields = re.split(r"[,;\t|\r\n]", line.decode(code, "replace"))
+    field = next((f for f in fields if not f.isascii()), fields[0]).strip().strip('"')
+    place = next((i for i, c in enumerate(field) if not c.isascii()), 0)
+    start = max(0, place - _CELL // 2)
+    return field[start : start + _CELL]
 
 
 def without_lines(text: Text, dropped: Spans) -> Text:

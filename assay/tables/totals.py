@@ -382,7 +382,10 @@ def _by_groups(strip: Strip, code: int, measure: Strip, strips: Sequence[Strip])
             part = pd.factorize(other.values)[0]
         else:
             continue
-        keys = pd.factorize(pd.Series(keys) * (int(part.max()) + 2) + part + 1)[0]
+        keys = pd.factorize(keys * (int(part.max()) + 2) + part + 1)[0]
+        most = np.minimum(np.bincount(keys, weights=mine), np.bincount(keys, weights=~mine) // 2)
+        if most.sum() < 3:  # smaller groups hold no more
+            return False
     values = np.nan_to_num(measure.values)
     own = np.bincount(keys, weights=np.where(mine, values, 0))
     rest = np.bincount(keys, weights=np.where(mine, 0, values))

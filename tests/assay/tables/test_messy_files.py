@@ -13,7 +13,6 @@ from assay.tables.plan import Unread
 from assay.tables.read import settled
 
 pytest.importorskip("python_calamine", reason="needs the extra `build`")
-pytestmark = pytest.mark.slow
 NAMES = sorted(EXPECTED)
 TO_SETTLE = [name for name in NAMES if "settle" in EXPECTED[name]]
 

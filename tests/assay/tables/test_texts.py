@@ -1,0 +1,47 @@
+"""The encodings that are proposed for bytes that are no UTF-8."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from assay.tables.texts import encoding_doubt
+
+CITIES = {
+    "cp1251": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],
+    "koi8-r": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],
+    "cp866": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],
+    "cp1250": ["Gdańsk", "Łódź", "Poznań", "Kraków", "Wrocław"],
+    "cp1252": ["Orléans", "Besançon", "Nîmes", "Saint-Étienne"],
+    "cp1253": ["Αθήνα", "Θεσσαλονίκη", "Πάτρα", "Ηράκλειο"],
+    "cp1256": ["القاهرة", "الإسكندرية", "الجيزة"],
+    "cp932": ["東京", "大阪", "札幌市", "横浜"],
+    "gb18030": ["北京", "上海", "广州", "深圳市"],
+    "big5": ["臺北", "高雄", "臺中市", "花蓮"],
+    "cp949": ["서울", "부산", "인천", "대구"],
+    "cp850": ["München", "Köln", "Gießen", "Nürnberg"],
+}
+
+
+@pytest.mark.parametrize("code", sorted(CITIES))
+def test_the_likeliest_encoding_is_the_one_people_have(code: str) -> None:
+    text = "".join(f"{city},{place}\n" for place, city in enumerate(CITIES[code]))
+    doubt = encoding_doubt(io.BytesIO(b"city,n\n" + text.encode(code)))
+    first, _, others = doubt.settle.partition("  # or ")
+    assert first == f"encoding: {code}"
+    assert len(others.split(", or ")) <= 2
+    assert "mac" not in doubt.settle or code == "cp850"
+    assert f"as {code}" in doubt.said
+
+
+@pytest.mark.parametrize(("code", "city"), [("cp1254", "Eskişehir"), ("cp1255", "ירושלים")])
+def test_an_encoding_of_equal_standing_is_proposed(code: str, city: str) -> None:
+    assert code in encoding_doubt(io.BytesIO(f"city,n\n{city},5\n".encode(code))).settle
+
+
+def test_the_cell_is_shown_around_its_first_strange_letter() -> None:
+    note = "The amount lost refers to reports with a " * 3 + "“loss”"
+    doubt = encoding_doubt(io.BytesIO(f"note,n\n{note},5\n".encode("cp1252")))
+    assert doubt.settle.startswith("encoding: cp1252")
+    assert "“loss” as cp1252" in doubt.said.replace("'", "")
