@@ -1,10 +1,10 @@
-"""Rebuild documents.jsonl.gz from the archives that SOURCES.md names.
+"""Make data_gen/corpus/ (the demo corpus) again from the archives that its SOURCES.md names.
 
-    python -m data_gen.corpus.build ARCHIVE_DIR
+    python -m benchmarks.demo_corpus ARCHIVE_DIR
 
 ARCHIVE_DIR holds the PyPI source archives (`Django-5.1.tar.gz`, …), the two Debian packages
 unpacked with `dpkg-deb -x PACKAGE.deb deb/NAME`, and nothing is downloaded here. Same archives,
-same bytes.
+same bytes. A file that is no UTF-8 stops it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from data_gen.corpora import SHIPPED
 from rewards.task import json_line
 
 MAX_CHARS = 2600  # of one document: enough for a dozen passages, small enough to ship
@@ -151,14 +152,14 @@ def members(source: Source, root: Path) -> Iterator[tuple[str, str]]:
     if path.is_dir():
         found = [p for p in path.rglob("*") if p.is_file() and wanted.search(p.as_posix())]
         for file in sorted(found):
-            yield file.relative_to(path).as_posix(), file.read_text("utf-8", "replace")
+            yield file.relative_to(path).as_posix(), file.read_text("utf-8")
         return
     with tarfile.open(path) as archive:
         chosen = [m for m in archive.getmembers() if m.isfile() and wanted.search(m.name)]
         for member in sorted(chosen, key=lambda m: m.name):
             data = archive.extractfile(member)
             if data is not None:
-                yield member.name, data.read().decode("utf-8", "replace")
+                yield member.name, data.read().decode("utf-8")
 
 
 def rst_paragraphs(text: str) -> Iterator[str]:
@@ -229,7 +230,7 @@ def notice(source: Source, root: Path) -> str:
         return ""
     path = root / source.path
     if path.is_dir():
-        ours = (Path(__file__).parent / source.notice).read_text("utf-8")
+        ours = (SHIPPED.parent / source.notice).read_text("utf-8")
         text = APACHE_NOTICE + "\n" + ours
     else:
         text = next(t for _, t in members(replace(source, files=rf"^[^/]+/{source.notice}$"), root))
@@ -264,7 +265,7 @@ def build(root: Path) -> list[dict[str, str]]:
 def main(argv: list[str]) -> int:
     root = Path(argv[0])
     rows = build(root)
-    target = Path(__file__).with_name("documents.jsonl.gz")
+    target = SHIPPED
     lines = b"".join(map(json_line, rows)).decode()
     target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
     target.with_name("SOURCES.md").write_text(describe(rows), encoding="utf-8")
