@@ -1,8 +1,8 @@
 """What made a set of files: the command, its inputs' hashes, the versions and the outputs' hashes.
 
 The front door writes `provenance.json` into every folder that a command made, or
-`NAME.provenance.json` beside a single file. `assay verify` compares files with it, and can run the
-commands again. The record holds no time and no machine, so the same work gives the same record.
+`NAME.provenance.json` beside a single file. `assay verify` compares files with it.
+The record holds no time and no machine, so the same work gives the same record.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _write(out: Path, argv: Sequence[str]) -> Path | None:
     outputs = hashes(out)
     if not outputs:
         return None
-    command = tuple(redirected(_what(argv), str(out), OUT))
+    command = tuple(_redirected(_what(argv), str(out)))
     earlier = [one for one in _earlier(path) if _kind(one.command) != _kind(command)]
     kept = [_still(one, outputs) for one in earlier]
     known = {name: digest for one in kept for name, digest in one.outputs.items()}
@@ -182,19 +182,19 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def redirected(command: Sequence[str], old: str, new: str) -> Iterator[str]:
-    """The words of a command with `new` where it names its output `old`; `--out new` is added where
-    it does not name it."""
+def _redirected(command: Sequence[str], out: str) -> Iterator[str]:
+    """The words of a command with `OUT` where it names its output; `--out OUT` is added where it
+    does not name it."""
     named = False
     for place, word in enumerate(command):
         head, mark, value = word.partition("=")
-        if place and command[place - 1] == "--out" and word == old:
-            named, word = True, new
-        elif mark and head in ("--out", "out") and value == old:
-            named, word = True, f"{head}={new}"
+        if place and command[place - 1] == "--out" and word == out:
+            named, word = True, OUT
+        elif mark and head in ("--out", "out") and value == out:
+            named, word = True, f"{head}={OUT}"
         yield word
     if not named:
-        yield from ("--out", new)
+        yield from ("--out", OUT)
 
 
 def _values(argv: Sequence[str], name: str) -> Iterator[str]:
