@@ -19,7 +19,7 @@ from rewards.cdr.declared import declared_credit, split_analysis
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
-from rewards.cdr.process import attribute
+from rewards.cdr.recipes import attribute
 from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.cdr.structured import score_structured
 from rewards.cli import score_lines

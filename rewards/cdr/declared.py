@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewards.cdr.language import read_steps
-from rewards.cdr.process import bound_recipe, recipe_of
+from rewards.cdr.recipes import bound_recipe, recipe_of
 from rewards.gold import GoldError, Step, run_bound
 from rewards.parse import normalise
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rewards.cdr.process import Attribution, bound_recipe, counterfactuals, recipe_of
+from rewards.cdr.recipes import Attribution, bound_recipe, counterfactuals, recipe_of
 from rewards.cdr.written import result_of
 from rewards.explain import (
     ANSWER,

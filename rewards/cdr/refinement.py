@@ -188,7 +188,7 @@ def _with_process(
     A right answer earns all of it, so that gold earns 1 with or without an analysis.
     """
     from rewards.cdr.declared import declared_credit
-    from rewards.cdr.process import process_credit
+    from rewards.cdr.recipes import process_credit
 
     right = bool(score.parts["status_match"])
     credit = process_credit(gold, answer.status, answer.text) if right else 0.0

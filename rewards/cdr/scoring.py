@@ -8,7 +8,7 @@ from rewards.cdr.structured import StructuredReward, score_structured
 from rewards.task import Answer, Score, Task
 
 # Asked for by weights that are not the defaults, so an exported task goes without them.
-STAYS_HOME = ("rewards.cdr.declared", "rewards.cdr.process")
+STAYS_HOME = ("rewards.cdr.declared", "rewards.cdr.recipes")
 
 
 def score_text(task: Task, answer: Answer, weights: RefinementReward) -> Score:

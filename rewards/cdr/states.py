@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from rewards.cdr.language import read_clauses
-from rewards.cdr.process import bound_recipe, recipe_of
+from rewards.cdr.recipes import bound_recipe, recipe_of
 from rewards.gold import BoundStep, Execution, GoldError, Step, run_bound
 from rewards.parse import normalise
 from rewards.task import Task

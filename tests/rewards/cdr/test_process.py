@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data_gen.corpora import read_corpus
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from rewards.cdr.groups import group_bonuses, with_group_reward
-from rewards.cdr.process import attribute, check_steps, process_credit
+from rewards.cdr.recipes import attribute, check_steps, process_credit
 from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.gold import Step, execute
 from rewards.parse import render

@@ -12,7 +12,7 @@ from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.wording import filter_step, read_requirement
-from rewards.cdr.process import recipe_of
+from rewards.cdr.recipes import recipe_of
 from rewards.cdr.states import refinement_states
 from rewards.families import BUILT_IN, score_answer, states_of
 from rewards.family import Family

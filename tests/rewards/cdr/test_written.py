@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_states
 from data_gen.demo.order import OrderSettings, build_order_tasks
-from rewards.cdr.process import bound_recipe, recipe_of
+from rewards.cdr.recipes import bound_recipe, recipe_of
 from rewards.cdr.refinement import RefinementReward, gold_answer, score_refinement
 from rewards.cdr.states import refinement_states, written
 from rewards.cdr.twin import refinement_twin
