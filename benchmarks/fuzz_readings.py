@@ -15,7 +15,6 @@ from typing import Any
 
 from benchmarks.fuzz_read import Read, Reading, scored
 from benchmarks.fuzz_sql import sql_gold, sql_read
-from rewards.cdr.declared import declared_credit, split_analysis
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
@@ -31,7 +30,7 @@ from rewards.krama.answer import ANSWER_TYPES, score_response
 from rewards.krama.episode import AnswerReward, score_episode, subtask_credit
 from rewards.laws import gold_of
 from rewards.parse import parse, render
-from rewards.task import Score, Task
+from rewards.task import Task
 from rollouts.call_arguments import fitting
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tools import FORMATS, ToolSpec
@@ -92,7 +91,6 @@ TABLES: tuple[dict[str, Any], ...] = (
         "targets": ["y"],
     },
 )
-_PROCESS = RefinementReward(process=0.5)
 _SPEC = ToolSpec(
     "run",
     "",
@@ -176,14 +174,6 @@ def _prediction(pick: int, text: str) -> Read:
     mode = failure_mode(row, said.status, said.text) if len(text) < 5_000 else ""
     cause = attribute(gold, said.status, said.text) if len(text) < 5_000 else ""
     return Read((json.dumps(metric_row(score, row, text), sort_keys=True), mode, cause))
-
-
-def _declared(pick: int, text: str) -> Read:
-    gold = refinement_golds()[pick % len(refinement_golds())]
-    analysis, rest = split_analysis(text)
-    credit = declared_credit(gold, analysis or text)
-    score = Score(0.0, credit) if 0 <= credit <= 1 else Score(9.0, credit)
-    return Read((credit, len(rest)), score, Score(1.0, 1.0))
 
 
 def _analysis(pick: int) -> str:
@@ -335,9 +325,7 @@ _PLAIN = RefinementReward()
 READINGS: tuple[Reading, ...] = (
     Reading("refinement strict", 10, _refined, _refinement("strict", _PLAIN, "")),
     Reading("refinement release", 10, _refined, _refinement("release", _PLAIN, "")),
-    Reading("process", 4, _refined, _refinement("strict", _PROCESS, "")),
-    Reading("process, plan first", 4, _analysis, _refinement("strict", _PROCESS, "plan_first")),
-    Reading("declared steps", 4, _analysis, _declared),
+    Reading("refinement, plan first", 4, _analysis, _refinement("strict", _PLAIN, "plan_first")),
     Reading("structured strict", 8, _structured_gold, _structured("strict")),
     Reading("structured release", 8, _structured_gold, _structured("release")),
     Reading("JSON of a response", 4, _structured_gold, _json),

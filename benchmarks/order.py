@@ -11,10 +11,9 @@ share of groups in which both tasks are right; of order_f only groups count whos
 rejects, for in the others both orders have the same gold.
 
 Arms differ in the form of the answer (`plain`, or the state after every step before the result), in
-the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone, `process` adds
-credit for steps (in the form `states`: for every state that is written), `order_group` pays more
-where both orders are right, `gold_state` begins half of the prompts at the exact state after some
-steps; `states_all` has all of these, and `states_thompson` has them with starts that go by success.
+the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone, `order_group`
+pays more where both orders are right, `gold_state` begins half of the prompts at the exact state
+after some steps.
 Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SFT on the
 SFT examples and on the gold of every task that `states_outcome` asked for, for as many epochs as
 its processor time allows.
@@ -81,7 +80,6 @@ RL = (
 ROOM = {"plain": 64, "states": 144}  # tokens of an answer
 SHARES = {"format": 0, "status": 0, "progress": 0, "success": 1}  # of the reward: success alone
 OUTCOME = tuple(f"reward.refinement.{name}={share}" for name, share in SHARES.items())
-PROCESS = "reward.refinement.process=1"
 GROUP = "reward.refinement.order_group=1"
 BEGUN = "rl.gold_state=anneal"
 
@@ -111,15 +109,11 @@ ARMS: dict[str, Arm] = {
     "sft_states_960": Arm("states", 960, batch=4),
     # after 240 examples no start is right on both orders of any order_f group, which RL cannot mend
     "outcome": Arm("plain", 480, OUTCOME),
-    "process": Arm("plain", 480, (*OUTCOME, PROCESS)),
     "order_group": Arm("plain", 480, (*OUTCOME, GROUP)),
     "gold_state": Arm("plain", 480, (*OUTCOME, BEGUN)),
     "states_outcome": Arm("states", 480, OUTCOME),
-    "states_process": Arm("states", 480, (*OUTCOME, PROCESS)),
     "states_order_group": Arm("states", 480, (*OUTCOME, GROUP)),
     "states_gold_state": Arm("states", 480, (*OUTCOME, BEGUN)),
-    "states_all": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, BEGUN)),
-    "states_thompson": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, "rl.gold_state=thompson")),
 }
 CONTROL = "all_gold"
 BEGUN_SPLIT = "begun"  # the validation tasks after one of their two steps

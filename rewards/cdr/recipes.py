@@ -1,12 +1,4 @@
-"""Per-step credit from exact gold: which steps of a recipe an answer carried out, and which change
-to the recipe explains a wrong answer.
-
-Nothing here is a benchmark metric. A step counts as carried out by the test the benchmark's authors
-use for their operator progress score: running its mapper on the answer changes nothing. The credit
-is multiplied by how much of the gold text is there, so that deleting everything, on which every
-mapper is idle, earns nothing; copying the input earns nothing either, for every step that should
-have changed something still does.
-"""
+"""The recipe that a task's gold carries, and which change to it explains a wrong answer."""
 
 from __future__ import annotations
 
@@ -16,23 +8,10 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Any, cast
 
-from rapidfuzz.distance import Levenshtein
-
-from rewards.gold import BoundStep, Execution, GoldError, Step, bind, run_bound
+from rewards.gold import BoundStep, GoldError, Step, bind, run_bound
 from rewards.parse import normalise
 
 _MOST_PERMUTED = 4  # recipes up to this length are compared with all their orders
-
-
-@dataclass(frozen=True)
-class StepCheck:
-    """One step of the recipe against an answer. `wanted`: gold ran it and it changed the text (or
-    it is the filter); `done`: the answer agrees with gold about it."""
-
-    operator: str
-    kind: str
-    wanted: bool
-    done: bool
 
 
 @dataclass(frozen=True)
@@ -66,61 +45,6 @@ def bound_recipe(gold: Mapping[str, Any]) -> list[BoundStep]:
     import json
 
     return [_bound(s.operator, json.dumps(s.params, sort_keys=True)) for s in recipe_of(gold)]
-
-
-def check_steps(gold: Mapping[str, Any], status: str, text: str) -> list[StepCheck]:
-    """Every step of the recipe against an answer, in order; [] when it cannot be executed."""
-    try:
-        steps = bound_recipe(gold)
-        run = run_bound(str(gold["input_text"]), steps)
-        return list(_checks(steps, run, status, text))
-    except (GoldError, ValueError, RecursionError):
-        return []
-
-
-def _checks(
-    steps: Sequence[BoundStep], run: Execution, status: str, text: str
-) -> Iterator[StepCheck]:
-    reached, at = len(run.trace), 0
-    for index, step in enumerate(steps):
-        name, kind = step.operator.name, step.operator.kind
-        if kind == "filter":
-            if index < reached:
-                said = "KEEP" if run.trace[index]["keep"] else "DROP"
-                agrees = status == run.status if said == run.status else status == "KEEP"
-                yield StepCheck(name, kind, True, agrees)
-            continue
-        before, after = run.states[at], run.states[at + 1]
-        at += 1
-        if before == after:
-            continue
-        idle = step.call(text, **step.params) == text
-        # a mapper after the rejecting filter must not have run
-        wanted = index < reached
-        yield StepCheck(name, kind, wanted, idle if wanted else not idle)
-
-
-def process_credit(gold: Mapping[str, Any], status: str, text: str) -> float:
-    """Share of the recipe's mappers carried out, times the share of those after the stop left
-    alone, times the share of gold text the answer has.
-
-    In [0, 1]; exactly 1 for gold (and whatever RS accepts as gold), 0 for "" where gold is not
-    empty and for the untouched input. 0 when the recipe is missing or fails.
-    """
-    target = str(gold.get("text", gold.get("reference_text", "")))
-    wanted = str(gold.get("status", gold.get("reference_status", "")))
-    if status == wanted and normalise(text) == normalise(target):
-        return 1.0
-    checks = check_steps(gold, status, text)
-    mappers = [c for c in checks if c.kind == "mapper"]
-    wanted_mappers = [c for c in mappers if c.wanted]
-    later = [c for c in mappers if not c.wanted]
-    if not wanted_mappers or not target:
-        return 0.0
-    kept = max(0.0, 1.0 - Levenshtein.distance(text, target) / len(target))
-    done = sum(c.done for c in wanted_mappers) / len(wanted_mappers)
-    left_alone = sum(c.done for c in later) / len(later) if later else 1.0
-    return kept * done * left_alone
 
 
 def attribute(gold: Mapping[str, Any], status: str, text: str) -> Attribution:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rewards.cdr.written import MODE, Entry, gold_states, split_written, written_credit
+from rewards.cdr.written import gold_states, result_of
 from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
 from rewards.task import Score, TaskError
 from rewards.thoughts import answer_after_thoughts
 
 STATUSES = ("KEEP", "DROP")
-ANALYSIS_MODES = ("plan_first", "state_aware")  # an <analyze> block leads the answer
 MAX_OUTPUT_CHARS = 100_000  # longer answers than this, and than ten times the task, are not read
 
 
@@ -37,7 +36,6 @@ class RefinementReward:
     success: float = 0.4
     wrong_drop: float = 0.0
     drop_progress: bool = True  # False: a DROP earns the progress share only by full success
-    process: float = 0.0  # weight of per-step credit beside the shares; the whole is rescaled to 1
     order_group: float = 0.0  # weight of success on all orders of a group, beside the shares
 
     def __post_init__(self) -> None:
@@ -148,62 +146,18 @@ def score_refinement(
     gold = _read_gold(task_gold)
     weights = weights or _DEFAULTS
     output = answer_after_thoughts(output, gold.text)
-    analysis, entries = "", list[Entry]()
     if parsing == "strict":  # the published reading knows neither bound
         limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
         if len(output) > limit:
             return _nothing("too_long")
         if truncated:
             return _nothing("truncated")
-    if parsing == "strict" and _mode(task_gold) == MODE:
-        entries, output = split_written(output)
-    if parsing == "strict" and _mode(task_gold) in ANALYSIS_MODES:
-        from rewards.cdr.declared import split_analysis
-
-        analysis, output = split_analysis(output)
+        output = result_of(task_gold, output)
     answer = parse(output, parsing)
     if answer.why != "ok":
         return _nothing(answer.why)
     well_formed = parsing == "strict" or parse_strict(output).why == "ok"
-    score = _score(gold, answer, well_formed, weights)
-    if not weights.process:
-        return score
-    if _mode(task_gold) == MODE:
-        credit = written_credit(task_gold, entries, score.outcome == 1.0)
-        return _mixed(score, credit, weights.process, {"process": credit})
-    return _with_process(score, task_gold, answer, analysis, weights.process)
-
-
-def _mode(gold: Mapping[str, Any]) -> object:
-    """The prompt mode: a task says `mode`, a release prediction row `prompt_mode`."""
-    return gold.get("mode") or gold.get("prompt_mode")
-
-
-def _with_process(
-    score: Score, gold: Mapping[str, Any], answer: Parsed, analysis: str, weight: float
-) -> Score:
-    """The reward with per-step credit mixed in, which only the right status earns.
-
-    In a mode with an analysis, half of a wrong answer's credit is for what the analysis declares.
-    A right answer earns all of it, so that gold earns 1 with or without an analysis.
-    """
-    from rewards.cdr.declared import declared_credit
-    from rewards.cdr.recipes import process_credit
-
-    right = bool(score.parts["status_match"])
-    credit = process_credit(gold, answer.status, answer.text) if right else 0.0
-    more = {"process": credit}
-    if _mode(gold) in ANALYSIS_MODES:
-        more["declared"] = declared_credit(gold, analysis)
-        if score.outcome != 1.0:
-            credit = (credit + more["declared"] * (credit > 0)) / 2
-    return _mixed(score, credit, weight, more)
-
-
-def _mixed(score: Score, credit: float, weight: float, more: Mapping[str, float]) -> Score:
-    """The score with `weight` times a credit in its reward, which stays in [0, 1]."""
-    reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
-    return Score(score.outcome, reward, {**score.parts, **more}, score.why)
+    return _score(gold, answer, well_formed, weights)
 
 
 def copy_input(task_gold: Mapping[str, Any]) -> str:

@@ -7,9 +7,6 @@ from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.cdr.structured import StructuredReward, score_structured
 from rewards.task import Answer, Score, Task
 
-# Asked for by weights that are not the defaults, so an exported task goes without them.
-STAYS_HOME = ("rewards.cdr.declared", "rewards.cdr.recipes")
-
 
 def score_text(task: Task, answer: Answer, weights: RefinementReward) -> Score:
     """The strict reading of a refined text."""

@@ -281,8 +281,8 @@ def test_reward_settings_that_cannot_be_used_are_named(override: str, said: str)
 
 def test_a_changed_reward_is_a_locked_difference() -> None:
     old = to_dict(load_run(DemoConfig, DEMO_YAML))
-    new = load_run(DemoConfig, DEMO_YAML, ["reward.refinement.process=1"])
-    assert locked_difference(old, new) == ["reward.refinement.process"]
+    new = load_run(DemoConfig, DEMO_YAML, ["reward.refinement.wrong_drop=0"])
+    assert locked_difference(old, new) == ["reward.refinement.wrong_drop"]
 
 
 def test_warm_up_is_whole_steps_or_a_share_and_clipping_may_be_off() -> None:

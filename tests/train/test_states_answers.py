@@ -23,7 +23,7 @@ from train.run.log import read_metrics  # noqa: E402
 ENGINE = ["engine.dtype=float32", "engine.threads=1", "validation=null"]
 RL = ["rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=2", "rl.steps=3"]
 RL += ["rl.max_new_tokens=12", "rl.max_length=480", "rl.balance=group", "rl.save_every=9"]
-RL += ["rl.gold_state=thompson", "rl.gold_state_share=0.7", "reward.refinement.process=1"]
+RL += ["rl.gold_state=thompson", "rl.gold_state_share=0.7"]
 RL += ["reward.refinement.order_group=1"]
 
 
@@ -70,7 +70,7 @@ def test_states_are_learned_asked_scored_and_shown(
     assert all("gold_state/share" in row for row in read_metrics(tmp_path / "rl"))
 
     target = ["--out", str(tmp_path / "gold"), "--tasks", str(file), "--no-baselines"]
-    assert evaluate(["reward.refinement.process=1", "--model", "gold", *target]) == 0
+    assert evaluate(["--model", "gold", *target]) == 0
     results = rows(tmp_path / "gold")
     found = {str(row["task_id"]): row for row in results if "task_id" in row}
     for task in made:

@@ -1,4 +1,4 @@
-"""Instructions say their recipe in eleven styles; prompt modes; declared plans and states."""
+"""Instructions say their recipe in eleven styles; prompt modes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from data_gen.cdr.instruct import (
     read_instruction,
     say,
 )
-from rewards.cdr.declared import declared_credit, gold_analysis
-from rewards.cdr.language import _any_reader, read_clauses, read_steps, say_step, speakable
+from rewards.cdr.language import _any_reader, read_clauses, say_step, speakable
 from rewards.cdr.phrases import CONDITIONS, MOODS, NOUNS, SENTENCES
-from rewards.cdr.refinement import RefinementReward, score_refinement
+from rewards.cdr.refinement import score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, Step, execute
 from rewards.parse import render
 from rollouts.cdr.prompts import MODES, messages
@@ -110,33 +109,13 @@ RECIPE = [
 
 
 @pytest.mark.parametrize("mode", ["plan_first", "state_aware"])
-def test_declared_plans_and_states_are_checked(mode: str) -> None:
+def test_an_analysis_before_the_result_is_no_part_of_it(mode: str) -> None:
     run = execute(TEXT, RECIPE)
-    gold = {
-        "input_text": TEXT,
-        "status": run.status,
-        "text": run.text,
-        "mode": mode,
-        "recipe": [{"operator": s.operator, "params": s.params} for s in RECIPE],
-    }
-    words = [say_step(s, "imperative", Random(1)) for s in RECIPE]
-    block = gold_analysis(gold, mode, words)
-    assert read_steps(block) == RECIPE
-    assert declared_credit(gold, block) == 1.0
-    assert declared_credit(gold, "") == 0.0
-    assert declared_credit(gold, gold_analysis(gold, mode, words[::-1])) < 1.0
+    gold = {"input_text": TEXT, "status": run.status, "text": run.text, "mode": mode}
     answer = render(run.status, run.text)
-    weights = RefinementReward(process=1.0)
-    full = score_refinement(gold, block + answer, "strict", weights)
-    bare = score_refinement(gold, answer, "strict", weights)
-    assert (full.outcome, full.reward) == (1.0, 1.0)
-    assert (bare.outcome, bare.reward) == (1.0, 1.0)  # a right answer needs no analysis
-    assert bare.parts["declared"] == 0.0
-    near = render(run.status, run.text + ".")
-    declared = score_refinement(gold, block + near, "strict", weights).reward
-    undeclared = score_refinement(gold, near, "strict", weights).reward
-    assert declared is not None and undeclared is not None
-    assert undeclared < declared < 1.0
+    assert score_refinement(gold, f"<analyze>\n1. …\n</analyze>\n{answer}").reward == 1.0
+    assert score_refinement(gold, answer).reward == 1.0  # a right answer needs no analysis
+    assert score_refinement(gold, f"<analyze>{answer}").outcome == 0.0
 
 
 def test_phrases_name_no_operator() -> None:

@@ -1,4 +1,4 @@
-"""Answers that write their states: what is read, what a wrong state costs, what gold writes."""
+"""Answers that write their states: what is read, and what gold writes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rewards.cdr.recipes import bound_recipe, recipe_of
 from rewards.cdr.refinement import RefinementReward, gold_answer, score_refinement
 from rewards.cdr.states import refinement_states, written
 from rewards.cdr.twin import refinement_twin
-from rewards.cdr.written import MOST, result_of, split_written, written_credit
+from rewards.cdr.written import MOST, result_of, split_written
 from rewards.families import BUILT_IN
 from rewards.gold import Step, run_bound
 from rewards.parse import render
 from rewards.task import Answer, Task, TaskError
 
-PROCESS = RefinementReward(format=0, status=0, progress=0, success=1, process=1)
+SUCCESS = RefinementReward(format=0, status=0, progress=0, success=1)
 SHORT = "Call us: omar@acme.io"
 POST: dict[str, Any] = {
     "input_text": SHORT,
@@ -35,7 +35,7 @@ POST: dict[str, Any] = {
 
 
 def reward(output: str, gold: dict[str, Any] = POST) -> tuple[float | None, float | None]:
-    score = score_refinement(gold, output, weights=PROCESS)
+    score = score_refinement(gold, output, weights=SUCCESS)
     return score.outcome, score.reward
 
 
@@ -43,32 +43,10 @@ GOOD = render("DROP", "Call us:")
 
 
 @pytest.mark.parametrize(
-    ("entries", "credit"),
-    [
-        ("<state>Call us:</state><check>8 < 50: DROP</check>", 1.0),
-        ("<state> Call  us: </state>\n<check>8 < 50: DROP</check>\n", 1.0),  # spaces as in RS
-        ("", 1 / 3),
-        ("<state>Call us:</state>", 2 / 3),
-        ("<state>Call me:</state><check>8 < 50: DROP</check>", 2 / 3),
-        ("<state>Call us:</state><check>4 < 50: DROP</check>", (1 + 0.75 + 1) / 3),
-        ("<state>Call us:</state><check>DROP</check>", (1 + 0.5 + 1) / 3),
-        ("<state>Call us:</state><check>99999 < 50: DROP</check>", (1 + 0.5 + 1) / 3),
-        ("<state>Call us:</state><check>8 < 50: KEEP</check>", 2 / 3),
-        ("<check>8 < 50: DROP</check><state>Call us:</state>", 1 / 3),  # in another order
-        ("<state>Call us:</state><check>8 < 50: DROP</check><state>x</state>", 3 / 4),
-    ],
+    "entries", ["", "<state>x</state>", "<check>8 < 50: KEEP</check>", "".join(POST["written"])]
 )
-def test_a_wrong_state_costs_process_credit_only(entries: str, credit: float) -> None:
-    outcome, earned = reward(entries + GOOD)
-    assert outcome == 1.0
-    assert earned == pytest.approx((1 + credit) / 2)
-    assert score_refinement(POST, entries + GOOD).reward == 1.0  # without the process weight
-
-
-def test_right_states_before_a_wrong_result_earn_less_than_any_right_result() -> None:
-    outcome, earned = reward("".join(POST["written"]) + render("KEEP", SHORT))
-    assert (outcome, earned) == (0.0, pytest.approx(2 / 3 / 2))
-    assert earned is not None and earned < (reward(GOOD)[1] or 0.0)
+def test_the_result_alone_decides(entries: str) -> None:
+    assert reward(entries + GOOD) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +77,8 @@ OUTPUTS = st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=12).map("".
 @settings(max_examples=300, deadline=None)
 @given(OUTPUTS)
 def test_reading_never_raises_and_never_pays_more_than_gold(output: str) -> None:
-    entries, rest = split_written(output)
+    _, rest = split_written(output)
     assert output.endswith(rest)
-    assert 0.0 <= written_credit(POST, entries, True) <= 1.0
     outcome, earned = reward(output)
     assert outcome in (0.0, 1.0) and earned is not None and 0.0 <= earned <= 1.0
     # the result alone decides the outcome
