@@ -50,11 +50,19 @@ class Input:
     def used(self) -> bool:
         return self.tasks > 0
 
+    @property
+    def passed(self) -> bool:
+        """Whether it is the line of a folder's files that are about the data, and hold none."""
+        return self.name == "." or self.name.endswith("/.")
+
     def line(self) -> str:
-        """`name: used, 4 tasks, licence MIT` or `name: refused, licence unknown: why`."""
+        """`name: used, 4 tasks, licence MIT` or `name: refused, licence unknown: why`; of a folder
+        `name: passed over …`."""
         what = f"used, {self.tasks} {self.unit}" if self.used else "refused"
         text = f"{self.name}: {what}, licence {self.licence}"
-        if self.why:
+        if self.passed:
+            text = f"{self.name.rstrip('./') or 'the folder'}: {'; '.join(self.why)}"
+        elif self.why:
             text += f": {'; '.join(dict.fromkeys(self.why))}"
         return text if len(text) <= _WIDTH else text[: _WIDTH - 2] + " …"
 
@@ -76,7 +84,7 @@ def say_inputs(
     `members` are refused parts of the inputs, such as documents of a class: they have rows in the
     file and no line of their own.
     """
-    ordered = sorted(inputs, key=lambda one: (one.used, one.name))
+    ordered = sorted(inputs, key=lambda one: (one.used, not one.passed, one.name))
     told = (one for one in ordered if one.why or one.doubts or not one.used)
     write_jsonl(out / REFUSED, (one.row() for one in chain(told, members)))
     print("\n".join(lines(ordered, out)), file=to or sys.stderr)
@@ -89,8 +97,9 @@ def lines(inputs: Iterable[Input], out: Path) -> list[str]:
     if len(ordered) > SHOWN:
         said.append(f"… and {len(ordered) - SHOWN} more inputs; reasons in {out / REFUSED}")
     used = sum(one.used for one in ordered)
+    refused = sum(not one.used and not one.passed for one in ordered)
     said += doubts_said(ordered)
-    return [*said, f"inputs: {used} used, {len(ordered) - used} refused"]
+    return [*said, f"inputs: {used} used, {refused} refused"]
 
 
 def doubts_said(inputs: Iterable[Input]) -> list[str]:

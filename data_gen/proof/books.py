@@ -7,6 +7,7 @@ show, from the parts of the file itself."""
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import zipfile
 from collections.abc import Iterator
@@ -41,7 +42,9 @@ class Grid:
 def sheet(path: Path, part: str) -> Grid:
     """A sheet, or the one area of it that `SHEET!A1:E9` names. Raises `NotProvable`."""
     calamine: Any = importlib.import_module("python_calamine")
-    book: Any = calamine.CalamineWorkbook.from_path(str(path))
+    data = path.read_bytes()
+    kind = _kind(data)
+    book: Any = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
     name, _, area = part.rpartition("!") if _RANGE.search(part) else (part, "", "")
     name = name or (book.sheet_names[0] if len(book.sheet_names) == 1 else "")
     if name not in book.sheet_names:
@@ -51,16 +54,27 @@ def sheet(path: Path, part: str) -> Grid:
         [None if isinstance(v, str) and not v.strip() else v for v in row]
         for row in found.to_python(skip_empty_area=False)
     ]
-    kind, place = path.suffix.lower(), list(book.sheet_names).index(name)
+    place = list(book.sheet_names).index(name)
     merged = [(a[0], a[1], b[0], b[1]) for a, b in found.merged_cell_ranges or ()]
     unstored: frozenset[int] = frozenset()
-    if kind in (".xlsx", ".xlsm"):
+    if kind == "xlsx":
         unstored = _without_results(path, name)
-    elif kind == ".xlsb":
+    elif kind == "xlsb":
         _plain_xlsb(path)
-    elif kind == ".ods":
+    elif kind == "ods":
         _plain_ods(path, place)
     return Grid(part or name, within(rows, area) if area else rows, merged, unstored)
+
+
+def _kind(data: bytes) -> str:
+    """What a workbook is by its content: people call any of them .xls."""
+    if not data.startswith(b"PK"):
+        return "xls"
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = set(archive.namelist())
+    if "xl/workbook.bin" in names:
+        return "xlsb"
+    return "ods" if "content.xml" in names else "xlsx"
 
 
 def within(rows: list[list[Any]], area: str) -> list[list[Any]]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from data_gen.krama.lakes.lake import Lake
-from data_gen.krama.lakes.sides import copies, families
+from data_gen.krama.lakes.sides import chosen, copies, families
 from data_gen.together import Together
 from rewards.seeds import derive_seed
 from rewards.sql.family import marks_of
@@ -36,15 +36,14 @@ def sides_of(lakes: Sequence[Lake], heldout: float, validation: float, seed: int
                 other = group[lake.name, lake.tables[link.other].key]
                 together.join(group[lake.name, table.key], other)
     found: Sides = {}
-    taken: set[str] = set()
+    best = set(chosen(lakes, group).values())
     for lake in lakes:
         mine = found.setdefault(lake.name, {})
         for table in lake.tables:
             own = group[lake.name, table.key]
-            if own in taken:
+            if (lake.name, table.key) not in best:
                 lake.refused[table.key] = COPY
                 continue
-            taken.add(own)
             family = together.head(own)
             mine[table.key] = _side(derive_seed(seed, "sql-side", family), heldout, validation)
     return found

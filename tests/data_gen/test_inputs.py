@@ -36,3 +36,12 @@ def test_of_many_inputs_some_are_printed_and_all_are_counted(tmp_path: Path) -> 
     assert said[-2].startswith("… and 3 more inputs") and said[-1].startswith(
         f"inputs: {SHOWN + 3}"
     )
+
+
+def test_files_about_the_data_have_a_line_and_are_not_refused(tmp_path: Path) -> None:
+    over = "passed over 1 file that is about the data or hidden: tables.yaml"
+    said = lines(
+        [Input("in/a.csv", 1), Input("in/.", 0, (over,)), Input(".", 0, (over,))], tmp_path
+    )
+    assert f"in: {over}" in said and f"the folder: {over}" in said
+    assert said[-1] == "inputs: 1 used, 0 refused"

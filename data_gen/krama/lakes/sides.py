@@ -38,6 +38,18 @@ def families(lakes: Sequence[Lake], group: Mapping[Place, str]) -> dict[Place, s
     return {place: head[name] for place, name in group.items()}
 
 
+def chosen(lakes: Sequence[Lake], group: Mapping[Place, str]) -> dict[str, Place]:
+    """Group → the copy that is used: the first without doubts, or else with the fewest."""
+    found: dict[str, tuple[int, Place]] = {}
+    for lake in lakes:
+        for table in lake.tables:
+            place = (lake.name, table.key)
+            best = found.get(group[place])
+            if best is None or len(table.doubts) < best[0]:
+                found[group[place]] = (len(table.doubts), place)
+    return {name: place for name, (_, place) in found.items()}
+
+
 def parted(
     train: Sequence[Lake],
     held: Sequence[Lake],
@@ -55,16 +67,14 @@ def parted(
     family = families([*train, *held], group)
     held_groups = {group[lake.name, t.key] for lake in held for t in lake.tables}
     held_families = {family[lake.name, t.key] for lake in held for t in lake.tables}
-    taken: set[str] = set()
 
-    def first(lake: Lake) -> Lake:
+    def firsts(lakes: list[Lake]) -> list[Lake]:
         """Without second copies."""
-        kept: list[Table] = []
-        for table in lake.tables:
-            if group[lake.name, table.key] not in taken:
-                kept.append(table)
-            taken.add(group[lake.name, table.key])
-        return one_sided(lake, kept, _COPY)
+        best = set(chosen(lakes, group).values())
+        return [
+            one_sided(lake, [t for t in lake.tables if (lake.name, t.key) in best], _COPY)
+            for lake in lakes
+        ]
 
     def apart(lake: Lake) -> Lake:
         """Without tables that are held out, and without those drawn from one."""
@@ -74,8 +84,8 @@ def parted(
         others = one_sided(lake, [t for t in lake.tables if t.key not in same], _HELD)
         return one_sided(others, [t for t in others.tables if t.key not in kin], _DRAWN)
 
-    held_out = [first(lake) for lake in held]
-    free = [first(apart(lake)) for lake in train]
+    held_out = firsts(list(held))
+    free = firsts([apart(lake) for lake in train])
 
     def side(lake: Lake, table: Table) -> str:
         of = family[lake.name, table.key]

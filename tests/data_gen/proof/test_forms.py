@@ -66,6 +66,9 @@ def write(folder: Path, form: str) -> Path:
         path.write_bytes(gzip.compress(us.encode()))
     elif form == "xlsx":
         pd.DataFrame(ROWS, columns=NAMES).to_excel(path, index=False)
+    elif form == "renamed xls":  # as some programs write
+        pd.DataFrame(ROWS, columns=NAMES).to_excel(path.with_suffix(".xlsx"), index=False)
+        path.with_suffix(".xlsx").rename(path)
     elif form == "parquet":
         pd.DataFrame(ROWS, columns=NAMES).to_parquet(path)
     elif form == "html":
@@ -88,7 +91,7 @@ def write(folder: Path, form: str) -> Path:
 
 
 FORMS = ["german csv", "windows csv", "wide tsv", "noted csv", "plain csv", "packed csv.gz"]
-FORMS += ["xlsx", "parquet", "html", "sqlite", "json", "jsonl"]
+FORMS += ["xlsx", "renamed xls", "parquet", "html", "sqlite", "json", "jsonl"]
 
 
 def cells(table: Opened, made: str) -> list[Any]:

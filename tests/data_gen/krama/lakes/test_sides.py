@@ -21,6 +21,7 @@ from data_gen.krama.lakes.ops import Join, Split  # noqa: E402
 from data_gen.krama.lakes.questions import KINDS, question_for  # noqa: E402
 from data_gen.krama.lakes.sides import parted  # noqa: E402
 from data_gen.krama.lakes.steps import NoQuestion  # noqa: E402
+from data_gen.sql.sides import sides_of  # noqa: E402
 from rewards.task import TaskError  # noqa: E402
 
 main = command("tasks", "lake")
@@ -42,6 +43,20 @@ def frame(shift: int, rows: int = 90) -> Any:
 def write(folder: Path, name: str, table: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     table.to_csv(folder / name, index=False)
+
+
+def test_of_copies_the_one_without_doubts_is_used(tmp_path: Path) -> None:
+    table = frame(1)
+    table["Price"] = [150.25 + i for i in range(len(table))]
+    write(tmp_path / "train", "b.csv", table)
+    table.loc[::9, "Price"] = 999
+    write(tmp_path / "train", "a.csv", table)
+    lake = open_lake(tmp_path / "train")
+    assert {t.path: bool(t.doubts) for t in lake.tables} == {"a.csv": True, "b.csv": False}
+    ((kept,), _, _) = parted([lake], [], 0.0, 0)
+    assert [t.path for t in kept.tables] == ["b.csv"] and "a.csv" in kept.refused
+    sides = sides_of([lake], 0.0, 0.0, 0)
+    assert list(sides[lake.name]) == ["b.csv"] and "a.csv" in lake.refused
 
 
 def test_copies_in_another_order_never_stand_on_both_sides(tmp_path: Path) -> None:
