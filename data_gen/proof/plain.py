@@ -7,6 +7,9 @@ values of a column (`[]`: none).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from data_gen.proof.original import NotProvable, Opened, literal
 from data_gen.proof.said import Said
 
@@ -22,6 +25,8 @@ _TOTAL = (
 # words that may also be one value among others
 _MAYBE = "all|alle|overall|average|mean|mittelwert|durchschnitt|moyenne|media|promedio|combined"
 _BEFORE = "(grand |sub-?|sub )?total|summe|gesamt|insgesamt|totaal|totale|somme|suma|итого|всего"
+_SURE = re.compile(_TOTAL)
+_UNSURE = re.compile(rf"({_MAYBE})|({_BEFORE})[\s:,.-].*|.*[\s,(-]({_BEFORE})\)?", re.S)
 _FEW = 60  # values of a column that divides the rows into groups
 _VARIED = 8  # values of a column of measured numbers
 _NEAR = 1e-9
@@ -36,11 +41,11 @@ def plain_rows(table: Opened) -> Opened:
     if table.one(f"select count(*) from {table.table}")[0] == 0:
         raise NotProvable("the original holds no rows")
     if table.said.dropped() is None:
-        numbers = _numbers(table)
+        numbers, mixed = _numbers(table)
         _lone(table)
         _comments(table)
         _names_again(table)
-        _words_for_numbers(table, numbers)
+        _words_for_numbers(table, numbers, mixed)
         _totals(table, numbers)
     return table
 
@@ -54,7 +59,7 @@ def _drop_empty(table: Opened) -> None:
 
 
 def _bare(cell: str) -> str:
-    return f"nullif(regexp_replace({cell}, '^\\s+|\\s+$', '', 'g'), '')"
+    return f"nullif(trim({cell}, ' \t\n\r\f\v'), '')"
 
 
 def _written(table: Opened, cell: str) -> str:
@@ -87,13 +92,13 @@ def _drop_duplicates(table: Opened) -> None:
         )
 
 
-def _numbers(table: Opened) -> dict[str, str]:
-    """The columns that hold numbers but for a few cells, and SQL for these; a text without its
-    marks, which is enough to compare sums of one column."""
+def _numbers(table: Opened) -> tuple[dict[str, str], list[str]]:
+    """The columns that hold numbers but for a few cells, and SQL for these: a text without its
+    marks, which is enough to compare sums of one column. Then those of them with such cells."""
     found = {c: f"{c}::double" for c, kind in table.types.items() if is_number_type(kind)}
-    texts = table.texts()
+    texts, mixed = table.texts(), list[str]()
     if not texts:
-        return found
+        return found, mixed
     nothing = ", ".join(map(literal, NOTHING))
     counts = table.one(
         "select "
@@ -109,7 +114,8 @@ def _numbers(table: Opened) -> dict[str, str]:
         if numbers >= 0.7 * known and numbers >= 3:
             digits = f"regexp_replace({cell}, '[^0-9.eE+-]', '', 'g')"
             found[cell] = f"try_cast({digits} as double)"
-    return found
+            mixed += [cell] if numbers < known else []
+    return found, mixed
 
 
 def is_number_type(kind: str) -> bool:
@@ -153,46 +159,50 @@ def _names_again(table: Opened) -> None:
         _refuse(table, f"({equal}) * 2 >= {len(cells)}", "holds the names again")
 
 
-def _words_for_numbers(table: Opened, numbers: dict[str, str]) -> None:
-    """Units below the names, notes, the names of another table: words where numbers stand else."""
-    texts = [cell for cell in numbers if table.types[cell] == "VARCHAR"]
-    if not texts:
+def _words_for_numbers(table: Opened, numbers: dict[str, str], mixed: list[str]) -> None:
+    """Units below the names, notes, the names of another table: words where numbers stand else, in
+    columns that are `mixed`."""
+    if not mixed:
         return
     nothing = ", ".join(map(literal, NOTHING))
+    is_number = "coalesce(regexp_full_match({}, {}), false)"
     number = {
-        c: f"coalesce(regexp_full_match({_bare(c)}, {literal(_NUMBER)}), false)" for c in texts
+        c: is_number.format(_bare(c), literal(_NUMBER))
+        if c in table.texts()
+        else f"{c} is not null"
+        for c in numbers
     }
     words = " + ".join(
         f"(not {number[c]} and lower(coalesce({_bare(c)}, '')) not in ({nothing}))::int"
-        for c in texts
+        for c in mixed
     )
-    held = [*number.values(), *(f"{c} is not null" for c in numbers if c not in texts)]
-    kept = " or ".join(held)
+    odd = f"(select rn, words from (select *, {words} as words from {table.table}) where words > 0)"
     ends = f"rn in ((select min(rn) from {table.table}), (select max(rn) from {table.table}))"
-    _refuse(
-        table,
-        f"({words}) >= 1 and not ({kept}) and (({words}) >= 2 or {ends})",
-        "has words where the others have numbers",
-    )
+    rows = table.all(f"select rn from {odd} where words >= 2 or {ends} order by rn limit 200")
+    listed = ", ".join(str(rn) for (rn,) in rows)
+    if rows:
+        test = f"rn in ({listed}) and not ({' or '.join(number.values())})"
+        _refuse(table, test, "has words where the others have numbers")
 
 
 def _totals(table: Opened, numbers: dict[str, str]) -> None:
     settled = {table.column(name) for name in table.said.of("drop_where")}
+    measured = _measured(table, numbers)
     for cell in table.texts():
         if cell in settled or cell in numbers:
             continue
         bare = f"lower({_bare(cell)})"
-        values = table.one(f"select count(distinct {bare}) from {table.table}")[0]
-        sure = f"regexp_full_match({bare}, {literal(_TOTAL)})"
-        _refuse(table, sure, "may add up other rows, by its words")
-        maybe = f"regexp_full_match({bare}, {literal(_MAYBE)})"
-        part = rf"({_BEFORE})[\s:,.-].*|.*[\s,(-]({_BEFORE})\)?"
-        beside = f"(regexp_full_match({bare}, {literal(part)}) or {maybe}) and "
-        beside += f"({_open(table, cell)} or {_highest(table, numbers)})"
-        _refuse(table, beside, "may add up other rows, by its words")
-        if 3 <= values <= _FEW:
-            _groups_that_add_up(table, cell, numbers)
-    _last_row_adds_up(table, numbers)
+        values = [str(v) for (v,) in table.all(f"select distinct {bare} from {table.table}") if v]
+        why = "may add up other rows, by its words"
+        if sure := [v for v in values if _SURE.fullmatch(v)]:
+            _refuse(table, f"{bare} in ({', '.join(map(literal, sure))})", why)
+        if beside := [v for v in values if _UNSURE.fullmatch(v)]:
+            listed = ", ".join(map(literal, beside))
+            odd = f"({_open(table, cell)} or {_highest(table, numbers)})"
+            _refuse(table, f"{bare} in ({listed}) and {odd}", why)
+        if 3 <= len(values) <= _FEW and measured:
+            _groups_that_add_up(table, cell, measured)
+    _last_row_adds_up(table, measured)
 
 
 def _open(table: Opened, cell: str) -> str:
@@ -228,11 +238,8 @@ def _half(part: str, whole: str) -> str:
     return f"({part} != 0 and abs(2 * {part} - {whole}) <= {_NEAR} * abs({whole}))"
 
 
-def _groups_that_add_up(table: Opened, cell: str, numbers: dict[str, str]) -> None:
-    """Rows of one value that add up those of all others, in every column that is measured."""
-    measured = _measured(table, numbers)
-    if len(measured) < 1:
-        return
+def _groups_that_add_up(table: Opened, cell: str, measured: Sequence[str]) -> None:
+    """Rows of one value that add up those of all others, in most columns that are measured."""
     sums = ", ".join(f"sum({v}) as s{i}" for i, v in enumerate(measured))
     tests = " + ".join(
         _half(f"s{i}", f"(select sum(s{i}) from g)") + "::int" for i in range(len(measured))
@@ -245,8 +252,7 @@ def _groups_that_add_up(table: Opened, cell: str, numbers: dict[str, str]) -> No
         raise NotProvable(f"the rows of {found!r} add up all others")
 
 
-def _last_row_adds_up(table: Opened, numbers: dict[str, str]) -> None:
-    measured = _measured(table, numbers)
+def _last_row_adds_up(table: Opened, measured: Sequence[str]) -> None:
     if not measured:
         return
     sums = ", ".join(
