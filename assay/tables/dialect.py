@@ -105,6 +105,8 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
                 "a separator outside quotes, such as a decimal comma; mend it",
             )
         )
+    if not tried and (padded := next((t for t in scored if t[0] == -3), None)):
+        raise in_doubt(_which_names(start, *padded[2:]))
     if not tried and any(t[0] < 0 for t in scored):
         said = "it cannot be told on which line the names of the columns stand"
         raise in_doubt(Doubt("layout", said, 'sep: ","  # and skip: lines above the names'))
@@ -148,7 +150,10 @@ def _header_place(listed: Sequence[tuple[int, Sequence[str]]], usual: int) -> in
     """The first row that is as wide as most are, and below the last blank line of the start: the
     column names. A row of one name less above rows of data is the header of named rows."""
     place = next((i for i, (_, row) in enumerate(listed) if len(row) >= usual), 0)
-    while place + 1 < min(len(listed), _TOP) and _padded(listed[place][1], usual):
+    while place + 1 < min(len(listed), _TOP):
+        row, below = listed[place][1], listed[place + 1][1]
+        if any(f.strip() for f in row) and not _padded(row, usual) and not _title(row, below):
+            break
         place += 1
     gaps = [i for i in range(1, min(len(listed), _TOP)) if _gap(listed[i - 1], listed[i])]
     if gaps and gaps[-1] > place and _heads([row for _, row in listed[gaps[-1] :]], usual):
@@ -161,6 +166,27 @@ def _header_place(listed: Sequence[tuple[int, Sequence[str]]], usual: int) -> in
 def _padded(row: Sequence[str], usual: int) -> bool:
     """Whether a row is a title: one text, and separators up to the width of the others."""
     return usual > 2 and bool(row[0].strip()) and not any(field.strip() for field in row[1:])
+
+
+def _title(row: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a row of two fields is a title: one text, and below it a row of empty fields."""
+    empty = len(row) == len(below) == 2 and not any(field.strip() for field in below)
+    return empty and bool(row[0].strip()) and not row[1].strip()
+
+
+def _which_names(start: str, sep: str, quote: str, escape: str) -> Doubt:
+    """The doubt of rows as wide as the others above the data, none of which is sure to be names."""
+    listed = list(islice(records(start, sep, quote, escape, _blanks(start, sep)), _TOP))
+    words = [sum(bool(f.strip()) and not looks_numeric(f) for f in row) for _, row in listed]
+    place = words.index(max(words))
+    shown = [
+        f"line {line} {next((f.strip()[:30] for f in row if f.strip()), '')!r}"
+        for line, row in listed[: place + 1]
+        if any(f.strip() for f in row)
+    ]
+    said = f"it cannot be told which line names the columns: {', '.join(shown[-3:])}"
+    skip = listed[place - 1][0] if place else 0
+    return Doubt("header_rows", said, f"skip: {skip}  # the lines above the names")
 
 
 def _stands(listed: Sequence[tuple[int, Sequence[str]]], top: int, usual: int) -> bool:
@@ -190,7 +216,8 @@ def _blanks(start: str, sep: str) -> bool:
 
 def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> float:
     """How even the rows are, from 0 to 1; 0 for one field a row. -1 for even rows below a line that
-    may be the name of one column, -2 for rows that have more fields than there are names."""
+    may be the name of one column, -2 for rows that have more fields than there are names, -3 for
+    rows of equal width none of which is sure to be the names."""
     listed = list(islice(records(start, sep, quote, escape, _blanks(start, sep)), 500))
     listed = [(n, row) for n, row in listed if n > (rule.skip or 0)]
     rows = [row for _, row in listed]
@@ -205,6 +232,8 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
     if top and not rule.sep and rule.skip is None and not _stands(listed, top, usual):
         if share < 0.9 or (_no_header(rows[top:]) and len(rows[top - 1]) < 2):
             return 0.0
+        if len(rows[top - 1]) == usual and len(rows[top]) == usual:
+            return -3.0
         return -2.0 if len(rows[top - 1]) > 1 else -1.0
     long = sum("\n" in f for row in below for f in row) / len(below)
     stray = sum(f[:1] == '"' for row in below for f in row) / len(below) if quote != '"' else 0

@@ -189,6 +189,7 @@ def _rows_in_doubt(
     notes, tables = {}, {}
     leading = 0 if headed else _leading(strips, numeric, odd)
     notes |= {row: _shown(strips, row) for row in range(leading)}
+    end = int(np.append(-1, np.flatnonzero(fills > 1))[-1])  # the last row of several cells
     candidates = np.flatnonzero((fills <= 1) | (odd > 0) | _note_like(strips))
     for row in candidates[:_MOST].tolist():
         if row in again or row in notes:
@@ -196,7 +197,9 @@ def _rows_in_doubt(
         if _second_names(strips, numeric, row, int(odd[row]), lines):
             tables = {row: _shown(strips, row)} | dict.fromkeys(range(row + 1, len(lines)), "")
             break
-        elif _is_note(strips, row, fills, usual, int(odd[row])):
+        elif _is_below(strips, row, fills, end) or _is_note(
+            strips, row, fills, usual, int(odd[row])
+        ):
             notes[row] = _shown(strips, row)
     return {"repeated_header": again, "several_tables": tables, "notes": notes}
 
@@ -271,6 +274,14 @@ def _second_names(
         return False
     gap = lines[row] - lines[row - 1] > 1 or not any(s.filled[row - 1] for s in strips)
     return gap or (odd >= 2 and odd >= 0.5 * len(numeric))
+
+
+def _is_below(strips: Sequence[Strip], row: int, fills: Array, end: int) -> bool:
+    """Whether a row is one text below the table and an empty row."""
+    if not 0 <= end < row or int(fills[row]) != 1 or not bool((fills[end:row] == 0).any()):
+        return False
+    text = strips[0].at(row)
+    return bool(text) and not is_number(text) and not is_date(text)
 
 
 def _is_note(strips: Sequence[Strip], row: int, fills: Array, usual: int, odd: int) -> bool:

@@ -241,3 +241,32 @@ def test_settling_lines_are_yaml(tmp_path: Path) -> None:
         for doubt in doubts:
             loaded = yaml.safe_load(f'"t.csv":\n  {doubt.settle}\n')
             assert isinstance(loaded["t.csv"], dict), doubt.settle
+
+
+TITLED = "Reports by area,\n,\nArea,Reports\nNorth,12\nSouth,7\nWest,31\n"
+
+
+def test_names_stand_below_a_title_and_a_row_of_empty_fields(tmp_path: Path) -> None:
+    doubts, frame = read(tmp_path, TITLED)
+    assert doubts == [] and list(frame.columns) == ["Area", "Reports"] and len(frame) == 3
+    wide = "Reports,,\n,,\nArea,Kind,Reports\nNorth,a,12\nSouth,b,7\nWest,a,31\n"
+    doubts, frame = read(tmp_path, wide)
+    assert doubts == [] and list(frame.columns) == ["Area", "Kind", "Reports"]
+
+
+def test_texts_below_an_empty_row_are_all_notes(tmp_path: Path) -> None:
+    below = ",\nAreas are those of the survey.,\n,\nSource: the survey office,\n"
+    doubts, _ = read(tmp_path, TITLED + below)
+    assert doubts == [("notes", "")]
+    doubts, frame = read(tmp_path, TITLED + below, "{drop_rows: [7-10]}")
+    assert doubts == [] and list(frame["Reports"]) == [12, 7, 31]
+
+
+def test_names_below_a_title_and_names_of_groups_are_in_doubt(tmp_path: Path) -> None:
+    rows = "".join(f"{n},0.{n},<,{n * 7}\n" for n in range(1, 9))
+    text = f"Water of the beach,,,\n,,West end,\nDay,Rain,Tag,Tag\n{rows}"
+    doubts, _ = read(tmp_path, text)
+    assert doubts == [("header_rows", "")]
+    names = "{skip: 2, names: [Day, Rain, West tag, West count]}"
+    doubts, frame = read(tmp_path, text, names)
+    assert doubts == [] and list(frame["West count"]) == [n * 7 for n in range(1, 9)]
