@@ -1,32 +1,30 @@
-"""CDR-Bench's scorer and builder against plain implementations, in one run, on the same rows.
+"""CDR-Bench's scorer against plain implementations, in one run, on the same rows.
 
     python -m benchmarks.cdr --corpus CORPORA [--documents 60] [--repeat 2]
 
 The scorer's alternative is the published formulas written down as they stand, with the edit
 distance the release used (`pip install editdistance`) and, where it is installed, with
-`Levenshtein`. The builder's alternative runs every recipe on every document anew, without a memory
-of what operators have done. Results are compared for equality before anything is printed. Prints
-processor seconds of this process, the best of `--repeat`; ratios above 1 where this project is
-faster.
+`Levenshtein`. The rows are those of a build of the corpus. Results are compared for equality before
+anything is printed. Prints processor seconds of this process, the best of `--repeat`; ratios above
+1 where this project is faster.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from configs.cdr import CdrConfig, InstructConfig
-from configs.loader import load
-from data_gen.cdr.construct import Construction, construct, pipeline_rows
-from data_gen.cdr.records import Record, Replays
-from data_gen.cdr.rows import planned_rows
-from data_gen.cdr.sources import read_sources, scan
-from data_gen.cdr.write import word_all
+from assay.rows import unpacked
+from data_gen.cdr.cli import main as build
+from data_gen.cdr.rows import TRACKS
 from rewards.cdr.scorefile import score_file
 
 Row = dict[str, Any]
@@ -101,38 +99,52 @@ def our_scores(rows: Sequence[Row]) -> list[tuple[bool, float]]:
     return [(v["recipe_success"], v["refinement_gain"]) for v in scored.variants]
 
 
-def predictions(done: Construction, most: int) -> list[Row]:
+def tracks(corpus: Path, documents: int, most: int, folder: Path) -> list[Row]:
+    """Up to `most` rows of a build of the first documents of each file of the corpus."""
+    files = sorted(corpus.glob("*.jsonl*")) if corpus.is_dir() else [corpus]
+    (folder / "corpus").mkdir()
+    for file in files:
+        with open(file, "rb") as packed, unpacked(packed) as lines:
+            name = file.name.partition(".")[0]
+            first = b"".join(islice(lines, documents))
+            (folder / "corpus" / f"{name}.jsonl").write_bytes(first)
+    given = ["--corpus", str(folder / "corpus"), "--out", str(folder / "out")]
+    settings = ["instances.min_groups=2", "mining.min_recipe_support=3"]
+    if build(["--config", str(CONFIG), *given, *settings]):
+        raise SystemExit("the build failed")
+    made = (folder / "out" / "tracks" / f"{track}.jsonl" for track in TRACKS)
+    return [json.loads(line) for file in made for line in file.open("rb")][:most]
+
+
+def predictions(built: Sequence[Row]) -> list[Row]:
     """Rows with three answers each: gold, the input, and gold with every 40th word doubled."""
     rows: list[Row] = []
-    units = list(planned_rows(done))
-    for unit, made in zip(units, word_all(units[:most], InstructConfig(), 1)[0], strict=False):
-        for draft, row in zip(unit, made.rows, strict=True):
-            words = row["reference_text"].split(" ")
-            spoilt = " ".join(w + w if i % 40 == 7 else w for i, w in enumerate(words))
-            status = draft.instance.status
-            answers = [
-                (status, row["reference_text"]),
-                ("KEEP", row["input_text"]),
-                (status, spoilt),
-            ]
-            rows.append(
-                row
-                | {
-                    "variant_predictions": [
-                        {
-                            "prompt_variant_index": i,
-                            "predicted_status": s,
-                            "predicted_clean_text": t,
-                        }
-                        for i, (s, t) in enumerate(answers)
-                    ]
-                }
-            )
+    for row in built:
+        words = row["reference_text"].split(" ")
+        spoilt = " ".join(w + w if i % 40 == 7 else w for i, w in enumerate(words))
+        status = row["reference_status"]
+        answers = [
+            (status, row["reference_text"]),
+            ("KEEP", row["input_text"]),
+            (status, spoilt),
+        ]
+        rows.append(
+            row
+            | {
+                "variant_predictions": [
+                    {
+                        "prompt_variant_index": i,
+                        "predicted_status": s,
+                        "predicted_clean_text": t,
+                    }
+                    for i, (s, t) in enumerate(answers)
+                ]
+            }
+        )
     return rows
 
 
-def score_part(done: Construction, most: int, repeat: int) -> None:
-    rows = predictions(done, most)
+def score_part(rows: Sequence[Row], repeat: int) -> None:
     ours = our_scores(rows)
     own = best(lambda: our_scores(rows), repeat)
     chars = sum(len(r["input_text"]) for r in rows)
@@ -145,33 +157,16 @@ def score_part(done: Construction, most: int, repeat: int) -> None:
         print(f"  plain formulas, {name:<13}  {plain:8.2f} s  ratio {plain / own:.1f}")
 
 
-def build_part(records: Sequence[Record], config: CdrConfig, repeat: int) -> None:
-    def build(limit: int) -> Construction:
-        return construct(records, config, Replays(limit))
-
-    full = 60_000
-    if list(pipeline_rows(build(full))) != list(pipeline_rows(build(0))):
-        raise SystemExit("the builder without a memory gives other rows")
-    ours, plain = best(lambda: build(full), repeat), best(lambda: build(0), repeat)
-    count = sum(1 for row in pipeline_rows(build(full)) if row["kind"] == "pipeline_instance")
-    print(f"builder: {len(records)} documents, {count} instances")
-    print(f"  construct                      {ours:8.2f} s")
-    print(f"  without a memory               {plain:8.2f} s  ratio {plain / ours:.1f}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", required=True, type=Path)
     parser.add_argument("--documents", type=int, default=60, help="of each file of the corpus")
-    parser.add_argument("--predictions", type=int, default=400, help="units that are scored")
+    parser.add_argument("--predictions", type=int, default=400, help="rows that are scored")
     parser.add_argument("--repeat", type=int, default=2)
     args = parser.parse_args()
-    files = sorted(args.corpus.glob("*.jsonl*")) if args.corpus.is_dir() else [args.corpus]
-    rows = [row for file in files for row in read_sources([file]).rows[: args.documents]]
-    config = load(CdrConfig, CONFIG, ["instances.min_groups=2", "mining.min_recipe_support=3"])
-    records = scan(rows, 1)
-    score_part(construct(records, config, Replays()), args.predictions, args.repeat)
-    build_part(records, config, args.repeat)
+    with tempfile.TemporaryDirectory() as folder:
+        built = tracks(args.corpus, args.documents, args.predictions, Path(folder))
+    score_part(predictions(built), args.repeat)
 
 
 if __name__ == "__main__":

@@ -77,21 +77,6 @@ def initial_threshold(values: Sequence[float], filter_name: str) -> dict[str, fl
     return {key: round_threshold(percentile(values, 0.2 if direction == "min" else 0.8), key)}
 
 
-def calibrate(
-    filter_name: str,
-    values: Sequence[float],
-    drop_rate: float = 0.5,
-    zero_policy: ZeroPolicy = "min-positive",
-) -> Threshold:
-    """The threshold that drops about `drop_rate` of texts with these statistics.
-
-    Only the calibrated bound is set; the opposite one falls back to the operator's default
-    (the hidden lower bounds of spec section 2). `values` must not be empty.
-    """
-    raw = percentile(values, quantile_of(filter_name, drop_rate))
-    return calibrated(filter_name, raw, drop_rate, zero_policy)
-
-
 def quantile_of(filter_name: str, drop_rate: float) -> float:
     """Which quantile of its statistics a filter's threshold is made from."""
     return drop_rate if BOUNDS[filter_name][1] == "min" else 1 - drop_rate
@@ -100,7 +85,12 @@ def quantile_of(filter_name: str, drop_rate: float) -> float:
 def calibrated(
     filter_name: str, raw: float, drop_rate: float, zero_policy: ZeroPolicy
 ) -> Threshold:
-    """The threshold from the percentile of the statistics at `quantile_of`."""
+    """The threshold that drops about `drop_rate` of the texts whose statistics have the percentile
+    `raw` at `quantile_of`.
+
+    Only the calibrated bound is set; the opposite one falls back to the operator's default
+    (the hidden lower bounds of spec section 2).
+    """
     key, direction = BOUNDS[filter_name]
     quantile = quantile_of(filter_name, drop_rate)
     value = round_threshold(raw, key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,19 +56,12 @@ class Mined:
         return [recipe for family in self.families for recipe in family.recipes]
 
 
-def mine(domain: str, signatures: Sequence[Sequence[str]], config: MiningConfig) -> Mined:
+def mine_counts(domain: str, counts: Mapping[Signature, int], config: MiningConfig) -> Mined:
     """Families and recipes of one domain (internal name).
 
-    `signatures` are the active mappers of its records in corpus order; those with fewer than
-    `min_combo_len` operators are left out.
-    """
-    return mine_counts(domain, Counter(tuple(sorted(set(s))) for s in signatures), config)
-
-
-def mine_counts(domain: str, counts: Mapping[Signature, int], config: MiningConfig) -> Mined:
-    """The same from how often each signature occurs, in the order of first occurrence.
-
-    Signatures have their operators alphabetically.
+    `counts`: how often each set of active mappers occurs among its records, in the order of first
+    occurrence, each with its operators alphabetically. Those with fewer than `min_combo_len`
+    operators are left out.
     """
     exact = Counter({s: n for s, n in counts.items() if len(s) >= config.min_combo_len})
     total = sum(exact.values())

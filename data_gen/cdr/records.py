@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import nan
@@ -33,10 +33,6 @@ class Record:
     def length(self) -> int:
         """Characters of the text."""
         return len(self.text) if self.chars is None else self.chars
-
-    def order_key(self, salt: str) -> str:
-        """Where a record stands in a list drawn with `salt` (spec section 9)."""
-        return stable_id(salt, self.id, self.source_name, self.url)
 
 
 def record_id(row: dict[str, Any]) -> str:
@@ -118,9 +114,3 @@ class Replays:
             return self.statistic(filter_name, text)
         except (ValueError, RecursionError):
             return nan
-
-
-def supporters(records: Sequence[Record], operators: Iterable[str]) -> list[Record]:
-    """Records whose active set holds all the operators, in corpus order."""
-    wanted = frozenset(operators)
-    return [record for record in records if wanted <= record.active]

@@ -6,11 +6,11 @@ Field order is the release's (spec section 14); after them stand `filter_params_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from data_gen.cdr.construct import Construction, bucket
+from data_gen.cdr.construct import bucket
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.tracks import GROUP_RULE, SWAP_RULE, Instance, SwapPair
 from rewards.cdr.ids import prompt_key, stable_id
@@ -48,18 +48,6 @@ def difficulty(input_length: int, recipe_length: int) -> int:
     recipe = 1 if recipe_length <= 2 else 2 if recipe_length <= 4 else 3
     total = RANKS[bucket(input_length)] + recipe
     return 1 if total <= 3 else 2 if total <= 5 else 3
-
-
-def planned_rows(done: Construction, filter_variants: bool = False) -> Iterator[list[PlannedRow]]:
-    """Units of rows that belong together: single rows, and whole order groups."""
-    for row in (*done.atomic, *done.main):
-        if unit := planned_instances([row], filter_variants):
-            yield unit
-    yield from map(planned_pair, done.swaps)
-    groups: dict[str, list[Instance]] = {}
-    for row in done.order:
-        groups.setdefault(str(row.group), []).append(row)
-    yield from (planned_instances(rows, filter_variants) for rows in groups.values())
 
 
 def planned_instances(

@@ -17,27 +17,22 @@ from typing import Any, cast
 
 from configs.cdr import FieldsConfig
 from data_gen.cdr.domains import INTERNAL, LABELS, assign_domain, internal_name, label
-from data_gen.cdr.records import Record, active_mappers, record_id
-from data_gen.chunks import in_order
+from data_gen.cdr.records import Record, record_id
 from data_gen.readers import (
     LOST,
     TEXT_ENDINGS,
     CorpusError,
     Piece,
     Source,
-    cut,
     find_sources,
     raw_rows,
     rows_before,
 )
-from rewards.gold import Profile
-from rewards.progress import Progress
 
 Row = dict[str, Any]
 TEXT_FIELDS = ("text", "content", "raw_content")
 KEPT = ("id", "domain", "source", "source_name", "url", "language")
 PLAIN = FieldsConfig()
-_SCAN_CHUNK = 16
 _LOST = "a character that was lost when the text was decoded"
 
 
@@ -81,14 +76,6 @@ class Found:
         return Left(self.where, why, kind or why.partition(" (")[0], self.piece.source.name)
 
 
-@dataclass(frozen=True)
-class Sources:
-    """Rows in reading order, each with `text` and perhaps `domain`; `problems`: rows left out."""
-
-    rows: list[Row]
-    problems: list[Left]
-
-
 def sources_of(corpora: Sequence[str | Path]) -> list[Source]:
     """The files of corpora in reading order: of each corpus those named after a domain first, in
     domain order. Raises `CorpusError` when one is missing."""
@@ -127,38 +114,6 @@ def found_in(
         yield from torn
 
 
-def read_sources(
-    paths: Sequence[str | Path], licences: Sequence[str] = (), fields: FieldsConfig = PLAIN
-) -> Sources:
-    """Read files and folders whole; with `licences`, patterns such as `CC-BY*`, documents of these
-    alone.
-
-    Raises `CorpusError` when a file is missing or nothing is usable.
-    """
-    rows: list[Row] = []
-    problems: list[Left] = []
-    seen: dict[str, tuple[str, str]] = {}
-    sources = sources_of(paths)
-    labels = labels_of(sources)
-    for found in found_in(cut(sources, 1, 0), fields):
-        if found.row is None:
-            problems.append(found.left())
-            continue
-        own = labels[found.piece.source.place], str(found.row["text"])
-        name = str(found.row["id"])
-        if name in seen and not {*own} & {*seen[name]}:
-            found.row["id"] = other_id(name, own[0])
-        if str(found.row["id"]) in seen:
-            problems.append(found.left(f"id {name!r} occurs twice", TWICE))
-        else:
-            seen[str(found.row["id"])] = own
-            rows.append(found.row)
-    if not rows:
-        first = f"; first problem: {problems[0]}" if problems else ""
-        raise CorpusError(f"{', '.join(map(str, paths))}: no usable document{first}")
-    return _licensed(rows, problems, licences) if licences else Sources(rows, problems)
-
-
 TWICE = "an id that occurs twice"
 
 
@@ -180,18 +135,6 @@ def other_id(name: str, label: str) -> str:
 
 
 UNLICENSED = "a licence that --licence leaves out"
-
-
-def _licensed(rows: list[Row], problems: list[Left], licences: Sequence[str]) -> Sources:
-    kept: list[Row] = []
-    for row in rows:
-        if is_licensed(row, licences):
-            kept.append(row)
-        else:
-            problems.append(unlicensed(row))
-    if not kept:
-        raise no_licence(Counter(row["licence"] for row in rows), licences)
-    return Sources(kept, problems)
 
 
 def is_licensed(row: Row, licences: Sequence[str]) -> bool:
@@ -254,28 +197,6 @@ def _normal(raw: Any, source: Source, fields: FieldsConfig) -> Row | None:
         if guess:
             row["domain"] = guess
     return row
-
-
-def scan(
-    rows: Sequence[Row], workers: int, profile: Profile = "bench", domains: str = "source"
-) -> list[Record]:
-    """Records with their active mappers, in order, by `workers` processes.
-
-    `domains="ranked"` assigns every record by what it activates (spec section 5); "source" does
-    so only where a row names no domain of the benchmark.
-    """
-    bar = Progress("support scan", "documents", len(rows))
-    texts = [str(row["text"]) for row in rows]
-    jobs: list[tuple[list[str], Profile]] = [
-        (texts[i : i + _SCAN_CHUNK], profile) for i in range(0, len(texts), _SCAN_CHUNK)
-    ]
-    found = in_order(_scan_chunk, jobs, workers, bar)
-    return [record_of(row, active, domains) for row, active in zip(rows, found, strict=True)]
-
-
-def _scan_chunk(job: tuple[list[str], Profile]) -> list[list[str]]:
-    texts, profile = job
-    return [active_mappers(text, profile) for text in texts]
 
 
 def record_of(row: Row, active: list[str], domains: str) -> Record:

@@ -3,7 +3,6 @@ its own words."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -13,14 +12,10 @@ from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase_pool import Wordings
 from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, pool_of
-from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
+from data_gen.cdr.rows import PlannedRow, Row, release_row
 from data_gen.cdr.said.check import changed_as_said, decided_as_said
-from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
-from rewards.progress import Progress
-
-_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -182,33 +177,3 @@ def _literal(step: Step) -> Step:
     if operator.kind != "filter":
         return step
     return Step(step.operator, dict.fromkeys(operator.bounds) | step.params)
-
-
-def word_all(
-    units: Sequence[Sequence[PlannedRow]],
-    config: InstructConfig,
-    workers: int,
-    wordings: Wordings | None = None,
-) -> tuple[list[Written], Counter[str]]:
-    """Every unit worded, in order, by `workers` processes; and the refusals by reason."""
-    jobs = [
-        _job(list(units[i : i + _CHUNK]), config, wordings or {})
-        for i in range(0, len(units), _CHUNK)
-    ]
-    bar = Progress("wording", "units", len(units))
-    found = in_order(_word_chunk, jobs, workers, bar)
-    return found, Counter(w.refused for w in found if w.refused)
-
-
-_Job = tuple[list[Sequence[PlannedRow]], InstructConfig, Wordings]
-
-
-def _job(units: list[Sequence[PlannedRow]], config: InstructConfig, wordings: Wordings) -> _Job:
-    """A chunk of units with the wordings it needs."""
-    keys = {key_of(planned) for unit in units for planned in unit} if wordings else set[str]()
-    return units, config, {name: words for name, words in wordings.items() if name[0] in keys}
-
-
-def _word_chunk(job: _Job) -> list[Written]:
-    units, config, wordings = job
-    return [word(unit, config, wordings) for unit in units]

@@ -15,15 +15,19 @@ from hypothesis import strategies as st
 from assay.errors import TaskError
 from configs.cdr import FieldsConfig
 from data_gen import readers
-from data_gen.cdr.sources import found_in, read_sources, sources_of
+from data_gen.cdr.sources import Found, found_in, sources_of
 from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
 
 ROWS = [{"id": f"d{n}", "text": f"text {n} \u2028 é"} for n in range(25)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
 
 
+def all_of(corpus: str | Path, fields: FieldsConfig | None = None) -> list[Found]:
+    return list(found_in(cut(sources_of([corpus]), 1, 0), fields or FieldsConfig()))
+
+
 def ids(corpus: str | Path) -> list[str]:
-    return [row["id"] for row in read_sources([corpus]).rows]
+    return [found.row["id"] for found in all_of(corpus) if found.row]
 
 
 def refuse(number: int, why: str) -> None:
@@ -126,11 +130,11 @@ def test_fields_by_other_names_and_paths(tmp_path: Path) -> None:
     rows = [{"uid": n, "doc": {"body": f"text {n}"}, "text": "not this"} for n in range(3)]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"uid": 9}]))
     fields = FieldsConfig(text="doc.body", id="uid")
-    found = read_sources([path], fields=fields)
-    assert [(row["id"], row["text"]) for row in found.rows] == [
+    *found, last = all_of(path, fields)
+    assert [(one.row["id"], one.row["text"]) for one in found if one.row] == [
         (str(n), f"text {n}") for n in range(3)
     ]
-    assert str(found.problems[0]) == "web.jsonl row 4: no text in doc.body; left out"
+    assert last.row is None and str(last.left()) == "web.jsonl row 4: no text in doc.body; left out"
 
 
 def test_a_line_without_end_is_left_out_and_never_held(
@@ -151,7 +155,7 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
     head = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}.get(name.rsplit(".", 1)[1], b"")
     (tmp_path / name).write_bytes(head + b"broken" * 20)
     with pytest.raises(CorpusError, match=f"{name}: cannot be read"):
-        read_sources([tmp_path / name])
+        all_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])

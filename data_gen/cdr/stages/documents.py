@@ -8,7 +8,7 @@ from typing import Protocol
 
 from configs.cdr import CdrConfig
 from data_gen.cdr.records import Record
-from data_gen.cdr.stages.facts import Facts, facts_of
+from data_gen.cdr.stages.facts import Facts
 
 
 class Part(Protocol):
@@ -51,26 +51,6 @@ class Documents:
         for part in self.parts:
             facts = part.facts
             yield part, facts.only(facts.usable(config))
-
-
-class MemoryPart:
-    """Records that are in memory anyway."""
-
-    base = 0
-
-    def __init__(self, records: Sequence[Record], config: CdrConfig) -> None:
-        self._records = records
-        self.facts = facts_of(records, config)
-
-    def record(self, place: int) -> Record:
-        return self._records[place]
-
-    def key(self, place: int) -> tuple[bytes, bytes]:
-        return key_of(self._records[place])
-
-
-def in_memory(records: Sequence[Record], config: CdrConfig) -> Documents:
-    return Documents([MemoryPart(records, config)], len(records))
 
 
 def key_of(record: Record) -> tuple[bytes, bytes]:

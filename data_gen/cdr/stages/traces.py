@@ -77,13 +77,11 @@ def trace_part(
     texts: Sequence[str | None],
     recipes: Sequence[Wanted],
     first: int = 0,
-    replays: Replays | None = None,
 ) -> list[Trace]:
     """All recipes over the documents at places `first`, `first + 1`, …, in the order of `recipes`.
 
     `facts.read` says which are usable. Recipes share prefixes, so what mappers and filters do to
-    one document is remembered while its recipes run, and forgotten after it (unless `replays` is
-    given to remember it in).
+    one document is remembered while its recipes run, and forgotten after it.
     """
     places: list[list[int]] = [[] for _ in recipes]
     bits: list[list[int]] = [[] for _ in recipes]
@@ -91,7 +89,7 @@ def trace_part(
     for place, text in enumerate(texts, first):
         if text is None or not facts.read[place]:
             continue
-        memory = replays or Replays()
+        memory = Replays()
         active, domain = int(facts.active[place]), int(facts.domain[place])
         for number, recipe in enumerate(recipes):
             if recipe.domain == domain and active & recipe.mask == recipe.mask:

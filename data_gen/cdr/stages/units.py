@@ -9,7 +9,7 @@ from typing import Any
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.library import SLOT_TYPES, SLOTS, LibraryRecipe
 from data_gen.cdr.records import Record, Replays
-from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, SWAP, Source, Unit
+from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, Unit
 from data_gen.cdr.stages.facts import CALIBRATED_FILTERS
 from data_gen.cdr.stages.measure import SLOT_BITS, Params
 from data_gen.cdr.stages.recipes import Library
@@ -40,23 +40,6 @@ class Rules:
 
     atomic: tuple[Rule, ...]
     recipes: tuple[RecipeRules, ...]
-
-
-def rules_of(source: Source, library: Library) -> Rules:
-    """The thresholds of all that was measured."""
-
-    def recipe(number: int) -> RecipeRules:
-        found = source.recipe(number)
-        return RecipeRules(
-            tuple(Rule(one.params, one.meta) for one in found.variants),
-            tuple(Rule(one.params, one.meta) for one in found.families),
-        )
-
-    atomic = [source.filter(name) for name in sorted(CALIBRATED_FILTERS)]
-    return Rules(
-        tuple(Rule(one.params, one.meta) for one in atomic),
-        tuple(map(recipe, range(len(library.entries)))),
-    )
 
 
 @dataclass(frozen=True)
@@ -97,9 +80,6 @@ class Maker:
     def light_pair(self, unit: Unit, record: Record) -> SwapPair:
         """An order pair whose texts are empty."""
         return swap_pair(self.library.entries[unit.one], record, unit.two, "", "")
-
-    def is_pair(self, unit: Unit) -> bool:
-        return unit.kind == SWAP
 
 
 def _calibrated(name: str, rule: Rule) -> dict[str, Any]:

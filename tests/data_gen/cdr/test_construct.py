@@ -5,25 +5,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
 
-from configs.cdr import CdrConfig, InstanceConfig, MiningConfig
-from configs.loader import load
-from data_gen.cdr.calibrate import BOUNDS, calibrate, percentile, round_threshold
-from data_gen.cdr.construct import construct, pipeline_rows
+from configs.cdr import MiningConfig
+from data_gen.cdr.calibrate import (
+    BOUNDS,
+    Threshold,
+    ZeroPolicy,
+    calibrated,
+    percentile,
+    quantile_of,
+    round_threshold,
+)
+from data_gen.cdr.construct import sha256
 from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
-from data_gen.cdr.mining import mine
-from data_gen.cdr.records import Record, Replays, active_mappers
-from data_gen.cdr.sources import read_sources, scan
-from data_gen.corpora import CorpusError
+from data_gen.cdr.mining import mine_counts
+from data_gen.cdr.sources import Found, found_in, sources_of
+from data_gen.readers import CorpusError, cut
 from rewards.cdr.ids import prompt_key, sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
@@ -40,7 +47,8 @@ def test_ids_and_prompt_samples() -> None:
 
 def test_mining_vectors() -> None:
     for row in vectors("mining"):
-        mined = mine(row["domain"], row["signatures"], MiningConfig(**row["params"]))
+        counts = Counter(tuple(sorted(set(s))) for s in row["signatures"])
+        mined = mine_counts(row["domain"], counts, MiningConfig(**row["params"]))
         families = [
             {
                 "family_id": f.id,
@@ -64,13 +72,21 @@ def test_mining_vectors() -> None:
         assert got == row["expected"]
 
 
+def threshold(
+    name: str, values: Sequence[float], rate: float, zero_policy: ZeroPolicy = "min-positive"
+) -> Threshold:
+    """The threshold that a build calibrates on these statistics."""
+    raw = percentile(values, quantile_of(name, rate))
+    return calibrated(name, raw, rate, zero_policy)
+
+
 def test_threshold_vectors() -> None:
     for row in vectors("thresholds"):
         if row["kind"] == "threshold":
             value = percentile(row["values"], row["q"])
             got = {"percentile": value, "formatted": round_threshold(value, row["param_key"])}
         else:
-            made = calibrate(
+            made = threshold(
                 row["operator"], row["values"], row["target_drop_rate"], row["zero_policy"]
             )
             got = {"params": made.params, "meta": made.meta}
@@ -80,6 +96,13 @@ def test_threshold_vectors() -> None:
 REFERENCE = ROOT / "configs" / "cdr_reference.yaml"
 
 
+def built(corpus: Path, out: Path, *more: str) -> list[dict[str, Any]]:
+    """The rows of pipeline.jsonl that a build of the corpus writes."""
+    given = ["--corpus", str(corpus), "--out", str(out), "--workers", "1", "tracks=false"]
+    assert command("tasks")(["cdr", *given, *more]) == 0
+    return [json.loads(line) for line in (out / "pipeline.jsonl").open(encoding="utf-8")]
+
+
 def alone(rows: Iterable[dict[str, Any]], domain: str) -> list[dict[str, Any]]:
     """Rows of a domain that no other domain decides on. Which documents become instances and what
     filters keep is chosen over all of them."""
@@ -87,24 +110,13 @@ def alone(rows: Iterable[dict[str, Any]], domain: str) -> list[dict[str, Any]]:
 
 
 @needs_full_vectors
-def test_a_domain_of_the_reference_pipeline_is_reproduced_row_by_row() -> None:
-    rows = [r for r in read_sources([SHARED / "cdr" / "corpora"]).rows if r["domain"] == "privacy"]
-    made = construct(scan(rows, 1), load(CdrConfig, REFERENCE), Replays())
-    got = alone(pipeline_rows(made), "privacy")
+def test_a_domain_of_the_reference_pipeline_is_reproduced_row_by_row(tmp_path: Path) -> None:
+    corpus = SHARED / "cdr" / "corpora" / "privacy.jsonl.gz"
+    got = alone(built(corpus, tmp_path, "--config", str(REFERENCE)), "privacy")
     assert {row["kind"].removeprefix("pipeline_") for row in got} == {
         *("activation", "family", "recipe", "order_m")
     }
     assert got == alone(vectors("pipeline_expected"), "privacy")
-
-
-@pytest.mark.slow  # four domains
-@needs_full_vectors
-def test_the_reference_pipeline_is_reproduced_row_by_row() -> None:
-    config = load(CdrConfig, REFERENCE)
-    records = scan(read_sources([SHARED / "cdr" / "corpora"]).rows, 1)
-    got = pipeline_rows(construct(records, config, Replays()))
-    for number, (mine_, theirs) in enumerate(zip(got, vectors("pipeline_expected"), strict=True)):
-        assert mine_ == theirs, f"row {number}"
 
 
 TEXTS = {
@@ -113,46 +125,49 @@ TEXTS = {
 }
 
 
-def corpus(count: int = 30) -> list[Record]:
-    rows: list[Record] = []
-    for label, text in TEXTS.items():
-        for n in range(count):
-            body = text.format(n=n, t="some more words " * (n % 9))
-            name = {"privacy": "pii"}.get(label, label)
-            active = frozenset(active_mappers(body))
-            rows.append(Record(f"{label}-{n}", name, body, active, label=label))
-    return rows
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [
+        {"id": f"{label}-{n}", "domain": label, "text": text.format(n=n, t="some more " * (n % 9))}
+        for label, text in TEXTS.items()
+        for n in range(30)
+    ]
+    path = tmp_path_factory.mktemp("corpus") / "docs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
 
 
-def test_every_instance_re_executes_to_its_text_and_status() -> None:
-    done = construct(corpus(), CdrConfig(), Replays())
-    rows = [*done.atomic, *done.main, *done.order]
-    assert {row.track for row in rows} == {"atomic", "main", "order_sensitivity"}
-    for row in rows:
-        params = {**RECIPE_PARAMS, **row.filter_params}
-        steps = [Step(name, dict(params.get(name, {}))) for name in row.sequence]
-        run = execute(row.record.text, steps)
-        assert (run.status, run.text) == (row.status, row.text)
-    groups = Counter(row.group for row in done.order)
-    assert set(groups.values()) == {3}
-    for pair in done.swaps:
-        assert execute(pair.record.text, [Step(n) for n in pair.swapped]).text == pair.swapped_text
-        assert pair.canonical_text != pair.swapped_text
+def texts_of(corpus: Path) -> dict[str, str]:
+    rows = map(json.loads, corpus.read_text("utf-8").splitlines())
+    return {row["id"]: row["text"] for row in rows}
 
 
-def test_the_same_corpus_gives_the_same_rows_and_a_full_memory_changes_nothing() -> None:
-    first = list(pipeline_rows(construct(corpus(), CdrConfig(), Replays())))
-    again = list(pipeline_rows(construct(corpus(), CdrConfig(), Replays(limit=5))))
-    assert first == again
+def test_every_instance_re_executes_to_its_text_and_status(corpus: Path, tmp_path: Path) -> None:
+    texts, rows = texts_of(corpus), built(corpus, tmp_path)
+    instances = [row for row in rows if row["kind"] == "pipeline_instance"]
+    assert {row["track"] for row in instances} == {"atomic", "main", "order_sensitivity"}
+    for row in instances:
+        params = {**RECIPE_PARAMS, **row["filter_params_by_name"]}
+        steps = [Step(name, dict(params.get(name, {}))) for name in row["operator_sequence"]]
+        run = execute(texts[row["doc_id"]], steps)
+        assert (run.status, sha256(run.text)) == (row["status"], row["text_sha256"])
+    order = [row for row in instances if row["track"] == "order_sensitivity"]
+    assert set(Counter(row["order_group_instance_id"] for row in order).values()) == {3}
+    pairs = [row for row in rows if row["kind"] == "pipeline_order_m"]
+    assert pairs
+    for pair in pairs:
+        run = execute(texts[pair["doc_id"]], [Step(n) for n in pair["swapped_operator_sequence"]])
+        assert sha256(run.text) == pair["swapped_sha256"] != pair["canonical_sha256"]
 
 
-def test_records_too_long_or_with_too_few_mappers_are_not_used() -> None:
-    records = corpus()
-    limit = max(len(r.text) for r in records) - 1
-    config = CdrConfig(instances=InstanceConfig(max_text_length=limit))
-    used = {row.record.id for row in construct(records, config, Replays()).atomic}
-    assert used
-    assert all(len(r.text) <= limit for r in records if r.id in used)
+def test_records_too_long_or_with_too_few_mappers_are_not_used(
+    corpus: Path, tmp_path: Path
+) -> None:
+    texts = texts_of(corpus)
+    limit = max(map(len, texts.values())) - 1
+    rows = built(corpus, tmp_path, f"instances.max_text_length={limit}")
+    used = {row["doc_id"] for row in rows if row["kind"] == "pipeline_instance"}
+    assert used and all(len(texts[name]) <= limit for name in used)
 
 
 @given(
@@ -163,12 +178,12 @@ def test_records_too_long_or_with_too_few_mappers_are_not_used() -> None:
 def test_a_threshold_lies_within_the_values_up_to_rounding(
     values: list[float], name: str, rate: float
 ) -> None:
-    found = calibrate(name, values, rate)
+    found = threshold(name, values, rate)
     assert min(values) - 1e-6 <= found.raw <= max(values) + 1e-6
     assert found.params is not None
     key, _ = BOUNDS[name]
     assert list(found.params) == [key]
-    assert calibrate(name, [0.0], rate, "skip").params is None or not key.endswith("ratio")
+    assert threshold(name, [0.0], rate, "skip").params is None or not key.endswith("ratio")
 
 
 @given(st.sets(st.sampled_from(sorted({m for d in MAPPERS.values() for m in d}))))
@@ -193,6 +208,14 @@ def test_keys_depend_on_every_field() -> None:
     assert len({prompt_key(*base), *(prompt_key(*o) for o in other)}) == 4
 
 
+def all_of(corpus: Path) -> list[Found]:
+    return list(found_in(cut(sources_of([corpus]), 1, 0)))
+
+
+def rows_in(found: list[Found]) -> list[dict[str, Any]]:
+    return [one.row for one in found if one.row is not None]
+
+
 def test_folders_and_tables_are_read_alike(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     import pyarrow as pa
@@ -202,23 +225,23 @@ def test_folders_and_tables_are_read_alike(tmp_path: Path) -> None:
     (tmp_path / "j").mkdir()
     lines = "\n".join(map(json.dumps, rows)) + "\nnot json\n" + json.dumps({"id": "c"})
     (tmp_path / "j" / "rag.jsonl").write_text(lines)
-    found = read_sources([tmp_path / "j"])
-    assert [(r["id"], r["domain"]) for r in found.rows] == [("a", "web"), ("b", "rag")]
-    assert len(found.problems) == 2
+    found = all_of(tmp_path / "j")
+    assert [(r["id"], r["domain"]) for r in rows_in(found)] == [("a", "web"), ("b", "rag")]
+    assert sum(one.row is None for one in found) == 2
     (tmp_path / "p").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p" / "x.parquet")
-    assert [r["id"] for r in read_sources([tmp_path / "p"]).rows] == ["a", "b"]
+    assert [r["id"] for r in rows_in(all_of(tmp_path / "p"))] == ["a", "b"]
     (tmp_path / "h").mkdir()
     table = pa.Table.from_pylist(rows)
     shard = str(tmp_path / "h" / "data-00000-of-00001.arrow")
     with pa.OSFile(shard, "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
     (tmp_path / "h" / "dataset_info.json").write_text("{}")
-    assert [r["id"] for r in read_sources([tmp_path / "h"]).rows] == ["a", "b"]
+    assert [r["id"] for r in rows_in(all_of(tmp_path / "h"))] == ["a", "b"]
     (tmp_path / "t" / "sub").mkdir(parents=True)
     (tmp_path / "t" / "one.html").write_text("<p>one</p>")
     (tmp_path / "t" / "sub" / "two.tex").write_text("\\section{two}")
-    texts = read_sources([tmp_path / "t"]).rows
+    texts = rows_in(all_of(tmp_path / "t"))
     assert [(r["id"], r["domain"]) for r in texts] == [
         ("one.html", "web"),
         ("sub/two.tex", "latex"),
@@ -227,4 +250,4 @@ def test_folders_and_tables_are_read_alike(tmp_path: Path) -> None:
 
 def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no such file"):
-        read_sources([tmp_path / "nothing"])
+        sources_of([tmp_path / "nothing"])

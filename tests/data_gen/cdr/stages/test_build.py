@@ -15,15 +15,9 @@ from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
 
 from benchmarks.cdr_corpus import documents
-from configs.cdr import CdrConfig
-from configs.loader import load
 from data_gen.cdr.cli import workers_of
-from data_gen.cdr.construct import construct, pipeline_rows
-from data_gen.cdr.records import Replays
-from data_gen.cdr.sources import read_sources, scan
 from data_gen.cdr.stages.merges import firsts_of
 from data_gen.cdr.stages.work import StageError, documents_of, forget, opened
-from rewards.task import json_line
 
 main = command("tasks")
 SMALL = (
@@ -189,8 +183,6 @@ def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> N
     used = [json.loads(line) for line in found[0]["pipeline.jsonl"].splitlines()]
     names = {row["doc_id"] for row in used if row["kind"] == "pipeline_activation"}
     assert {"0", "docs.jsonl 2#0", "docs.jsonl 2#24"} <= names
-    rows = read_sources([tmp_path / "a" / "docs.jsonl", tmp_path / "b" / "docs.jsonl"]).rows
-    assert {row["id"] for row in rows} >= names
 
 
 @pytest.mark.parametrize(
@@ -233,16 +225,6 @@ def test_a_build_in_one_command_does_not_go_on_from_another_one(
     assert main(words(corpus, tmp_path, "--stage", "facts", "instances.min_active=3")) == 0
     assert main(words(corpus, tmp_path)) == 0
     assert files(tmp_path) == whole
-
-
-def test_on_disk_and_in_memory_the_construction_is_the_same(
-    corpus: Path, whole: dict[str, bytes]
-) -> None:
-    config = load(CdrConfig, None, SMALL)
-    rows = read_sources([corpus]).rows
-    records = scan([row for row in rows if len(row["text"]) <= 10_000], 1)
-    found = b"".join(map(json_line, pipeline_rows(construct(records, config, Replays()))))
-    assert found == whole["pipeline.jsonl"]
 
 
 def test_a_build_without_tracks_writes_the_construction_alone(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from configs.cdr import MiningConfig
 from data_gen.cdr.calibrate import percentile
-from data_gen.cdr.mining import mine
+from data_gen.cdr.mining import mine_counts
 from data_gen.cdr.stages.ranks import Smallest, hashes, names, percentile_of
 from rewards.cdr.ids import stable_id
 
@@ -74,5 +74,5 @@ def test_coverage_is_that_of_all_subsets(sets: list[set[str]], support: int) -> 
     for signature in signatures:
         for size in range(config.min_combo_len, config.max_combo_len + 1):
             counts.update(combinations(signature, size))
-    for family in mine("web", signatures, config).families:
+    for family in mine_counts("web", Counter(map(tuple, signatures)), config).families:
         assert family.subset_support == counts[family.anchor] >= support
