@@ -167,7 +167,6 @@ STYLES = (
         (".", ", in that sequence.", ", no more than that."),
     ),
 )
-STYLE_IDS = tuple(style.id for style in STYLES)
 _ORDER = re.compile(r"\b(?:order|sequence|one after the other|first|begin|1\.)", re.IGNORECASE)
 
 

@@ -161,13 +161,8 @@ def score_refinement(
 
 
 def copy_input(task_gold: Mapping[str, Any]) -> str:
-    """Baseline: keep the text as it came. (Alias of `always_keep_copy`, the table's name.)"""
-    return render("KEEP", _read_gold(task_gold).input_text)
-
-
-def always_keep_copy(task_gold: Mapping[str, Any]) -> str:
     """Baseline: always KEEP, text copied."""
-    return copy_input(task_gold)
+    return render("KEEP", _read_gold(task_gold).input_text)
 
 
 def always_drop(task_gold: Mapping[str, Any]) -> str:

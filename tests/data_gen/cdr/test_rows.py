@@ -12,7 +12,7 @@ import pytest
 from front import command
 from small_corpus import write_corpus
 
-from data_gen.cdr.instruct import STYLE_IDS, wordings_of
+from data_gen.cdr.instruct import STYLES, wordings_of
 from rewards.cdr.ids import sample_variants
 from rewards.gold import Step, execute
 from rewards.task import Task, read_tasks
@@ -85,7 +85,7 @@ def test_more_wordings_than_a_row_has_variants_come_from_the_rest_of_the_pool() 
 
 def test_training_rows_are_asked_in_all_styles(built: Path) -> None:
     styles = Counter(task.meta["style"] for task in read_tasks(built / "train.jsonl"))
-    assert set(styles) == set(STYLE_IDS)
+    assert set(styles) == {style.id for style in STYLES}
     assert max(styles.values()) < 0.2 * styles.total()
     counts = json.loads((built / "manifest.json").read_text())["counts"]
     assert counts["styles of train"] == dict(styles)
@@ -169,6 +169,7 @@ def test_recipes_that_are_held_out_are_in_no_other_split(corpus: Path, tmp_path:
 
 
 def test_a_task_says_what_it_is(built: Path) -> None:
+    styles = {style.id for style in STYLES}
     for tasks in tasks_of(built).values():
         for task in tasks:
             meta, text = task.meta, task.gold["input_text"]
@@ -176,7 +177,7 @@ def test_a_task_says_what_it_is(built: Path) -> None:
             assert meta["recipe_length"] == len(task.gold["recipe"])
             assert meta["length_bucket"] == "short" and len(text) <= 4000
             assert meta["difficulty"] in ("easy", "medium", "hard")
-            assert meta["domain"] and meta["style"] in STYLE_IDS and task.files == {}
+            assert meta["domain"] and meta["style"] in styles and task.files == {}
             run = execute(text, [Step(s["operator"], s["params"]) for s in task.gold["recipe"]])
             assert (run.status, run.text) == (task.gold["status"], task.gold["text"])
 

@@ -25,7 +25,7 @@ from data_gen.demo.wording import (
     say_recipe,
 )
 from data_gen.splits import certificate
-from rewards.cdr.refinement import always_drop, always_keep_copy, score_refinement
+from rewards.cdr.refinement import always_drop, copy_input, score_refinement
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
 from rewards.task import read_tasks
@@ -91,7 +91,7 @@ def test_filters_leave_a_wide_margin():
 
 def test_lazy_answers_succeed_nowhere_but_where_nothing_was_to_do():
     heldout = built()[2]
-    assert not any(score_refinement(t.gold, always_keep_copy(t.gold)).outcome for t in heldout)
+    assert not any(score_refinement(t.gold, copy_input(t.gold)).outcome for t in heldout)
     for task in heldout:
         if score_refinement(task.gold, always_drop(task.gold)).outcome:
             assert task.gold["text"] == task.gold["input_text"]

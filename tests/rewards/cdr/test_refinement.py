@@ -10,7 +10,6 @@ from vectors import vectors
 from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
-    always_keep_copy,
     copy_input,
     gold_answer,
     progress,
@@ -78,7 +77,6 @@ def test_no_constant_answer_beats_gold_over_several_tasks(golds, text, status):
         [render(status, text)] * len(golds),
         [copy_input(g) for g in golds],
         [always_drop(g) for g in golds],
-        [always_keep_copy(g) for g in golds],
     ):
         assert mean(answers) <= best == 1.0
 
