@@ -109,7 +109,7 @@ def tracks(corpus: Path, documents: int, most: int, folder: Path) -> list[Row]:
             first = b"".join(islice(lines, documents))
             (folder / "corpus" / f"{name}.jsonl").write_bytes(first)
     given = ["--corpus", str(folder / "corpus"), "--out", str(folder / "out")]
-    settings = ["instances.min_groups=2", "mining.min_recipe_support=3"]
+    settings = ["tracks=true", "instances.min_groups=2", "mining.min_recipe_support=3"]
     if build(["--config", str(CONFIG), *given, *settings]):
         raise SystemExit("the build failed")
     made = (folder / "out" / "tracks" / f"{track}.jsonl" for track in TRACKS)
