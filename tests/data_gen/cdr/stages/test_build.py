@@ -16,8 +16,10 @@ from vectors import needs_full_vectors, vectors
 
 from benchmarks.cdr_corpus import documents
 from data_gen.cdr.cli import workers_of
+from data_gen.cdr.construct import sha256
 from data_gen.cdr.stages.merges import firsts_of
 from data_gen.cdr.stages.work import StageError, documents_of, forget, opened
+from rewards.gold import Step, execute
 
 main = command("tasks")
 SMALL = (
@@ -225,6 +227,16 @@ def test_a_build_in_one_command_does_not_go_on_from_another_one(
     assert main(words(corpus, tmp_path, "--stage", "facts", "instances.min_active=3")) == 0
     assert main(words(corpus, tmp_path)) == 0
     assert files(tmp_path) == whole
+
+
+def test_swapped_recipes_re_execute_to_another_text(whole: dict[str, bytes]) -> None:
+    texts = {row["id"]: row["text"] for row in documents(100)}
+    rows = [json.loads(line) for line in whole["pipeline.jsonl"].splitlines()]
+    pairs = [row for row in rows if row["kind"] == "pipeline_order_m"]
+    assert pairs
+    for pair in pairs:
+        run = execute(texts[pair["doc_id"]], [Step(n) for n in pair["swapped_operator_sequence"]])
+        assert sha256(run.text) == pair["swapped_sha256"] != pair["canonical_sha256"]
 
 
 def test_a_build_without_tracks_writes_the_construction_alone(
