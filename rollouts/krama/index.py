@@ -13,6 +13,7 @@ are alike (a year or a station each) are shown as one group, so that a lake of t
 from __future__ import annotations
 
 import csv
+import glob
 import hashlib
 import importlib
 import io
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.doubts import Doubt, columns_in_doubt
+from assay.tables.overrules import Overrules, overrules
 from assay.tables.plan import ReadPlan, Unread
 from assay.tables.read import SMALL, form_of, readings, settled
 from assay.tables.texts import read_text, unpacked
@@ -52,6 +54,7 @@ _KINDS = {
 }
 _WHOLE = {"parquet": 32 << 20}  # bytes of a file that is read whole; SMALL of other forms
 _TEXT_MOST = 64 << 20  # bytes of a file whose encoding is looked for
+_OF_ROWS = {"total_rows", "notes", "repeated_header"}  # doubts that leave columns clear
 Frame = Any  # a pandas DataFrame
 
 
@@ -144,8 +147,9 @@ def look(path: Path, root: Path) -> FileNote:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of libraries, about features of a file
-            found = _tables(path, root, size)
+            found, odd_rows = _tables(path, root, size)
     except Exception as error:  # whatever a library says of a broken file
+        odd_rows = ()
         found = [Unread(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
     plans = [one for one in found if not isinstance(one, Unread) and not _prose(path, one[0])]
     refused = tuple(_refused(one) for one in found if isinstance(one, Unread))
@@ -158,7 +162,8 @@ def look(path: Path, root: Path) -> FileNote:
     tables = tuple(_table(path, plan, frame) for plan, frame in plans)
     kind = _KINDS.get(plan.form, plan.form)
     encoding = plan.encoding.removesuffix("-sig") if plan.form in ("csv", "html") else ""
-    return FileNote(size, kind, encoding, tables, said=(*doubts, *refused))
+    said = (*map(_doubt, odd_rows), *doubts, *refused)
+    return FileNote(size, kind, encoding, tables, said=said)
 
 
 def _prose(path: Path, plan: ReadPlan) -> bool:
@@ -166,11 +171,30 @@ def _prose(path: Path, plan: ReadPlan) -> bool:
     return plan.form == "csv" and len(plan.columns) < 2 and path.suffix.lower() == ".txt"
 
 
-def _tables(path: Path, root: Path, size: int) -> list[tuple[ReadPlan, Frame | None] | Unread]:
+def _tables(
+    path: Path, root: Path, size: int
+) -> tuple[list[tuple[ReadPlan, Frame | None] | Unread], tuple[Doubt, ...]]:
+    """(the tables of a file, doubts about their rows). A table that is refused for its rows alone
+    is described with all of them: an agent decides for itself what they are."""
+    rules = overrules(root)
+    found = _read(path, root, size, rules)
+    odd = tuple(d for one in found if isinstance(one, Unread) for d in one.doubts)
+    if not odd or not {d.code for d in odd} <= _OF_ROWS:
+        return found, ()
+    name = glob.escape(path.relative_to(root).as_posix())
+    again = _read(path, root, size, Overrules((*rules.rules, (name, {"drop_rows": ()}))))
+    if any(isinstance(one, Unread) for one in again):
+        return found, ()
+    return again, odd
+
+
+def _read(
+    path: Path, root: Path, size: int, rules: Overrules
+) -> list[tuple[ReadPlan, Frame | None] | Unread]:
     """The tables of a file; those of a large one without what is in them."""
     if size <= _WHOLE.get(path.suffix.lower().lstrip("."), SMALL):
-        return [*settled(path, root, most=TABLES_MOST)]
-    found = readings(path, root)[:TABLES_MOST]
+        return [*settled(path, root, rules, most=TABLES_MOST)]
+    found = readings(path, root, rules)[:TABLES_MOST]
     return [(one, None) if isinstance(one, ReadPlan) else one for one in found]
 
 
@@ -357,7 +381,8 @@ def _first_rows(path: Path, root: Path, note: FileNote, count: int) -> list[str]
         rows = _records(path, table, note.encoding or "utf-8", skip)
         return list(map(_joined(table), islice(rows, count)))
     try:
-        plan, frame = next(t for t in settled(path, root, most=1) if not isinstance(t, Unread))
+        found, _ = _tables(path, root, 0)  # 0: whole, however large
+        plan, frame = next(t for t in found if not isinstance(t, Unread))
     except Exception:  # it has changed since it was indexed
         return []
     return list(_rows_shown(plan.form, frame, count)) if len(note.tables) == 1 else []

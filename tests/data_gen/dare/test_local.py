@@ -51,12 +51,12 @@ def test_every_table_of_a_sqlite_file_counts(tmp_path: Path) -> None:
     (tmp_path / "broken.sqlite").write_text("no database, but long enough to be looked into")
     (tmp_path / "notes.pdf").write_text("not a table")
     found = {title: load for _, title, load in local_tables(tmp_path)}
-    assert sorted(found) == ["broken", "notes", "p", 'shop a "b"', "shop orders"]
+    assert sorted(found) == ["broken", "notes.pdf", "p", 'shop a "b"', "shop orders"]
     assert found["shop orders"]()["x"].tolist() == [7] and len(found['shop a "b"']()) == 0
     with pytest.raises(Exception, match="no readable sqlite file"):
         found["broken"]()
-    with pytest.raises(Exception, match="no sign stands between fields"):
-        found["notes"]()
+    with pytest.raises(Exception, match="no table that is read"):
+        found["notes.pdf"]()
 
 
 def test_tables_that_give_nothing_are_named_with_the_reason(
