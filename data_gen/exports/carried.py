@@ -17,8 +17,8 @@ from rewards.family import Family
 from rewards.syntax import parse_python
 from rewards.task import TaskError
 
-OURS = ("rewards", "configs", "rollouts")
-_HOME = ("data_gen", "train", "assay")  # what builds and trains; a scorer does without
+OURS = ("assay", "rewards", "configs", "rollouts")
+_HOME = ("data_gen", "train")  # what builds and trains; a scorer does without
 _HEAVY = ("torch", "transformers", "vllm", "jax")
 # Lists of modules in a scoring module: those that its default settings do without, and those that
 # it needs although it does not import them.
@@ -137,7 +137,7 @@ def _base() -> frozenset[str]:
     """What `rewards.family` imports: what those modules import inside of functions is for building
     and auditing, not for scoring."""
     found: set[str] = set()
-    waiting = ["rewards.family", "rewards.guard"]
+    waiting = ["assay", "rewards.family", "rewards.guard"]
     while waiting:
         name = waiting.pop()
         path = _spec(name)

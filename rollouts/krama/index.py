@@ -162,8 +162,7 @@ def look(path: Path, root: Path) -> FileNote:
     tables = tuple(_table(path, plan, frame) for plan, frame in plans)
     kind = _KINDS.get(plan.form, plan.form)
     encoding = plan.encoding.removesuffix("-sig") if plan.form in ("csv", "html") else ""
-    said = (*map(_doubt, odd_rows), *doubts, *refused)
-    return FileNote(size, kind, encoding, tables, said=said)
+    return FileNote(size, kind, encoding, tables, said=(*map(_doubt, odd_rows), *doubts, *refused))
 
 
 def _prose(path: Path, plan: ReadPlan) -> bool:
@@ -174,8 +173,8 @@ def _prose(path: Path, plan: ReadPlan) -> bool:
 def _tables(
     path: Path, root: Path, size: int
 ) -> tuple[list[tuple[ReadPlan, Frame | None] | Unread], tuple[Doubt, ...]]:
-    """(the tables of a file, doubts about their rows). A table that is refused for its rows alone
-    is described with all of them: an agent decides for itself what they are."""
+    """(the tables of a file, doubts about their rows). A table refused for its rows alone is
+    described with all of them: an agent decides what they are."""
     rules = overrules(root)
     found = _read(path, root, size, rules)
     odd = tuple(d for one in found if isinstance(one, Unread) for d in one.doubts)
@@ -183,9 +182,7 @@ def _tables(
         return found, ()
     name = glob.escape(path.relative_to(root).as_posix())
     again = _read(path, root, size, Overrules((*rules.rules, (name, {"drop_rows": ()}))))
-    if any(isinstance(one, Unread) for one in again):
-        return found, ()
-    return again, odd
+    return (found, ()) if any(isinstance(one, Unread) for one in again) else (again, odd)
 
 
 def _read(

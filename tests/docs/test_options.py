@@ -55,7 +55,7 @@ def test_harbor_is_told_the_time_of_a_task(place: Path) -> None:
 
 
 def test_krama_shows_only_the_files_of_a_question(tmp_path: Path) -> None:
-    make_lake(tmp_path / "lakes" / "small" / "input")
+    make_lake(tmp_path / "lakes" / "small" / "input", settled=True)
     (tmp_path / "small.json").write_text(json.dumps([WORKLOAD]), encoding="utf-8")
     words = ["--workload", "small.json", "--lakes", "lakes", "--out", "K", "--mode", "full"]
     assay(tmp_path, "tasks", "krama", *words)

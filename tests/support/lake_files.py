@@ -34,7 +34,7 @@ def frame(shift: int = 0) -> Any:
     return pd.DataFrame(
         {
             "Name": [f"Straße n{i}" for i in rows],
-            "Kind": [["Turm", "Hof", "Büro", "Haus"][i * 7 % 4] for i in rows],
+            "Kind": [["Turm", "Hof", "Bude", "Haus"][i * 7 % 4] for i in rows],
             "Built": [1950 + (i * 11 + shift) % 60 for i in rows],
             "Height": [10 + (i * 37 + shift) % 101 / 3 for i in rows],
             "Cost": [100 + (i * i * 13 + shift) % 9_700 for i in rows],
@@ -48,4 +48,6 @@ def lake_of_all(folder: Path) -> Path:
         if layout.form == "excel":
             parts.append((replace(layout, sheet="More", top=()), frame(50)))
         write_frames(folder, parts)
+    with open(folder / "tables.yaml", "a", encoding="utf-8") as rules:
+        rules.write('"semicolon.csv": {encoding: cp1252}\n')
     return folder

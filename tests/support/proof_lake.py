@@ -51,7 +51,7 @@ def proof_lake(folder: Path) -> Path:
     (folder / "register.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "tables.yaml").write_text(
         '"preise.csv": {encoding: cp1252, missing: {Preis: ["k.A."]}}\n'
-        """"sites.csv": {thousands: ",", missing: {Rain: [M], Wind: ["-9999"]}}\n""",
+        """"sites.csv": {decimal: ".", thousands: ",", missing: {Rain: [M], Wind: ["-9999"]}}\n""",
         encoding="utf-8",
     )
     return folder

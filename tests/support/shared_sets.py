@@ -29,8 +29,8 @@ def asking(name: str, files: dict[str, str], **more: Any) -> Task:
 def mixed_set(folder: Path) -> Path:
     """Texts, and questions over a lake inside of the set, one beside it, and an empty folder."""
     place = folder / "T"
-    make_lake(place / "lakes" / "rain")
-    make_lake(folder / "away" / "rain")
+    make_lake(place / "lakes" / "rain", settled=True)
+    make_lake(folder / "away" / "rain", settled=True)
     (place / "lakes" / "empty").mkdir()
     train = [
         *demo_tasks(6)[:4],

@@ -22,8 +22,15 @@ PLAN = """```json
 """
 
 
-def make_lake(folder: Path) -> Path:
-    """Two towns' rain (a marker and summary rows in them), a table of sites, a note."""
+SETTLED = """\
+"rain_*.csv": {drop_rows: [32], missing: {Jun: [M]}}
+"sites.csv": {thousands: ",", decimal: "."}
+"""
+
+
+def make_lake(folder: Path, settled: bool = False) -> Path:
+    """Two towns' rain (a marker and summary rows in them), a table of sites, a note; with
+    `settled`, also what `tables.yaml` has to say of them."""
     folder.mkdir(parents=True, exist_ok=True)
     for town, start in (("amherst", 1.0), ("boston", 2.0)):
         rows = [f"{year},{start + (year % 5) / 4},{start * 2}" for year in range(2000, 2030)]
@@ -38,6 +45,8 @@ def make_lake(folder: Path) -> Path:
     ]
     (folder / "sites.csv").write_text("\n".join(sites) + "\n", encoding="utf-8")
     (folder / "notes.txt").write_text("Rain is in inches.\nM is missing.\n", encoding="utf-8")
+    if settled:
+        (folder / "tables.yaml").write_text(SETTLED, encoding="utf-8")
     for path in [folder, *folder.parents][:4]:
         if path.owner() == folder.owner():  # others' folders, such as /tmp, are open already
             path.chmod(path.stat().st_mode | 0o055)

@@ -50,7 +50,26 @@ async def outcomes(path: Path) -> list[float | None]:
 def test_moved_lake_tasks_are_still_answered_by_their_gold(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     lake = make_lake(here / "lake")
-    words = ["--lakes", str(lake), "--count", "4", "--obscured", "--out", str(here / "tasks")]
+    for path in lake.glob("*.csv"):  # an obscured lake has no tables.yaml that settles doubts
+        path.unlink()
+    lines = ["Shop,Kind,Town,Sales,Area"]
+    for i in range(120):
+        kind, town = "abcd"[i * 7 % 4], ("Acton", "Bow", "Cork")[i % 3]
+        lines.append(
+            f"n{i},{kind},{town},{100 + i * 37 % 101 / 4:.2f},{5 + i * i * 13 % 97 / 7:.2f}"
+        )
+    (lake / "shops.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [
+        "--lakes",
+        str(lake),
+        "--count",
+        "8",
+        "--heldout-share",
+        "0",
+        "--obscured",
+        "--out",
+        str(here / "tasks"),
+    ]
     assert main(words) == 0
     here.rename(there)
     for name in ("train", "train_obscured"):

@@ -27,13 +27,13 @@ def table(rows: int, shift: int) -> str:
     for i in range(rows):
         lines.append(
             f"n{i},{'abcde'[i * 7 % 5]},{'xyz'[i % 3]},{1990 + i % 25},"
-            f"{10 + (i * 37 + shift) % 101 / one:.3f},{5 + (i * i * 13 + shift) % 97 / two:.3f}"
+            f"{10 + (i * 37 + shift) % 101 / one:.2f},{5 + (i * i * 13 + shift) % 97 / two:.2f}"
         )
     return "\n".join(lines) + "\n"
 
 
 def lakes(tmp_path: Path) -> tuple[Path, Path]:
-    one, two = make_lake(tmp_path / "one"), make_lake(tmp_path / "two")
+    one, two = make_lake(tmp_path / "one", settled=True), make_lake(tmp_path / "two", settled=True)
     (one / "things.csv").write_text(table(300, 5), encoding="utf-8")
     (two / "others.csv").write_text(table(280, 31), encoding="utf-8")
     return one, two

@@ -214,7 +214,7 @@ def test_yearly_tables_are_joined_where_they_speak_of_one_thing(tmp_path: Path) 
 @pytest.mark.slow
 def test_the_number_of_workers_does_not_show(tmp_path: Path) -> None:
     """The same bytes from one process and from two, over files of many forms."""
-    lake = lake_of_all(make_lake(tmp_path / "lake"))
+    lake = lake_of_all(make_lake(tmp_path / "lake", settled=True))
     for workers in ("1", "2"):
         command = ["--lakes", str(lake), "--count", "12", "--seed", "3", "--workers", workers]
         assert main([*command, "--obscured", "--out", str(tmp_path / workers)]) == 0

@@ -33,10 +33,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     for i in range(360):
         sales = 100 + (i * i * 13 + 7) % 9_700 + 900 * (i * 7 % 8)
         height = 10 + 3 * (i * 7 % 8) + (i * 37 + i % 24 * 11) % 101 / 3
-        lines.append(f"s{i},{'abcdefgh'[i * 7 % 8]},{1990 + i % 24},{sales},{height:.3f}")
+        lines.append(f"s{i},{'abcdefgh'[i * 7 % 8]},{1990 + i % 24},{sales},{height:.2f}")
     (folder / "shops.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     lines = ["Shop,Depth"]
-    lines += [f"s{i},{3 + 2 * (i * i % 23 % 8) + (i * i * 7 + 3) % 83 / 9:.3f}" for i in range(340)]
+    lines += [f"s{i},{3 + 2 * (i * i % 23 % 8) + (i * i * 7 + 3) % 83 / 9:.2f}" for i in range(340)]
     (folder / "depths.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     lines = ["Shop;Owner;Width"]
     for i in range(330):

@@ -27,12 +27,12 @@ main = front.command("tasks", "lake")
 
 
 def lake(folder: Path) -> Path:
-    make_lake(folder)
+    make_lake(folder, settled=True)
     lines = ["Name,Kind,Area,Year,Height,Weight"]
     for i in range(300):
         lines.append(
             f"n{i},{'abcdefgh'[i * 7 % 8]},{'xyz'[i % 3]},{1990 + i % 25},"
-            f"{10 + (i * 37 + 5) % 101 / 3:.3f},{5 + (i * i * 13 + 5) % 97 / 7:.3f}"
+            f"{10 + (i * 37 + 5) % 101 / 3:.2f},{5 + (i * i * 13 + 5) % 97 / 7:.2f}"
         )
     (folder / "things.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder

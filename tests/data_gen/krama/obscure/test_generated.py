@@ -42,7 +42,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("obscured")
-    one = lake_of_all(make_lake(out / "first"))
+    one = lake_of_all(make_lake(out / "first", settled=True))
     command = ["--lakes", str(one), "--count", "48", "--seed", "3", "--obscured"]
     assert main([*command, "--out", str(out / "o")]) == 0
     return out / "o"
@@ -222,7 +222,7 @@ def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
 
 
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
-    tables = open_lake(lake_of_all(make_lake(tmp_path / "x"))).tables
+    tables = open_lake(lake_of_all(make_lake(tmp_path / "x", settled=True))).tables
     key, same, other = (make_key("x", tables, seed) for seed in (1, 1, 2))
     assert key == same != other
     assert len(set(key.words.values())) == len(key.words)
