@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from small_lake import make_lake
@@ -52,12 +53,14 @@ def test_moved_lake_tasks_are_still_answered_by_their_gold(tmp_path: Path) -> No
     lake = make_lake(here / "lake")
     for path in lake.glob("*.csv"):  # an obscured lake has no tables.yaml that settles doubts
         path.unlink()
-    lines = ["Shop,Kind,Town,Sales,Area"]
-    for i in range(120):
-        kind, town = "abcd"[i * 7 % 4], ("Acton", "Bow", "Cork")[i % 3]
-        lines.append(
-            f"n{i},{kind},{town},{100 + i * 37 % 101 / 4:.2f},{5 + i * i * 13 % 97 / 7:.2f}"
+    rng, lines = Random(3), ["town,department,sales,visitors,floor_area"]
+    for _ in range(240):
+        town, kind = (
+            rng.choice(["Aldra", "Birk", "Corva", "Elst"]),
+            rng.choice(["food", "toys", "books"]),
         )
+        sales, area = rng.uniform(20, 900), rng.uniform(30, 400)
+        lines.append(f"{town},{kind},{sales:.2f},{rng.randrange(200, 9000)},{area:.1f}")
     (lake / "shops.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     words = [
         "--lakes",
