@@ -105,8 +105,9 @@ def by_select(tasks: Path, out: Path) -> list[str]:
     pq = pytest.importorskip("pyarrow.parquet")
     made = str(out.with_suffix(".all"))
     rollout(["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", made])
-    assert main(["--rollouts", made, "--strategy", "av", "--out", str(out), *WORDS]) == 0
-    rows = pq.read_table(out).to_pylist()
+    kept = out.with_suffix(".parquet")
+    assert main(["--rollouts", made, "--strategy", "av", "--out", str(kept), *WORDS]) == 0
+    rows = pq.read_table(kept).to_pylist()
     assert all(row["licences"] == ["MIT"] for row in rows)
     return [row["task_id"] for row in rows]
 
