@@ -120,16 +120,16 @@ def _compare(gold: TableGold, said: Any, reading: str) -> Score:
 
 def _composed(frame: Any) -> Any:
     """The same table, its texts under NFC."""
-
     changed: dict[str, Any] = {}
     for name in frame.columns:
         cells = frame[name]
-        if cells.dtype.kind in "biufcmM" or all(not _foreign(cell) for cell in cells):
-            continue
-        changed[name] = cells.map(
-            lambda cell: unicodedata.normalize("NFC", cell) if _foreign(cell) else cell
-        )
+        if cells.dtype.kind not in "biufcmM" and any(map(_foreign, cells)):
+            changed[name] = cells.map(_nfc)
     return frame.assign(**changed) if changed else frame
+
+
+def _nfc(cell: Any) -> Any:
+    return unicodedata.normalize("NFC", cell) if _foreign(cell) else cell
 
 
 def _foreign(cell: Any) -> bool:
