@@ -10,6 +10,7 @@ import pandas as pd
 
 from data_gen.krama.lakes.files import Layout, write_frames
 
+KINDS = ("Turm", "Hof", "Büro", "Haus", "Stall", "Halle", "Laden", "Garten", "Kino", "Bad", "Amt")
 TITLES = ("Häuser of the town", "Source: see the notes")
 
 
@@ -34,7 +35,7 @@ def frame(shift: int = 0) -> Any:
     return pd.DataFrame(
         {
             "Name": [f"Straße n{i}" for i in rows],
-            "Kind": [["Turm", "Hof", "Bude", "Haus"][i * 7 % 4] for i in rows],
+            "Kind": [KINDS[i * i % 11] for i in rows],
             "Built": [1950 + (i * 11 + shift) % 60 for i in rows],
             "Height": [10 + (i * 37 + shift) % 101 / 3 for i in rows],
             "Cost": [100 + (i * i * 13 + shift) % 9_700 for i in rows],
@@ -42,11 +43,15 @@ def frame(shift: int = 0) -> Any:
     )
 
 
-def lake_of_all(folder: Path) -> Path:
+def lake_of_all(folder: Path, wards: bool = False) -> Path:
+    """One table in every form; with `wards`, each has a second column to group by."""
+    second = {"Ward": [("North", "South", "West")[i * i // 7 % 3] for i in range(150)]}
     for number, layout in enumerate(FORMS):
         parts = [(layout, frame(number).rename(columns={"Height": f"Height {number}"}))]
         if layout.form == "excel":
             parts.append((replace(layout, sheet="More", top=()), frame(50)))
+        if wards:
+            parts = [(one, made.assign(**second)) for one, made in parts]
         write_frames(folder, parts)
     with open(folder / "tables.yaml", "a", encoding="utf-8") as rules:
         rules.write('"semicolon.csv": {encoding: cp1252}\n')
