@@ -3,21 +3,7 @@ name of an installed package."""
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from pathlib import Path
-
-
-def slow_when_even(job: int) -> list[int]:
-    time.sleep(0.02 * (job % 2 == 0))
-    return [job, -job]
-
-
-def killed_at_three(job: int) -> list[int]:
-    if job == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return [job]
 
 
 def noted(job: tuple[str, int]) -> int:
