@@ -257,7 +257,7 @@ def _inexact(reading: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
         for c in reading.used
         if c not in reading.text
         and ((kind := frame[c].dtype.kind) == "f" or (kind in "iu" and reading.form != "csv"))
-        and bool((frame[c].abs() >= (_EXACT if kind == "f" else _LONG)).any())
+        and bool(frame[c].abs().max() >= (_EXACT if kind == "f" else _LONG))
     ]
     if not large or reading.form not in _EXACTLY:
         return reading

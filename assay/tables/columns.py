@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from assay.tables.dates import date_format, formats, mark_of, parse
@@ -14,6 +15,8 @@ from assay.tables.grid import yaml_list, yaml_word
 from assay.tables.marks import (
     SIGNS,
     Marks,
+    all_alike,
+    all_simple,
     code_like,
     groups_in,
     is_numeric,
@@ -28,6 +31,7 @@ from assay.tables.missing import (
     SPELLINGS,
     Sentinel,
     as_number,
+    may_be_missing,
     missing_in_text,
     missing_words,
     open_words,
@@ -51,8 +55,24 @@ class Column:
     typed: bool = False
     plain: bool = True  # text and numbers, no days and no truth values
 
-    def filled(self, missing: Sequence[str]) -> dict[str, int]:
-        return {c: n for c, n in self.cells.items() if c.strip() and c not in missing}
+    def filled(self, missing: Sequence[str]) -> Cells:
+        """The cells that are neither empty nor a word for a missing value."""
+        key = tuple(missing)
+        if key not in self._filled:
+            gone = frozenset(key)
+            blank = {c for c in self.cells if c[-1:].isspace() and not c.strip()} | {""} | gone
+            kept = {c: n for c, n in self.cells.items() if c not in blank}
+            self._filled[key] = (kept, all_simple(kept))
+        return self._filled[key][0]
+
+    def simple(self, missing: Sequence[str]) -> bool:
+        """Whether the filled cells are numbers as programs write them (`all_simple`)."""
+        self.filled(missing)
+        return self._filled[tuple(missing)][1]
+
+    @cached_property
+    def _filled(self) -> dict[tuple[str, ...], tuple[Cells, bool]]:
+        return {}
 
 
 def column_of(name: str, values: Sequence[Any]) -> Column:
@@ -83,8 +103,10 @@ def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan
         if c.name not in rule.text and c.name not in rule.dates and _is_numeric(c, gone, rule)
     ]
     for column in numeric:
-        reading = doubting(reading, word_doubt(column.name, column.filled(gone[column.name])))
-    numeric = [c for c in numeric if c.name in reading.used]
+        if not column.simple(gone[column.name]):
+            reading = doubting(reading, word_doubt(column.name, column.filled(gone[column.name])))
+    used = set(reading.used)
+    numeric = [c for c in numeric if c.name in used]
     marks = _marks(reading, numeric, gone, rule)
     reading = replace(
         reading,
@@ -161,6 +183,8 @@ def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: Rule) -
     filled = column.filled(gone[column.name])
     if column.name in rule.numbers:
         return bool(filled)
+    if column.simple(gone[column.name]):
+        return bool(filled) and not all_alike(filled)
     open_ones = open_words(filled) if column.name not in rule.missing else ()
     certain = {c: n for c, n in filled.items() if c not in open_ones}
     numbers = sum(column.values.values())
@@ -176,7 +200,11 @@ def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
     if native and not found and not (column.cells.keys() & SPELLINGS):
         return {}
     drop = re.compile(f"[$€£%\\s{re.escape(reading.thousands)}]")
-    for cell, times in column.filled(reading.missing.get(column.name, ())).items():
+    missing = reading.missing.get(column.name, ())
+    simple = not found and reading.decimal != "," and column.simple(missing)
+    if simple and not may_be_missing(map(float, column.filled(missing))):
+        return {}
+    for cell, times in column.filled(missing).items():
         plain = drop.sub("", cell) if column.name in reading.marked else cell
         value = as_number(plain, reading.decimal)
         if value is not None:
@@ -213,7 +241,7 @@ def _marks(
     reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
 ) -> Marks:
     """What the rule says, else what the cells say."""
-    listed = [(c.name, list(c.filled(gone[c.name]))) for c in numeric]
+    listed = [(c.name, c.filled(gone[c.name])) for c in numeric]
     if rule.decimal:
         found = groups_in(c for _, cells in listed for c in cells)
         thousands = rule.thousands or thousands_for(rule.decimal, found)
@@ -227,7 +255,8 @@ def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPl
     name, filled = column.name, column.filled(gone)
     plain = plain_number(reading.decimal)
     marked = marked_number(reading.decimal, reading.thousands)
-    bare = all(plain.fullmatch(c) for c in filled)
+    bare = reading.decimal != "," and column.simple(gone)
+    bare = bare or all(plain.fullmatch(c) for c in filled)
     odd = None
     if not bare:
         odd = next((c for c in filled if not plain.fullmatch(c) and not marked.fullmatch(c)), None)

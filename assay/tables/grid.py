@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from assay.tables.missing import ANY_WORDS
@@ -40,6 +41,18 @@ class Strip:
     texts: tuple[str, ...]
     values: Array
     numeric: bool
+
+    @cached_property
+    def numbers(self) -> Array:
+        """The numbers, without what is none."""
+        np: Any = importlib.import_module("numpy")
+        return self.values[~np.isnan(self.values)]
+
+    @cached_property
+    def weights(self) -> Array:
+        """The numbers as they are added up: 0 where none stands."""
+        np: Any = importlib.import_module("numpy")
+        return np.nan_to_num(self.values)
 
     def at(self, row: int) -> str:
         """The text of a cell; nothing where none stands."""
@@ -76,8 +89,21 @@ def strip_of(name: str, column: Any) -> Strip:
         return Strip(name, ~np.isnan(values), none, (), values, numeric)
     if column.dtype.kind in "Mm":
         return Strip(name, column.notna().to_numpy(), none, (), np.full(len(column), np.nan), False)
-    codes, uniques = pd.factorize(column.astype(object))
-    listed = list(uniques)
+    told = column if column.dtype == "str" else column.astype(object)
+    codes, uniques = pd.factorize(told)
+    return _spread(name, codes, uniques.tolist())
+
+
+def strip_of_cells(name: str, cells: Sequence[Any]) -> Strip:
+    """The same of a few cells; None and NaN are no values."""
+    np: Any = importlib.import_module("numpy")
+    seen: dict[Any, int] = {}
+    codes = [-1 if v is None or v != v else seen.setdefault(v, len(seen)) for v in cells]
+    return _spread(name, np.array(codes, dtype=int), list(seen))
+
+
+def _spread(name: str, codes: Array, listed: list[Any]) -> Strip:
+    np: Any = importlib.import_module("numpy")
     texts = tuple(" ".join(u.split()) if isinstance(u, str) else "" for u in listed)
     counts = np.bincount(codes[codes >= 0], minlength=len(listed))
     numeric = _mostly_numbers(listed, texts, counts)

@@ -10,7 +10,9 @@ from functools import cache
 from assay.tables.doubts import Doubt, shown
 
 SIGNS = "$€£%"
-_SIGNED = re.compile("[$€£% \\t\\r\u00a0\u202f]")  # what is left out of a number, but not line ends
+_LEFT_OUT = "$€£% \t\r\u00a0\u202f"  # of a number, but not line ends
+_SIGNED = re.compile(f"[{_LEFT_OUT}]")
+_WRITTEN = {"'": "'’", " ": " \u00a0\u202f"}  # how marks between thousands are written
 _SHARE = 0.7  # of the filled cells of a column of numbers
 _LOOKS = re.compile(
     r"[\s$€£]*[-+]?[\s$€£]*(?:[0-9]{1,3}(?:[.,'’ \u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?"
@@ -28,6 +30,10 @@ _ALIKE = tuple(
         r"\s*(?:0?[1-9]|1[0-2])[.,](?:19|20)[0-9]{2}\s*",
     )
 )
+# numbers that are no codes and have no sign of money, and no mark but a decimal point; each ends a
+# line
+_SIMPLE = re.compile(r"(?:-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?\n)*+")
+_TWICE = {m: re.compile(rf"\{m}[0-9]{{3}}\{m}") for m in ".,"}
 _OPEN = re.compile(r"^[-+]?[0-9]{1,3}[.,][0-9]{3}$", re.M)
 _GROUPED = {
     **{m: re.compile(rf"^[-+]?[0-9]{{1,3}}(\{m}[0-9]{{3}})+([.,][0-9]*)?$", re.M) for m in ".,"},
@@ -86,6 +92,13 @@ def looks_numeric(cell: str) -> bool:
     return _LOOKS.fullmatch(cell) is not None
 
 
+def all_simple(cells: Mapping[str, int]) -> bool:
+    """Whether all cells are numbers as programs write them, which every test here takes for
+    numbers with a decimal point, or for whole ones; a column of months with their years may be."""
+    joined = "\n".join(cells)
+    return joined.count("\n") == len(cells) - 1 and bool(_SIMPLE.fullmatch(f"{joined}\n"))
+
+
 def is_numeric(cells: Mapping[str, int], numbers: int = 0) -> bool:
     """Whether the filled cells (with counts), with the `numbers` beside them, are mostly numbers.
     Codes are text."""
@@ -105,7 +118,12 @@ def code_like(cells: Iterable[str]) -> str:
     listed = list(cells)
     if found := next((c for c in listed if _CODE.fullmatch(c)), ""):
         return found
-    return listed[0] if any(all(map(form.fullmatch, listed)) for form in _ALIKE if listed) else ""
+    return listed[0] if listed and all_alike(listed) else ""
+
+
+def all_alike(cells: Iterable[str]) -> bool:
+    """Whether every cell is an address of a network, or every one a month and its year."""
+    return any(all(map(form.fullmatch, cells)) for form in _ALIKE)
 
 
 @dataclass(frozen=True)
@@ -120,9 +138,17 @@ class _Told:
 
 
 def _told(name: str, bare: str) -> _Told:
-    comma, point = _sure(",", ".").search(bare), _sure(".", ",").search(bare)
-    found = {("," if "," in m[0] else "."): m[0] for m in _OPEN.finditer(bare)}
+    comma, point = _certain(bare, ",", "."), _certain(bare, ".", ",")
+    marked = "," in bare or "." in bare
+    found = {("," if "," in m[0] else "."): m[0] for m in _OPEN.finditer(bare)} if marked else {}
     return _Told(name, comma[0] if comma else "", point[0] if point else "", tuple(found.values()))
+
+
+def _certain(bare: str, mark: str, group: str) -> re.Match[str] | None:
+    """The first number that can be meant in one way only; none has neither the mark nor thousands
+    grouped twice."""
+    possible = mark in bare or _TWICE[group].search(bare)
+    return _sure(mark, group).search(bare) if possible else None
 
 
 def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Marks:
@@ -136,7 +162,7 @@ def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Mar
     grouped: set[str] = set()
     for name, listed in columns:
         cells = "\n".join(listed)
-        bare = _SIGNED.sub("", cells)
+        bare = _unsigned(cells)
         told.append(_told(name, bare))
         grouped |= _groups(cells, bare)
     commas = [t for t in told if t.comma and not t.point]
@@ -185,7 +211,7 @@ def _doubt(
 
 def open_number(name: str, cells: Iterable[str], decimal: str) -> Doubt | None:
     """The doubt of a column whose numbers do not tell their decimal mark."""
-    return _doubt(_told(name, _SIGNED.sub("", "\n".join(cells))), decimal, [], [], "")
+    return _doubt(_told(name, _unsigned("\n".join(cells))), decimal, [], [], "")
 
 
 def thousands_for(decimal: str, grouped: Iterable[str]) -> str:
@@ -197,8 +223,17 @@ def thousands_for(decimal: str, grouped: Iterable[str]) -> str:
 def groups_in(cells: Iterable[str]) -> set[str]:
     """Marks that stand between thousands in some cell, if they are no decimal marks."""
     joined = "\n".join(cells)
-    return _groups(joined, _SIGNED.sub("", joined))
+    return _groups(joined, _unsigned(joined))
+
+
+def _unsigned(cells: str) -> str:
+    return _SIGNED.sub("", cells) if any(sign in cells for sign in _LEFT_OUT) else cells
 
 
 def _groups(cells: str, bare: str) -> set[str]:
-    return {m for m, form in _GROUPED.items() if form.search(cells if m == " " else bare)}
+    found: set[str] = set()
+    for mark, form in _GROUPED.items():
+        text = cells if mark == " " else bare
+        if any(m in text for m in _WRITTEN.get(mark, mark)) and form.search(text):
+            found.add(mark)
+    return found

@@ -52,6 +52,7 @@ SPELLINGS = frozenset(
     for spelled in (text, text.replace(".", ","))
 )
 _LEAST = 10  # other values that a column must have
+_DIGITS = frozenset("0123456789")
 
 
 def as_number(word: str, decimal: str = ".") -> float | None:
@@ -66,12 +67,18 @@ def as_number(word: str, decimal: str = ".") -> float | None:
 
 def missing_words(cells: Iterable[str]) -> tuple[str, ...]:
     """The distinct `cells` of a column of numbers or dates that mean no value."""
-    return tuple(sorted(c for c in cells if c and c.strip().casefold() in WORDS))
+    return tuple(c for c in _said(cells, WORDS) if c)
 
 
 def open_words(cells: Iterable[str]) -> tuple[str, ...]:
     """The distinct `cells` of such a column that may mean no value."""
-    return tuple(sorted(c for c in cells if c.strip().casefold() in OPEN_WORDS))
+    return tuple(_said(cells, OPEN_WORDS))
+
+
+def _said(cells: Iterable[str], words: frozenset[str]) -> list[str]:
+    """The cells that say one of the words, none of which ends with a digit."""
+    wordy = [c for c in cells if c[-1:] not in _DIGITS]
+    return sorted(c for c in wordy if c.strip().casefold() in words)
 
 
 def missing_in_text(cells: Mapping[str, int]) -> tuple[str, ...]:
@@ -95,6 +102,11 @@ class Sentinel:
     high: float
 
 
+def may_be_missing(values: Iterable[float]) -> bool:
+    """Whether one of the numbers is typical for no value."""
+    return not _TYPICAL.isdisjoint(values)
+
+
 def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:
     """The numbers that may mean no value in a column, from its numbers with counts.
 
@@ -111,7 +123,9 @@ def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:
 
 def sentinels_of(column: Any) -> list[Sentinel]:
     """The same of a numeric pandas column."""
-    typical = column[column.isin(sorted(_TYPICAL))]
+    low, high = column.min(), column.max()
+    possible = [v for v in _TYPICAL if low <= v <= high]
+    typical = column[column.isin(possible)] if possible else column[:0]
     if typical.empty:
         return []
     counts = {float(k): int(n) for k, n in typical.value_counts().items()}

@@ -348,7 +348,7 @@ def _chosen(reading: ReadPlan, listed: Iterable[Sequence[Any]]) -> list[list[Any
     kept = [
         row
         for row in listed
-        if not any(i < len(row) and _as_text(row[i]) in words for i, words in gone)
+        if not gone or not any(i < len(row) and _as_text(row[i]) in words for i, words in gone)
     ]
     columns = [list(cells) for cells in zip_longest(*kept, fillvalue="")]
     for name, pairs in reading.spellings.items():
@@ -404,7 +404,7 @@ def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan 
     reading = _ruled(_named(reading, layout, text, rule), rule)
     lines = [line_in_file(n, dropped) for n in layout.numbers[:_HEAD]]
     above = [layout.above] if layout.above else []
-    heads = doubts_of(reading.columns, layout.rows[:_HEAD], lines, rule, above)
+    heads = doubts_of(reading.columns, layout.rows[:_HEAD], lines, rule, above, heads=True)
     if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
         raise in_doubt(*heads)
     return decide(reading, _columns(reading, layout, text), rule)

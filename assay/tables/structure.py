@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.tables.doubts import Doubt
@@ -23,6 +23,7 @@ from assay.tables.grid import (
     is_date,
     is_number,
     row_list,
+    strip_of_cells,
     strips_of,
     yaml_list,
     yaml_word,
@@ -59,14 +60,21 @@ def doubts_of(
     numbers: Sequence[int],
     rule: Rule | None = None,
     above: Sequence[Sequence[Any]] = (),
+    heads: bool = False,
 ) -> list[Doubt]:
     """What can be meant in two ways about the rows of a table. `numbers` are the lines or rows of
-    the file that they stand in; `above` are the rows above the names, the last just above them."""
-    pd: Any = importlib.import_module("pandas")
-    width = len(names)
-    full = [[*row[:width], *[None] * (width - len(row))] for row in rows]
-    frame = pd.DataFrame(full, columns=list(names), dtype=object)
-    return doubts_in(frame, numbers, rule, above)
+    the file that they stand in; `above` are the rows above the names, the last just above them.
+    `heads`: only what is asked of the names, or of those of another table, is looked for."""
+    np: Any = importlib.import_module("numpy")
+    rule = rule or Rule()
+    columns = [[row[i] if i < len(row) else None for row in rows] for i in range(len(names))]
+    cells = dict(zip(reversed(names), reversed(columns), strict=True))  # the first of equal names
+    kept = _kept(cells, np.asarray(numbers, dtype=int), rule)
+    if not bool(kept.all()):
+        columns = [[v for v, there in zip(c, kept, strict=True) if there] for c in columns]
+    lines = [int(n) for n, there in zip(numbers, kept, strict=True) if there]
+    strips = [strip_of_cells(n, c) for n, c in zip(names, columns, strict=True)]
+    return _doubts(strips, lines, rule, above, heads)
 
 
 def doubts_in(
@@ -79,18 +87,29 @@ def doubts_in(
     np: Any = importlib.import_module("numpy")
     rule = rule or Rule()
     where = np.asarray(numbers)
-    kept = _kept(frame, where, rule)
+    told = {c: frame[c].tolist() for c in rule.drop_where if c in frame.columns}
+    kept = _kept(told, where, rule)
     if not bool(kept.all()):
         frame, where = frame[kept], where[kept]
-    if not len(frame):
+    return _doubts(strips_of(frame), where.tolist(), rule, above, False)
+
+
+def _doubts(
+    strips: Sequence[Strip],
+    lines: Sequence[int],
+    rule: Rule,
+    above: Sequence[Sequence[Any]],
+    heads_alone: bool,
+) -> list[Doubt]:
+    if not lines:
         return []
-    strips = strips_of(frame)
-    lines = [int(n) for n in where]
     heads = _header_doubts(strips, lines, rule, above)
     if rule.drop_rows is not None:
         found: dict[str, dict[int, str]] = {}
     else:
         found = _rows_in_doubt(strips, lines, bool(heads))
+    if heads_alone and not heads and not found.get("several_tables"):
+        return []
     sums = totals_of(_without(strips, found), tuple(rule.drop_where))
     if rule.drop_rows is None:
         taken = {row for rows in found.values() for row in rows}
@@ -101,15 +120,14 @@ def doubts_in(
     return [*heads, *_said_rows(found, lines), *_said_values(sums.values)]
 
 
-def _kept(frame: Any, where: Array, rule: Rule) -> Array:
+def _kept(told: Mapping[str, Sequence[Any]], where: Array, rule: Rule) -> Array:
     np: Any = importlib.import_module("numpy")
-    kept = np.ones(len(frame), dtype=bool)
+    kept = np.ones(len(where), dtype=bool)
     for first, last in rule.drop_rows or ():
         kept &= ~((where >= first) & (where <= last))
     for column, words in rule.drop_where.items():
-        if words and column in frame.columns:
-            cells: list[Any] = frame[column].tolist()
-            kept &= np.array([str(cell).strip() not in words for cell in cells], dtype=bool)
+        if words and column in told:
+            kept &= np.array([str(cell).strip() not in words for cell in told[column]], dtype=bool)
     return kept
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assay.tables.grid import Array, Strip
+from assay.tables.grid import Strip
 
 # words that alone make a row a total, in any case; the languages of tables that people have
 _TOTALS = (
@@ -171,7 +171,8 @@ def totals_of(strips: Sequence[Strip], passed: Sequence[str] = ()) -> Totals:
     doubted."""
     rows: dict[int, str] = {}
     values: dict[tuple[str, str], str] = {}
-    sums = _sums_of_siblings(strips)
+    measures = [s for s in strips if _additive(s)]
+    sums = _sums_of_siblings(strips, measures)
     for strip in strips:
         if strip.name in passed:
             continue
@@ -188,7 +189,7 @@ def totals_of(strips: Sequence[Strip], passed: Sequence[str] = ()) -> Totals:
             if not all(int(p) in rows for p in places):
                 values[name, text] = why
     if not passed:
-        for row, why in _sums_of_all(strips):
+        for row, why in _sums_of_all(strips, measures):
             rows.setdefault(row, why)
     return Totals(rows, values)
 
@@ -281,10 +282,10 @@ def _at_end(strip: Strip, code: int) -> bool:
     return len(places) == 1 and len(strip.codes) - int(places[0]) <= _TAIL and len(strip.texts) > 3
 
 
-def _tolerance(values: Array) -> float:
+def _tolerance(strip: Strip) -> float:
     """What sums of these numbers may differ by: half a unit of the last place of each."""
     np = importlib.import_module("numpy")
-    some = values[~np.isnan(values)][:200]
+    some = strip.numbers[:200]
     places = 0
     while places < 6 and bool((abs(some * 10**places - np.round(some * 10**places)) > 1e-6).any()):
         places += 1
@@ -299,7 +300,7 @@ def _sums_above(row: int, strips: Sequence[Strip]) -> bool:
         if not strip.numeric or np.isnan(strip.values[row]) or strip.values[row] == 0:
             continue
         above = np.nancumsum(strip.values[:row][::-1])[1:]
-        room = max(1e-9 * abs(strip.values[row]), _tolerance(strip.values))
+        room = max(1e-9 * abs(strip.values[row]), _tolerance(strip))
         if not bool((abs(above - strip.values[row]) <= room).any()):
             return False
         hits += 1
@@ -309,26 +310,27 @@ def _sums_above(row: int, strips: Sequence[Strip]) -> bool:
 def _additive(strip: Strip) -> bool:
     """Whether the numbers of a column can have a sum that tells: no years, no running numbers."""
     np = importlib.import_module("numpy")
-    found = strip.values[~np.isnan(strip.values)]
-    if not strip.numeric or len(found) < _LEAST or not bool((found != 0).any()):
+    if not strip.numeric:
+        return False
+    found = strip.numbers
+    if len(found) < _LEAST or not bool((found != 0).any()):
         return False
     whole = bool((found == np.round(found)).all())
     years = whole and found.min() >= 1500 and found.max() <= 2200
     steps = np.diff(found)
-    running = whole and len(set(steps.tolist())) == 1
+    running = whole and bool((steps == steps[0]).all())
     return not years and not running
 
 
-def _sums_of_all(strips: Sequence[Strip]) -> Iterator[tuple[int, str]]:
+def _sums_of_all(strips: Sequence[Strip], measures: Sequence[Strip]) -> Iterator[tuple[int, str]]:
     """A row whose numbers are the sums of all the others, whatever its words."""
     np = importlib.import_module("numpy")
-    measures = [s for s in strips if _additive(s)]
     if not measures or len(measures[0].values) <= _LEAST:
         return
     votes = np.zeros(len(measures[0].values), dtype=int)
     for strip in measures:
         whole = np.nansum(strip.values)
-        room = max(1e-9 * abs(whole), _tolerance(strip.values))
+        room = max(1e-9 * abs(whole), _tolerance(strip))
         hit = (abs(2 * strip.values - whole) <= room) & (abs(strip.values) >= 10)
         votes += np.where(np.isnan(strip.values), 0, hit)
     for row in np.flatnonzero(votes):
@@ -344,21 +346,24 @@ def _bare(row: int, strips: Sequence[Strip]) -> bool:
     return any(not s.filled[row] and s.filled.mean() > 0.9 for s in texts)
 
 
-def _sums_of_siblings(strips: Sequence[Strip]) -> dict[tuple[str, str], str]:
+def _sums_of_siblings(
+    strips: Sequence[Strip], measures: Sequence[Strip]
+) -> dict[tuple[str, str], str]:
     """Values of a column whose rows are the sums of the rows of its other values, group by group
     of the other columns: `Both sexes` beside Male and Female, whatever the words."""
     np = importlib.import_module("numpy")
     found: dict[tuple[str, str], str] = {}
-    measures = [s for s in strips if _additive(s)]
+    rooms = [_tolerance(measure) * len(measure.values) ** 0.5 for measure in measures]
     for strip in strips:
-        members = np.unique(strip.codes[strip.codes >= 0])
-        if strip.numeric or not 3 <= len(members) <= _MEMBERS or len(strip.codes) < 6:
+        if strip.numeric or len(strip.codes) < 6 or len(strip.texts) < 3:
             continue
-        for measure in measures:
-            weights = np.nan_to_num(measure.values)
-            sums = np.bincount(strip.codes + 1, weights=weights, minlength=len(strip.texts) + 1)[1:]
+        codes, many = strip.codes + 1, len(strip.texts) + 1
+        if not 3 <= np.count_nonzero(np.bincount(codes, minlength=many)[1:]) <= _MEMBERS:
+            continue
+        for measure, least in zip(measures, rooms, strict=True):
+            sums = np.bincount(codes, weights=measure.weights, minlength=many)[1:]
             whole = sums.sum()
-            room = max(1e-9 * abs(whole), _tolerance(measure.values) * len(weights) ** 0.5)
+            room = max(1e-9 * abs(whole), least)
             for code in np.flatnonzero((abs(2 * sums - whole) <= room) & (sums != 0)):
                 if _by_groups(strip, int(code), measure, strips):
                     text = strip.texts[int(code)]
@@ -386,12 +391,12 @@ def _by_groups(strip: Strip, code: int, measure: Strip, strips: Sequence[Strip])
         most = np.minimum(np.bincount(keys, weights=mine), np.bincount(keys, weights=~mine) // 2)
         if most.sum() < 3:  # smaller groups hold no more
             return False
-    values = np.nan_to_num(measure.values)
+    values = measure.weights
     own = np.bincount(keys, weights=np.where(mine, values, 0))
     rest = np.bincount(keys, weights=np.where(mine, 0, values))
     rows = np.bincount(keys, weights=~mine)
     both = (np.bincount(keys, weights=mine) > 0) & (rows > 1)
     if both.sum() < 3 or not bool((own[both] != 0).any()):
         return False
-    room = np.maximum(1e-9 * abs(own), _tolerance(measure.values))
+    room = np.maximum(1e-9 * abs(own), _tolerance(measure))
     return bool((abs(own - rest) <= room)[both].mean() >= _KEYS)
