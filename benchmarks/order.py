@@ -11,10 +11,9 @@ share of groups in which both tasks are right; of order_f only groups count whos
 rejects, for in the others both orders have the same gold.
 
 Arms differ in the form of the answer (`plain`, or the state after every step before the result), in
-the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone, `order_group`
-pays more where both orders are right, `gold_state` begins half of the prompts at the exact state
-after some steps.
-Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SFT on the
+the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone,
+`gold_state` begins half of the prompts at the exact state after some steps.
+`all_gold` is the control of the arms with RL: SFT on the
 SFT examples and on the gold of every task that `states_outcome` asked for, for as many epochs as
 its processor time allows.
 
@@ -69,7 +68,6 @@ RL = (
     "rl.prompts_per_step=8",
     "rl.mini_batch=8",
     "rl.rollouts_per_prompt=6",
-    "rl.balance=group",
     "rl.lr=5e-5",
     "rl.schedule=cosine",
     "rl.warmup=1",
@@ -80,7 +78,6 @@ RL = (
 ROOM = {"plain": 64, "states": 144}  # tokens of an answer
 SHARES = {"format": 0, "status": 0, "progress": 0, "success": 1}  # of the reward: success alone
 OUTCOME = tuple(f"reward.refinement.{name}={share}" for name, share in SHARES.items())
-GROUP = "reward.refinement.order_group=1"
 BEGUN = "rl.gold_state=anneal"
 
 
@@ -109,10 +106,8 @@ ARMS: dict[str, Arm] = {
     "sft_states_960": Arm("states", 960, batch=4),
     # after 240 examples no start is right on both orders of any order_f group, which RL cannot mend
     "outcome": Arm("plain", 480, OUTCOME),
-    "order_group": Arm("plain", 480, (*OUTCOME, GROUP)),
     "gold_state": Arm("plain", 480, (*OUTCOME, BEGUN)),
     "states_outcome": Arm("states", 480, OUTCOME),
-    "states_order_group": Arm("states", 480, (*OUTCOME, GROUP)),
     "states_gold_state": Arm("states", 480, (*OUTCOME, BEGUN)),
 }
 CONTROL = "all_gold"

@@ -63,8 +63,8 @@ class GrpoConfig:
     mini_batch: int = locked(16)
     """Prompts in one optimiser step; a divisor of prompts_per_step."""
 
-    balance: Literal["none", "status", "track", "group"] = locked("none")
-    """Equally many tasks of each status or track in a step; group: whole order groups."""
+    balance: Literal["none", "status", "track"] = locked("none")
+    """Equally many tasks of each status or track in a step."""
 
     lr: float = locked(3e-5)
     """Peak learning rate."""
@@ -199,16 +199,6 @@ class GrpoConfig:
 
     def _check_choice(self) -> None:
         """What chooses prompts, and what counts as too long."""
-        if self.balance == "group" and self.curriculum != "none":
-            raise ValueError(
-                f"curriculum={self.curriculum} chooses single tasks, and balance=group takes whole "
-                "order groups; set one of them to none"
-            )
-        if self.balance == "group" and self.dynamic_sampling:
-            raise ValueError(
-                f"dynamic_sampling={self.dynamic_sampling} exchanges single tasks, and "
-                "balance=group takes whole order groups; set 0, or balance to none"
-            )
         if self.max_new_tokens and self.overlong_buffer > self.max_new_tokens:
             raise ValueError(
                 f"overlong_buffer={self.overlong_buffer} is longer than an answer may be "

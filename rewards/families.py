@@ -154,22 +154,3 @@ def states_of(task: Task) -> Sequence[Task]:
     """The task begun for the model (`Family.states`); empty where its family knows no states."""
     family = family_of(task)
     return () if family.states is None else family.states(task)
-
-
-def score_groups(
-    tasks: Sequence[Task],
-    scores: Sequence[Sequence[Score]],
-    weights: Mapping[str, Any] | None = None,
-) -> list[list[Score]]:
-    """Scores of P groups (one list per prompt) after every family has looked at siblings."""
-    out = [list(group) for group in scores]
-    for name in dict.fromkeys(task.family for task in tasks):
-        family = family_named(name)
-        if family.group_reward is None:
-            continue
-        mine = [i for i, task in enumerate(tasks) if task.family == name]
-        settings = (weights or {}).get(name) or family.weights()
-        made = family.group_reward([tasks[i] for i in mine], [out[i] for i in mine], settings)
-        for i, group in zip(mine, made, strict=True):
-            out[i] = group
-    return out

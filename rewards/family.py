@@ -174,10 +174,6 @@ class Family:
     proof: Callable[..., Answer] | None = None
     """Gold that has to be executed (a pipeline, a script)."""
 
-    group_reward: Callable[..., list[list[Score]]] | None = None
-    """`group_reward(tasks, scores, weights)`: scores of whole groups (one list per prompt) after
-    looking at siblings, which share `Task.group`."""
-
     parts: tuple[str, ...] = ()
     """Names in `Score.parts` that are logged for every rollout; trainers want the same columns of
     every row."""

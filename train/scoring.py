@@ -1,11 +1,11 @@
-"""The scorer that a loop is given: every rollout by its family, then siblings together."""
+"""The scorer that a loop is given: every rollout by its family."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.families import score_answer, score_groups
+from rewards.families import score_answer
 from rewards.task import Score, Task
 from rollouts.trajectory import Trajectory
 
@@ -16,10 +16,9 @@ def scorer(
     """(P tasks, their G rollouts each) → scores, under the run's reward settings by family."""
 
     def score(tasks: Sequence[Task], groups: list[list[Trajectory]]) -> list[list[Score]]:
-        scores = [
+        return [
             [score_answer(task, t.answer(), weights) for t in group]
             for task, group in zip(tasks, groups, strict=True)
         ]
-        return score_groups(tasks, scores, weights)
 
     return score

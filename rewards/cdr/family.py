@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rewards.cdr.forms import JSON_FORMS, TEXT_FORMS
-from rewards.cdr.groups import with_group_reward
 from rewards.cdr.predictions import JSON, MIXED, profile_of
 from rewards.cdr.refinement import (
     RefinementReward,
@@ -31,14 +30,6 @@ from rewards.task import Score, Task
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
 # Input characters, upper bounds of the slices; 4000 and 8000 end the benchmark's own buckets.
 LENGTHS = (500, 1000, 2000, 4000, 8000)
-
-
-def _group_reward(
-    tasks: Sequence[Task], scores: Sequence[Sequence[Score]], weights: RefinementReward
-) -> list[list[Score]]:
-    if not any(task.group for task in tasks):
-        return [list(group) for group in scores]
-    return with_group_reward([task.group for task in tasks], scores, weights.order_group)
 
 
 def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementReward) -> Score:
@@ -142,7 +133,6 @@ REFINEMENT = Family(
     labels=_labels,
     content=_content,
     source=_source,
-    group_reward=_group_reward,
     explain=_explain,
     parts=(
         "rg",

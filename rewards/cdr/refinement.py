@@ -36,7 +36,6 @@ class RefinementReward:
     success: float = 0.4
     wrong_drop: float = 0.0
     drop_progress: bool = True  # False: a DROP earns the progress share only by full success
-    order_group: float = 0.0  # weight of success on all orders of a group, beside the shares
 
     def __post_init__(self) -> None:
         for spec in fields(self):

@@ -49,18 +49,11 @@ def batch_of(step: int, count: int, size: int, seed: int) -> list[int]:
 def strata(tasks: Sequence[Task], balance: str) -> list[list[int]]:
     """Rows grouped by what the batches are to be balanced over, in order of the value's name.
 
-    `none`: all rows together; `status`: by `gold["status"]`; `track`: by track; `group`: by order
-    group, tasks without one each alone.
+    `none`: all rows together; `status`: by `gold["status"]`; `track`: by track.
     """
     groups: dict[str, list[int]] = {}
     for row, task in enumerate(tasks):
-        alone = f"\x00{row:09d}"
-        key = {
-            "none": "",
-            "status": str(task.gold.get("status")),
-            "track": task.track,
-            "group": task.group or alone,
-        }[balance]
+        key = {"none": "", "status": str(task.gold.get("status")), "track": task.track}[balance]
         groups.setdefault(key, []).append(row)
     return [groups[key] for key in sorted(groups)]
 
@@ -79,42 +72,6 @@ def balanced_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: 
         key = derive_seed(seed, "stratum", which)
         rows.append(group[_in_turn(turn, len(group), key)])
     return rows
-
-
-class Order:
-    """The rows that each step asks of `tasks` in turn, `size` of them, under a balance (`strata`).
-
-    With `group` whole groups only, so that siblings meet in a batch: they are shuffled by epochs
-    and taken in turn, and a batch ends before the group that would not fit. Raises `TaskError` when
-    one group alone is larger than a batch.
-    """
-
-    def __init__(self, tasks: Sequence[Task], size: int, balance: str, seed: int) -> None:
-        self.pools, self.size, self.seed = strata(tasks, balance), size, seed
-        self._starts = [0] if balance == "group" else None  # of the batches so far, in groups
-        large = max(map(len, self.pools), default=0)
-        if balance == "group" and large > size:
-            raise TaskError(
-                f"an order group has {large} tasks, more than rl.prompts_per_step={size}; raise it"
-            )
-
-    def of_step(self, step: int) -> list[int]:
-        """The rows of step `step`, from 0; of a step alone, whatever was asked before."""
-        if self._starts is None:
-            return balanced_batch(step, self.pools, self.size, self.seed)
-        while len(self._starts) <= step:
-            self._starts.append(self._whole_groups(self._starts[-1])[1])
-        return self._whole_groups(self._starts[step])[0]
-
-    def _whole_groups(self, at: int) -> tuple[list[int], int]:
-        """(the rows of the batch that begins with the group at `at`, where the next one begins)."""
-        rows = list[int]()
-        while True:
-            group = self.pools[_in_turn(at, len(self.pools), self.seed)]
-            if len(rows) + len(group) > self.size or (rows and rows[0] in group):
-                return rows, at
-            rows += group
-            at += 1
 
 
 _LENGTHS: WeakKeyDictionary[ChatTokenizer, dict[int, tuple[Any, int]]] = WeakKeyDictionary()
@@ -207,8 +164,7 @@ class Prompts:
 
     def __init__(self, tasks: Sequence[Task], config: GrpoConfig, seed: int) -> None:
         self.config, self.seed = config, seed
-        self.order = Order(tasks, config.prompts_per_step, config.balance, seed)
-        self.pools = self.order.pools
+        self.pools = strata(tasks, config.balance)
         self.starts = Starts(config, seed)
         self.rates: PassRates | None = None
         if config.curriculum == "pass_rate":
@@ -216,9 +172,9 @@ class Prompts:
 
     def of_step(self, step: int) -> list[int]:
         """The rows of a step; from every stratum as many as its turn."""
-        if self.rates is None:
-            return self.order.of_step(step)
         size = self.config.prompts_per_step
+        if self.rates is None:
+            return balanced_batch(step, self.pools, size, self.seed)
         turns = [at % len(self.pools) for at in range(step * size, (step + 1) * size)]
         order = self.rates.ranked(step, derive_seed(self.seed, "curriculum", step))
         return self._take(turns, order, set(), repeat=True)

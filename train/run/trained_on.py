@@ -24,7 +24,7 @@ from configs.training import GrpoConfig
 from rewards.marks import marks_of
 from rewards.task import Task, TaskError, with_absolute_files
 from rollouts.prompts import ChatTokenizer
-from train.model.order import Order, fitting
+from train.model.order import balanced_batch, fitting, strata
 from train.run.known_tables import NO_TABLES, Tables
 
 NAME = "trained_on.bin"
@@ -197,9 +197,9 @@ def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
     decide what is asked."""
     if config.curriculum != "none" or config.dynamic_sampling:
         return list(tasks)
-    order, rows = Order(tasks, config.prompts_per_step, config.balance, seed), set[int]()
+    pools, rows = strata(tasks, config.balance), set[int]()
     for step in range(config.steps):
-        rows.update(order.of_step(step))
+        rows.update(balanced_batch(step, pools, config.prompts_per_step, seed))
         if len(rows) == len(tasks):
             break
     return [tasks[i] for i in sorted(rows)]

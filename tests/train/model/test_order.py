@@ -1,19 +1,17 @@
-"""Which rows a step asks for: in turn, of each stratum alike many, or whole order groups."""
+"""Which rows a step asks for: in turn, or of each stratum alike many."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from rewards.task import Task, TaskError
-from train.model.order import Order, balanced_batch, batch_of, epoch_order, strata
+from rewards.task import Task
+from train.model.order import balanced_batch, batch_of, epoch_order, strata
 
 
-def tasks(*groups: str | None) -> list[Task]:
+def tasks(count: int) -> list[Task]:
     return [
-        Task(f"t{i}", "refinement", "order_f", "train", [], {"status": "KEEP"}, group=g)
-        for i, g in enumerate(groups)
+        Task(f"t{i}", "refinement", "order_" + "fm"[i % 2], "train", [], {"status": "KEEP"})
+        for i in range(count)
     ]
 
 
@@ -37,7 +35,7 @@ def test_strata_of_status_and_track() -> None:
     statuses, tracks = ["KEEP", "DROP", "KEEP", "KEEP", "DROP", "KEEP"], "abbbaa"
     some = [
         replace(task, gold={"status": status}, track=track)
-        for task, status, track in zip(tasks(*[None] * 6), statuses, tracks, strict=True)
+        for task, status, track in zip(tasks(6), statuses, tracks, strict=True)
     ]
     assert strata(some, "none") == [[0, 1, 2, 3, 4, 5]]
     assert sorted(strata(some, "status")) == [[0, 2, 3, 5], [1, 4]]
@@ -45,32 +43,14 @@ def test_strata_of_status_and_track() -> None:
     assert balanced_batch(2, strata(some, "none"), 4, 3) == batch_of(2, 6, 4, 3)
 
 
-def test_siblings_always_meet_and_every_row_is_seen_once_an_epoch() -> None:
-    some = tasks("a", "b", "a", "b", "c", "c", None, "d", "d")
-    order, units = Order(some, 4, "group", seed=7), strata(some, "group")
-    seen: list[int] = []
-    for step in range(40):
-        rows = order.of_step(step)
-        assert len(rows) <= 4
-        assert all(set(u) <= set(rows) or not set(u) & set(rows) for u in units)
-        seen += rows
-    counts = [seen.count(i) for i in range(9)]
-    assert max(counts) - min(counts) <= 1
-
-
 def test_a_step_depends_on_seed_and_step_alone() -> None:
-    some = tasks("a", "a", "b", "b", "c", "c")
-    for balance in ("group", "none", "status"):
-        order = Order(some, 4, balance, 1)
-        first = [order.of_step(s) for s in range(6)]
-        fresh = [Order(some, 4, balance, 1).of_step(s) for s in (5, 4, 3, 2, 1, 0)]
-        assert first == fresh[::-1] == [order.of_step(s) for s in range(6)]
-        assert first != [Order(some, 4, balance, 2).of_step(s) for s in range(6)]
-
-
-def test_a_group_larger_than_a_batch_is_refused() -> None:
-    with pytest.raises(TaskError, match="prompts_per_step=2"):
-        Order(tasks("a", "a", "a"), 2, "group", 0)
+    some = tasks(6)
+    for balance in ("track", "none", "status"):
+        pools = strata(some, balance)
+        first = [balanced_batch(s, pools, 4, 1) for s in range(6)]
+        fresh = [balanced_batch(s, pools, 4, 1) for s in (5, 4, 3, 2, 1, 0)]
+        assert first == fresh[::-1]
+        assert first != [balanced_batch(s, pools, 4, 2) for s in range(6)]
 
 
 def test_an_epoch_is_shuffled_once_however_many_steps_it_has() -> None:

@@ -115,8 +115,6 @@ def test_what_takes_the_place_of_flat_groups(config: GrpoConfig) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"balance": "group", "curriculum": "pass_rate"}, "chooses single tasks"),
-        ({"balance": "group", "dynamic_sampling": 2}, "exchanges single tasks"),
         ({"dynamic_sampling": -1}, "dynamic_sampling=-1 is too small"),
         ({"max_new_tokens": 8, "overlong_buffer": 9}, "longer than an answer may be"),
     ],

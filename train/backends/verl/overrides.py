@@ -101,18 +101,8 @@ def _refuse(config: GrpoRunConfig) -> None:
 
 
 def _refuse_what_sees_all(config: GrpoRunConfig) -> None:
-    """What chooses prompts or changes rewards with a whole step in view, or all of a run's."""
+    """What chooses prompts or changes rewards by what a run has seen so far."""
     rl = config.rl
-    if config.reward.get("refinement", {}).get("order_group"):
-        raise ConfigError(
-            "reward.refinement.order_group: verl scores each rollout by itself; set it to 0, or "
-            "train with the embedded backend"
-        )
-    if rl.balance == "group":
-        raise ConfigError(
-            "rl.balance=group: its batches hold whole order groups and are not always full, as "
-            "verl's are; set none, status or track, or train with the embedded backend"
-        )
     if rl.gold_state == "thompson":
         raise ConfigError(
             "rl.gold_state=thompson: verl is given its prompts before the run; set anneal or off, "
