@@ -41,7 +41,7 @@ WHY = {
     "flag": "",
     "year": "a year",
     "key": "a text of too many different values to group by",
-    "scale": "whole numbers of few different values: answers on a scale, or labels",
+    "scale": "numbers of few different values: answers on a scale, or labels",
     "label": "numbers that stand for classes",
     "id": "an identifier or a running number",
     "code": "a code, though it is written in digits",

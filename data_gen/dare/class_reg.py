@@ -121,7 +121,7 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
         usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
         return built.refuse("small", usable)
     if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
-        said = f"{', '.join(lost)}: too many missing values, or no usable column"
+        said = "; ".join(f"{name}: {looked.lost[name]}" for name in lost)
         return built.refuse("unusable", said)
     built.marks = fingerprints(raw)
     if published(built.marks, settings):

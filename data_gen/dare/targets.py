@@ -49,12 +49,14 @@ _UNUSED = ("id", "code", "name", "key", "text", "constant", "empty", "lists", "d
 @dataclass(frozen=True)
 class Looked:
     """A cleaned table: `kinds` says numerical or categorical for every column that stays, `sense`
-    what each column of the whole table is, `owned` which column's rows tell one another of it."""
+    what each column of the whole table is, `owned` which column's rows tell one another of it,
+    `lost` why a column is in no task."""
 
     frame: Frame
     kinds: dict[str, str]
     sense: Mapping[str, Column] = field(default_factory=dict[str, Column])
     owned: Mapping[str, str] = field(default_factory=dict[str, str])
+    lost: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def features(self, without: Collection[str]) -> list[str]:
         return [c for c in self.frame.columns if c not in without]
@@ -88,40 +90,49 @@ def clean(
     if len(whole) > MAX_ROWS:
         rows = whole.sample(MAX_ROWS, random_state=seed % (1 << 32)).sort_index()
     kinds: dict[str, str] = {}
+    lost: dict[str, str] = {}
     out: dict[str, Any] = {}
     for name in rows.columns:
         free = listed or name in wanted
-        if "`" in name or "\n" in name or not name or (not free and sense[name].kind in _UNUSED):
-            continue
-        kind, values = _usable(rows[name])
-        if kind:
-            out[name], kinds[name] = values, kind
+        if not free and sense[name].kind in _UNUSED:
+            lost[name] = sense[name].why or "a name in each row"
+        elif "`" in name or "\n" in name or not name:
+            lost[name] = "a name that cannot stand in a question"
+        else:
+            kind, values = _usable(rows[name])
+            if kind:
+                out[name], kinds[name] = values, kind
+            else:
+                lost[name] = values
     if len(out) < LEAST_COLUMNS:
         return None
     tidy = pd.DataFrame(out).drop_duplicates().reset_index(drop=True)
     if len(tidy) < LEAST_ROWS:
         return None
     owned = {} if listed else {n: by for n in out if (by := owner_of(whole, n, _owners(sense)))}
-    return Looked(tidy, kinds, sense, owned)
+    return Looked(tidy, kinds, sense, owned, lost)
 
 
 def _usable(column: Any) -> tuple[str, Any]:
-    """(numerical, categorical or nothing; the values)."""
+    """(numerical, categorical or nothing; the values, or why nothing)."""
     import numpy as np
 
+    if (gaps := float(column.isna().mean())) > GAPS:
+        return "", f"{gaps:.0%} of its values are missing"
     if column.dtype.kind in "iuf":
         values = column.astype(float).replace([np.inf, -np.inf], np.nan)
         if values.isna().mean() > GAPS or values.nunique() < 2 or values.abs().max() > 1e12:
-            return "", None
+            return "", "one value, infinite ones, or one beyond 1e12"
         exact = bool((values.dropna() == values.dropna().round()).all())
         return "numerical", values.astype("int64") if exact and not values.isna().any() else values
-    if column.dtype.kind == "M" or column.isna().mean() > GAPS:
-        return "", None
+    if column.dtype.kind == "M":
+        return "", "a date"
     words = column.astype(object).where(column.notna(), None)
     words = words.map(lambda v: None if v is None else " ".join(str(v).split()) or None)
     if 2 <= words.nunique() <= CATEGORIES[0] and words.dropna().map(len).max() <= CATEGORIES[1]:
         return "categorical", words
-    return "", None
+    most, longest = CATEGORIES
+    return "", f"{words.nunique()} different texts; wanted 2 to {most}, of {longest} characters each"
 
 
 def _owners(sense: Mapping[str, Column]) -> list[str]:
@@ -137,8 +148,7 @@ def refusals(looked: Looked) -> dict[str, Refusal | None]:
 def _refusal(looked: Looked, column: Column) -> Refusal | None:
     name = column.name
     if name not in looked.kinds:
-        said = column.why or "too many missing values, or more than 20 categories"
-        return Refusal(column.kind, said, name)
+        return Refusal(column.kind, looked.lost[name], name)
     words, values = words_of(name), looked.frame[name]
     if column.kind not in ("measure", "group", "flag", "label", "scale"):
         return Refusal(column.kind, column.why or "a name", name)
