@@ -1,4 +1,5 @@
-"""The other side of a check, held in arrays: which texts it has, exactly and nearly, and tables.
+"""What two sets of tasks share: texts, exactly and nearly, and tables. The other side is held in
+arrays.
 
 A text takes about 200 bytes; `Side.bytes` says what is held, so that a check can go over the other
 side in pieces that fit into memory.
@@ -7,15 +8,15 @@ side in pieces that fit into memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_gen.overlap import BANDS, NEAR, PERMUTATIONS, meeting
-from data_gen.prints import PARTS, Prints, Texts
+from data_gen.overlap import BANDS, PERMUTATIONS, Fingerprint, Signatures
+from data_gen.prints import PARTS, Prints, Texts, compared
 from rewards.table_marks import TableMarks
 
 TEXT_BYTES = 8 + 8 + 2 * PERMUTATIONS + 4 * BANDS + 8
@@ -39,9 +40,11 @@ class Hits:
 
 
 class Part:
-    """Texts of one part, to be added to, then closed, then asked."""
+    """Texts of one part, to be added to, then closed, then asked. `crowd`: of the texts that share
+    a band of signatures so many are looked at, 0: all."""
 
-    def __init__(self) -> None:
+    def __init__(self, crowd: int = CROWD) -> None:
+        self._crowd = crowd
         self._parts: list[tuple[Ints, Any, Ints, Any]] = []
         self.count = 0
 
@@ -61,43 +64,55 @@ class Part:
         self._exact, first = np.unique(exact, return_index=True)
         self._owner = owner[first]
         signs, first = np.unique(signs, axis=0, return_index=True)
-        self._signs, self._signed = np.ascontiguousarray(signs), signed[first]
-        keys = self._bands(self._signs)
-        self._order = [
-            np.argsort(keys[:, b], kind="stable").astype(np.uint32) for b in range(BANDS)
-        ]
-        self._keys = keys
-
-    @staticmethod
-    def _bands(signs: Any) -> Any:
-        """(S, 16): the four numbers of each band as one."""
-        return np.ascontiguousarray(signs).view("<u8").reshape(len(signs), BANDS)
+        self._signed = signed[first]
+        self._near = Signatures(np.ascontiguousarray(signs))
 
     def find(self, texts: Texts) -> Hits:
-        """The texts of a chunk that are here."""
+        """The texts of a chunk that are here, each with the first of those that it is most like."""
         exact: dict[int, int] = {}
         at = np.searchsorted(self._exact, texts.exact).clip(max=max(len(self._exact) - 1, 0))
         if len(self._exact):
             for place in np.flatnonzero(self._exact[at] == texts.exact):
                 exact.setdefault(int(texts.owner[place]), int(self._owner[at[place]]))
-        near: dict[int, tuple[int, float]] = {}
-        if len(self._signs):
-            for place, other, like in self._alike(texts):
-                row = int(texts.owner[texts.signed[place]])
-                if row not in near or near[row][1] < like:
-                    near[row] = (int(self._signed[other]), like)
-        return Hits(exact, near)
+        near: dict[int, tuple[float, int]] = {}
+        for place, other, like in self._near.like(texts.signs, self._crowd):
+            row = int(texts.owner[texts.signed[place]])
+            near[row] = max(near.get(row, (0.0, 0)), (like, -int(self._signed[other])))
+        return Hits(exact, {row: (-other, like) for row, (like, other) in near.items()})
 
-    def _alike(self, texts: Texts) -> Iterator[tuple[int, int, float]]:
-        """(place of the signature in the chunk, place here, similarity), at least `NEAR`."""
-        asked: Any = self._bands(texts.signs)
-        for band in range(BANDS):
-            places, others = meeting(asked[:, band], self._keys[:, band], self._order[band], CROWD)
-            if not len(places):
-                continue
-            like = (texts.signs[places] == self._signs[others]).mean(axis=1)
-            for i in np.flatnonzero(like >= NEAR):
-                yield int(places[i]), int(others[i]), float(like[i])
+
+def shared(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> set[int]:
+    """Indices of ours whose input or reference occurs in theirs, exactly or nearly."""
+    hits = [_hits(ours, theirs, part) for part in ("input", "reference")]
+    return {row for hit in hits for row in (*hit.exact, *hit.near)}
+
+
+def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict[str, Any]:
+    """Counts of our tasks whose input, reference or recipe occurs in the others, exactly and
+    nearly (estimated Jaccard of at least 0.8), with up to 20 examples of pairs."""
+    found: dict[str, Any] = {}
+    for part in ("input", "reference"):
+        hits = _hits(ours, theirs, part)
+        pairs = [[ours[i].id, theirs[j].id, round(s, 3)] for i, (j, s) in sorted(hits.near.items())]
+        found[f"{part}s"] = {
+            "exact": len(hits.exact),
+            "near": len(pairs),
+            "examples": pairs[:20],
+        }
+    known = {p.recipe for p in theirs if p.recipe}
+    found["recipes"] = {
+        "exact": sum(p.recipe in known for p in ours),
+        "distinct_shared": len({p.recipe for p in ours} & known),
+        "distinct": len({p.recipe for p in ours}),
+    }
+    return found
+
+
+def _hits(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint], part: str) -> Hits:
+    there = Part(crowd=0)
+    there.add(compared(enumerate(theirs), part), 0)
+    there.close()
+    return there.find(compared(enumerate(ours), part))
 
 
 class Tables:

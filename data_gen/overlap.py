@@ -1,4 +1,4 @@
-"""What two sets of tasks share: exactly, and nearly (MinHash over shingles).
+"""What texts are compared by, exactly and nearly (MinHash over shingles), and copies among them.
 
 Inputs and references are compared by canonical hash (letters and digits only, so that cleaning
 does not hide a copy) and by an estimate of the Jaccard similarity of their shingles
@@ -25,7 +25,7 @@ from rewards.task import Task
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.
 PERMUTATIONS, BANDS = 64, 16
-SIGNATURE = 8 * PERMUTATIONS  # bytes
+SIGNATURE = 2 * PERMUTATIONS  # bytes
 NEAR = 0.8
 _LEAST_WORDS = 8  # shorter texts are alike by chance
 _BLOCK, _PAIRS = 256, 65_536  # signatures and pairs that are compared at a time
@@ -77,7 +77,8 @@ def signature(text: str) -> bytes | None:
     values = spread(np.fromiter(shingles, dtype=np.uint64, count=len(shingles)))
     with np.errstate(over="ignore"):
         mixed = values[:, None] * _A + _B
-    return cast("bytes", mixed.min(axis=0).astype("<u8").tobytes())
+    # 16 bits of each: spread, for the low bits of two products may agree for ever
+    return cast("bytes", spread(mixed.min(axis=0)).astype("<u2").tobytes())
 
 
 @lru_cache(maxsize=4096)
@@ -144,43 +145,49 @@ def _alike(prints: Mapping[str, Print]) -> Iterator[tuple[str, str]]:
         if sign is not None:
             names.append(name)
             signs.append(sign)
-    for i, j, _ in _like(signs, signs):
+    values = values_of(signs)
+    for i, j, _ in Signatures(values).like(values):
         if j < i:
             yield names[j], names[i]
 
 
-def _like(ours: Sequence[bytes], theirs: Sequence[bytes]) -> Iterator[tuple[int, int, float]]:
-    """(place in ours, place in theirs, similarity) of the signatures that are nearly alike."""
-    if not ours or not theirs:
-        return
-    mine, others = _values(ours), _values(theirs)
-    keys = _band_keys(others)
-    orders = [np.argsort(keys[:, band], kind="stable") for band in range(BANDS)]
-    for first in range(0, len(mine), _BLOCK):
-        block = mine[first : first + _BLOCK]
-        asked = _band_keys(block)
-        found: list[Values] = []
-        for band in range(BANDS):
-            i, j = meeting(asked[:, band], keys[:, band], orders[band])
-            found.append(i * len(others) + j)
-        pairs = np.unique(np.concatenate(found))
-        for start in range(0, len(pairs), _PAIRS):
-            i, j = np.divmod(pairs[start : start + _PAIRS], len(others))
-            same = (block[i] == others[j]).mean(axis=1)
-            for place in np.flatnonzero(same >= NEAR).tolist():
-                yield first + int(i[place]), int(j[place]), float(same[place])
+class Signatures:
+    """Signatures (S, 64) of which those are found that are nearly like others."""
+
+    def __init__(self, values: Values) -> None:
+        self._values, self._keys = values, _band_keys(values)
+        self._orders = [
+            np.argsort(self._keys[:, band], kind="stable").astype(np.uint32)
+            for band in range(BANDS)
+        ]
+
+    def like(self, asked: Values, most: int = 0) -> Iterator[tuple[int, int, float]]:
+        """(place asked, place here, similarity), in order, of the signatures that are nearly alike.
+        `most`: of those that share a band with one that is asked so many are looked at, 0: all."""
+        count = len(self._values)
+        for first in range(0, len(asked) if count else 0, _BLOCK):
+            block = asked[first : first + _BLOCK]
+            keys = _band_keys(block)
+            met = [
+                meeting(keys[:, band], self._keys[:, band], self._orders[band], most)
+                for band in range(BANDS)
+            ]
+            pairs = np.unique(np.concatenate([i * count + j for i, j in met]))
+            for start in range(0, len(pairs), _PAIRS):
+                i, j = np.divmod(pairs[start : start + _PAIRS], count)
+                same = (block[i] == self._values[j]).mean(axis=1)
+                for place in np.flatnonzero(same >= NEAR).tolist():
+                    yield first + int(i[place]), int(j[place]), float(same[place])
 
 
-def _values(signs: Sequence[bytes]) -> Values:
-    return np.frombuffer(b"".join(signs), "<u8").reshape(len(signs), PERMUTATIONS)
+def values_of(signs: Sequence[bytes]) -> Values:
+    """Signatures as an array (S, 64)."""
+    return np.frombuffer(b"".join(signs), "<u2").reshape(len(signs), PERMUTATIONS)
 
 
 def _band_keys(values: Values) -> Values:
-    """(S, bands): the numbers of each band as one. Two bands may get the same one by chance; the
-    similarity is asked of every pair."""
-    width = PERMUTATIONS // BANDS
-    with np.errstate(over="ignore"):
-        return (values * np.tile(_A[:width], BANDS)).reshape(-1, BANDS, width).sum(axis=2)
+    """(S, 16): the four numbers of each band as one."""
+    return np.ascontiguousarray(values).view("<u8").reshape(len(values), BANDS)
 
 
 def meeting(asked: Values, keys: Values, order: Values, most: int = 0) -> tuple[Values, Values]:
@@ -194,66 +201,3 @@ def meeting(asked: Values, keys: Values, order: Values, most: int = 0) -> tuple[
     mine: Any = np.repeat(np.arange(len(asked)), many)
     within = np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many)
     return mine, order[np.repeat(low, many) + within]
-
-
-def shared(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> set[int]:
-    """Indices of ours whose input or reference occurs in theirs, exactly or nearly."""
-    found: set[int] = set()
-    for part in ("input", "reference"):
-        found |= set(_exact([getattr(p, part) for p in ours], [getattr(p, part) for p in theirs]))
-        found |= _near(ours, theirs, f"{part}_signature")[0]
-    return found
-
-
-def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict[str, Any]:
-    """Counts of our tasks whose input, reference or recipe occurs in the others, exactly and
-    nearly (estimated Jaccard of at least 0.8), with up to 20 examples of pairs."""
-    found: dict[str, Any] = {}
-    for part in ("input", "reference"):
-        exact = _exact([getattr(p, part) for p in ours], [getattr(p, part) for p in theirs])
-        near, pairs = _near(ours, theirs, f"{part}_signature")
-        found[f"{part}s"] = {"exact": len(exact), "near": len(near), "examples": pairs[:20]}
-    known = {p.recipe for p in theirs if p.recipe}
-    shared = {p.recipe for p in ours} & known
-    found["recipes"] = {
-        "exact": sum(p.recipe in known for p in ours),
-        "distinct_shared": len(shared),
-        "distinct": len({p.recipe for p in ours}),
-    }
-    return found
-
-
-def _exact(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
-    empty = canonical_hash("")
-    known = set(theirs) - {empty}
-    return [i for i, value in enumerate(ours) if value in known]
-
-
-def _near(
-    ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint], name: str
-) -> tuple[set[int], list[list[Any]]]:
-    """Our indices with a near copy, and example pairs [id, id, similarity]."""
-    mine = _signs(ours, name)
-    others = _signs(theirs, name)
-    first = list(others.values())
-    best: dict[int, tuple[float, int]] = {}  # the most alike, the earliest of them
-    for i, j, like in _like(list(mine), list(others)):
-        best[i] = max(best.get(i, (0.0, 0)), (like, -first[j]))
-    of = {sign: best[place] for place, sign in enumerate(mine) if place in best}
-    hits: set[int] = set()
-    pairs: list[list[Any]] = []
-    for i, own in enumerate(ours):
-        if found := of.get(getattr(own, name) or b""):
-            hits.add(i)
-            pairs.append([own.id, theirs[-found[1]].id, round(found[0], 3)])
-    return hits, pairs
-
-
-def _signs(prints: Sequence[Fingerprint], name: str) -> dict[bytes, int]:
-    """The distinct signatures, each with the place of the first that has it."""
-    found: dict[bytes, int] = {}
-    for place, one in enumerate(prints):
-        sign: bytes | None = getattr(one, name)
-        if sign is not None:
-            found.setdefault(sign, place)
-    return found

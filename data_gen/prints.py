@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from assay.rows import blocks
 from data_gen.demo.passages import canonical_hash
-from data_gen.overlap import PERMUTATIONS, fingerprint, signature
+from data_gen.overlap import Fingerprint, fingerprint, signature, values_of
 from rewards.families import family_of
 from rewards.laws import contents, normal
-from rewards.mixing import spread
 from rewards.table_marks import TableMarks
 from rewards.task import Task, TaskError, refuse_unfinished, with_absolute_files
 
@@ -49,6 +48,17 @@ class Texts:
     exact: Hashes
     signed: NDArray[np.int64]
     signs: Signs
+
+    @staticmethod
+    def of(found: Sequence[tuple[int, int, bytes | None]]) -> Texts:
+        """(row, hash, signature if it is long enough) of every text, as arrays."""
+        signed = [place for place, (*_, sign) in enumerate(found) if sign is not None]
+        return Texts(
+            np.array([row for row, *_ in found], dtype=np.int64),
+            np.array([exact for _, exact, _ in found], dtype=np.uint64),
+            np.array(signed, dtype=np.int64),
+            values_of([sign for *_, sign in found if sign is not None]),
+        )
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,8 @@ def _of_row(row: Mapping[str, Any], number: int) -> Task:
 def prints_of(chunk: Lines) -> Prints:
     """The work of one process. Raises `TaskError` for a row that cannot be read and for a family
     that is not known."""
-    texts: dict[str, _Texts] = {part: _Texts() for part in PARTS}
+    said_here: list[tuple[int, int, bytes | None]] = []
+    prints: list[tuple[int, Fingerprint]] = []
     made = Prints([], {})
     tables: dict[TableMarks, int] = {}
     for row, task in enumerate(tasks_in(chunk)):
@@ -123,19 +134,21 @@ def prints_of(chunk: Lines) -> Prints:
                 if content:
                     made.has.append((row, tables.setdefault(content, len(tables))))
             elif said := normal(content):
-                texts["contents"].add(row, _hash(said), signature(content))
+                said_here.append((row, _hash(said), signature(content)))
         print_ = fingerprint(task) if "input_text" in task.gold else None
         if print_ is not None:
-            texts["inputs"].add(row, _hash(print_.input), print_.input_signature, print_.input)
-            one = print_.reference
-            texts["references"].add(row, _hash(one), print_.reference_signature, one)
+            prints.append((row, print_))
         document = task.meta.get("document")
         made.documents.append("" if document is None else str(document))
         made.recipes.append("" if print_ is None else print_.recipe)
     made.tables.extend(tables)
     return Prints(
         made.ids,
-        {part: found.packed() for part, found in texts.items()},
+        {
+            "contents": Texts.of(said_here),
+            "inputs": compared(prints, "input"),
+            "references": compared(prints, "reference"),
+        },
         made.tables,
         made.has,
         made.documents,
@@ -149,30 +162,7 @@ def _hash(text: str) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-class _Texts:
-    """Texts of one part while a chunk is read."""
-
-    def __init__(self) -> None:
-        self._owner: list[int] = []
-        self._exact: list[int] = []
-        self._signed: list[int] = []
-        self._signs: list[bytes] = []
-
-    def add(self, row: int, exact: int, sign: bytes | None, said: str = "") -> None:
-        if said == _EMPTY:  # no letter in it
-            return
-        if sign is not None:
-            self._signed.append(len(self._owner))
-            self._signs.append(sign)
-        self._owner.append(row)
-        self._exact.append(exact)
-
-    def packed(self) -> Texts:
-        whole = np.frombuffer(b"".join(self._signs), dtype="<u8").reshape(-1, PERMUTATIONS)
-        return Texts(
-            np.asarray(self._owner, dtype=np.int64),
-            np.asarray(self._exact, dtype=np.uint64),
-            np.asarray(self._signed, dtype=np.int64),
-            # 16 bits of each: spread, for the low bits of two products may agree for ever
-            spread(whole).astype(np.uint16),
-        )
+def compared(prints: Iterable[tuple[int, Fingerprint]], part: str) -> Texts:
+    """The inputs or references (`part`) of rows, but for those without a letter."""
+    said = ((row, getattr(one, part), getattr(one, f"{part}_signature")) for row, one in prints)
+    return Texts.of([(row, _hash(text), sign) for row, text, sign in said if text != _EMPTY])

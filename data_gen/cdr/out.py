@@ -17,7 +17,8 @@ from data_gen.cdr.rows import TRACKS
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
 from data_gen.cdr.stages.heads import Head
-from data_gen.overlap import Fingerprint, overlaps, shared
+from data_gen.near import overlaps, shared
+from data_gen.overlap import Fingerprint
 from rewards.progress import Progress
 from rewards.versions import installed
 

@@ -132,7 +132,10 @@ def _usable(column: Any) -> tuple[str, Any]:
     if 2 <= words.nunique() <= CATEGORIES[0] and words.dropna().map(len).max() <= CATEGORIES[1]:
         return "categorical", words
     most, longest = CATEGORIES
-    return "", f"{words.nunique()} different texts; wanted 2 to {most}, of {longest} characters each"
+    return (
+        "",
+        f"{words.nunique()} different texts; wanted 2 to {most}, of {longest} characters each",
+    )
 
 
 def _owners(sense: Mapping[str, Column]) -> list[str]:
