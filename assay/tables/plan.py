@@ -445,8 +445,14 @@ def after(reading: ReadPlan, name: str = "t") -> list[Statement]:
     return steps
 
 
+_OF_TEXT = ("csv", "fixed", "html")  # the forms whose cells are text to pandas
+
+
 def _numbers(reading: ReadPlan, column: str) -> list[float]:
-    if column not in reading.numbers:
+    """The numbers that mean no value in a column: a column of a typed form holds them as numbers
+    already, whether or not the reader had to decide that it is one."""
+    typed = reading.form not in _OF_TEXT and column not in (*reading.text, *reading.dates)
+    if not typed and column not in reading.numbers:
         return []
     found = (as_number(w, reading.decimal) for w in reading.missing.get(column, ()))
     return sorted({n for n in found if n is not None})

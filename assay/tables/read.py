@@ -154,6 +154,14 @@ def load(reading: ReadPlan, root: Path) -> Frame:
     return _finished(reading, raw)
 
 
+def written(reading: ReadPlan, root: Path) -> Frame:
+    """The rows of a table with the cells as they are written, so far as pandas keeps them: no word
+    is taken for no value, and no text for a number or date. Columns in doubt are left out. Raises
+    `Unreadable`."""
+    bare = replace(reading, numbers=(), marked=(), dates={}, missing={}, text=reading.columns)
+    return _raw(bare, root)[list(reading.used)]
+
+
 def settle(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
     """The reading that the whole table fits, and the table as `load` gives it for that reading."""
     return _settle(reading, root, {})

@@ -88,6 +88,22 @@ def test_a_table_is_the_same_in_every_form(name: str, folder: Path) -> None:
     assert pd.to_datetime(frame["day"]).tolist() == FRAME["day"].tolist()
 
 
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_number_that_means_no_value_is_none_in_every_form(name: str, folder: Path) -> None:
+    gone = [i % 8 == 3 for i in range(40)]
+    holes = FRAME.assign(
+        sales=FRAME["sales"].mask(gone, -999.0), visitors=FRAME["visitors"].mask(gone, -999)
+    )
+    WRITERS[name](holes, folder / name)
+    rule = '"t.*": {missing: {sales: ["-999"], visitors: ["-999"]}}'
+    (folder / "tables.yaml").write_text(rule, encoding="utf-8")
+    plan, frame = _read(folder / name)
+    assert plan.doubts == ()
+    for column in ("sales", "visitors"):
+        assert frame[column].isna().tolist() == gone
+        assert frame[column].dropna().tolist() == FRAME[column][~pd.Series(gone)].tolist()
+
+
 def test_labels_of_codes_are_text(folder: Path) -> None:
     frame = pd.DataFrame({"sex": pd.Categorical(["male", "female"] * 15), "age": range(30)})
     for name in ("t.dta", "t.parquet", "t.feather"):
