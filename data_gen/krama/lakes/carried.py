@@ -3,7 +3,7 @@
 Delimited text in several separators, encodings and decimal marks, some with lines above the names,
 workbooks, JSON, Parquet, pages, arrays and texts. Some tables lie in two or three files that share
 a key, some have placeholders for missing values, some a column that holds two things. What becomes
-of a table depends on its name alone.
+of a table depends on its name alone. A lake's `tables.yaml` settles what was written here.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -25,8 +25,15 @@ from typing import Any
 
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.files import BYTES_ELSE, Frame, Layout, can_read, write_frames
-from data_gen.krama.lakes.mess import ASIDE, messy
+from data_gen.krama.lakes.files import (
+    BYTES_ELSE,
+    Frame,
+    Layout,
+    can_read,
+    write_frames,
+    write_rules,
+)
+from data_gen.krama.lakes.mess import ASIDE, Part, messy
 from data_gen.krama.lakes.records import holds
 from rewards.processes import Turn
 from rewards.seeds import derive_seed
@@ -248,14 +255,18 @@ def _export(job: tuple[Path, str]) -> Said | list[Fit]:
 def _lay_lake(target: Path, lake: str, fits: Sequence[tuple[str, Fit]]) -> Said:
     said: Said = {}
     names: set[str] = set()
+    rules: dict[tuple[str, str], dict[str, Any]] = {}
     for owner, (place, frame) in fits[:LAKE_MOST]:
         item = _owners()[owner][place]
         name = item.name if item.name not in names else f"{owner}-{item.name}"
         names.add(name)
-        for part, cells in messy(owner, name, frame):
-            path = _lay(target / lake, owner, part, cells)
-            columns = {n: w for n, w in item.columns.items() if n in cells.columns}
-            said[f"{lake}/{path}"] = {"from": owner, "licence": item.licence, "columns": columns}
+        for part in messy(owner, name, frame):
+            layout = _lay(target / lake, owner, part)
+            rules[layout.path, ""] = _rule(layout, part)
+            columns = {n: w for n, w in item.columns.items() if n in part.frame.columns}
+            row = {"from": owner, "licence": item.licence, "columns": columns}
+            said[f"{lake}/{layout.path}"] = row
+    write_rules(target / lake, rules)
     return said
 
 
@@ -269,31 +280,58 @@ def carried_about(lake: Path) -> dict[str, About]:
     }
 
 
-def _lay(folder: Path, owner: str, name: str, frame: Frame) -> str:
+def _lay(folder: Path, owner: str, part: Part) -> Layout:
     """Write one table; a form that cannot hold its cells gives way to plain CSV. Returns the
-    path."""
-    layout = form_of(owner, name, len(frame))
-    if not _holds(layout, frame):
-        layout = Layout(f"{name}.csv")
+    layout that it has."""
+    layout = form_of(owner, part.name, len(part.frame))
+    if not _holds(layout, part):
+        layout = Layout(f"{part.name}.csv")
     try:
-        write_frames(folder, [(layout, frame)])
+        write_frames(folder, [(layout, part.frame)])
     except UnicodeEncodeError:
         layout = Layout(layout.path, sep=layout.sep, decimal=layout.decimal)
-        write_frames(folder, [(layout, frame)])
-    return layout.path
+        write_frames(folder, [(layout, part.frame)])
+    return layout
+
+
+_MARKED = re.compile(r"\d[.,]\d")
+
+
+def _rule(layout: Layout, part: Part) -> dict[str, Any]:
+    """What `tables.yaml` has to say of a file, so that what was written here is in no doubt. What
+    the package itself left open stays so."""
+    frame, rule = part.frame, dict[str, Any]()
+    if layout.encoding != "utf-8":
+        rule["encoding"] = layout.encoding
+    texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb" and c not in part.words]
+    fractions = any(frame[c].dtype.kind == "f" for c in frame.columns) or part.words
+    # a text such as "1,250" may hold another mark
+    if (
+        layout.form == "csv"
+        and fractions
+        and not any(_MARKED.search(str(v)) for c in texts for v in frame[c])
+    ):
+        rule["decimal"] = layout.decimal
+    if part.words:
+        rule["missing"] = {column: [word] for column, word in part.words.items()}
+    return rule
 
 
 _PARTING = re.compile(r"[\s\"',]")  # no cell between blanks may hold them
 
 
-def _holds(layout: Layout, frame: Frame) -> bool:
-    """Whether the form can hold the cells as they are."""
+def _holds(layout: Layout, part: Part) -> bool:
+    """Whether the form can hold the cells as they are; a placeholder needs one of which
+    `tables.yaml` can say what it means."""
+    frame = part.frame
     if layout.sep == r"\s+":
         texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
         cells = [str(v) for c in texts for v in frame[c].dropna()] + [str(c) for c in frame.columns]
         return all(c and not _PARTING.search(c) for c in cells)
     if layout.form in ("cards", "entries"):
-        return holds(frame)
+        return not part.words and holds(frame)
+    if layout.form == "npz" and part.words:
+        return False
     if layout.form not in ("npz", "parquet"):
         return True
     texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]

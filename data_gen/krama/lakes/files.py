@@ -11,13 +11,14 @@ Written files depend on what is written alone: no dates, no order of a hash. Rea
 
 from __future__ import annotations
 
+import glob
 import importlib
 import importlib.util
 import io
 import re
 import sqlite3
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from html import escape
@@ -25,6 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from assay.tables.overrules import FILE
 from data_gen.krama.lakes.records import Style
 from data_gen.krama.lakes.records import written as in_words
 
@@ -121,6 +123,26 @@ def write_frames(folder: Path, tables: Sequence[tuple[Layout, Frame]]) -> None:
             how = {"orient": "records", "force_ascii": False, "lines": lines}
             text = frame.to_json(**how, double_precision=15)
             place.write_text(text + ("" if lines else "\n"), encoding="utf-8")
+
+
+Rules = Mapping[tuple[str, str], Mapping[str, Any]]  # keys of `tables.yaml` by (file, part)
+
+
+def write_rules(folder: Path, rules: Rules) -> None:
+    """Write `tables.yaml`: what settles the doubts about files, or about parts of them. Without any
+    there is no such file."""
+    yaml: Any = importlib.import_module("yaml")
+    said = {
+        f"{path} [{part}]" if part else glob.escape(path): dict(rule)
+        for (path, part), rule in sorted(rules.items())
+        if rule
+    }
+    if said:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump(said, allow_unicode=True, sort_keys=False, width=100)
+        (folder / FILE).write_text(text, encoding="utf-8")
+    else:
+        (folder / FILE).unlink(missing_ok=True)
 
 
 def _delimited(layout: Layout, frame: Frame) -> str:

@@ -1,7 +1,8 @@
 """What makes a tidy table of a package like one of a real lake.
 
 A table may lie in two or three files that share a key, all but the first without some rows. Missing
-numbers may be written as a placeholder. Two texts may stand in one column ("City, State").
+numbers may be written as a placeholder, which is told: who writes the file says in `tables.yaml`
+what it means. Two texts may stand in one column ("City, State").
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -10,6 +11,7 @@ numbers may be written as a placeholder. Two texts may stand in one column ("Cit
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -26,12 +28,21 @@ ASIDE = tuple(f"_{suffix}" for suffix in _SUFFIXES)  # ends of the names of furt
 _LONGEST = 40  # characters of a text that shares a column
 
 
-def messy(owner: str, name: str, frame: Frame) -> list[tuple[str, Frame]]:
-    """(name, table) of each file that the table becomes, by its name alone."""
+@dataclass(frozen=True)
+class Part:
+    """A table that becomes a file, and column → the word that stands there for no value."""
+
+    name: str
+    frame: Frame
+    words: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def messy(owner: str, name: str, frame: Frame) -> list[Part]:
+    """The files that the table becomes, by its name alone."""
     rng = Random(derive_seed("carried-mess", owner, name))
     frame = _together(frame, rng)
     parts = _apart(name, frame, rng)
-    return [(part, _placeholders(cells, rng)) for part, cells in parts]
+    return [Part(part, *_placeholders(cells, rng)) for part, cells in parts]
 
 
 def _texts(frame: Frame) -> list[str]:
@@ -90,18 +101,21 @@ def _apart(name: str, frame: Frame, rng: Random) -> list[tuple[str, Frame]]:
     return found
 
 
-def _placeholders(frame: Frame, rng: Random) -> Frame:
-    """Missing numbers written as one placeholder for the table, where some are missing."""
+def _placeholders(frame: Frame, rng: Random) -> tuple[Frame, dict[str, str]]:
+    """Missing numbers written as one placeholder for the table, where some are missing; and the
+    columns that have it."""
     gaps = [c for c in frame.columns if frame[c].dtype.kind == "f" and frame[c].isna().sum() > 1]
     word = rng.choice(_PLACEHOLDERS)
     if not gaps or rng.random() < 0.3:
-        return frame
-    out = frame.copy()
-    for name in gaps:
+        return frame, {}
+    out, words = frame.copy(), dict[str, str]()
+    for name in map(str, gaps):
         column = out[name]
         if isinstance(word, float):
-            if column.min() >= 0:
-                out[name] = column.fillna(word)
+            if not column.min() >= 0:
+                continue
+            out[name] = column.fillna(word)
         else:
             out[name] = column.astype(object).where(column.notna(), word)
-    return out
+        words[name] = f"{word:g}" if isinstance(word, float) else str(word)
+    return out, words

@@ -14,22 +14,21 @@ answers the plain question and not this one (specification notes, section 9).
 
 from __future__ import annotations
 
-import importlib
 import re
-import sqlite3
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from assay.tables.plan import ReadPlan
+from assay.errors import TaskError
+from assay.tables.overrules import Rule, overrules
+from assay.tables.plan import ReadPlan, Unread
+from assay.tables.read import settled, written
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames
-from data_gen.krama.lakes.tables import Half, Read, Table
+from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames, write_rules
+from data_gen.krama.lakes.tables import Half, Read, Refers, Table
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
 from rewards.seeds import derive_seed
 
@@ -180,7 +179,7 @@ def change_table(table: Table, key: Key) -> Table:
 
     return replace(
         table,
-        reading=change_reading(table.reading, key),
+        reading=_renamed(table, key),
         columns=names(table.columns),
         numbers=names(table.numbers),
         groups=names(table.groups),
@@ -206,6 +205,12 @@ def change_table(table: Table, key: Key) -> Table:
             table.about.licence,
             {key.said(c): key.said(w) for c, w in table.about.columns.items()},
         ),
+        keys=names(table.keys),
+        sense={key.said(c): replace(s, name=key.said(c)) for c, s in table.sense.items()},
+        doubts=(),
+        refers=tuple(
+            Refers(key.said(r.column), key.said(r.part), key.said(r.theirs)) for r in table.refers
+        ),
     )
 
 
@@ -219,83 +224,85 @@ def _is_number(cell: Any) -> bool:
 
 
 def _part(reading: Read) -> str:
-    """The part of a file that has a name of its own."""
-    return reading.part if reading.form in ("excel", "sqlite") else ""
+    """The part of a file that has a name of its own: tables of a page are numbered."""
+    return "" if reading.form == "html" else reading.part
 
 
-def change_reading(reading: Read, key: Key) -> Read:
-    """How the changed table is read: as the old one, under other names."""
-    if not isinstance(reading, ReadPlan):
-        own = cast("Any", reading)  # every form has a path, and lists of columns
-        lists = [n for n in ("columns", "numbers") if hasattr(own, n)]
-        new = {n: tuple(key.said(c) for c in getattr(own, n)) for n in lists}
-        return replace(own, path=key.path(reading.path), **new)
-    named = _part(reading)
-
-    def names(columns: Sequence[str]) -> tuple[str, ...]:
-        return tuple(key.said(c) for c in columns)
-
-    return replace(
-        reading,
-        path=key.path(reading.path),
-        part=key.said(named)[:31] if named else reading.part,  # a workbook's own limit
-        encoding="utf-8",
-        quote='"' if reading.form == "csv" else reading.quote,
-        escape="",
-        header=True,
-        skip=reading.skip if reading.header else max(0, reading.skip - 1),
-        columns=names(reading.columns),
-        numbers=names(reading.numbers),
-        marked=names(reading.marked),
-        text=names(reading.text),
-        missing={key.said(c): words for c, words in reading.missing.items()},
-        dates={key.said(c): form for c, form in reading.dates.items()},
-        ragged="",
-    )
+def _renamed(table: Table, key: Key) -> Read:
+    """How the changed table is read, before its file is written: a form that has to be looked at
+    first has no such file, so that no pipeline runs on it."""
+    layout, reading = layout_of(table, key), table.reading
+    if isinstance(reading, ReadPlan):
+        return ReadPlan(f"{layout.path}.unread", reading.form, layout.sheet)
+    own = cast("Any", reading)  # every form has a path, and lists of columns
+    lists = [n for n in ("columns", "numbers") if hasattr(own, n)]
+    new = {n: tuple(key.said(c) for c in getattr(own, n)) for n in lists}
+    return replace(own, path=layout.path, **new)
 
 
 def raw_frame(reading: Read, folder: Path) -> Frame:
-    """The table with the cells of text as they are written. Raises what pandas raises."""
+    """The table with its cells as they are written. Raises what readers raise."""
+    if isinstance(reading, ReadPlan):
+        return written(reading, folder)
+    return cast("Any", reading).load(folder)
+
+
+_SUFFIXES = {  # of the forms that are written; any other becomes delimited text
+    "csv": (".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data"),
+    "excel": (".xlsx", ".xlsm"),
+    "json": (".json",),
+    "lines": (".jsonl", ".ndjson"),
+    "parquet": (".parquet", ".pq"),
+    "html": (".html", ".htm"),
+    "sqlite": (".sqlite", ".sqlite3", ".db"),
+}
+_NO_SHEET = re.compile(r"[\[\]:*?/\\!]")  # no sheet may be called so
+
+
+def layout_of(table: Table, key: Key, top: Sequence[str] = ()) -> Layout:
+    """The file that the changed table is written into; `top` stands above the names there."""
+    old = table.reading
+    path = key.path(old.path)
+    if not isinstance(old, ReadPlan):
+        return Layout(path, cast("Any", old.form))
+    form = old.form if old.form in _SUFFIXES else "csv"
+    part = key.said(_part(old))
+    if Path(path).suffix.lower() not in _SUFFIXES[form] or old.form == "zip":
+        inside = f"-{_NO_SHEET.sub('_', part)}" if form == "csv" and part else ""
+        path = f"{path}{inside}{_SUFFIXES[form][0]}"
+    if form == "excel":
+        part = _NO_SHEET.sub("_", part)[:31]  # a workbook's own limit
+    sheet = "" if form == "csv" else part
+    return Layout(path, cast("Any", form), old.sep, sheet=sheet, top=tuple(map(key.said, top)))
+
+
+def _rule(table: Table, rule: Rule, layout: Layout, key: Key) -> dict[str, Any]:
+    """What `tables.yaml` has to say of the changed table: what the user said, where it still holds
+    of the file as it is written now; and the decimal mark, as a factor may make `1.234` of `0.62`.
+    """
+    reading, made = table.reading, dict[str, Any]()
     if not isinstance(reading, ReadPlan):
-        return cast("Any", reading).load(folder)
-    pd: Any = importlib.import_module("pandas")
-    if reading.form == "sqlite":
-        quoted = reading.part.replace('"', '""')
-        with closing(sqlite3.connect(folder / reading.path)) as db:
-            return pd.read_sql(f'select * from "{quoted}"', db)
-    bare = replace(reading, numbers=(), marked=(), dates={}, missing={}, text=reading.columns)
-    space: dict[str, Any] = {"pd": _Rooted(pd, folder)}
-    exec(bare.code("t"), space)  # our own statements, made of quoted parts
-    return space["t"]
+        return made
 
+    def named(columns: Iterable[str]) -> dict[str, str]:
+        return {c: key.said(c) for c in columns if c == "*" or c in table.columns}
 
-class _Rooted:
-    """pandas whose readers take `data/…` from a folder."""
-
-    def __init__(self, pandas: Any, folder: Path) -> None:
-        self._pandas, self._folder = pandas, folder
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._pandas, name)
-        if not name.startswith("read_"):
-            return found
-
-        def read(path: str, **how: Any) -> Any:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return found(self._folder / path.removeprefix("data/"), **how)
-
-        return read
-
-
-def layout_of(table: Table, folder: Path, key: Key) -> Layout:
-    """The file that the changed table is written into."""
-    new, old = change_reading(table.reading, key), table.reading
-    if not isinstance(new, ReadPlan) or not isinstance(old, ReadPlan):
-        return Layout(new.path, cast("Any", new.form))
-    top = _above(old, folder)
-    form = cast("Any", new.form)
-    return Layout(new.path, form, new.sep, sheet=new.part, top=tuple(map(key.said, top)))
+    if rule.sep and layout.form == "csv":
+        made["sep"] = layout.sep
+    if rule.skip is not None:
+        made["skip"] = len(layout.top)
+    if layout.form in ("csv", "html") and (reading.decimal or table.numbers):
+        made["decimal"] = reading.decimal or "."
+        made |= {"thousands": reading.thousands} if reading.thousands else {}
+    made["missing"] = {n: list(rule.missing[c]) for c, n in named(rule.missing).items()}
+    made["dates"] = {n: rule.dates[c] or False for c, n in named(rule.dates).items()}
+    made["text"] = [*named(rule.text).values()]
+    made["numbers"] = [*named(rule.numbers).values()]
+    made["spellings"] = dict.fromkeys(named(rule.spellings).values(), "distinct")
+    made = {k: v for k, v in made.items() if v or k == "skip"}
+    if rule.drop_rows is not None or rule.drop_where:  # all that are left are rows
+        made["drop_rows"] = []
+    return made
 
 
 def _above(reading: Read, folder: Path) -> tuple[str, ...]:
@@ -310,29 +317,56 @@ def obscure_tables(
     folder: Path, name: str, tables: Sequence[Table], used: Collection[str], seed: int, target: Path
 ) -> list[Table]:
     """The changed descriptions of all tables, in order; the files in `used` (old paths) are written
-    below `target`. A file that cannot be written under the key is left out, as all others are."""
+    below `target`, with `tables.yaml`, and read again. A file that cannot be written under the key,
+    or cannot be read then, is left out, as all others are: questions about it find no file."""
     raw: dict[str, Frame] = {}
+    above: dict[str, tuple[str, ...]] = {}
     texts: list[str] = []
     for table in tables:
         if table.path not in used:
             continue
         try:
             raw[table.key] = raw_frame(table.reading, folder)
-        except (ValueError, TypeError, OverflowError):
-            continue  # questions about it then find no file, and are dropped
-        texts += [*texts_in(raw[table.key], table), *_above(table.reading, folder)]
+        except (TaskError, ValueError, TypeError, OverflowError):
+            continue
+        above[table.key] = _above(table.reading, folder)
+        texts += [*texts_in(raw[table.key], table), *above[table.key]]
     key = make_key(name, tables, seed, texts)
-    files: dict[str, list[tuple[Layout, Frame]]] = {}
-    found = [change_table(table, key) for table in tables]
-    for table, changed in zip(tables, found, strict=True):
+    said = overrules(folder)
+    files: dict[str, list[_Written]] = {}
+    rules: dict[tuple[str, str], dict[str, Any]] = {}
+    for place, table in enumerate(tables):
         if table.key not in raw:
             continue
+        layout = layout_of(table, key, above[table.key])
         try:
             frame = change_frame(raw[table.key], table, key)
-            layout = layout_of(table, folder, key)
         except (ValueError, TypeError, OverflowError):
             continue
-        files.setdefault(changed.path, []).append((layout, frame))
+        parts = files.setdefault(layout.path, [])
+        if layout.sheet in (other.sheet for _, other, _ in parts):
+            layout = replace(layout, sheet=f"{layout.sheet[:28]}_{len(parts)}")
+        parts.append((place, layout, frame))
+        rule = _rule(table, said.of(table.path, table.reading.part), layout, key)
+        part = str(len(parts) - 1) if layout.form == "html" else layout.sheet
+        rules[layout.path, part] = rule
     for parts in files.values():
-        write_frames(target, parts)
+        write_frames(target, [(layout, frame) for _, layout, frame in parts])
+    write_rules(target, rules)
+    found = [change_table(table, key) for table in tables]
+    for path, parts in files.items():
+        readings = _read_again(target, path)
+        for number, (place, layout, _) in enumerate(parts):
+            part = str(number) if layout.form == "html" else layout.sheet
+            if part in readings:
+                found[place] = replace(found[place], reading=readings[part])
     return found
+
+
+_Written = tuple[int, Layout, Frame]  # (place among the tables, how it is laid out, the table)
+
+
+def _read_again(target: Path, path: str) -> dict[str, Read]:
+    """The tables of a written file that are read, by their parts."""
+    found = (one[0] for one in settled(target / path, target) if not isinstance(one, Unread))
+    return {plan.part: plan for plan in found}

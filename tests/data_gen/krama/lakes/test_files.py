@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
 from lake_files import FORMS, frame, lake_of_all  # noqa: E402
+from proof_lake import question  # noqa: E402
 
-from data_gen.krama.lakes.carried import export_carried, form_of, plain  # noqa: E402
+from data_gen.krama.lakes.carried import Carried, export_carried, form_of, plain  # noqa: E402
 from data_gen.krama.lakes.files import top_lines, write_frames  # noqa: E402
 from data_gen.krama.lakes.generate import to_task  # noqa: E402
 from data_gen.krama.lakes.lake import Lake, open_lake  # noqa: E402
+from data_gen.krama.lakes.ops import Clean, Figure, Load  # noqa: E402
 from data_gen.krama.lakes.questions import question_for  # noqa: E402
 from data_gen.krama.lakes.steps import NoQuestion  # noqa: E402
 from data_gen.krama.lakes.verify import validate  # noqa: E402
 from data_gen.krama.obscure.generated import raw_frame  # noqa: E402
 from rewards.task import Task  # noqa: E402
-from rollouts.krama.index import index_lake, snippet  # noqa: E402
+from rollouts.krama.index import describe, index_lake, snippet  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
 
@@ -159,3 +162,40 @@ def test_carried_tables_lie_in_a_mix_of_files(
     lakes = {Path(name).parts[0] for name in names}
     for lake in lakes:
         assert not any("cannot" in why for why in open_lake(tmp_path / "a" / lake).refused.values())
+
+
+def gaps(shift: int) -> Any:
+    """A table with numbers that are missing, in numbers of three decimals."""
+    depth = [None if i % 7 == 2 else 1 + (i * 37 + shift) % 800 / 1000 for i in range(90)]
+    return frame(shift).head(90)[["Name", "Kind", "Cost"]].assign(Depth=depth)
+
+
+def test_what_a_builder_writes_for_no_value_is_settled_in_both_readers_and_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from functools import partial
+
+    items = [Carried("own", f"t{n}", "CC0", partial(gaps, n)) for n in range(24)]
+    monkeypatch.setattr("data_gen.krama.lakes.carried._owners", lambda: {"own": items})
+    (folder,) = export_carried(tmp_path / "out")
+    lake, index = open_lake(folder), index_lake(folder)
+    assert not [d for t in lake.tables for d in t.doubts]
+    assert not any(d for found in lake.doubts.values() for d in found)
+    rules = yaml.safe_load((folder / "tables.yaml").read_text("utf-8"))
+    words = {path: rule["missing"]["Depth"][0] for path, rule in rules.items() if "missing" in rule}
+    assert set(words.values()) == {"M", "n/a", "-9999", "-999"}
+    deep = [t for t in lake.tables if "Depth" in t.numbers]
+    assert len(deep) == 24
+    for table in deep:
+        number = int(table.path.partition(".")[0].partition("_")[0][1:])
+        want = {c: d for c, d in zip(*(gaps(number)[k] for k in ("Name", "Depth")), strict=True)}
+        right = [want[n] for n in table.values["Name"] if want[n] == want[n]]
+        mean = round(sum(right) / len(right), 3)
+        steps = [Load(table.source("Name", "Depth")), Clean("Depth"), Figure("Depth", "mean", 3)]
+        asked = question(lake, steps)
+        values, why = validate(asked, lake.frames)
+        assert values and abs(values["main-task"] - mean) < 0.002, (table.path, why)
+        assert lake.prover.refusal(asked, values) == ""
+    for path, word in words.items():
+        told = describe(path, index.files[path])
+        assert f"{word!r}: no value" in told and "in doubt" not in told

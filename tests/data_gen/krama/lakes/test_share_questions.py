@@ -199,8 +199,9 @@ def test_a_wide_table_may_lie_in_three_files_with_one_key() -> None:
     )
     found = {len(parts): parts for n in range(40) if (parts := messy("o", f"t{n}", frame))}
     assert set(found) == {1, 2, 3}
-    (_, first), (second, more), (third, most) = found[3]
-    assert second.endswith("_details") and third.endswith("_more")
+    name = found[3][0].name
+    assert [part.name for part in found[3]] == [name, f"{name}_details", f"{name}_more"]
+    first, more, most = (part.frame for part in found[3])
     assert len(more) == len(most) == 55 < len(first)
     assert [*first.columns, *more.columns[1:], *most.columns[1:]] == list(frame.columns)
     assert more["Name"].tolist() != most["Name"].tolist()

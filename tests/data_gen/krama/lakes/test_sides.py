@@ -166,14 +166,18 @@ def test_carried_tables_get_the_mess_of_real_lakes() -> None:
     table = frame(5).assign(Depth=[None if i % 6 == 2 else i / 4 for i in range(90)])
     made = [messy("owner", f"t{n}", table) for n in range(40)]
     assert {len(parts) for parts in made} == {1, 2}
-    names = {c for parts in made for _, cells in parts for c in cells.columns}
+    names = {c for parts in made for part in parts for c in part.frame.columns}
     assert "Name, Kind" not in names  # names with digits are no place beside a kind
-    cells = {str(v) for parts in made for _, t in parts if "Depth" in t for v in t["Depth"]}
+    deep = [p for parts in made for p in parts if "Depth" in p.frame]
+    cells = {str(v) for p in deep for v in p.frame["Depth"]}
     assert {"M", "n/a", "-9999.0", "-999.0"} <= cells
+    assert {p.words.get("Depth") for p in deep} == {"M", "n/a", "-9999", "-999", None}
+    for part in deep:  # the word stands in every gap, and is told
+        assert part.frame["Depth"].isna().any() == ("Depth" not in part.words)
     assert all(
-        a.equals(b)
+        (a.name, a.words) == (b.name, b.words) and a.frame.equals(b.frame)
         for n in range(5)
-        for (_, a), (_, b) in zip(made[n], messy("owner", f"t{n}", table), strict=True)
+        for a, b in zip(made[n], messy("owner", f"t{n}", table), strict=True)
     )
 
 

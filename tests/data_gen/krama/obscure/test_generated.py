@@ -22,10 +22,21 @@ pytest.importorskip("pyarrow")
 
 import front  # noqa: E402
 from lake_files import lake_of_all  # noqa: E402
+from messy_files import folder_of  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from data_gen.krama.lakes.lake import open_lake  # noqa: E402
-from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
+from assay.tables.plan import ReadPlan  # noqa: E402
+from assay.tables.read import load  # noqa: E402
+from data_gen.krama.lakes.lake import Folder, open_lake, open_lakes  # noqa: E402
+from data_gen.krama.lakes.links import links_of  # noqa: E402
+from data_gen.krama.obscure.generated import (  # noqa: E402
+    change_table,
+    make_key,
+    moved,
+    obscure_tables,
+    scaled,
+)
+from data_gen.proof.shelf import Shelf  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
 
@@ -42,7 +53,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("obscured")
-    one = lake_of_all(make_lake(out / "first", settled=True))
+    one = lake_of_all(make_lake(out / "first", settled=True), wards=True)
     command = ["--lakes", str(one), "--count", "48", "--seed", "3", "--obscured"]
     assert main([*command, "--out", str(out / "o")]) == 0
     return out / "o"
@@ -219,6 +230,69 @@ def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
         assert not any(word in text.lower() for word in FOREIGN if len(word) > 6), name
     csv = next(t for n, t in texts.items() if n.endswith(".csv") and not n.startswith("name"))
     assert "N/A" in csv  # what says "no value" still does
+
+
+# a file of every kind of doubt and of every form, with what the user says of it
+SETTLED = (
+    *("german.csv", "codes_with_E.csv", "leading_zeros.csv", "mark_semicolons.csv"),
+    *(
+        "mark_thousands_point.csv",
+        "sentinel_price_999.csv",
+        "sentinel_kA.csv",
+        "numbers_as_text.xlsx",
+    ),
+    *("date_order_slash.csv", "alike_values_case.csv", "alike_names_case.csv", "merged_towns.xlsx"),
+    *("total_last.csv", "notes_units.csv", "repeated_header_middle.csv", "header_rows_two.csv"),
+    *("several_below.xlsx", "several_in_text.csv", "encoding_polish.csv", "short_one_row.csv"),
+    *("wide_one_row.csv", "packed.csv.gz", "packed.csv.zip", "utf16.csv", "bars.psv"),
+    *("table.dta", "table.feather", "table.ods", "table.sav", "table.sqlite", "ids_19_digits.json"),
+)
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_a_settled_table_is_read_again_when_it_is_obscured(name: str, tmp_path: Path) -> None:
+    """Each form is written so that the reader is in no doubt, or `tables.yaml` says what is meant:
+    the same rows, numbers times their factor, other words."""
+    lake = open_lakes([Folder(folder_of([name], tmp_path / "plain", settle=True), bare=True)], map)[
+        0
+    ]
+    assert lake.tables, lake.refused
+    used, there = {t.path for t in lake.tables}, tmp_path / "obscured"
+    found = obscure_tables(lake.folder, "plain", lake.tables, used, 1, there)
+    key = make_key("plain", lake.tables, 1)
+    for old, new in zip(lake.tables, found, strict=True):
+        assert isinstance(old.reading, ReadPlan) and isinstance(new.reading, ReadPlan)
+        assert not new.reading.doubts
+        one, two = load(old.reading, lake.folder), load(new.reading, there)
+        assert len(one) == len(two) and list(new.columns) == list(two.columns)
+        for before, after in zip(old.columns, new.columns, strict=True):
+            assert one[before].isna().tolist() == two[after].isna().tolist(), (before, after)
+            if before in old.numbers:
+                right = one[before].astype(float) * float(key.factors[before])
+                assert two[after].tolist() == pytest.approx(right.tolist(), nan_ok=True)
+            elif before in old.groups:
+                assert one[before].nunique() == two[after].nunique()
+        with Shelf(there) as shelf:  # the second reader is in no doubt of its measures either
+            opened = shelf.table(new.path, new.reading.part)
+            assert {opened.column(c) for c in new.numbers} <= set(opened.ids.values())
+
+
+def test_tables_of_an_obscured_lake_are_joined_as_before(tmp_path: Path) -> None:
+    """Also by keys of too many values to group by."""
+    folder = tmp_path / "x"
+    folder.mkdir()
+    towns = [f"{MANY[i % 81]}" for i in range(81)]
+    visits = [f"{towns[i * 5 % 81]},{i % 83 / 7:.3f}" for i in range(240)]
+    (folder / "visits.csv").write_text("\n".join(["town,hours", *visits]) + "\n", "utf-8")
+    rows = [
+        f"{t},{'abcde'[i % 5] * 3},{900 + i * i * 7 % 997 / 8:.3f}" for i, t in enumerate(towns)
+    ]
+    (folder / "towns.csv").write_text("\n".join(["town,county,area", *rows]) + "\n", "utf-8")
+    tables = open_lake(folder).tables
+    assert any(t.keys for t in tables)
+    found = obscure_tables(folder, "x", tables, {t.path for t in tables}, 1, tmp_path / "o")
+    plain, other = links_of(tables), links_of(found)
+    assert any(plain) and [len(one) for one in plain] == [len(one) for one in other]
 
 
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
