@@ -430,7 +430,7 @@ def _frame(frame: Any, db: Any, table: str, said: Said) -> Opened:
 
 _Reader = Callable[[Original, Any, str], Opened]
 _READERS: dict[str, _Reader] = {
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".data", ".txt"), _text_file),
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".data", ".txt", ".fwf"), _text_file),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), _json),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _sqlite),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"), _excel),

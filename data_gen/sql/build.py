@@ -186,6 +186,7 @@ def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
         "drafts": dict(sorted(tally.kinds.items())),
         "told_apart_by_a_clause": tally.clauses,
         "rows_left_out": dict(sorted(tally.cut.items())),
+        "proof": dict(tally.proof.most_common()),
         "refused": dict(tally.reasons.most_common()),
         "examples": tally.examples,
     }
@@ -248,6 +249,8 @@ def main(argv: Sequence[str]) -> int:
         tables = proof["tables"][name]
         count = proof["tasks"][name]
         print(f"{args.out / name}.jsonl: {count} tasks over {tables} tables ({kinds or 'none'})")
+    proofs = ", ".join(f"{n} {why}" for why, n in proof["proof"].items())
+    print(f"gold computed twice: {proofs or 'nothing'}")
     refused = ", ".join(f"{n} {why}" for why, n in proof["refused"].items())
     print(f"{args.out / 'certificate.json'}: refused {refused or 'nothing'}")
     if sum(proof["tasks"].values()) < args.count:

@@ -52,9 +52,11 @@ class Asked:
 
 @dataclass
 class Tally:
-    """What became of the drafts, with some sentences on refused ones."""
+    """What became of the drafts, with some sentences on refused ones. `proof` counts the verdicts
+    of the second way."""
 
     reasons: Counter[str] = field(default_factory=Counter[str])
+    proof: Counter[str] = field(default_factory=Counter[str])
     examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     kinds: Counter[str] = field(default_factory=Counter[str])  # drafts by kind
     clauses: int = 0
@@ -77,6 +79,7 @@ class Tally:
 
     def add(self, other: Tally, most: int = 5) -> None:
         self.reasons.update(other.reasons)
+        self.proof.update(other.proof)
         self.kinds.update(other.kinds)
         self.clauses += other.clauses
         self.unused.update(other.unused)
@@ -100,6 +103,7 @@ def generate(asked: Asked) -> tuple[list[Task], Tally]:
             tasks += _of_unit(asked, unit, side, second, tally)
     finally:
         second.close()
+    tally.proof.update(second.verdicts)
     return tasks, tally
 
 

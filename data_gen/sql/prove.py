@@ -103,16 +103,21 @@ def _usable(plan: Plan, rows: Sequence[Row]) -> None:
 def agreed(
     plan: Plan, unit: Unit, found: list[Row], one: Written, second: Second, rows: int
 ) -> None:
-    """Both ways give the same rows. Raises `Refused`."""
+    """Both ways give the same rows; counted either way. Raises `Refused`."""
     try:
         again = values(plan, *frames(plan, unit, second, rows))
     except NotProvable as error:
-        raise Refused("proof: not provable", str(error)) from None
+        raise _unproved(second, "not provable", str(error)) from None
     except (TypeError, ValueError, KeyError) as error:
-        raise Refused("proof: not provable", f"{type(error).__name__}: {error}") from None
+        raise _unproved(second, "not provable", f"{type(error).__name__}: {error}") from None
     if not equal(found, [tuple(map(_cell, row)) for row in again], one.ordered):
-        said = f"{one.sql} is {found[:3]}, by pandas {again[:3]}"
-        raise Refused("proof: differs", said)
+        raise _unproved(second, "differs", f"{one.sql} is {found[:3]}, by pandas {again[:3]}")
+    second.verdicts[second.agreed(made.described for made in unit.made)] += 1
+
+
+def _unproved(second: Second, verdict: str, detail: str) -> Refused:
+    second.verdicts[verdict] += 1
+    return Refused(f"proof: {verdict}", detail)
 
 
 def frames(plan: Plan, unit: Unit, second: Second, rows: int) -> list[object]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,20 @@ _TESTS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Second:
-    """The second reader over one folder. Close it after use."""
+    """The second reader over one folder, and how often it agreed. Close it after use."""
 
     def __init__(self, folder: Path) -> None:
+        self.verdicts: Counter[str] = Counter()
         self._shelf = Shelf(folder)
         self._kept: dict[tuple[str, str, int], Any] = {}
 
     def close(self) -> None:
         self._shelf.con.close()
+
+    def agreed(self, tables: Iterable[Table]) -> str:
+        """The verdict of two ways that agree: `proved once` over a file that one library reads."""
+        once = any(table.path in self._shelf.once for table in tables)
+        return "proved once" if once else "agreed"
 
     def frame(self, table: Table, fields: Iterable[Field], rows: int) -> Frame:
         """The first rows of a table, its columns by their names in the file. Raises

@@ -43,6 +43,7 @@ def sides_of(lakes: Sequence[Lake], heldout: float, validation: float, seed: int
             own = group[lake.name, table.key]
             if (lake.name, table.key) not in best:
                 lake.refused[table.key] = COPY
+                lake.doubts[table.key] = table.doubts
                 continue
             family = together.head(own)
             mine[table.key] = _side(derive_seed(seed, "sql-side", family), heldout, validation)

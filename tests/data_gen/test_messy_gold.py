@@ -19,6 +19,7 @@ from rewards.sql.data import unpacked
 pytest.importorskip("python_calamine", reason="needs the extra `build`")
 pytestmark = pytest.mark.slow
 FILES = [name for name in sorted(EXPECTED) if EXPECTED[name].get("note") != "series"]
+SHEET = re.compile(r"(?:sheet|table) '.*?' of |table \d+ of ")
 READS = re.compile(r"^# Load ([^\n]+)\n.*?^(?=\w*found_\d+ = len\((\w+)\))", re.M | re.S)
 
 
@@ -43,7 +44,7 @@ def by_hand(pipeline: str) -> Any:
     frames: dict[str, Any] = {}
 
     def instead(found: re.Match[str]) -> str:
-        name = found[1].partition(" [")[0]
+        name = SHEET.sub("", found[1].partition(" [")[0].partition(" (")[0])
         frames[name] = right_frame(name)
         return f"{found[2]} = RIGHT[{name!r}].copy()\n"
 
@@ -92,9 +93,10 @@ def wrong_rows(task: dict[str, Any]) -> list[str]:
     found: list[str] = []
     tables = {folded(t.name): t for t in unpacked(task["gold"]["database"]).tables}
     for key in task["meta"]["keys"]:
-        name = key.partition(" [")[0]
+        name, _, part = key.partition(" [")
         head, listed = rights(name)
-        table = next(t for n, t in tables.items() if n in folded(key) or folded(key) in n)
+        own = [t for n, t in tables.items() if n in (folded(name), folded(part))]
+        (table,) = own or tables.values()
         if len(table.rows) != len(listed):
             found.append(f"{name}: {len(table.rows)} rows; right {len(listed)}")
             continue

@@ -271,6 +271,13 @@ def _in_words(path: Path, name: str, said: About) -> Table | str:
 
 
 def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:
-    """The lake with some of its tables; of the others it says why."""
-    gone = {t.key: why for t in lake.tables if t not in kept}
-    return replace(lake, tables=kept, seen=set(), reasons={}, refused=lake.refused | gone)
+    """The lake with some of its tables; of the others it says why, and what is in doubt."""
+    gone = [t for t in lake.tables if t not in kept]
+    return replace(
+        lake,
+        tables=kept,
+        seen=set(),
+        reasons={},
+        refused=lake.refused | {t.key: why for t in gone},
+        doubts=lake.doubts | {t.key: t.doubts for t in gone},
+    )

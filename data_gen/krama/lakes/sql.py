@@ -71,6 +71,7 @@ class _State:
     home: Opened | None = None
     numbers: set[str] = field(default_factory=set[str])  # columns that are numbers already
     texts: set[str] = field(default_factory=set[str])  # columns that are clean texts already
+    made: dict[str, str] = field(default_factory=dict[str, str])  # of these: what DuckDB calls them
 
     def get(self, query: str) -> Any:
         return self.shelf.con.execute(query).fetchall()[0]
@@ -86,9 +87,10 @@ class _State:
         return name
 
     def place(self, column: str) -> str:
-        """Where a column of the rows stands: columns of the file are called by their place."""
+        """Where a column of the rows stands. Columns are called by their place, and not by their
+        names, which DuckDB takes for one where they differ by case alone."""
         if column in self.numbers | self.texts:
-            return ident(f"own {column}")
+            return ident(self.made.setdefault(column, f"own{len(self.made)}"))
         if self.home is None:
             raise NotProvable(f"column {column!r} is of no file")
         return self.home.column(column)

@@ -55,8 +55,11 @@ def test_of_copies_the_one_without_doubts_is_used(tmp_path: Path) -> None:
     assert {t.path: bool(t.doubts) for t in lake.tables} == {"a.csv": True, "b.csv": False}
     ((kept,), _, _) = parted([lake], [], 0.0, 0)
     assert [t.path for t in kept.tables] == ["b.csv"] and "a.csv" in kept.refused
+    said = {one.name: [d.code for d in one.doubts] for one in kept.inputs({})}
+    assert said == {"train/b.csv": [], "train/a.csv": ["sentinel"]}
     sides = sides_of([lake], 0.0, 0.0, 0)
     assert list(sides[lake.name]) == ["b.csv"] and "a.csv" in lake.refused
+    assert [d.code for d in lake.doubts["a.csv"]] == ["sentinel"]
 
 
 def test_copies_in_another_order_never_stand_on_both_sides(tmp_path: Path) -> None:
