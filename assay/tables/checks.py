@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from assay.tables.calls import Name, namespace
@@ -24,6 +25,8 @@ from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30
 _PAIRS = 8  # of spellings that a settling line names
+_ROWS = 8  # that show whether labels stand once for several of them
+_BLANK = 0.25  # of the cells of a column of such labels, at least
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
 _LONG = 10**18  # a number of 19 digits is a name
 _ANY = re.compile(r"(?s:.)*")
@@ -53,9 +56,34 @@ def revised(reading: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
             reading = _no_number(reading, column, cells)
         else:
             reading = _alike(reading, column, cells)
+    reading = _labels_once(reading, frame)
     if reading.form == "csv":
         reading = _late_marks(reading, frame, texts)
     return some_left(_inexact(reading, frame, texts))
+
+
+def _labels_once(reading: ReadPlan, frame: Frame) -> ReadPlan:
+    """In doubt where the columns at the left have a value in the first of several rows alone, as
+    where cells were merged: no value stands twice in succession, and rows without one are full."""
+    if reading.fill_told or len(frame) < _ROWS:
+        return reading
+    for place, column in enumerate(reading.columns):
+        cells = frame.iloc[:, place]
+        filled = cells.notna().to_numpy()
+        if filled.all() and cells.dtype.kind in "iuf" and bool((cells.diff().iloc[1:] == 1).all()):
+            continue  # the numbers of the rows
+        values = cells[filled].tolist()
+        runs = len(values) > 1 and all(a != b for a, b in pairwise(values))
+        rest = frame.iloc[~filled, place + 1 :].notna().to_numpy()
+        sparse = filled[:1].all() and not filled.all() and (~filled).mean() >= _BLANK
+        if column in reading.fixed or not (sparse and runs and rest.size and rest.mean() >= 0.5):
+            break
+        said = f"{shown(str(values[0]))} stands in one row, and the cells below it are empty: "
+        name = yaml_word(column)
+        settle = f'fill_down: [{name}]  # or missing: {{{name}: [""]}}'
+        doubt = Doubt("merged_cells", f"{said}it may stand for their rows as well", settle, column)
+        reading = doubting(reading, doubt) if column in reading.used else reading
+    return reading
 
 
 def _alike(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
@@ -163,7 +191,8 @@ def _date(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
 def _marked(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     if cells.dtype.kind in "iufb":
         return reading
-    odd = _odd_cells(cells, marked_number(reading.decimal, reading.thousands))
+    mark, group = reading.decimal_of(column), reading.thousands_of(column)
+    odd = _odd_cells(cells, marked_number(mark, group))
     reading = _with_words(reading, column, odd)
     left = _left(reading, column, odd)
     if left:
@@ -173,7 +202,7 @@ def _marked(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     texts = cells[cells.notna() & ~cells.isin([*words, ""])]
     if (sign := _odd_sign(texts)) is not None:
         return _texted(reading, column, f"{sign[:_SHOWN]!r} is no number like the others")
-    numbers = to_number(reading, Name("cells")).value({**namespace(), "cells": texts})
+    numbers = to_number(reading, column, Name("cells")).value({**namespace(), "cells": texts})
     return _number(reading, column, numbers)
 
 

@@ -42,6 +42,13 @@ from assay.tables.plan import ReadPlan, as_written, in_doubt
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
+_UNNAMED = re.compile(r"Unnamed: \d+")
+# 5 or fewer; what accountants and others write for a number below zero; lakhs
+_BOUND = re.compile(r"[<>≤≥~≈]=?\s*[$€£]?[0-9][0-9.,]*\s*[%$€£]?")
+_OTHERWISE = re.compile(
+    r"\(\s*[$€£]?[0-9][0-9.,]*\s*[%$€£]?\s*\)|[$€£]?[0-9][0-9.,]*\s?[-\u2212]"
+    r"|[\u2012\u2013\u2212]\s?[$€£]?[0-9.,]*[0-9]|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?"
+)
 _FEW = 3  # words among numbers that may mean no value; more are values of a column of text
 
 
@@ -94,7 +101,9 @@ def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan
     """
     fixed = [c.name for c in columns if rule.missing_of(c.name) is not None]
     reading = replace(
-        reading, fixed=tuple(fixed), doubts=(*reading.doubts, *alike_names(columns, rule))
+        reading,
+        fixed=tuple(fixed),
+        doubts=(*reading.doubts, *alike_names(columns, rule), *_unnamed(columns, rule)),
     )
     gone = {c.name: _missing_for(c, rule) for c in columns}
     numeric = [
@@ -107,12 +116,16 @@ def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan
             reading = doubting(reading, word_doubt(column.name, column.filled(gone[column.name])))
     used = set(reading.used)
     numeric = [c for c in numeric if c.name in used]
+    taken = {*rule.text, *rule.dates, *rule.numbers, *(c.name for c in numeric)}
+    for column in (c for c in columns if c.name not in taken):
+        reading = doubting(reading, _otherwise(column))
     marks = _marks(reading, numeric, gone, rule)
     reading = replace(
         reading,
         decimal=marks.decimal,
         thousands=marks.thousands,
-        clear=marks.clear,
+        marks=_own_marks(numeric, gone, rule),
+        clear=(*marks.clear, *rule.decimals),
         doubts=(*reading.doubts, *marks.doubts),
     )
     for column in numeric:
@@ -156,6 +169,19 @@ def alike_names(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
     return found
 
 
+def _unnamed(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
+    """The doubts of columns that hold something and have no name, but for the first: there pandas
+    writes the numbers of the rows."""
+    listed = [c.name for c in columns]
+    settle = f"names: {yaml_list(listed)}  # with a name for it"
+    return [
+        Doubt("layout", f"column {place + 1} has no name", settle, column.name)
+        for place, column in enumerate(columns)
+        if place and not rule.names and _UNNAMED.fullmatch(column.name)
+        if column.filled(()) or column.values
+    ]
+
+
 def _unnumbered(name: str, names: Sequence[str]) -> str:
     """A name without the number that pandas writes behind the second of two equal names."""
     bare, _, number = name.rpartition(".")
@@ -169,7 +195,7 @@ def word_doubt(name: str, filled: Cells) -> Doubt | None:
     """The doubt of a column of numbers in which words stand, if they may mean no value."""
     odd = {c: n for c, n in filled.items() if not looks_numeric(c)}
     told = open_words(odd)
-    plain = [c for c in odd if not any(map(str.isdigit, c))]
+    plain = [c for c in odd if not any(map(str.isdigit, c)) or _BOUND.fullmatch(c.strip())]
     if not odd or (not told and (len(odd) > _FEW or len(plain) < len(odd))):
         return None
     word = told[0] if told else max(odd, key=lambda c: (odd[c], c))
@@ -177,6 +203,22 @@ def word_doubt(name: str, filled: Cells) -> Doubt | None:
     said = f"{shown(word)} stands among numbers ({odd[word]} of {sum(filled.values())} cells)"
     settle = f"missing: {{{yaml_word(name)}: {yaml_list(words)}}}  # or text: {yaml_list([name])}"
     return Doubt("sentinel", said, settle, name)
+
+
+def _otherwise(column: Column) -> Doubt | None:
+    """The doubt of a column of numbers some of which are written as no reader takes them."""
+    filled = column.filled(missing_words(column.cells))
+    if not all(_OTHERWISE.fullmatch(c.strip()) or looks_numeric(c) for c in filled):
+        return None
+    odd = next((c for c in filled if _OTHERWISE.fullmatch(c.strip())), None)
+    if odd is None:
+        return None
+    plain = column.values or any(map(looks_numeric, filled))
+    if not plain and odd.strip()[-1:] in ("-", ")"):  # spans that begin there, notes
+        return None
+    said = f"{shown(odd)} may be a number, such as one below zero, in another spelling; "
+    settle = f"text: {yaml_list([column.name])}"
+    return Doubt("number_mark", f"{said}write it as in -1234.5", settle, column.name)
 
 
 def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: Rule) -> bool:
@@ -199,14 +241,15 @@ def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
     native = column.name not in reading.marked
     if native and not found and not (column.cells.keys() & SPELLINGS):
         return {}
-    drop = re.compile(f"[$€£%\\s{re.escape(reading.thousands)}]")
+    mark = reading.decimal_of(column.name)
+    drop = re.compile(f"[$€£%\\s{re.escape(reading.thousands_of(column.name))}]")
     missing = reading.missing.get(column.name, ())
-    simple = not found and reading.decimal != "," and column.simple(missing)
+    simple = not found and mark != "," and column.simple(missing)
     if simple and not may_be_missing(map(float, column.filled(missing))):
         return {}
     for cell, times in column.filled(missing).items():
         plain = drop.sub("", cell) if column.name in reading.marked else cell
-        value = as_number(plain, reading.decimal)
+        value = as_number(plain, mark)
         if value is not None:
             found[value] = found.get(value, 0) + times
     return found
@@ -214,7 +257,8 @@ def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
 
 def with_sentinels(reading: ReadPlan, name: str, found: Sequence[Sentinel]) -> ReadPlan:
     """The reading with a doubt of the column where a number may mean no value."""
-    known = {as_number(w, reading.decimal) for w in reading.missing.get(name, ())}
+    mark = reading.decimal_of(name)
+    known = {as_number(w, mark) for w in reading.missing.get(name, ())}
     found = [f for f in found if f.value not in known]
     if name in reading.fixed or name not in reading.used or not found:
         return reading
@@ -240,8 +284,9 @@ def _missing_for(column: Column, rule: Rule) -> tuple[str, ...]:
 def _marks(
     reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
 ) -> Marks:
-    """What the rule says, else what the cells say."""
-    listed = [(c.name, c.filled(gone[c.name])) for c in numeric]
+    """What the rule says, else what the cells say, of columns that the rule does not name."""
+    own = rule.decimals
+    listed = [(c.name, c.filled(gone[c.name])) for c in numeric if c.name not in own]
     if rule.decimal:
         found = groups_in(c for _, cells in listed for c in cells)
         thousands = rule.thousands or thousands_for(rule.decimal, found)
@@ -250,12 +295,24 @@ def _marks(
     return replace(found, thousands=rule.thousands or found.thousands)
 
 
+def _own_marks(
+    numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
+) -> dict[str, str]:
+    """The marks of columns that the rule names: before decimals, and between thousands."""
+    found: dict[str, str] = {}
+    for column in numeric:
+        if mark := rule.decimals.get(column.name):
+            groups = groups_in(column.filled(gone[column.name]))
+            found[column.name] = mark + (rule.thousands or thousands_for(mark, groups))
+    return found
+
+
 def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPlan:
     """The column as numbers where every filled cell is one, else as text with the reason."""
     name, filled = column.name, column.filled(gone)
-    plain = plain_number(reading.decimal)
-    marked = marked_number(reading.decimal, reading.thousands)
-    bare = reading.decimal != "," and column.simple(gone)
+    mark = reading.decimal_of(name)
+    plain, marked = plain_number(mark), marked_number(mark, reading.thousands_of(name))
+    bare = mark != "," and column.simple(gone)
     bare = bare or all(plain.fullmatch(c) for c in filled)
     odd = None
     if not bare:
@@ -264,7 +321,8 @@ def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPl
     if odd is not None:
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
         return replace(reading, notes=(*reading.notes, said))
-    native = reading.form == "csv" and bare and name not in as_written(reading)
+    early = name in as_written(reading) or name in reading.marks
+    native = reading.form == "csv" and bare and not early
     present = tuple(c for c in gone if c in column.cells)
     return replace(
         reading,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24
 _SAYS = re.compile(r"\"?sep=([,;|\t])\"?[ \t]*\r?\n", re.I)
 _DIGIT = re.compile("[0-9]")
+_SIGNS = "~^:#!/\\&*=+§¦•·\x01\x1c\x1d\x1e\x1f"  # that some people put between fields
 _TOP = 12  # records among which the column names are looked for below a blank line
 
 
@@ -116,11 +118,29 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
     if tried:
         _, _, sep, quote, escape = max(tried, key=lambda t: (round(t[0], 3), -t[1]))
     else:  # one column
+        if not rule.sep and (sign := _other_sign(start)):
+            what = "blanks" if sign == r"\s+" else repr(sign)
+            said = f"every line holds {what} equally often, which may stand between fields"
+            raise in_doubt(Doubt("layout", said, f"sep: {json.dumps(sign)}"))
         sep = rule.sep or next((s for s in (*_SEPARATORS, "\x1f") if s not in text.start), "")
         quote, escape = quotes[0], ""
         if not sep:
             raise in_doubt(Doubt("layout", "no separator gives even rows", 'sep: ";"'))
     return _layout(text, sep, quote, escape, rule)
+
+
+def _other_sign(start: str) -> str:
+    """A sign that every line of one column holds equally often, so that it may separate fields; or
+    blanks, in lines of numbers beside words; or nothing."""
+    lines = [line for line in start.splitlines()[:200] if line.strip()]
+    if len(lines) < 3:
+        return ""
+    signs = [s for s in dict.fromkeys(lines[0]) if s in _SIGNS]
+    if found := next((s for s in signs if len({line.count(s) for line in lines}) == 1), ""):
+        return found
+    rows = [line.split() for line in lines]
+    even = len({len(row) for row in rows}) == 1 and len(rows[0]) > 2
+    return r"\s+" if even and _heads(rows, len(rows[0])) else ""
 
 
 def _numbers_alone(start: str) -> bool:

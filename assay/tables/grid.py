@@ -84,7 +84,7 @@ def strip_of(name: str, column: Any) -> Strip:
     pd: Any = importlib.import_module("pandas")
     none = np.full(len(column), -1)
     if column.dtype.kind in "iufb":
-        values = column.to_numpy(dtype="float64", na_value=float("nan"))
+        values = _finite(column.to_numpy(dtype="float64", na_value=float("nan")))
         numeric = column.dtype.kind != "b"
         return Strip(name, ~np.isnan(values), none, (), values, numeric)
     if column.dtype.kind in "Mm":
@@ -108,12 +108,18 @@ def _spread(name: str, codes: Array, listed: list[Any]) -> Strip:
     counts = np.bincount(codes[codes >= 0], minlength=len(listed))
     numeric = _mostly_numbers(listed, texts, counts)
     found = _values(listed, texts) if numeric else _typed(listed)
-    spread = np.append(found, np.nan)
+    spread = np.append(_finite(np.array(found, dtype="float64")), np.nan)
     is_text = np.append(np.array([bool(t) for t in texts], dtype=bool), False)
     empty = np.append(np.array([isinstance(u, str) and not u.strip() for u in listed], bool), True)
     return Strip(
         name, ~empty[codes], np.where(is_text[codes], codes, -1), texts, spread[codes], numeric
     )
+
+
+def _finite(values: Array) -> Array:
+    """The numbers without those too large for a float, which have no sums."""
+    np: Any = importlib.import_module("numpy")
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _mostly_numbers(listed: Sequence[Any], texts: Sequence[str], counts: Array) -> bool:

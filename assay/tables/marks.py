@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from assay.tables.doubts import Doubt, shown
+from assay.tables.grid import yaml_word
 
 SIGNS = "$€£%"
 _LEFT_OUT = "$€£% \t\r\u00a0\u202f"  # of a number, but not line ends
@@ -179,25 +180,35 @@ def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Mar
 def _doubt(
     told: _Told, decimal: str, commas: list[_Told], points: list[_Told], sep: str
 ) -> Doubt | None:
-    def doubt(said: str, settle: str) -> Doubt:
-        return Doubt("number_mark", said, settle, told.name)
+    def doubt(said: str, line: str) -> Doubt:
+        return Doubt("number_mark", said, line, told.name)
+
+    def settle(mark: str) -> str:
+        return f'decimal: {{{yaml_word(told.name)}: "{mark}"}}'
+
+    def has(cell: str, mark: str) -> str:
+        """What a cell shows of its marks: 1.234.567 has none before decimals."""
+        other = "." if mark == "," else ","
+        return f"a decimal {words[mark]}" if mark in cell else f"a {words[other]} between thousands"
 
     words = {",": "comma", ".": "point"}
     if told.comma and told.point:
-        both = f"{shown(told.comma)} has a decimal comma and {shown(told.point)} a decimal point"
-        return doubt(both, 'decimal: "."')
+        both = f"{shown(told.comma)} has {has(told.comma, ',')} and {shown(told.point)} "
+        both += has(told.point, ".")
+        return doubt(both, settle("."))
     if told.comma or told.point:
         mine, others = (",", points) if told.comma else (".", commas)
         cell = told.comma or told.point
         if others and (mine != decimal or len(commas) == len(points)):
             other = others[0].comma or others[0].point
-            said = (
-                f"{shown(cell)} has a decimal {words[mine]}, and {shown(other)} in column "
-                f"{others[0].name!r} a decimal {words['.' if mine == ',' else ',']}"
-            )
-            return doubt(said, f'decimal: "{mine}"')
+            theirs = has(other, "." if mine == "," else ",")
+            said = f"{shown(cell)} has {has(cell, mine)}, and {shown(other)} in column "
+            said += f"{others[0].name!r} {theirs}"
+            return doubt(said, settle(mine))
         if mine == "," and sep == ",":
-            return doubt(f"{shown(cell)} has a decimal comma between commas", 'decimal: ","')
+            return doubt(
+                f"{shown(cell)} has {has(cell, mine)}, and commas part the fields", settle(",")
+            )
         return None
     for cell in told.open:
         mark = "," if "," in cell else "."
@@ -205,7 +216,7 @@ def _doubt(
             said = (
                 f"the {words[mark]} in {shown(cell)} can stand before decimals or between thousands"
             )
-            return doubt(said, f'decimal: "{mark}"  # or "{"." if mark == "," else ","}"')
+            return doubt(said, f'{settle(mark)}  # or "{"." if mark == "," else ","}"')
     return None
 
 

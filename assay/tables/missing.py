@@ -40,6 +40,8 @@ _TYPICAL = frozenset(
         *(-n for n in _NINES),
         *(-99.9, -999.9, -9999.9, 999.9, 9999.9, -99.99, -999.99),
         *(-888.0, -8888.0, -777.0, -7777.0, -32768.0, -2147483648.0),
+        *(77.0, 88.0, 777.0, 888.0, 7777.0, 8888.0, 997.0, 998.0, 9997.0, 9998.0),
+        *(-1.0, -7.0, -8.0, -9.0, -88.0, -77.0, -97.0, -98.0, -997.0, -998.0),
         *(9.969209968386869e36, -3.4028234663852886e38, 1e20, 1e30, -1e30),
     )
 )
@@ -51,6 +53,7 @@ SPELLINGS = frozenset(
     if float(text) == value
     for spelled in (text, text.replace(".", ","))
 )
+_SMALL = (-1.0, -7.0, -8.0, -9.0)  # that mean no value only beside numbers of 1 and above
 _LEAST = 10  # other values that a column must have
 _DIGITS = frozenset("0123456789")
 
@@ -118,7 +121,7 @@ def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:
     if not typical or sum(rest.values()) < _LEAST:
         return []
     rows = sum(counts.values())
-    return _judged(typical, min(rest), max(rest), rows, lambda: max(rest.values()))
+    return _judged(typical, min(rest), max(rest), rows, len(rest), lambda: max(rest.values()))
 
 
 def sentinels_of(column: Any) -> list[Sentinel]:
@@ -137,24 +140,33 @@ def sentinels_of(column: Any) -> list[Sentinel]:
     def most() -> int:
         return int(rest.value_counts().iloc[0])
 
-    return _judged(counts, float(rest.min()), float(rest.max()), rows, most)
+    ends = float(rest.min()), float(rest.max())
+    return _judged(counts, *ends, rows, int(rest.nunique()), most)
 
 
 def _judged(
-    counts: Mapping[float, int], low: float, high: float, rows: int, most: Callable[[], int]
+    counts: Mapping[float, int],
+    low: float,
+    high: float,
+    rows: int,
+    others: int,
+    most: Callable[[], int],
 ) -> list[Sentinel]:
-    """`most`: how often the most frequent other number stands there."""
+    """`others`: how many other numbers there are; `most`: how often the most frequent of them
+    stands there."""
     width = high - low
     found: list[Sentinel] = []
     for value, times in sorted(counts.items()):
         gap = low - value if value < low else value - high
-        if value < 0:
+        if value in _SMALL:
+            far = low >= 1 and others >= _LEAST and times > 2 and times >= most()
+        elif value < 0:
             far = gap > 0 and (low >= 0 or gap >= 0.5 * width)
             far = far and (times > 1 or gap >= width)
         else:
             far = gap >= 10 * width > 0 or (gap >= width and times > 1)
-            far = far or (times > 1 and value >= 999 and gap >= 0.5 * width)
-            far = far or (times > 2 and value >= 999 and gap > 0 and times >= 3 * most())
-        if far or (times > 5 and abs(value) >= 999 and times >= 3 * most()):
+            far = far or (times > 1 and value >= 777 and gap >= 0.5 * width)
+            far = far or (times > 2 and value >= 777 and gap > 0 and times >= 3 * most())
+        if far or (times > 5 and abs(value) >= 777 and times >= 3 * most()):
             found.append(Sentinel(value, times, rows, low, high))
     return found

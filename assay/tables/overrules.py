@@ -28,9 +28,10 @@ class Rule:
     or is in doubt (`assay.tables.doubts`).
 
     They are obeyed in this order: the bytes are decoded; `skip`, `ranges` and `drop_rows` choose
-    rows; `header` and `names` name the columns; `drop_where` and `drop_duplicates` leave out rows
-    by their cells as written, blanks at the ends taken off; `spellings`, `missing`, `text`,
-    `numbers`, `dates`, `decimal` and `thousands` say what the cells mean.
+    rows; `header` and `names` name the columns; `fill_down` fills cells; `drop_where` and
+    `drop_duplicates` leave out rows by their cells as written, blanks at the ends taken off;
+    `spellings`, `missing`, `text`, `numbers`, `dates`, `decimal` and `thousands` say what the cells
+    mean.
     """
 
     sep: str = ""
@@ -41,6 +42,8 @@ class Rule:
     names: tuple[str, ...] = ()  # of all columns, in order, in place of those in the file
     ranges: tuple[str, ...] = ()  # of a sheet: A1:E241 is one table
     merged: str = ""  # fill: a merged cell counts for all its cells; first: for its first alone
+    # columns whose empty cells mean the value above them; () says that there are none
+    fill_down: tuple[str, ...] | None = None
     formulas: str = ""  # stored: the results in the file count, as they are
     # numbers of lines or rows as an editor or a spreadsheet shows them, first and last included;
     # () says that every row is one, None leaves it to the cells
@@ -48,6 +51,7 @@ class Rule:
     drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     drop_duplicates: tuple[str, ...] = ()  # of rows that are equal here, the first is kept
     decimal: str = ""
+    decimals: Mapping[str, str] = field(default_factory=dict[str, str])  # of single columns
     thousands: str = ""
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -66,10 +70,12 @@ class Rule:
     def named(self) -> list[str]:
         """The columns that the rule names."""
         listed = (*self.missing, *self.dates, *self.text, *self.numbers, *self.spellings)
-        return [c for c in (*listed, *self.drop_where, *self.drop_duplicates) if c != "*"]
+        listed = (*listed, *self.decimals, *self.drop_where, *self.drop_duplicates)
+        listed = (*listed, *(self.fill_down or ()))
+        return [c for c in listed if c != "*"]
 
 
-_KEYS = tuple(f.name for f in fields(Rule))
+_KEYS = tuple(f.name for f in fields(Rule) if f.name != "decimals")
 _MARKS = {
     "decimal": (".", ","),
     "thousands": (".", ",", " ", "'"),
@@ -124,14 +130,26 @@ def _checked(given: Any, where: str) -> dict[str, Any]:
     for key, value in cast("dict[Any, Any]", given).items():
         if key not in _KEYS:
             raise TaskError(f"{where}: unknown key {key!r}; known are {', '.join(_KEYS)}")
-        found[key] = _value(str(key), value, f"{where}: {key}")
+        if key == "decimal":
+            found |= _decimals(value, f"{where}: {key}")
+        else:
+            found[key] = _value(str(key), value, f"{where}: {key}")
     return found
+
+
+def _decimals(value: Any, where: str) -> dict[str, Any]:
+    """A mark of the whole table, or of single columns: `{residents: ","}`, `"*"` for the others."""
+    if not isinstance(value, dict):
+        return {"decimal": _value("decimal", value, where), "decimals": {}}
+    listed = cast("dict[Any, Any]", value).items()
+    marks = {str(k): _value("decimal", v, f"{where}: {str(k)!r}") for k, v in listed}
+    return {"decimal": marks.pop("*", ""), "decimals": marks}
 
 
 def _value(key: str, value: Any, where: str) -> Any:
     if key in ("missing", "dates", "drop_where"):
         return _mapped(key, value, where)
-    if key in ("text", "numbers", "names", "ranges", "drop_duplicates"):
+    if key in ("text", "numbers", "names", "ranges", "drop_duplicates", "fill_down"):
         return _words(value, where)
     if key == "drop_rows":
         return _row_numbers(value, where)

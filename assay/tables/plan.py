@@ -7,7 +7,7 @@ without Assay is what Assay read. Columns in doubt are left out by both.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 from urllib.parse import quote as quoted
@@ -31,6 +31,7 @@ from assay.tables.calls import (
 )
 from assay.tables.doubts import Doubt, columns_in_doubt
 from assay.tables.missing import as_number
+from assay.tables.overrules import Rule
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
 PD = Name("pd")
@@ -48,6 +49,18 @@ class Unreadable(TaskError):
 def in_doubt(*doubts: Doubt) -> Unreadable:
     """What is raised for a table in doubt."""
     return Unreadable("; ".join(d.line() for d in doubts), doubts)
+
+
+def check_fill(rule: Rule, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]) -> None:
+    """Raise `Unreadable` where `drop_rows` leaves out a row whose value stands for the rows below:
+    `rows` are those that are kept, by their numbers."""
+    for name in rule.fill_down or ():
+        place = columns.index(name)
+        for first, last in rule.drop_rows or ():
+            below = min((n for n in rows if n > last), default=None)
+            if below is not None and rows[below][place : place + 1] in ([], [None], [""]):
+                said = f"drop_rows leaves out row {first}, above an empty cell of {name!r}"
+                raise Unreadable(f"{said}: fill_down cannot tell its value; mend the file")
 
 
 @dataclass(frozen=True)
@@ -69,11 +82,12 @@ class ReadPlan:
 
     `skip` counts lines or rows above the column names. `columns` are the names of the frame; where
     `header` is false they are not in the file. `decimal` is empty where no number of the table
-    tells. `numbers` are columns of numbers, `marked` those of them whose cells are text to pandas
-    (marks between thousands, signs, numbers in quotes of a typed form), `text` columns that stay
-    text whatever pandas would make of them; `exact` are those of them that are read a second time,
-    as numbers of theirs have more digits than a float holds. In columns that are `clear` a number
-    tells its own decimal mark. `renamed`: `columns` take the place of the names in the file.
+    tells; `marks` holds the decimal mark, and that between thousands, of columns that the user gave
+    other ones. `numbers` are columns of numbers, `marked` those of them whose cells are text to
+    pandas (marks between thousands, signs, numbers in quotes of a typed form), `text` columns that
+    stay text whatever pandas would make of them; `exact` are those of them that are read a second
+    time, as numbers of theirs have more digits than a float holds. In columns that are `clear` a
+    number tells its own decimal mark. `renamed`: `columns` take the place of the names in the file.
     `drop_rows`, `drop_where`, `drop_duplicates` and `spellings` are the user's. `notes` are
     sentences for the user.
     """
@@ -92,6 +106,7 @@ class ReadPlan:
     columns: tuple[str, ...] = ()
     decimal: str = ""
     thousands: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict[str, str])
     numbers: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -105,6 +120,8 @@ class ReadPlan:
     places: tuple[tuple[int, int], ...] = ()  # of the fields of a text of fixed places
     # merged cells: (column, column it is filled from, rows from 0 of the frame), in order
     filled: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    fill_down: tuple[str, ...] = ()  # columns whose empty cells mean the value above them
+    fill_told: bool = False  # the user says which columns these are, or what merged cells mean
     drop_rows: Spans = ()
     rows_told: bool = False  # the user says which rows are none: all others are rows
     drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -126,6 +143,14 @@ class ReadPlan:
         """The columns of the frame: those that are not in doubt."""
         doubted = set(columns_in_doubt(self.doubts))
         return tuple(c for c in self.columns if c not in doubted)
+
+    def decimal_of(self, column: str) -> str:
+        """The decimal mark of a column."""
+        return self.marks[column][0] if column in self.marks else self.decimal
+
+    def thousands_of(self, column: str) -> str:
+        """What stands between the thousands of a column."""
+        return self.marks[column][1:] if column in self.marks else self.thousands
 
     @property
     def between(self) -> str:
@@ -181,6 +206,7 @@ class ReadPlan:
             "exact",
             "clear",
             "drop_duplicates",
+            "fill_down",
             "picked",
             "labelled",
         )
@@ -335,7 +361,7 @@ def _csv(reading: ReadPlan) -> dict[str, Any]:
 def as_written(reading: ReadPlan) -> tuple[str, ...]:
     """The columns whose cells choose rows, or are spelled anew, before they mean anything."""
     spelled = [c for c, pairs in reading.spellings.items() if pairs]
-    return (*reading.drop_where, *reading.drop_duplicates, *spelled)
+    return (*reading.fill_down, *reading.drop_where, *reading.drop_duplicates, *spelled)
 
 
 def words_of(reading: ReadPlan, column: str) -> list[str]:
@@ -343,7 +369,7 @@ def words_of(reading: ReadPlan, column: str) -> list[str]:
     words = reading.missing.get(column, ())
     if column not in reading.numbers:
         return list(words)
-    return [w for w in words if as_number(w, reading.decimal) is None]
+    return [w for w in words if as_number(w, reading.decimal_of(column)) is None]
 
 
 def _empty(reading: ReadPlan) -> Any:
@@ -364,6 +390,9 @@ def rows(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[S
         value = cells.call("ffill") if column == origin else Item(table, origin)
         here = index.call("isin", list(at))
         steps.append(Statement(cells, cells.call("mask", here, value).call("infer_objects")))
+    for column in reading.fill_down:
+        cells = Item(table, column)
+        steps.append(Statement(cells, cells.call("ffill")))
     if reading.drop_rows and reading.form not in ("csv", "excel", "fixed"):
         gone = [n - 1 for first, last in reading.drop_rows for n in range(first, last + 1)]
         steps.append(Statement(table, table.call("drop", index=gone, errors="ignore")))
@@ -433,7 +462,7 @@ def after(reading: ReadPlan, name: str = "t") -> list[Statement]:
             text = cells.call("map", Name("str"), na_action="ignore")
             steps.append(Statement(cells, text))
         if column in reading.marked:
-            steps.append(Statement(cells, to_number(reading, cells)))
+            steps.append(Statement(cells, to_number(reading, column, cells)))
         if column in reading.dates:
             form = reading.dates[column]
             steps.append(Statement(cells, Call(PD, "to_datetime", (cells,), {"format": form})))
@@ -454,15 +483,18 @@ def _numbers(reading: ReadPlan, column: str) -> list[float]:
     typed = reading.form not in _OF_TEXT and column not in (*reading.text, *reading.dates)
     if not typed and column not in reading.numbers:
         return []
-    found = (as_number(w, reading.decimal) for w in reading.missing.get(column, ()))
+    mark = reading.decimal_of(column)
+    found = (as_number(w, mark) for w in reading.missing.get(column, ()))
     return sorted({n for n in found if n is not None})
 
 
-def to_number(reading: ReadPlan, cells: Node) -> Call:
-    """The expression that turns text with marks into numbers."""
-    drop = {" ": " \u00a0\u202f", "'": "'’"}.get(reading.thousands, reading.thousands)
+def to_number(reading: ReadPlan, column: str, cells: Node) -> Call:
+    """The expression that turns the cells of a column, text with marks, into numbers."""
+    group = reading.thousands_of(column)
+    drop = {" ": " \u00a0\u202f", "'": "'’"}.get(group, group)
     bare = Attribute(cells, "str").call("replace", f"[{drop}$€£% ]", "", regex=True)
-    bare = Attribute(bare, "str").call("replace", ",", ".") if reading.decimal == "," else bare
+    if reading.decimal_of(column) == ",":
+        bare = Attribute(bare, "str").call("replace", ",", ".")
     number = Call(PD, "to_numeric", (bare,))
     if reading.form == "csv":
         return number

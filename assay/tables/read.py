@@ -43,6 +43,7 @@ from assay.tables.plan import (
     Unread,
     Unreadable,
     after,
+    check_fill,
     in_doubt,
     rows,
     source,
@@ -239,7 +240,9 @@ def _structure(reading: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
     for column in reading.marked:  # numbers are compared faster than their texts
         cells = frame.iloc[:, reading.columns.index(column)]
         with contextlib.suppress(ValueError, TypeError, AttributeError):
-            looked[column] = to_number(reading, Name("c")).value({**namespace(), "c": cells})
+            looked[column] = to_number(reading, column, Name("c")).value(
+                {**namespace(), "c": cells}
+            )
     first = 1 + (reading.skip + reading.header if reading.form in ("csv", "excel") else 0)
     numbers: Sequence[int] = range(first, first + len(frame))
     doubts = doubts_in(looked, numbers, rule)
@@ -342,6 +345,8 @@ def _ruled(reading: ReadPlan, rule: Rule) -> ReadPlan:
         reading,
         drop_rows=rule.drop_rows or (),
         rows_told=rule.drop_rows is not None,
+        fill_down=rule.fill_down or (),
+        fill_told=rule.fill_down is not None or bool(rule.merged),
         drop_where=rule.drop_where,
         drop_duplicates=rule.drop_duplicates,
         spellings=rule.spellings,
@@ -415,6 +420,8 @@ def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan 
     heads = doubts_of(reading.columns, layout.rows[:_HEAD], lines, rule, above, heads=True)
     if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
         raise in_doubt(*heads)
+    lines = [line_in_file(n, dropped) for n in layout.numbers]
+    check_fill(rule, reading.columns, dict(zip(lines, layout.rows, strict=True)))
     return decide(reading, _columns(reading, layout, text), rule)
 
 

@@ -162,7 +162,7 @@ def _said_rows(found: dict[str, dict[int, str]], lines: Sequence[int]) -> list[D
         shown = [f"row {lines[r]} ({rows[r]})" for r in told[:_SHOWN]]
         more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
         said = {
-            "total_rows": "looks like the sum of other rows",
+            "total_rows": "looks like a total, or another figure, of other rows",
             "notes": "looks like a note, a comment or a unit, not like a row",
             "repeated_header": "holds the names of the columns again",
             "several_tables": "looks like the names of another table",
@@ -276,7 +276,8 @@ def _note_like(strips: Sequence[Strip]) -> Array:
     marked = np.array([bool(_NOTE.match(t)) for t in first.texts], dtype=bool)
     if marked.any() and marked.mean() <= 0.2:
         found |= np.append(marked, False)[first.codes]
-    return found
+    drawn = np.array([bool(_RULE.fullmatch(t)) for t in first.texts], dtype=bool)
+    return found | np.append(drawn, False)[first.codes] if drawn.any() else found
 
 
 def _second_names(

@@ -1,4 +1,4 @@
-"""Rows that add up other rows, found by their words and by their sums."""
+"""Rows that add up other rows, or say their means, found by their words and by their numbers."""
 
 # numpy and pandas ship no types that pyright could follow here
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -134,24 +134,41 @@ _GROUPS = frozenset(
         "jahre",
     ]
 )
-_AVERAGES = frozenset(
-    [
-        "average",
-        "averages",
+# words of figures over the rows above: what they are, in the languages of tables that people have
+_FIGURES = {
+    **dict.fromkeys(
+        (
+            *("average", "averages", "mean", "avg", "durchschnitt", "mittelwert", "mittel"),
+            *("moyenne", "promedio", "media", "gemiddelde", "média", "średnia", "ortalama"),
+            *("среднее", "平均", "平均値", "平均值", "평균", "column average", "mean value"),
+        ),
         "mean",
-        "durchschnitt",
-        "mittelwert",
-        "mittel",
-        "moyenne",
-        "promedio",
-        "media",
-        "mediana",
-        "median",
-        "gemiddelde",
-        "среднее",
-        "平均",
-    ]
-)
+    ),
+    **dict.fromkeys(("median", "mediana", "médiane", "медиана", "中央値", "中位数"), "median"),
+    **dict.fromkeys(
+        (
+            *("max", "max.", "maximum", "highest", "largest", "höchstwert", "maximal", "máximo"),
+            *("massimo", "maximo", "максимум", "макс", "макс.", "最大", "最大値", "最大值", "최대"),
+        ),
+        "max",
+    ),
+    **dict.fromkeys(
+        (
+            *("min", "min.", "minimum", "lowest", "smallest", "tiefstwert", "minimal", "mínimo"),
+            *("minimo", "минимум", "мин", "мин.", "最小", "最小値", "最小值", "최소"),
+        ),
+        "min",
+    ),
+    **dict.fromkeys(
+        (
+            *("std", "sd", "stdev", "std dev", "std. dev", "standard deviation"),
+            *("standardabweichung", "écart-type", "ecart-type", "desviación estándar"),
+            *("deviazione standard", "標準偏差", "标准差"),
+        ),
+        "std",
+    ),
+    **dict.fromkeys(("count", "n", "anzahl", "nombre", "number of rows", "rows"), "count"),
+}
 _LEAST = 4  # rows that a sum without a word must add up
 _MEMBERS = 40  # distinct values of a column in which one may be the sum of the others
 _KEYS = 0.95  # of the groups in which a value must be the sum of its siblings
@@ -217,7 +234,7 @@ def _worded(
         elif stems and any(s in text for s in stems):
             if _part(text, stems) and _belongs(text, stems, code, strip, strips):
                 yield code, said
-        elif text in _AVERAGES and _at_end(strip, code):
+        elif text in _FIGURES and _at_end(strip, code, strips):
             yield code, said
 
 
@@ -277,9 +294,36 @@ def _belongs(
     return len(places) == 1 and _sums_above(int(places[0]), strips)
 
 
-def _at_end(strip: Strip, code: int) -> bool:
+def _at_end(strip: Strip, code: int, strips: Sequence[Strip]) -> bool:
+    """Whether a row at the end holds figures over those above: its word says a mean or a median, or
+    another text that is filled elsewhere is empty in it, or its numbers are what its word says."""
     places = (strip.codes == code).nonzero()[0]
-    return len(places) == 1 and len(strip.codes) - int(places[0]) <= _TAIL and len(strip.texts) > 3
+    row = int(places[0])
+    if len(places) != 1 or len(strip.codes) - row > _TAIL or len(strip.texts) <= 3:
+        return False
+    what = _FIGURES[strip.texts[code].casefold().strip(" :.*=-–—")]
+    return what in ("mean", "median") or _bare(row, strips) or _figures(row, what, strips)
+
+
+def _figures(row: int, what: str, strips: Sequence[Strip]) -> bool:
+    """Whether all numbers of a row are the largest, the smallest, the deviation or the number of
+    those above; other such rows may stand between."""
+    np = importlib.import_module("numpy")
+    hits = 0
+    for strip in strips:
+        if not strip.numeric or np.isnan(strip.values[row]):
+            continue
+        found: list[float] = []
+        for end in range(max(2, row - _TAIL), row + 1):
+            above = strip.values[:end][~np.isnan(strip.values[:end])]
+            if len(above) > 1:
+                made = {"max": np.max, "min": np.min, "std": np.std, "count": len}[what](above)
+                found += [float(made), float(np.std(above, ddof=1)) if what == "std" else made]
+        room = 10 * max(1e-9 * abs(strip.values[row]), _tolerance(strip))
+        if not any(abs(one - strip.values[row]) <= room for one in found):
+            return False
+        hits += 1
+    return hits > 0
 
 
 def _tolerance(strip: Strip) -> float:

@@ -19,7 +19,7 @@ from assay.extras import install_extra
 from assay.tables.doubts import Doubt
 from assay.tables.grid import yaml_list
 from assay.tables.overrules import Overrules, Rule
-from assay.tables.plan import ReadPlan, Unread, Unreadable
+from assay.tables.plan import ReadPlan, Unread, Unreadable, check_fill
 from assay.tables.sheet_facts import Facts, Span, cell_name, facts_of, references, span_of
 from assay.tables.structure import doubts_of, joined_names
 
@@ -145,10 +145,17 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Unread:
     heads = _two_rows_of_names(sheet, span, skip, [sheet.rows[n] for n in kept[:50]], kept)
     if heads is not None and not bare:
         return _refused(sheet, heads)
-    spans = [_cut(m, span) for m in sheet.facts.merged if m[0] >= first and m[0] not in gone]
+    spans = [_cut(m, span) for m in sheet.facts.merged if m[0] >= first]
     spans = [m for m in spans if m is not None and not _whole_row(m, span)]
+    headless = [m for m in spans if m[0] in gone and not {*range(m[0], m[2] + 1)} <= gone]
+    spans = [m for m in spans if m[0] not in gone]
     cells = {n: list(rows[n - top]) for n in kept}
+    names = sheet.rule.names or tuple(map(str, head))
+    known = [n for n in sheet.rule.fill_down or () if n in names]  # others are said elsewhere
+    by_row = {n + 1: row for n, row in cells.items()}
+    check_fill(replace(sheet.rule, fill_down=tuple(known)), names, by_row)
     doubts = [*_merged(sheet, spans, left), *_formulas(sheet, span, first, gone)]
+    doubts += _headless(sheet, headless, left)
     fills = _fills(spans, cells, left) if sheet.rule.merged == "fill" else ()
     place = {n: i for i, n in enumerate(kept)}
     fills = tuple((c, o, tuple(place[n] for n in at if n in place)) for c, o, at in fills)
@@ -301,6 +308,19 @@ def _merged(sheet: _Sheet, spans: Sequence[Span], left: int) -> Iterator[tuple[i
         where = f"{cell_name(*first[:2])}:{cell_name(*first[2:])}"
         said = f"{len(mine)} merged cells such as {where} ({cell!r}) stand for several cells"
         yield column - left, Doubt("merged_cells", said, "merged: fill  # or first")
+
+
+def _headless(sheet: _Sheet, spans: Sequence[Span], left: int) -> Iterator[tuple[int, Doubt]]:
+    """Columns in which the row that holds the value of merged cells is left out by `drop_rows`, and
+    others that they stand for are not."""
+    if sheet.rule.merged == "first":
+        return
+    for column in sorted({c for m in spans for c in range(m[1], m[3] + 1)}):
+        top, first, bottom, last = next(m for m in spans if m[1] <= column <= m[3])
+        cell = sheet.rows[top][first] if top < len(sheet.rows) else None
+        said = f"drop_rows leaves out row {top + 1}, whose value {cell!r} stands for all of the "
+        said += f"merged cells {cell_name(top, first)}:{cell_name(bottom, last)}"
+        yield column - left, Doubt("merged_cells", said, "merged: first  # or keep the row")
 
 
 def _fills(

@@ -18,7 +18,10 @@ _SIGN, _GROUP = r"[+-]?", r"[ \x{A0}\x{202F}\x{2009}'\x{2019}]"
 _E = r"([eE][+-]?\d+)?"
 _BELOW_ZERO = tuple(float(v) for n in (9, 99, 999, 9999, 99999) for v in (-n, -n + 1, -n + 2))
 _HABITS = (*_BELOW_ZERO, -66.0, -77.0, -88.0, -777.0, -888.0, -99.9, -999.9, -9999.9, -99.99)
-_HABITS_HIGH = (999.9, 99.9, 9999.9, 999.99, 888.0, 8888.0, 777.0, 998.0, 9998.0)
+_HABITS_HIGH = (
+    *(999.9, 99.9, 9999.9, 999.99, 888.0, 8888.0, 777.0, 998.0, 9998.0),
+    *(77.0, 88.0, 7777.0, 997.0, 9997.0),
+)
 _EXACT = 2**53
 _SHORT = 3  # letters of what may be a code, as NA for Namibia
 
@@ -58,7 +61,7 @@ def number(table: Opened, name: str) -> str:
         gone = table.said.missing(name)
         if gone is None:
             _no_placeholders(table, name, made)
-        for word in _as_numbers(gone or (), table.said.text("decimal")):
+        for word in _as_numbers(gone or (), table.said.decimal(name)):
             made = f"nullif({made}, {word!r}::double)"
         table.decided[name, "number"] = made
     return table.decided[name, "number"]
@@ -151,7 +154,7 @@ def _no_codes(table: Opened, name: str, bare: str) -> None:
 
 def _mark(table: Opened, name: str, bare: str) -> str:
     """The decimal mark of a column: '.' or ','."""
-    if (decimal := table.said.text("decimal")) in (".", ","):
+    if (decimal := table.said.decimal(name)) in (".", ","):
         return decimal
     if (thousands := table.said.text("thousands")) in (".", ","):
         return "," if thousands == "." else "."

@@ -26,6 +26,14 @@ _TOTAL = (
 _MAYBE = "all|alle|overall|average|mean|mittelwert|durchschnitt|moyenne|media|promedio|combined"
 _BEFORE = "(grand |sub-?|sub )?total|summe|gesamt|insgesamt|totaal|totale|somme|suma|итого|всего"
 _SURE = re.compile(_TOTAL)
+# of the last rows: words of figures over those above
+_FIGURE = re.compile(
+    r"(arithmetic |column )?(averages?|means?|medians?)|avg\.?|max(\.|imum|imal|imo)?|m[aá]ximo|"
+    r"min(\.|imum|imal|imo)?|m[ií]nimo|std\.?( ?dev\.?)?|stdev|standard ?(deviation|abweichung)|"
+    r"mittel(wert)?|durchschnitt|höchstwert|tiefstwert|moyenne|médiane?|m[eé]dia(na)?|massimo|"
+    r"promedio|gemiddelde|среднее|медиана|максимум|минимум|平均[値值]?|最大[値值]?|最小[値值]?"
+)
+_LAST = 6  # rows at the end
 _UNSURE = re.compile(rf"({_MAYBE})|({_BEFORE})[\s:,.-].*|.*[\s,(-]({_BEFORE})\)?", re.S)
 _FEW = 60  # values of a column that divides the rows into groups
 _VARIED = 8  # values of a column of measured numbers
@@ -36,6 +44,7 @@ def plain_rows(table: Opened) -> Opened:
     """The table without the rows that the user leaves out. Raises `NotProvable` for rows that may
     be no cases."""
     _drop_empty(table)
+    _fill_down(table)
     _drop_where(table)
     _drop_duplicates(table)
     if table.one(f"select count(*) from {table.table}")[0] == 0:
@@ -47,7 +56,41 @@ def plain_rows(table: Opened) -> Opened:
         _names_again(table)
         _words_for_numbers(table, numbers, mixed)
         _totals(table, numbers)
+    _labels(table)
     return table
+
+
+def _fill_down(table: Opened) -> None:
+    """Empty cells of the columns that the user names get the value above. Raises `NotProvable`
+    where a row that is left out stands above one."""
+    for name in table.said.words("fill_down"):
+        cell = table.column(name)
+        for number in sorted(table.said.dropped() or ()):
+            below = table.all(
+                f"select {cell} is null from {table.table} where rn > {number} order by rn limit 1"
+            )
+            if below and below[0][0]:
+                raise NotProvable(f"{name!r}: the value of a row below row {number} is left out")
+        table.db.execute(
+            f"create or replace table {table.table} as select * replace (last_value({cell} "
+            f"ignore nulls) over (order by rn) as {cell}) from {table.table}"
+        )
+
+
+def _labels(table: Opened) -> None:
+    """A first column with gaps in which no value follows itself may hold labels of several rows,
+    and names no value until the user says what the gaps mean."""
+    told = table.said.text("merged") or "fill_down" in table.said.given
+    name = next((n for n, c in table.ids.items() if c == "c0"), "")
+    if told or not name or table.said.missing(name) is not None:
+        return
+    rows, known, again = table.one(
+        f"select (select count(*) from {table.table}), count(*), "
+        "count(*) filter (where c0 = before) from (select c0, lag(c0) over (order by rn) as before "
+        f"from {table.table} where c0 is not null)"
+    )
+    if rows >= _VARIED and 1 < known <= 0.8 * rows and not again:
+        table.doubted["c0"] = "its values may stand for the rows below them as well"
 
 
 def _drop_empty(table: Opened) -> None:
@@ -196,6 +239,10 @@ def _totals(table: Opened, numbers: dict[str, str]) -> None:
         why = "may add up other rows, by its words"
         if sure := [v for v in values if _SURE.fullmatch(v)]:
             _refuse(table, f"{bare} in ({', '.join(map(literal, sure))})", why)
+        if figures := [v for v in values if _FIGURE.fullmatch(v.strip(" :.=-*"))]:
+            listed = ", ".join(map(literal, figures))
+            last = f"rn in (select rn from {table.table} order by rn desc limit {_LAST})"
+            _refuse(table, f"{bare} in ({listed}) and {last}", "may be a figure over those above")
         if beside := [v for v in values if _UNSURE.fullmatch(v)]:
             listed = ", ".join(map(literal, beside))
             odd = f"({_open(table, cell)} or {_highest(table, numbers)})"

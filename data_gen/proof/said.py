@@ -33,6 +33,13 @@ class Said:
         """A key that says something column by column."""
         return _mapping(self.given.get(key))
 
+    def decimal(self, column: str) -> str:
+        """The decimal mark of a column: said of it, of all others, or of the table."""
+        if not isinstance(self.given.get("decimal"), dict):
+            return self.text("decimal")
+        by_column = self.of("decimal")
+        return str(by_column.get(column, by_column.get("*", "")))
+
     def missing(self, column: str) -> list[str] | None:
         """The words that mean no value in a column, without blanks around them; None where nothing
         is said."""

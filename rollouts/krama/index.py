@@ -274,7 +274,7 @@ def _column(name: str, plan: ReadPlan, frame: Frame | None) -> Column:
     )
     if name in plan.marked:
         notes.append("written like 1,234 or $5 or 40%")
-    elif name in plan.numbers and plan.decimal == ",":
+    elif name in plan.numbers and plan.decimal_of(name) == ",":
         notes.append("decimal commas")
     note = "; ".join(notes)
     if frame is None or name not in frame:

@@ -227,7 +227,9 @@ MESSY = (
     Messy("open.csv", _refusing("a;b\n1.234;7.125\n5.678;9.250\n"), "between thousands"),
     Messy("both.csv", _refusing("a;b\n1,5;2.25\n2,5;3.75\n"), "a decimal comma, and"),
     Messy(
-        "commas.csv", _refusing('a,b\n"1,5","7,5"\n"2,5","8,5"\n'), "decimal comma between commas"
+        "commas.csv",
+        _refusing('a,b\n"1,5","7,5"\n"2,5","8,5"\n'),
+        "decimal comma, and commas part the fields",
     ),
     Messy("long.csv", _refusing("a,b\n1,2\n3,4,5\n6,7\n"), "line 3 has more than"),
     Messy("loose.csv", _refusing("a,b\n1,5,2,5\n2,5,3,5\n"), "a decimal comma"),

@@ -29,6 +29,9 @@ def reading(folder: Path, rule: str, text: str = OPEN) -> ReadPlan | Unread:
         ('"*.csv": {decimal: "."}', "a", [1.234, 5.678]),
         ('"*.csv": {decimal: ","}', "a", [1234, 5678]),
         ('"*": {text: [a]}', "a", ["1.234", "5.678"]),
+        ('"*": {decimal: {a: ","}}', "a", [1234, 5678]),
+        ('"*": {decimal: {"*": ",", a: "."}}', "a", [1.234, 5.678]),
+        ('"*": {decimal: ","}\n"t.*": {decimal: {a: "."}}', "a", [1.234, 5.678]),
         ('"*": {decimal: ".", missing: {n: [x]}}', "n", [None, "NA"]),
         ('"*": {decimal: ".", missing: {"*": []}}', "n", ["x", "NA"]),
         ('"*": {decimal: ".", missing: {a: ["5.678"]}}', "a", [1.234, None]),
@@ -82,6 +85,8 @@ def test_a_file_can_be_left_out(tmp_path: Path) -> None:
     [
         ('"*": {decimals: ","}', "unknown key 'decimals'; known are sep, encoding"),
         ('"*": {decimal: "x"}', "'x'; wanted one of '.', ','"),
+        ('"*": {decimal: {a: "x"}}', "'a': 'x'; wanted one of '.', ','"),
+        ('"*": {decimals: {a: "."}}', "unknown key 'decimals'"),
         ('"*": {sep: ";;"}', "wanted one character"),
         ('"*": {skip: -1}', "wanted the number of lines"),
         ('"*": {skip: true}', "wanted the number of lines"),

@@ -76,6 +76,22 @@ def test_rows_and_names_are_the_users(
     pd.testing.assert_frame_equal(printed(plan), frame)
 
 
+@pytest.mark.parametrize("missing", ["", ", missing: {town: [NA]}"])
+def test_marks_of_one_column_and_cells_filled_down(
+    missing: str, tmp_path: Path, printed: Callable[[ReadPlan], Frame]
+) -> None:
+    root = tmp_path / "data"
+    text = "town,people,share\nUlm,1.234,0.5\n,5.678,0.25\nNA,1.234.567,1.5\n,9,2\n"
+    rule = f'"*": {{fill_down: [town], decimal: {{people: ","}}{missing}}}'
+    plan = plan_of(root, rule, text=text)
+    assert isinstance(plan, ReadPlan), plan.said()
+    plan, frame = settle(plan, root)
+    assert plan.doubts == () and frame["people"].tolist() == [1234, 5678, 1234567, 9]
+    assert frame["town"].fillna("?").tolist() == ["Ulm", "Ulm", "?", "?"]
+    assert frame["share"].tolist() == [0.5, 0.25, 1.5, 2]
+    pd.testing.assert_frame_equal(printed(plan), frame)
+
+
 @pytest.mark.parametrize("name", ["t.json", "t.sqlite", "t.parquet", "t.xlsx"])
 def test_rows_and_names_are_the_users_in_typed_forms(
     name: str, tmp_path: Path, printed: Callable[[ReadPlan], Frame]

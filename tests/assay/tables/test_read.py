@@ -36,6 +36,8 @@ def read(folder: Path, text: str | bytes, rule: str = "", name: str = "t.csv") -
 
 
 TOWNS = ["Москва", "Самара", "Казань", "Тула"] * 10
+ONCE = ["Ulm", "", "", "", "Hof", "", "", ""]
+SPARSE = "v;k\n" + "".join(f"{v};{i}.5\n" for i, v in enumerate(ONCE))
 LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
 
 
@@ -72,6 +74,20 @@ LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
         ("k;v;w\n1;2;3\n3;4\n6;7;8\n", "short_rows", "{drop_rows: [3]}", [2, 7]),
         ("k;v;w\n1;2;3\n3;4\n6;7;8\n", "short_rows", "{drop_rows: []}", [2, 4, 7]),
         ("k,v\nB, Ulm,1\nC, Bonn,2\nD, Hof,3\n", "layout", "{names: [k, w, v]}", [1, 2, 3]),
+        ("k~v\nb~1\nc~2\nd~3\n", "layout", "{sep: '~'}", [1, 2, 3]),
+        ("k w v\nb x 1\nc y 2\nd z 3\n", "layout", "{sep: '\\s+'}", [1, 2, 3]),
+        ("k;;v\nb;x;1\nc;y;2\n", "layout", "{names: [k, w, v]}", [1, 2]),
+        (column(["(5.5)", "7.5", "9", "(12)"]), "number_mark", "{text: [v]}", None),
+        (column(["5.5-", "7.5", "9", "12-"]), "number_mark", "{text: [v]}", None),
+        (column(["−5.5", "7.5", "9", "−12"]), "number_mark", "{text: [v]}", None),
+        (column(["12,34,567", "7,000", "4,50,000"]), "number_mark", "{text: [v]}", None),
+        (column(["<5", *range(20), "<5"]), "sentinel", "{missing: {v: [<5]}}", None),
+        (column([-1, -1, -1, *range(5, 30)]), "sentinel", "{missing: {v: []}}", None),
+        (column([-9, -9, -9, *range(5, 30)]), "sentinel", "{missing: {v: ['-9']}}", None),
+        (column([998, 998, *range(5, 90)]), "sentinel", "{missing: {v: ['998']}}", None),
+        (SPARSE, "merged_cells", "{fill_down: [v]}", ["Ulm"] * 4 + ["Hof"] * 4),
+        (SPARSE, "merged_cells", "{fill_down: []}", None),
+        (SPARSE, "merged_cells", "{missing: {v: ['']}}", None),
     ],
 )
 def test_in_doubt_until_it_is_settled(
@@ -135,6 +151,31 @@ def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> No
 def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> None:
     _, frame = read(tmp_path, column(["1E5", "2E3", "7"]), "{numbers: [v]}")
     assert frame["v"].tolist() == [1e5, 2e3, 7]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [-1, 1] * 20,  # labels
+        [-1, 0, 1, 2, 3] * 8,
+        [*range(-1, 30)],
+        ["(a)", "(b)", "c"],
+        ["12:30", "14:45", "9:00"],
+        ["", "x", "y", "", "z", "x", "", "y"],  # its first cell is empty
+        [*("x", "x", "", "y", "", "z", "x", "")],
+    ],
+)
+def test_plain_columns_are_in_no_doubt(cells: list[object], tmp_path: Path) -> None:
+    text = "v;k\n" + "".join(f"{c};{i}.5\n" for i, c in enumerate(cells))
+    assert read(tmp_path, text)[0] == []
+    assert read(tmp_path, "v\n" + "".join(f"{'q' if c == '' else c}\n" for c in cells))[0] == []
+
+
+def test_a_label_that_is_left_out_fills_nothing(tmp_path: Path) -> None:
+    doubts, frame = read(tmp_path, SPARSE, "{fill_down: [v], drop_rows: [6]}")
+    assert (doubts, frame) == ([], None)
+    doubts, frame = read(tmp_path, SPARSE, "{fill_down: [v], drop_rows: [5]}")
+    assert doubts == [] and frame["v"].tolist() == ["Ulm"] * 3 + ["Hof"] * 4
 
 
 IDS = [1234567890123456789, None, 1234567890123456790]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from typing import Any
 
 import pandas as pd
@@ -65,6 +66,29 @@ def test_a_total_without_a_word_is_found_by_its_sums():
     rows = _rows()
     assert _codes([*rows, _summed(rows, ["", ""])]) == ["total_rows"]
     assert _codes([*rows, _summed(rows, ["Zweigstellen", "sport"])]) == ["total_rows"]
+
+
+@pytest.mark.parametrize("word", ["Mean", "Mittelwert", "平均", "Max", "min.", "Std. Dev."])
+def test_figures_over_the_rows_above_are_in_doubt(word: str):
+    rows = _rows()
+    figures = {"Ma": max, "mi": min, "St": statistics.pstdev}.get(word[:2], statistics.mean)
+    last = [f"{figures([float(r[c]) for r in rows]):.2f}" for c in (2, 3)]
+    assert _codes([*rows, [word, "", *last]]) == ["total_rows"]
+    names = ["town", "sales", "visitors"]
+    bare = [[r[0] + str(i), *r[2:]] for i, r in enumerate(rows)]
+    assert _codes([*bare, [word, *last]], names) == ["total_rows"]
+
+
+def test_people_are_no_figures():
+    people = [[f"Ann{i}", *r[1:]] for i, r in enumerate(_rows())]
+    people[38][0] = "Max"
+    people[39][2:] = ["901.50", "9001"]
+    assert _codes(people) == []
+
+
+def test_a_line_drawn_below_the_names_is_no_row():
+    assert _codes([["---"] * 4, *_rows()]) == ["notes"]
+    assert _codes([*_rows(), ["====", "", "", ""]]) == ["notes"]
 
 
 def test_subtotals_of_known_values_are_rows_in_doubt():

@@ -146,6 +146,21 @@ def test_what_the_user_says_counts(tmp_path: Path) -> None:
     assert numbers_of(tmp_path, "a;b\nx;1,234\ny;2,345\nz;8\n") == [1.234, 2.345, None]
 
 
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [
+        ('{b: ","}', [1234, 2345]),
+        ('{b: "."}', [1.234, 2.345]),
+        ('{a: ".", "*": ","}', [1234, 2345]),
+    ],
+)
+def test_the_mark_of_one_column_is_the_users(
+    tmp_path: Path, rule: str, wanted: list[float]
+) -> None:
+    (tmp_path / "tables.yaml").write_text(f'"*.csv": {{decimal: {rule}}}')
+    assert numbers_of(tmp_path, "a;b\n0.5;1.234\n1.5;2.345\n") == wanted
+
+
 def test_a_word_for_no_value_may_be_a_category(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,none\n2,labour\n3,NA\n")
