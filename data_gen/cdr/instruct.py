@@ -13,7 +13,7 @@ from functools import cache
 from random import Random
 
 from rewards.cdr.ids import sample_variants
-from rewards.cdr.language import pick, read_clauses, say_step, speakable
+from rewards.cdr.language import Clause, pick, read_clauses, say_step, speakable
 from rewards.gold import Step
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
@@ -174,12 +174,20 @@ class InstructionError(TaskError):
     """A text that is not an instruction of this grammar, or a recipe it has no words for."""
 
 
-def say(steps: Sequence[Step], style: Style, rng: Random, forms: int = 0) -> str:
+Manners = tuple[int, ...]  # of the words of every step; (): all are the short ones
+
+
+def say(
+    steps: Sequence[Step], style: Style, rng: Random, forms: int = 0, manners: Manners = ()
+) -> str:
     """One instruction for a recipe. Raises `InstructionError` when a step cannot be spoken."""
     for step in steps:
         if not speakable(step):
             raise InstructionError(f"no words for {step.operator} with {step.params}")
-    clauses = [say_step(step, style.mood, rng, forms) for step in steps]
+    clauses = [
+        say_step(step, style.mood, rng, forms, manner)
+        for step, manner in zip(steps, manners or (0,) * len(steps), strict=True)
+    ]
     several = len(steps) > 1
     opening = pick(rng, _fitting(style.openings, several))
     join = pick(rng, style.joins)
@@ -213,6 +221,11 @@ def _skeletons() -> list[tuple[Style, re.Pattern[str]]]:
 def read_instruction(text: str) -> tuple[list[Step], str]:
     """(recipe, style id) of an instruction. Raises `InstructionError` unless clauses and the frame
     of one style account for the whole text."""
+    clauses, style = _read(text)
+    return [clause.step for clause in clauses], style
+
+
+def _read(text: str) -> tuple[list[Clause], str]:
     clauses = read_clauses(text)
     left, at = "", 0
     for clause in clauses:
@@ -221,7 +234,7 @@ def read_instruction(text: str) -> tuple[list[Step], str]:
     left += text[at:]
     for style, pattern in _skeletons():
         if pattern.fullmatch(left):
-            return [clause.step for clause in clauses], style.id
+            return clauses, style.id
     raise InstructionError(f"not an instruction of this grammar: {left.replace(_MARK, '…')!r}")
 
 
@@ -249,15 +262,25 @@ def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list
 
     Every variant is read back; raises `InstructionError` when it does not say the recipe.
     """
-    wanted = list(steps)
-    found: list[PromptVariant] = []
-    for style in STYLES:
-        rng = Random(derive_seed(seed, "instruction", key, style.id))
-        text = say(wanted, style, rng, forms)
-        if read_instruction(text)[0] != wanted:
-            raise InstructionError(f"{text!r} does not read back to its recipe")
-        found.append(PromptVariant(style.id, style.label, text))
-    return found
+    return [variant(steps, style, key, seed, forms) for style in STYLES]
+
+
+def variant(
+    steps: Sequence[Step],
+    style: Style,
+    key: str,
+    seed: int = 0,
+    forms: int = 0,
+    manners: Manners = (),
+) -> PromptVariant:
+    """The variant of one style, with the words of every step in its manner. It is read back;
+    raises `InstructionError` when it does not say the recipe in that manner."""
+    rng = Random(derive_seed(seed, "instruction", key, style.id))
+    text = say(steps, style, rng, forms, manners)
+    wanted = list(zip(steps, manners or (0,) * len(steps), strict=True))
+    if [(clause.step, clause.manner) for clause in _read(text)[0]] != wanted:
+        raise InstructionError(f"{text!r} does not read back to its recipe")
+    return PromptVariant(style.id, style.label, text)
 
 
 def chosen(size: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:

@@ -8,7 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.instruct import InstructionError, PromptVariant, pool
+from data_gen.cdr.instruct import (
+    STYLES,
+    InstructionError,
+    Manners,
+    PromptVariant,
+    pool,
+    variant,
+)
 from data_gen.cdr.rows import PlannedRow, key_of
 from rewards.gold import Step
 
@@ -52,3 +59,15 @@ def pool_of(asked: Asked, config: InstructConfig) -> Pool:
         return Pool(tuple(pool(wanted, key, config.seed, config.forms)))
     except InstructionError as error:
         return Pool((), f"unspoken: {str(error)[:60]}")
+
+
+_STYLES = {style.id: style for style in STYLES}
+
+
+@lru_cache(maxsize=20_000)
+def in_manners(asked: Asked, style: str, manners: Manners, config: InstructConfig) -> PromptVariant:
+    """The variant of a style of a recipe that has a pool, with the words of every step in a manner
+    of its own."""
+    key, steps = asked
+    wanted = [Step(name, dict(params)) for name, params in steps]
+    return variant(wanted, _STYLES[style], key, config.seed, config.forms, manners)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.instruct import PromptVariant, chosen, wordings_of
+from data_gen.cdr.instruct import Manners, PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase_pool import Wordings
-from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, pool_of
+from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, in_manners, pool_of
 from data_gen.cdr.rows import PlannedRow, Row, release_row
-from data_gen.cdr.said.check import changed_as_said, decided_as_said
+from data_gen.cdr.said.check import UNSETTLED, changed_as_said, decided_in, manner_of
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
 
@@ -21,8 +21,9 @@ from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
 @dataclass(frozen=True)
 class Written:
     """Rows of one unit, or why none of it is written. `asked`: the variants that each row's
-    training tasks are asked in; `unsaid`: the operator that does another thing to one of the texts
-    than its words say, and what, in two parts."""
+    training tasks are asked in, longer ones where the pool's words do not say what happens to the
+    row's text; `unsaid`: the operator that does another thing to one of the texts than any of its
+    words say, and what, in two parts."""
 
     rows: list[Row] = field(default_factory=list[Row])
     pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
@@ -41,31 +42,37 @@ class Proof:
     def __init__(self) -> None:
         self._steps: dict[Frozen, BoundStep] = {}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
-        self._said: dict[tuple[str, str], str] = {}
+        self._said: dict[tuple[str, str], int | str] = {}
 
     def run(self, text: str, steps: Iterable[Step]) -> Execution:
         """What `run_bound` gives."""
         return run_bound(text, [self._step(step) for step in steps])
 
-    def unsaid(self, text: str, steps: Iterable[Step]) -> tuple[str, str]:
-        """The first operator that does to its text what its words do not say, and what it does;
-        empty where every step up to a rejecting filter does as it is asked."""
-        for step in steps:
+    def manners(self, text: str, steps: Sequence[Step]) -> Manners | tuple[str, str]:
+        """The manner of words for every step that says what it does to its text: the first of the
+        operator's that does. Where an operator does what none of its words say, it and what it
+        does. Steps behind a rejecting filter are not judged."""
+        found = [0] * len(steps)
+        for place, step in enumerate(steps):
             bound = self._step(step)
             if bound.operator.kind == "filter":
                 keep, _ = bound.judge(text)
-                why = decided_as_said(step, text, keep)
-                if why or not keep:
-                    return (step.operator, why) if why else ("", "")
+                manner = decided_in(step, text, keep)
+                if manner is None:
+                    return step.operator, UNSETTLED
+                found[place] = manner
+                if not keep:
+                    break
                 continue
             after = bound.call(text, **bound.params)
-            if (why := self._said.get((step.operator, text))) is None:
-                why = changed_as_said(step.operator, text, after)
-                self._said[step.operator, text] = why
-            if why:
-                return step.operator, why
-            text = after
-        return "", ""
+            if (said := self._said.get((step.operator, text))) is None:
+                manner = manner_of(step.operator, text, after)
+                said = changed_as_said(step.operator, text, after) if manner is None else manner
+                self._said[step.operator, text] = said
+            if isinstance(said, str):
+                return step.operator, said
+            found[place], text = said, after
+        return tuple(found)
 
     def _step(self, step: Step) -> BoundStep:
         name = frozen(step)
@@ -129,12 +136,21 @@ def word(
         ]
         if why := refusal(row, steps, said, proof):
             return Written(refused=why)
+        asked_in = [variants[i] for i in trained]
         if config.as_said and not unsaid[0]:
-            unsaid = proof.unsaid(row["input_text"], steps)
+            manners = proof.manners(row["input_text"], steps)
+            if _names_an_operator(manners):
+                unsaid = manners
+            elif any(manners):
+                asked_in = [in_manners(wanted, v.style_id, manners, config) for v in asked_in]
         rows.append(row)
         pools.append(variants)
-        asked.append([variants[i] for i in trained])
+        asked.append(asked_in)
     return Written(rows, pools, asked, unsaid=unsaid)
+
+
+def _names_an_operator(found: Manners | tuple[str, str]) -> TypeGuard[tuple[str, str]]:
+    return bool(found) and isinstance(found[0], str)
 
 
 def paraphrased(variant: PromptVariant, key: str, wordings: Wordings) -> PromptVariant:

@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 
 from rewards.cdr.phrases import (
     CONDITIONS,
+    CONDITIONS_TO_THE_LETTER,
     DETERMINERS,
     FILTER_FRAMES,
     MOODS,
     NOUNS,
     SENTENCES,
+    TO_THE_LETTER,
     VERBS,
 )
 from rewards.gold import RECIPE_PARAMS, Step
@@ -31,11 +33,12 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?(?: ?%| per ?cent)?"
 
 @dataclass(frozen=True)
 class Clause:
-    """Where in a text a step is said."""
+    """Where in a text a step is said, and in which manner: 0 for the short words."""
 
     start: int
     end: int
     step: Step
+    manner: int = 0
 
 
 def pick(rng: Random, options: Sequence[T]) -> T:
@@ -64,7 +67,7 @@ def read_number(key: str, said: str) -> float | int:
     return round(float(digits) / 100, 8) if key.endswith("_ratio") else int(float(digits))
 
 
-def say_step(step: Step, mood: str, rng: Random, forms: int = 0) -> str:
+def say_step(step: Step, mood: str, rng: Random, forms: int = 0, manner: int = 0) -> str:
     """A step as a clause in a mood, lower case; `forms` limits the choice to the first ones.
 
     Raises ValueError for a step the grammar has no words for.
@@ -75,15 +78,34 @@ def say_step(step: Step, mood: str, rng: Random, forms: int = 0) -> str:
     def some(options: Sequence[T]) -> T:
         return pick(rng, options[: forms or None])
 
-    if step.operator in SENTENCES:
-        return some(SENTENCES[step.operator])[MOODS.index(mood)]
-    if step.operator in NOUNS:
-        return _say_deletion(some(NOUNS[step.operator]), mood, some)
+    if step.operator in NOUNS or step.operator in SENTENCES:
+        form = some(_forms(step.operator, manner))
+        if isinstance(form, str):
+            return _say_deletion(form, mood, some)
+        return form[MOODS.index(mood)]
     ((key, value),) = step.params.items()
     side = int(rng.random() * 2)
-    condition = some(CONDITIONS[step.operator, key][side])
+    known = CONDITIONS_TO_THE_LETTER if manner else CONDITIONS
+    condition = some(known[step.operator, key][side])
     frame = some(FILTER_FRAMES[mood][side])
     return frame.format(c=condition.format(n=say_number(key, value, rng)))
+
+
+Form = str | tuple[str, str, str, str]  # a noun, or a sentence in all moods
+
+
+def _forms(mapper: str, manner: int) -> Sequence[Form]:
+    if manner:
+        return TO_THE_LETTER[mapper][manner - 1]
+    return NOUNS.get(mapper) or SENTENCES.get(mapper) or ()
+
+
+def _all_forms() -> Iterator[tuple[str, int, Form]]:
+    """(mapper, manner, form) of all that turn a text into another."""
+    for name in (*NOUNS, *SENTENCES):
+        for manner in range(1 + len(TO_THE_LETTER.get(name, ()))):
+            for form in _forms(name, manner):
+                yield name, manner, form
 
 
 def _say_deletion(noun: str, mood: str, some: Callable[[Sequence[Any]], Any]) -> str:
@@ -103,7 +125,7 @@ def _any(options: Sequence[str]) -> str:
     return "(?:" + "|".join(map(re.escape, ranked)) + ")"
 
 
-Meaning = Step | tuple[str, str]
+Meaning = tuple[Step, str, int]  # a step, the bound of a filter that is said, the manner
 
 
 @dataclass(frozen=True)
@@ -136,9 +158,10 @@ def _deletions() -> Iterator[tuple[int, _Alternative]]:
     verbs, gerunds, participles = ([v[i] for v in VERBS] for i in range(3))
     start, the = f"(?:{_any(verbs)}|{_any(gerunds)})", _any(DETERMINERS)
     said = [determiner for determiner in DETERMINERS if determiner]
-    nouns = [(noun, name) for name, options in NOUNS.items() for noun in options]
+    nouns = [form for form in _all_forms() if isinstance(form[2], str)]
     for mood in ("active", "passive", "negative"):
-        for noun, name in nouns:
+        for name, manner, noun in nouns:
+            assert isinstance(noun, str)
             word = re.escape(noun)
             heads, body = {
                 "active": (_heads([*verbs, *gerunds]), f"{start} {the}{word}"),
@@ -146,24 +169,28 @@ def _deletions() -> Iterator[tuple[int, _Alternative]]:
                 "negative": (_heads(["no"]), f"no {word}"),
             }[mood]
             step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
-            yield len(noun), _Alternative(heads, body, step)
+            yield len(noun), _Alternative(heads, body, (step, "", manner))
 
 
 def _sentences() -> Iterator[tuple[int, _Alternative]]:
-    for name, forms in SENTENCES.items():
+    for name, manner, form in _all_forms():
+        if isinstance(form, str):
+            continue
         step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
-        for said in (said for form in forms for said in form):
-            yield len(said), _Alternative(_heads([said]), re.escape(said), step)
+        for said in form:
+            yield len(said), _Alternative(_heads([said]), re.escape(said), (step, "", manner))
 
 
 def _conditions() -> Iterator[tuple[int, _Alternative]]:
-    for meaning, sides in CONDITIONS.items():
-        for side, conditions in enumerate(sides):
-            starts = [f.split("{c}")[0] for mood in MOODS for f in FILTER_FRAMES[mood][side]]
-            for condition in conditions:
-                left, right = (re.escape(part) for part in condition.split("{n}"))
-                body = f"{_any(starts)}{left}(?:{NUMBER}){right}"
-                yield len(condition) + 30, _Alternative(_heads(starts), body, meaning)
+    for manner, known in enumerate((CONDITIONS, CONDITIONS_TO_THE_LETTER)):
+        for (name, bound), sides in known.items():
+            meaning = (Step(name), bound, manner)
+            for side, conditions in enumerate(sides):
+                starts = [f.split("{c}")[0] for mood in MOODS for f in FILTER_FRAMES[mood][side]]
+                for condition in conditions:
+                    left, right = (re.escape(part) for part in condition.split("{n}"))
+                    body = f"{_any(starts)}{left}(?:{NUMBER}){right}"
+                    yield len(condition) + 30, _Alternative(_heads(starts), body, meaning)
 
 
 Reader = tuple[re.Pattern[str], tuple[Meaning, ...]]
@@ -226,15 +253,15 @@ def read_clauses(text: str) -> list[Clause]:
         if reader is not None and match is not None:
             at = match.end()
             meaning = reader[1][int(match.lastindex or 1) - 1]
-            found.append(Clause(word.start(), at, _meant(meaning, match.group())))
+            found.append(Clause(word.start(), at, *_meant(meaning, match.group())))
     return found
 
 
-def _meant(meaning: Meaning, said: str) -> Step:
-    if isinstance(meaning, Step):
-        return Step(meaning.operator, dict(meaning.params))
-    name, bound = meaning
-    return Step(name, {bound: read_number(bound, re.findall(NUMBER, said)[-1])})
+def _meant(meaning: Meaning, said: str) -> tuple[Step, int]:
+    step, bound, manner = meaning
+    if not bound:
+        return Step(step.operator, dict(step.params)), manner
+    return Step(step.operator, {bound: read_number(bound, re.findall(NUMBER, said)[-1])}), manner
 
 
 def read_steps(text: str) -> list[Step]:

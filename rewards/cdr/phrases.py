@@ -166,12 +166,6 @@ SENTENCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
             "the broken character encoding is fixed",
             "no broken character encoding",
         ),
-        (
-            "mend garbled characters and straighten quotes",
-            "mending garbled characters and straightening quotes",
-            "garbled characters are mended and quotes straightened",
-            "no garbled characters or curled quotes",
-        ),
     ),
     "latex_figure_context_extractor_mapper": (
         (
@@ -256,6 +250,207 @@ SENTENCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     ),
 }
 
+# Mapper -> forms that say more than those above, one tuple a manner; each is a plural noun as in
+# NOUNS or four moods as in SENTENCES. The manner of the forms above is 0, and these are 1, 2, …:
+# `data_gen.cdr.said` has what each of them promises, and asks a task in the first one that is true.
+TO_THE_LETTER: dict[str, tuple[tuple[str | tuple[str, str, str, str], ...], ...]] = {
+    "clean_copyright_mapper": (
+        (
+            "leading lines that are empty or begin with //, # or --",
+            "lines at the top that are empty or start with //, # or --",
+        ),
+    ),
+    "clean_html_mapper": (
+        (
+            "HTML comments and anything in angle brackets that close on their line (with entities "
+            "decoded)",
+            "comments of HTML, tags and whatever else stands between < and > within a line "
+            "(entities become characters)",
+        ),
+    ),
+    "clean_links_mapper": (
+        (
+            "web links up to the next blank, bracket or quote, and e-mail addresses",
+            "URLs with whatever hangs on them up to a blank, bracket or quote (mail addresses too)",
+        ),
+    ),
+    "clean_path_mapper": (
+        (
+            "paths (a slash, one or more names that each end in a slash and perhaps a last name, "
+            "also in web addresses, names being of letters, digits, dots, hyphens and _; or a "
+            'drive with :\\ or two backslashes and all up to a blank or one of < > " | ? *; but '
+            "none with a letter, digit or _ right before it)",
+            "runs of a slash, one or more names with a slash behind and perhaps another name (of "
+            "letters, digits, dots, hyphens and _, in web addresses too) and whatever follows a "
+            'drive with :\\ or two backslashes (up to a blank or one of < > " | ? *, these '
+            "beginnings included), where no letter, digit or _ touches them in front",
+        ),
+    ),
+    "clean_phone_mapper": (
+        (
+            "phone numbers whose last group has four digits or at least seven (those with an "
+            "extension stay)",
+            "telephone numbers that have no extension and end in a group of four digits or of "
+            "seven and more",
+        ),
+    ),
+    "clean_secret_mapper": (
+        (
+            "characters up to a blank, quote, comma, ] or } that follow a : or = after password, "
+            "passwd, secret, token, auth, authorization, credential, apikey or licensekey (_ or - "
+            "may stand inside), blanks and an opening quote left in place",
+            "values, whatever they are, behind a : or = after password, passwd, secret, token, "
+            "auth, authorization, credential, api_key or license_key (or with - or nothing for the "
+            "_), up to a blank, quote, comma, ] or } (blanks and a quote before them stay)",
+        ),
+    ),
+    "extract_tables_from_html_mapper": (
+        (
+            (
+                "keep the tables alone (one line a row and a tab between cells, the pieces of "
+                "text in a cell trimmed and joined without a blank; a page without tables stays"
+                " as it is)",
+                "keeping the tables alone (one line a row and a tab between cells, the pieces "
+                "of text in a cell trimmed and joined without a blank; a page without tables "
+                "stays as it is)",
+                "the tables alone are kept (one line a row and a tab between cells, the pieces "
+                "of text in a cell trimmed and joined without a blank; a page without tables "
+                "stays as it is)",
+                "nothing outside the tables (one line a row and a tab between cells, the pieces"
+                " of text in a cell trimmed and joined without a blank; a page without tables "
+                "stays as it is)",
+            ),
+        ),
+    ),
+    "fix_unicode_mapper": (
+        (
+            (
+                "mend garbled characters and straighten quotes",
+                "mending garbled characters and straightening quotes",
+                "garbled characters are mended and quotes straightened",
+                "no garbled characters or curled quotes",
+            ),
+            (
+                "repair mis-decoded characters and turn curly quotes into straight ones",
+                "repairing mis-decoded characters and turning curly quotes into straight ones",
+                "mis-decoded characters are repaired and curly quotes turned into straight ones",
+                "no mis-decoded characters and no curly quotes in place of straight ones",
+            ),
+        ),
+        (
+            (
+                "repair mis-decoded characters, straighten quotes, split ligatures, narrow wide "
+                "letters, compose accents, end lines in line feeds alone and decode the entities "
+                "above the first line with a <",
+                "repairing mis-decoded characters, straightening quotes, splitting ligatures, "
+                "narrowing wide letters, composing accents, ending lines in line feeds alone and "
+                "decoding the entities above the first line with a <",
+                "mis-decoded characters are repaired, quotes straightened, ligatures split, wide "
+                "letters narrowed, accents composed, lines ended in line feeds alone and the "
+                "entities above the first line with a < decoded",
+                "no mis-decoded characters, curled quotes, ligatures, wide letters, loose accents, "
+                "carriage returns or, above the first line with a <, entities",
+            ),
+        ),
+    ),
+    "latex_figure_context_extractor_mapper": (
+        (
+            (
+                "reduce the paper to its figures with captions, images and citing paragraphs "
+                "(figures in comments count, and a paper without images stays as it is)",
+                "reducing the paper to its figures with captions, images and citing paragraphs "
+                "(figures in comments count, and a paper without images stays as it is)",
+                "the paper is reduced to its figures with captions, images and citing "
+                "paragraphs (figures in comments count, and a paper without images stays as it "
+                "is)",
+                "nothing beside the figures with captions, images and citing paragraphs "
+                "(figures in comments count, and a paper without images stays as it is)",
+            ),
+        ),
+    ),
+    "punctuation_normalization_mapper": (
+        (
+            (
+                "turn “ ” „ « » 「 」 《 》 into straight double quotes, ’ and ´ into "
+                "apostrophes, … into three full stops, – into a hyphen, — into a hyphen "
+                "between two added blanks and Chinese or full-width marks into plain ones, "
+                "and nothing else",
+                "turning “ ” „ « » 「 」 《 》 into straight double quotes, ’ and ´ into "
+                "apostrophes, … into three full stops, – into a hyphen, — into a hyphen "
+                "between two added blanks and Chinese or full-width marks into plain ones, "
+                "and nothing else",
+                "the marks “ ” „ « » 「 」 《 》 are turned into straight double quotes, ’ "
+                "and ´ into apostrophes, … into three full stops, – into a hyphen, — into a "
+                "hyphen between two added blanks and Chinese or full-width marks into plain "
+                "ones, and nothing else",
+                "no “ ” „ « » 「 」 《 》 for straight double quotes, ’ or ´ for "
+                "apostrophes, … for three full stops, – for a hyphen, — for a hyphen between "
+                "two added blanks or Chinese or full-width marks for plain ones, other "
+                "characters unchanged",
+            ),
+        ),
+    ),
+    "remove_comments_mapper": (
+        (
+            "HTML comments, and % signs without a backslash right before them, each with the rest "
+            "of its line, even in a web address",
+            "comments of HTML and whatever follows a % in its line, the % included, unless a "
+            "backslash stands right before it",
+        ),
+    ),
+    "remove_header_mapper": (
+        (
+            "lines and parts of a line before the first part, chapter or section command (of any "
+            "depth, in a comment too)",
+            "characters ahead of the first sectioning command, one in a comment included",
+        ),
+    ),
+    "remove_long_words_mapper": (
+        (
+            "tokens made of ASCII punctuation and signs alone, such as - or =",
+            "stand-alone runs of ASCII punctuation (* # $ + < = > among it)",
+        ),
+    ),
+    "remove_repeat_sentences_mapper": (
+        (
+            "repeated sentences (the end of a line ends one, too, and letters, digits and blanks "
+            "alone are compared)",
+            "sentences or last parts of lines that were there before (only letters, digits and "
+            "blanks are compared)",
+        ),
+        (
+            "repeated sentences (the end of a line ends one, and so does a . ! or ? between two "
+            "words, even in a web address or the name of a file; letters, digits and blanks alone "
+            "are compared)",
+            "sentences or last parts of lines that were there before (only letters, digits and "
+            "blanks are compared, and a . ! or ? ends a sentence inside web addresses and names of "
+            "files, too)",
+        ),
+    ),
+    "remove_words_with_incorrect_substrings_mapper": (
+        (
+            "words that hold http, www, .com, href or // between the marks at their ends (in "
+            "capitals too)",
+            "tokens with http, www, .com, href or // inside (whatever their case, and not counting "
+            "punctuation at both ends)",
+        ),
+    ),
+    "whitespace_normalization_mapper": (
+        (
+            (
+                "trim the ends and turn each tab, U+0084, U+00A0, U+2000 to U+200D, U+202F, "
+                "U+205F, U+2060, U+3000 or U+FFFC into a plain space",
+                "trimming the ends and turning each tab, U+0084, U+00A0, U+2000 to U+200D, "
+                "U+202F, U+205F, U+2060, U+3000 or U+FFFC into a plain space",
+                "the ends are trimmed and each tab, U+0084, U+00A0, U+2000 to U+200D, U+202F, "
+                "U+205F, U+2060, U+3000 or U+FFFC is turned into a plain space",
+                "no untrimmed ends and no tab, U+0084, U+00A0, U+2000 to U+200D, U+202F, "
+                "U+205F, U+2060, U+3000 or U+FFFC for a plain space",
+            ),
+        ),
+    ),
+}
+
 # (filter, bound) -> (what is true of a rejected text, what of a kept one); {n} is the number.
 CONDITIONS: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("text_length_filter", "min_len"): (
@@ -308,6 +503,38 @@ CONDITIONS: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             "at most {n} of its ten-word sequences are repeats",
             "repeated ten-word sequences make up no more than {n}",
+        ),
+    ),
+}
+
+# The same of longer conditions, which say how it is counted: manner 1.
+CONDITIONS_TO_THE_LETTER: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ("words_num_filter", "min_num"): (
+        ("it has fewer than {n} words, numbers and signs alone not counted",),
+        ("it has at least {n} words, numbers and signs alone not counted",),
+    ),
+    ("average_line_length_filter", "max_len"): (
+        ("it has more than {n} characters to a line on average, line ends included",),
+        ("it has at most {n} characters to a line on average, line ends included",),
+    ),
+    ("character_repetition_filter", "max_ratio"): (
+        (
+            "of its D different ten-character runs the √D (rounded down) that occur most often, "
+            "less those that occur once, make up more than {n} of all its ten-character runs",
+        ),
+        (
+            "of its D different ten-character runs the √D (rounded down) that occur most often, "
+            "less those that occur once, make up at most {n} of all its ten-character runs",
+        ),
+    ),
+    ("word_repetition_filter", "max_ratio"): (
+        (
+            "more than {n} of its sequences of ten words (in small letters, without the digits and "
+            "marks around them) occur more than once",
+        ),
+        (
+            "at most {n} of its sequences of ten words (in small letters, without the digits and "
+            "marks around them) occur more than once",
         ),
     ),
 }

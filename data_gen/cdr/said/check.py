@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from data_gen.cdr.said import filters, identifiers, latex, markup, prose
+from data_gen.cdr.said import filters, identifiers, latex, letter, markup, prose
 from data_gen.cdr.said.identifiers import Reading
 from rewards.gold import OPERATORS, Step
 
@@ -35,14 +35,41 @@ READINGS: dict[str, Reading] = {
     "remove_words_with_incorrect_substrings_mapper": identifiers.words_of_links,
     "whitespace_normalization_mapper": prose.blanks,
 }
+# Of the longer sentences, manner by manner, as in `rewards.cdr.phrases.TO_THE_LETTER`.
+LETTER: dict[str, tuple[Reading, ...]] = {
+    "clean_copyright_mapper": (letter.lines_at_the_top,),
+    "clean_html_mapper": (letter.angle_brackets,),
+    "clean_links_mapper": (letter.links_with_their_marks,),
+    "clean_path_mapper": (letter.slashed_names,),
+    "clean_phone_mapper": (letter.phones_of_the_usual_form,),
+    "clean_secret_mapper": (letter.values_of_listed_names,),
+    "extract_tables_from_html_mapper": (letter.tables_of_pieces,),
+    "fix_unicode_mapper": (letter.quotes_straight, letter.characters_plain),
+    "punctuation_normalization_mapper": (letter.listed_marks,),
+    "remove_comments_mapper": (letter.percent_signs,),
+    "remove_header_mapper": (letter.from_any_heading,),
+    "remove_long_words_mapper": (letter.ascii_marks,),
+    "remove_repeat_sentences_mapper": (letter.repeated_pieces, letter.repeated_parts),
+    "remove_words_with_incorrect_substrings_mapper": (letter.words_of_links,),
+    "whitespace_normalization_mapper": (letter.listed_blanks,),
+}
+UNSETTLED = "decides by a count that its words do not settle"
 FIGURES = "latex_figure_context_extractor_mapper"
 
 
-def changed_as_said(operator: str, before: str, after: str) -> str:
-    """Why a mapper's change of a text is not what its words say, in a few words; "" where it is.
+def manner_of(operator: str, before: str, after: str) -> int | None:
+    """The first manner of a mapper's words that says its change of a text: 0 for the short ones.
+    None where no words do; mappers without words of the benchmark's are not judged."""
+    if not changed_as_said(operator, before, after):
+        return 0
+    if operator == FIGURES:
+        return 1 if latex.shows_figures(before, after, in_detail=True) else None
+    longer = enumerate(LETTER.get(operator, ()), 1)
+    return next((manner for manner, reading in longer if reading(before) == after), None)
 
-    Mappers without words of the benchmark's are not judged.
-    """
+
+def changed_as_said(operator: str, before: str, after: str) -> str:
+    """Why a mapper's change of a text is not what its short words say; "" where it is."""
     if operator == FIGURES:
         return "" if latex.shows_figures(before, after) else "shows other figures than it says"
     reading = READINGS.get(operator)
@@ -58,15 +85,14 @@ def changed_as_said(operator: str, before: str, after: str) -> str:
     return "leaves what its words name" if len(after) > len(said) else "changes another thing"
 
 
-def decided_as_said(step: Step, text: str, keep: bool) -> str:
-    """Why a filter's verdict is not the one of its words however they are counted; "" where it
-    is."""
-    counts = filters.COUNTS.get(step.operator)
-    if counts is None:
-        return ""
+def decided_in(step: Step, text: str, keep: bool) -> int | None:
+    """The manner of a filter's words that say its verdict: 0 for the short ones, if all ways of
+    counting that they allow decide alike. None where no words do."""
     low, high = (step.params.get(name) for name in OPERATORS[step.operator].bounds)
-    verdicts = {_within(count, low, high) for count in counts(text)}
-    return "" if verdicts == {keep} else "decides by a count that its words do not settle"
+    if {_within(count, low, high) for count in filters.COUNTS[step.operator](text)} == {keep}:
+        return 0
+    count = filters.LETTER.get(step.operator)
+    return 1 if count and _within(count(text), low, high) == keep else None
 
 
 def _within(count: float, low: Any, high: Any) -> bool:

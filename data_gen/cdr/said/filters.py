@@ -6,13 +6,12 @@ line end a character of its line, is not said.
 
 from __future__ import annotations
 
-import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from math import isqrt
 
 Counts = Callable[[str], Iterable[float]]
-
-_TOKEN = re.compile(r"\S+")
 
 
 def characters(text: str) -> Iterable[float]:
@@ -66,7 +65,51 @@ def _repeated(words: Sequence[str], size: int) -> Iterable[float]:
     yield (sum(more) - len(more)) / total
 
 
+def repeated_runs(text: str) -> Iterable[float]:
+    """The share of the one run that occurs most often, and of all that occur again: how many are
+    "the most repeated ones" is not said."""
+    counts = _runs(text)
+    again = [count for count in counts.values() if count > 1]
+    total = max(1, counts.total())
+    yield max(again, default=0) / total
+    yield sum(again) / total
+
+
+def _runs(text: str) -> Counter[str]:
+    return Counter(text[at : at + 10] for at in range(len(text) - 9))
+
+
+def commonest_runs(text: str) -> float:
+    counts = _runs(text)
+    most = counts.most_common(isqrt(len(counts)))
+    return sum(count for _, count in most if count > 1) / max(1, counts.total())
+
+
+def words_with_a_letter(text: str) -> float:
+    return sum(any(map(str.isalpha, one)) for one in text.split())
+
+
+def characters_a_line(text: str) -> float:
+    return len(text) / max(1, text.count("\n") + (not text.endswith("\n")))
+
+
+def words_again(text: str) -> float:
+    words = [w for w in (t.strip(_AROUND) for t in text.lower().split()) if w]
+    counts = Counter(tuple(words[at : at + 10]) for at in range(len(words) - 9))
+    return sum(count for count in counts.values() if count > 1) / max(1, counts.total())
+
+
+_AROUND = string.punctuation + string.digits
+
+# Of the longer conditions, which leave one way of counting.
+LETTER: dict[str, Callable[[str], float]] = {
+    "average_line_length_filter": characters_a_line,
+    "character_repetition_filter": commonest_runs,
+    "word_repetition_filter": words_again,
+    "words_num_filter": words_with_a_letter,
+}
 COUNTS: dict[str, Counts] = {
+    "character_repetition_filter": repeated_runs,
     "text_length_filter": characters,
     "words_num_filter": words,
     "alphanumeric_filter": letters,

@@ -29,13 +29,13 @@ _MAIL = re.compile(
     r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,}(?![A-Za-z0-9@_-]|\.\w)"
 )
 # A login of a machine or a store of code looks like an address and is none.
-_LOGIN = re.compile(r"://[^\s/@]*@|@[\w.-]+:[^\s]")
+LOGIN = re.compile(r"://[^\s/@]*@|@[\w.-]+:[^\s]")
 
 
 def mail(text: str) -> str | None:
     if "@" not in text:
         return text
-    return None if _LOGIN.search(text) else _MAIL.sub("", text)
+    return None if LOGIN.search(text) else _MAIL.sub("", text)
 
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
@@ -162,10 +162,17 @@ _LABEL = re.compile(
 
 
 def phone(text: str) -> str | None:
+    return without_phones(text)
+
+
+def without_phones(text: str, alike: re.Pattern[str] | None = None) -> str:
+    """Without numbers of telephones, those alone that a pattern finds where one is given."""
     spans = {m.start(1): m.end(1) for m in _LABEL.finditer(text) if _is_long(m[1])}
     spans |= {m.start(): m.end() for m in _PHONE.finditer(text) if _is_long(m[0])}
     found: list[Span] = []
     for span in sorted(spans.items()):
+        if alike and not alike.fullmatch(text, *span):
+            continue
         if not found or span[0] >= found[-1][1]:
             found.append(span)
     return without(text, found)
@@ -256,14 +263,14 @@ def chat(text: str) -> str | None:
     return without(text, sorted(spans))
 
 
-_TOP = (
+TOP = (
     "com|org|net|edu|gov|mil|int|info|biz|io|dev|app|ai|co|me|tv|eu|uk|de|fr|it|es|nl|be|ch|at|se|no"
     "|dk|fi|pl|cz|ru|ua|jp|cn|kr|in|br|mx|ar|ca|au|nz|us|pt|gr|hu|ro|tr|ie|il|za|sg|hk|tw|id|th|vn"
 )
 _ADDRESS = r"[^\s<>\[\]{}'\"`]"
 _LINK = re.compile(
     rf"(?i)\b[a-z][a-z0-9+.-]*://{_ADDRESS}+|\bwww\d{{0,3}}\.{_ADDRESS}+"
-    rf"|(?<![\w@.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:{_TOP})/{_ADDRESS}*"
+    rf"|(?<![\w@.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:{TOP})/{_ADDRESS}*"
     rf"|\bmailto:(?={_ADDRESS}+@)"
 )
 _RUN = re.compile(rf"{_ADDRESS}{{5,}}")
@@ -271,7 +278,7 @@ _LINKED = re.compile(r"(?i)://|www|mailto:|\.[a-z]+/")
 
 
 def link(text: str) -> str | None:
-    if _LOGIN.search(text):
+    if LOGIN.search(text):
         return None
     spans: list[Span] = []
     for run in _RUN.finditer(text):

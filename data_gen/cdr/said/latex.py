@@ -26,6 +26,7 @@ def _is_comment(line: str) -> bool:
     return bool(_PERCENT.search(line))
 
 
+_MARKED = re.compile(r"(?m)(?:^|(?<!\d)[ \t])%")  # not "50 %", nor "%20" of an address
 _TEX = re.compile(r"\\[A-Za-z]+\s*[\[{]")
 _COMMAND_LINE = re.compile(r"(?m)^\s*(?:#|//|/\*)")
 _AS_IT_STANDS = re.compile(
@@ -39,7 +40,7 @@ def without_comments(text: str) -> str | None:
     """None where a percent sign may be no comment, and in scripts, whose marks are no TeX."""
     text = _HIDDEN.sub("", text) if "<!--" in text else text
     if not _TEX.search(text):
-        return None if "%" in text or _COMMAND_LINE.search(text) else text
+        return None if _MARKED.search(text) or _COMMAND_LINE.search(text) else text
     if "%" not in text:
         return None if "\\begin{comment}" in text else text
     lines: list[str] = []
@@ -121,17 +122,21 @@ def _braced(text: str, start: int) -> str | None:
 
 _FIGURE = re.compile(r"\\begin\{(figure\*?|wrapfigure)\}.*?\\end\{\1\}", re.DOTALL)
 _IMAGE = re.compile(r"\\includegraphics\*?\s*(?:\[[^\]]*\])?\{([^}]+)\}")
+_BEFORE_IMAGE = re.compile(r"(?m)^(.*)\\includegraphics")
 _BLOCK = re.compile(r"(?:\A|\n\n)Figure \d+\n")
 
 
-def shows_figures(before: str, after: str) -> bool:
+def shows_figures(before: str, after: str, in_detail: bool = False) -> bool:
     """Whether the second text is the figures of the first: every image, and captions and
-    paragraphs as they stand there."""
+    paragraphs as they stand there. Of a text that has images in comments, or none, it is not,
+    unless those in comments count too and a text without stays as it is (`in_detail`)."""
+    if in_detail and "\\includegraphics" not in before:
+        return before == after
     figures = [m[0] for m in _FIGURE.finditer(before)]
     images = [name.strip() for one in figures for name in _IMAGE.findall(one)]
     if not images or any(not _IMAGE.search(one) for one in figures):
         return False
-    if any(_is_comment(line) and "\\includegraphics" in line for line in before.split("\n")):
+    if not in_detail and any(map(_is_comment, _BEFORE_IMAGE.findall(before))):
         return False
     blocks = [block for block in _BLOCK.split(after) if block]
     shown = [name for block in blocks for name in _listed(block, "Images:", "Citing Paragraphs:")]
@@ -151,4 +156,5 @@ def _fields(block: str) -> Iterator[str]:
     caption = head.partition("\nCaption: ")[2].partition("\nImages:")[0]
     yield caption.partition("\nParent Label: ")[0]
     for paragraph in re.split(r"(?m)^- ", citing):
-        yield paragraph.strip()
+        if (said := paragraph.strip()) != "-":  # which stands for none
+            yield said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 _ELEMENTS = (
@@ -35,6 +36,10 @@ _TAG = re.compile(
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
+def is_tag(text: str) -> bool:
+    return bool(_TAG.fullmatch(text))
+
+
 def without_tags(text: str) -> str | None:
     if "<" in text:
         text = _TAG.sub("", text)
@@ -44,9 +49,14 @@ def without_tags(text: str) -> str | None:
 def tables(text: str) -> str | None:
     """The tables, one line a row and a tab between cells; None of a page with none, or with one
     inside another."""
+    return tables_of(text, _single_blanks)
+
+
+def tables_of(text: str, cell: Callable[[list[str]], str]) -> str | None:
+    """The same with the pieces of text of a cell made one by `cell`."""
     if "<table" not in text.lower():
         return None
-    page = _Tables()
+    page = _Tables(cell)
     page.feed(text)
     page.close()
     if page.nested or not page.found:
@@ -58,11 +68,16 @@ def tables(text: str) -> str | None:
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 
 
-class _Tables(HTMLParser):
-    """The text of every cell, its white space single."""
+def _single_blanks(pieces: list[str]) -> str:
+    return _BLANKS.sub(" ", "".join(pieces)).strip()
 
-    def __init__(self) -> None:
+
+class _Tables(HTMLParser):
+    """The text of every cell."""
+
+    def __init__(self, cell: Callable[[list[str]], str]) -> None:
         super().__init__()
+        self._as_text = cell
         self.found: list[list[list[str]]] = []
         self.nested = False
         self._depth = 0
@@ -79,8 +94,8 @@ class _Tables(HTMLParser):
         elif self._depth and tag in ("td", "th"):
             self._end()
             self._cell = []
-        elif self._cell is not None and tag in ("br", "p", "div", "li"):
-            self._cell.append(" ")
+        elif self._cell is not None:
+            self._cell.append(" " if tag in ("br", "p", "div", "li") else "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("td", "th", "tr", "table"):
@@ -94,7 +109,7 @@ class _Tables(HTMLParser):
 
     def _end(self) -> None:
         if self._cell is not None and self.found[-1]:
-            self.found[-1][-1].append(_BLANKS.sub(" ", "".join(self._cell)).strip())
+            self.found[-1][-1].append(self._as_text(self._cell))
         self._cell = None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
 
 _CLOSERS = "\"'’”»)\\]"
 # A mark ends a sentence where its line ends, or where a blank and the start of another follow.
@@ -32,7 +32,7 @@ def repeats(text: str) -> str | None:
     goes_on = False  # the line before ends within a sentence
     for line in text.split("\n"):
         kept: list[str] = []
-        for place, piece in enumerate(_sentences(line)):
+        for place, piece in enumerate(sentences(line)):
             said = " ".join(piece.split())
             if not _is_sentence(said):
                 kept.append(piece)
@@ -46,7 +46,7 @@ def repeats(text: str) -> str | None:
     return "\n".join(lines)
 
 
-def _sentences(line: str) -> Iterator[str]:
+def sentences(line: str) -> Iterator[str]:
     """The line in pieces, one a sentence with the blanks before it."""
     last = 0
     for found in _END.finditer(line):
@@ -109,7 +109,7 @@ def bullets(text: str) -> str | None:
     return None if _BOX.search(text) else _BULLET.sub("", text)
 
 
-_PLAIN = {
+PLAIN = {
     **dict.fromkeys("“”„«»「」《》", '"'),
     **dict.fromkeys("’´", "'"),
     **dict.fromkeys("，、", ","),
@@ -129,7 +129,7 @@ _PLAIN = {
     "】": "]",
     "％": "%",
 }
-_PLAIN_TABLE = str.maketrans(_PLAIN)
+_PLAIN_TABLE = str.maketrans(PLAIN)
 # A mark that brings blanks along, and signs that are no punctuation: what becomes of these is not
 # said.
 _UNSAID = re.compile("[—．１►━]")
@@ -160,11 +160,20 @@ def blanks(text: str) -> str | None:
     return None if _NO_WIDTH.search(text) else _SPACE.sub(" ", text.strip())
 
 
-_BYTES = {chr(byte): byte for byte in range(0x80, 0x100)}
-for _byte in range(0x80, 0xA0):
-    _BYTES[bytes([_byte]).decode("cp1252", "replace")] = _byte
-del _BYTES["\ufffd"]
-_RUN = re.compile("[" + "".join(map(re.escape, sorted(_BYTES))) + "]{2,}")
+def _bytes_of(code: str) -> dict[str, int]:
+    """The bytes beyond ASCII that stand behind the characters of a code page."""
+    found = {chr(byte): byte for byte in range(0x80, 0x100)} if code == "cp1252" else {}
+    for byte in range(0x80, 0xA0 if code == "cp1252" else 0x100):
+        found[bytes([byte]).decode(code, "replace")] = byte
+    found.pop("\ufffd", None)
+    return found
+
+
+_BYTES = {code: _bytes_of(code) for code in ("cp1252", "mac_roman", "cp1250")}
+_RUNS = {
+    code: re.compile("[" + "".join(map(re.escape, sorted(chars))) + "]{2,}")
+    for code, chars in _BYTES.items()
+}
 _SEQUENCE = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
 )
@@ -174,18 +183,26 @@ _CURLED = re.compile("[‘’‚“”„]")
 def decoded_right(text: str) -> str | None:
     """UTF-8 that was read as Windows-1252 or Latin-1 read right; None where quotes are curled,
     which not every sentence straightens."""
-    for _ in range(3):
-        better = _RUN.sub(_read_again, text)
-        if better == text:
-            break
-        text = better
+    text = decoded(text)
     return None if _CURLED.search(text) else text
 
 
-def _read_again(run: re.Match[str]) -> str:
+def decoded(text: str) -> str:
+    """UTF-8 that was read as Windows-1252, Latin-1, Mac Roman or Windows-1250 read right."""
+    for _ in range(3):
+        better = text
+        for code, run in _RUNS.items():
+            better = run.sub(partial(_read_again, _BYTES[code]), better)
+        if better == text:
+            break
+        text = better
+    return text
+
+
+def _read_again(known: Mapping[str, int], run: re.Match[str]) -> str:
     pieces: list[str] = []
     last = 0
-    data = bytes(_BYTES[char] for char in run[0])
+    data = bytes(known[char] for char in run[0])
     for found in _SEQUENCE.finditer(data):
         try:
             right = found[0].decode()

@@ -16,9 +16,17 @@ from data_gen.cdr.instruct import (
     pool,
     read_instruction,
     say,
+    variant,
 )
 from rewards.cdr.language import _any_reader, read_clauses, say_step, speakable
-from rewards.cdr.phrases import CONDITIONS, MOODS, NOUNS, SENTENCES
+from rewards.cdr.phrases import (
+    CONDITIONS,
+    CONDITIONS_TO_THE_LETTER,
+    MOODS,
+    NOUNS,
+    SENTENCES,
+    TO_THE_LETTER,
+)
 from rewards.cdr.refinement import score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, Step, execute
 from rewards.parse import render
@@ -51,6 +59,23 @@ def test_every_instruction_reads_back_to_its_recipe(
     text = say(steps, style, Random(seed))
     assert read_instruction(text) == (steps, style.id)
     assert not re.search(r"_|mapper|filter\b|regex|min_|max_", text)
+
+
+def longest_manner(step: Step) -> int:
+    filters = {name for name, _ in CONDITIONS_TO_THE_LETTER}
+    return len(TO_THE_LETTER.get(step.operator, ())) or int(step.operator in filters)
+
+
+@settings(max_examples=100, deadline=None)
+@given(step_lists, st.sampled_from(STYLES), st.integers(0, 2**32))
+def test_longer_words_read_back_to_the_recipe_and_their_manner(
+    steps: list[Step], style: Any, seed: int
+) -> None:
+    rng = Random(seed)
+    manners = tuple(int(rng.random() * (1 + longest_manner(step))) for step in steps)
+    text = variant(steps, style, "k", seed, manners=manners).user_requirement
+    assert read_instruction(text) == (steps, style.id)
+    assert tuple(clause.manner for clause in read_clauses(text)) == manners
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,6 +14,7 @@ from small_corpus import write_corpus
 
 from data_gen.cdr.instruct import STYLES, wordings_of
 from rewards.cdr.ids import sample_variants
+from rewards.cdr.language import read_clauses
 from rewards.gold import Step, execute
 from rewards.task import Task, read_tasks
 
@@ -310,3 +311,34 @@ def test_rows_whose_words_do_not_say_what_happens_are_in_no_split(
     assert repeats(asked)["cut"] > 0
     tracks = [(one / "tracks" / "atomic_m.jsonl").read_bytes() for one in (out, asked)]
     assert tracks[0] == tracks[1]
+
+
+def test_a_task_is_asked_in_words_that_say_what_happens_to_its_text(tmp_path: Path) -> None:
+    plain = "The {a} gate is open. It is -- {n}. The {a} gate is open. Bye from {m}.\n"
+    lined = "Notes on {a}\nThe gate is -- {n}.\nNotes on {a}\nBye from {m}.\n"
+    words = ("umber", "grove", "ivory", "cedar", "hazel", "amber")
+    rows = [
+        {
+            "id": f"{'lined' if n % 2 else 'plain'}-{n}",
+            "domain": "rag",
+            "text": (lined if n % 2 else plain).format(n=100 + n, m=300 + n, a=words[n % 6]),
+        }
+        for n in range(40)
+    ]
+    path = tmp_path / "rag.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    out = build(path, tmp_path / "out", "instruct.variants_per_task=2")
+    operator = "remove_repeat_sentences_mapper"
+
+    def manners(text: str) -> set[int]:
+        return {clause.manner for clause in read_clauses(text) if clause.step.operator == operator}
+
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for task in (task for tasks in tasks_of(out).values() for task in tasks):
+        assert task.meta["requirement"] in task.prompt[-1]["content"]
+        found[task.meta["document"].partition("-")[0]] |= manners(task.meta["requirement"])
+    assert found == {"plain": {0}, "lined": {1}}
+    for track in (out / "tracks").iterdir():
+        for row in map(json.loads, track.open(encoding="utf-8")):
+            for variant in row["prompt_variants"]:
+                assert manners(variant["user_requirement"]) <= {0}

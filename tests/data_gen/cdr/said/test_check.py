@@ -8,24 +8,37 @@ from hypothesis import strategies as st
 
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.records import bound_mapper
+from data_gen.cdr.said import filters
 from data_gen.cdr.said.check import (
     FIGURES,
+    LETTER,
     READINGS,
     changed_as_said,
-    decided_as_said,
+    decided_in,
+    manner_of,
 )
 from data_gen.cdr.stages.facts import CALIBRATED_FILTERS
+from rewards.cdr.phrases import CONDITIONS, CONDITIONS_TO_THE_LETTER, TO_THE_LETTER
 from rewards.gold import Step, bind
+
+
+def changed(operator: str, text: str) -> str:
+    step = bound_mapper(operator)
+    return step.call(text, **step.params)
 
 
 def judged(operator: str, text: str) -> str:
     """What the words say of the operator's own change of a text."""
-    step = bound_mapper(operator)
-    return changed_as_said(operator, text, step.call(text, **step.params))
+    return changed_as_said(operator, text, changed(operator, text))
 
 
 def test_every_mapper_that_rows_are_built_from_has_a_reading() -> None:
     assert {*READINGS, FIGURES} == set(ALL_MAPPERS)
+    assert {name: len(own) for name, own in LETTER.items()} | {FIGURES: 1} == {
+        name: len(own) for name, own in TO_THE_LETTER.items()
+    }
+    assert {name for name, _ in CONDITIONS} == set(filters.COUNTS)
+    assert {name for name, _ in CONDITIONS_TO_THE_LETTER} == set(filters.LETTER)
 
 
 AS_SAID = [
@@ -133,6 +146,71 @@ def test_a_change_that_the_words_do_not_say_is_named(operator: str, text: str) -
     assert judged(operator, text)
 
 
+LONGER = [
+    ("clean_copyright_mapper", "# Title\n\nText", 1),
+    ("clean_html_mapper", "inside <VirtualHost> of {{< img a >}}<br>", 1),
+    ("clean_links_mapper", "Read https://example.org/a. Bye (www.a.org/b)", 1),
+    ("clean_path_mapper", "See https://example.org/a/b, ~/c/d.txt. or C:\\x\\y; now", 1),
+    ("clean_phone_mapper", "Tel. 03 10 27 02 91, (02574) 60983 or (415) 555-0132.", 1),
+    ("clean_secret_mapper", "auth: Bearer Z0o1Jvsr9vc, passwd='.", 1),
+    (
+        "extract_tables_from_html_mapper",
+        "<table><tr><td>a <b>b</b> c</td></tr><tr><td>d<br>\ne</td></tr></table>",
+        1,
+    ),
+    ("fix_unicode_mapper", "she said “schÃ¶n”", 1),
+    ("fix_unicode_mapper", "donâ€™t √ºber itâ€śs", 1),
+    ("fix_unicode_mapper", "the ﬁle Ａ &amp; b\r\n<c> &amp;", 2),
+    (
+        FIGURES,
+        "\\begin{figure}\n% \\includegraphics{a.png}\n\\includegraphics{b.png}\\end{figure}",
+        1,
+    ),
+    ("punctuation_normalization_mapper", "“yes”—‘no’，", 1),
+    ("remove_comments_mapper", "\\url{a%20b}\n\\section{A} % see", 1),
+    ("remove_header_mapper", "a \\emph{x} % \\section{A}\nB", 1),
+    ("remove_long_words_mapper", "a = b – * c", 1),
+    ("remove_repeat_sentences_mapper", "Notes\nIt is so.\n* Notes\nIt is, so!", 1),
+    ("remove_repeat_sentences_mapper", "See data.example.gov or map.example.gov.", 2),
+    ("remove_words_with_incorrect_substrings_mapper", "the HTTP protocol, .com. and //", 1),
+    ("whitespace_normalization_mapper", " a\u200db\x84c", 1),
+]
+
+
+@pytest.mark.parametrize(("operator", "text", "manner"), LONGER)
+def test_a_change_that_longer_words_alone_say_is_said_in_them(
+    operator: str, text: str, manner: int
+) -> None:
+    assert changed(operator, text) != text
+    assert manner_of(operator, text, changed(operator, text)) == manner
+
+
+NEVER = [
+    ("remove_repeat_sentences_mapper", "Box A weighs 2.5 kg. Box B weighs 3.5 kg. Done."),
+    ("remove_repeat_sentences_mapper", "Mr. Maple came. Mr. Stone stayed."),
+    ("remove_repeat_sentences_mapper", "v1.2.3 is out. v2.2.3 is out."),
+    ("remove_repeat_sentences_mapper", "See a.example.org or b.example.org today."),
+    ("remove_repeat_sentences_mapper", "Die U.S. Armee. Die U.S. Bank."),
+    ("clean_phone_mapper", "The war of 1914-1918 and 1939-1945."),
+    ("clean_phone_mapper", "Seasons 2010 2011 2012."),
+    ("clean_phone_mapper", "Population 1234567 in 2020."),
+    ("clean_phone_mapper", "Port 18700\n1975-06-24 09:02:15"),
+    ("clean_html_mapper", "If c < y and p > v then."),
+    ("clean_html_mapper", "x<y, y>z"),
+    ("clean_html_mapper", "curl < 7.77.0 and curl >= 7.88.0"),
+    ("clean_ip_mapper", "Version 10.2.3.4 of the tool."),
+    ("clean_html_mapper", "$\\left<S\\right>$"),
+    ("remove_comments_mapper", "# Heading\ntext"),
+    ("punctuation_normalization_mapper", "１ word"),
+]
+
+
+@pytest.mark.parametrize(("operator", "text"), NEVER)
+def test_a_change_that_no_words_say_has_no_manner(operator: str, text: str) -> None:
+    assert changed(operator, text) != text
+    assert manner_of(operator, text, changed(operator, text)) is None
+
+
 @pytest.mark.parametrize("operator", sorted(ALL_MAPPERS))
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from([text for _, text in AS_SAID + OTHERWISE] + ["\n", "<", " % "])))
@@ -140,7 +218,12 @@ def test_any_text_is_judged_and_an_operator_that_does_nothing_else_is_found_out(
     operator: str, pieces: list[str]
 ) -> None:
     text = " ".join(pieces)
-    judged(operator, text)
+    manner = manner_of(operator, text, changed(operator, text))
+    assert (manner == 0) == (not judged(operator, text))
+    for number, longer in enumerate(LETTER.get(operator, ()), 1):
+        if (to_the_letter := longer(text)) is not None:
+            found = manner_of(operator, text, to_the_letter)
+            assert found is not None and found <= number
     reading = READINGS.get(operator)
     said = reading(text) if reading else None
     if said is not None and said != text:
@@ -148,25 +231,35 @@ def test_any_text_is_judged_and_an_operator_that_does_nothing_else_is_found_out(
         assert changed_as_said(operator, text, said) == ""
 
 
-def test_a_verdict_stands_where_all_ways_of_counting_agree() -> None:
-    assert {f for f in CALIBRATED_FILTERS} >= {"words_num_filter", "text_length_filter"}
+def test_a_verdict_stands_where_all_ways_of_counting_agree_or_longer_words_say_one() -> None:
     few = Step("words_num_filter", {"min_num": 3})
-    assert decided_as_said(few, "one two three four", True) == ""
-    assert decided_as_said(few, "one two", False) == ""
-    assert decided_as_said(few, "one two 3", False)  # is 3 a word?
+    assert decided_in(few, "one two three four", True) == 0
+    assert decided_in(few, "one two", False) == 0
+    assert decided_in(few, "one two 3", False) == 1  # is 3 a word?
+    assert decided_in(few, "one two 3", True) is None
     lines = Step("average_line_length_filter", {"max_len": 4})
-    assert decided_as_said(lines, "abc\nabc\n", True) == ""
-    assert decided_as_said(lines, "abcd\nabcd\n", False)  # with its end a line has 5
+    assert decided_in(lines, "abc\nabc\n", True) == 0
+    assert decided_in(lines, "abcd\nabcd\n", False) == 1  # with its end a line has 5
+    assert decided_in(lines, "abcd\nabcd\n", True) is None
+    runs = Step("character_repetition_filter", {"max_ratio": 0.2})
+    assert decided_in(runs, "abcdefghijklmnopqrstuvwxyz", True) == 0
+    assert decided_in(runs, "-" * 40, False) == 0
+    some = "abcdefghijk" * 4 + "0123456789zyxwvutsrqponml"  # 33 runs again, 14 of the commonest
+    assert decided_in(runs, some, False) == 1
+    letters = Step("alphanumeric_filter", {"min_ratio": 0.5})
+    assert decided_in(letters, "ab--", False) is None
 
 
 @pytest.mark.parametrize("name", CALIBRATED_FILTERS)
 @given(st.text("ab 1.\n", max_size=60), st.integers(0, 40))
 @settings(deadline=None, max_examples=40)
-def test_a_verdict_against_all_counts_is_found_out(name: str, text: str, bound: int) -> None:
+def test_a_filter_decides_as_its_longer_words_count(name: str, text: str, bound: int) -> None:
     operator = bind(Step(name)).operator
     low, high = operator.bounds
     share = low.endswith("ratio")
     step = Step(name, {low: None, high: bound / 40 if share else bound})
     keep, _ = bind(step).judge(text)
-    if name != "character_repetition_filter":
-        assert decided_as_said(step, text, keep) or decided_as_said(step, text, not keep)
+    manner = decided_in(step, text, keep)
+    assert decided_in(step, text, not keep) != 0 or manner != 0
+    if name == "character_repetition_filter":
+        assert manner is not None
