@@ -13,7 +13,7 @@ from data_gen.cdr.instruct import Manners, PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase_pool import Wordings
 from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, in_manners, pool_of
 from data_gen.cdr.rows import PlannedRow, Row, release_row
-from data_gen.cdr.said.check import UNSETTLED, changed_as_said, decided_in, manner_of
+from data_gen.cdr.said.check import decided_in, manner_of
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
 
@@ -42,7 +42,7 @@ class Proof:
     def __init__(self) -> None:
         self._steps: dict[Frozen, BoundStep] = {}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
-        self._said: dict[tuple[str, str], int | str] = {}
+        self._manner: dict[tuple[str, str], int | str] = {}
 
     def run(self, text: str, steps: Iterable[Step]) -> Execution:
         """What `run_bound` gives."""
@@ -58,20 +58,18 @@ class Proof:
             if bound.operator.kind == "filter":
                 keep, _ = bound.judge(text)
                 manner = decided_in(step, text, keep)
-                if manner is None:
-                    return step.operator, UNSETTLED
-                found[place] = manner
-                if not keep:
-                    break
-                continue
-            after = bound.call(text, **bound.params)
-            if (said := self._said.get((step.operator, text))) is None:
-                manner = manner_of(step.operator, text, after)
-                said = changed_as_said(step.operator, text, after) if manner is None else manner
-                self._said[step.operator, text] = said
-            if isinstance(said, str):
-                return step.operator, said
-            found[place], text = said, after
+                after = text
+            else:
+                after = bound.call(text, **bound.params)
+                if (manner := self._manner.get((step.operator, text))) is None:
+                    manner = manner_of(step.operator, text, after)
+                    self._manner[step.operator, text] = manner
+                keep = True
+            if isinstance(manner, str):
+                return step.operator, manner
+            found[place], text = manner, after
+            if not keep:
+                break
         return tuple(found)
 
     def _step(self, step: Step) -> BoundStep:

@@ -407,7 +407,7 @@ TO_THE_LETTER: dict[str, tuple[tuple[str | tuple[str, str, str, str], ...], ...]
     ),
     "remove_long_words_mapper": (
         (
-            "tokens made of ASCII punctuation and signs alone, such as - or =",
+            "tokens made of ASCII punctuation and signs alone (such as - or =)",
             "stand-alone runs of ASCII punctuation (* # $ + < = > among it)",
         ),
     ),
@@ -423,8 +423,8 @@ TO_THE_LETTER: dict[str, tuple[tuple[str | tuple[str, str, str, str], ...], ...]
             "words, even in a web address or the name of a file; letters, digits and blanks alone "
             "are compared)",
             "sentences or last parts of lines that were there before (only letters, digits and "
-            "blanks are compared, and a . ! or ? ends a sentence inside web addresses and names of "
-            "files, too)",
+            "blanks are compared, and a . ! or ? between two words ends a sentence, too, as in a "
+            "web address)",
         ),
     ),
     "remove_words_with_incorrect_substrings_mapper": (

@@ -53,31 +53,26 @@ LETTER: dict[str, tuple[Reading, ...]] = {
     "remove_words_with_incorrect_substrings_mapper": (letter.words_of_links,),
     "whitespace_normalization_mapper": (letter.listed_blanks,),
 }
+OTHER_FIGURES = "shows other figures than it says"
 UNSETTLED = "decides by a count that its words do not settle"
 FIGURES = "latex_figure_context_extractor_mapper"
 
 
-def manner_of(operator: str, before: str, after: str) -> int | None:
+def manner_of(operator: str, before: str, after: str) -> int | str:
     """The first manner of a mapper's words that says its change of a text: 0 for the short ones.
-    None where no words do; mappers without words of the benchmark's are not judged."""
-    if not changed_as_said(operator, before, after):
+    Where none does, why its short ones do not, in a few words; mappers without words of the
+    benchmark's are not judged."""
+    if operator == FIGURES:
+        shown = (latex.shows_figures(before, after, in_detail) for in_detail in (False, True))
+        return next((manner for manner, ok in enumerate(shown) if ok), OTHER_FIGURES)
+    if operator not in READINGS:
         return 0
-    if operator == FIGURES:
-        return 1 if latex.shows_figures(before, after, in_detail=True) else None
-    longer = enumerate(LETTER.get(operator, ()), 1)
-    return next((manner for manner, reading in longer if reading(before) == after), None)
-
-
-def changed_as_said(operator: str, before: str, after: str) -> str:
-    """Why a mapper's change of a text is not what its short words say; "" where it is."""
-    if operator == FIGURES:
-        return "" if latex.shows_figures(before, after) else "shows other figures than it says"
-    reading = READINGS.get(operator)
-    if reading is None:
-        return ""
-    said = reading(before)
+    said = READINGS[operator](before)
     if said == after:
-        return ""
+        return 0
+    for manner, reading in enumerate(LETTER.get(operator, ()), 1):
+        if reading(before) == after:
+            return manner
     if said is None:
         return "is not settled by its words"
     if len(after) < len(said):
@@ -85,14 +80,14 @@ def changed_as_said(operator: str, before: str, after: str) -> str:
     return "leaves what its words name" if len(after) > len(said) else "changes another thing"
 
 
-def decided_in(step: Step, text: str, keep: bool) -> int | None:
+def decided_in(step: Step, text: str, keep: bool) -> int | str:
     """The manner of a filter's words that say its verdict: 0 for the short ones, if all ways of
-    counting that they allow decide alike. None where no words do."""
+    counting that they allow decide alike. Where no words do, why."""
     low, high = (step.params.get(name) for name in OPERATORS[step.operator].bounds)
     if {_within(count, low, high) for count in filters.COUNTS[step.operator](text)} == {keep}:
         return 0
     count = filters.LETTER.get(step.operator)
-    return 1 if count and _within(count(text), low, high) == keep else None
+    return 1 if count and _within(count(text), low, high) == keep else UNSETTLED
 
 
 def _within(count: float, low: Any, high: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 Reading = Callable[[str], str | None]
@@ -166,16 +167,21 @@ def phone(text: str) -> str | None:
 
 
 def without_phones(text: str, alike: re.Pattern[str] | None = None) -> str:
-    """Without numbers of telephones, those alone that a pattern finds where one is given."""
-    spans = {m.start(1): m.end(1) for m in _LABEL.finditer(text) if _is_long(m[1])}
-    spans |= {m.start(): m.end() for m in _PHONE.finditer(text) if _is_long(m[0])}
+    """Without numbers of telephones, those alone of a form where one is given."""
     found: list[Span] = []
-    for span in sorted(spans.items()):
+    for span in _phones(text):
         if alike and not alike.fullmatch(text, *span):
             continue
         if not found or span[0] >= found[-1][1]:
             found.append(span)
     return without(text, found)
+
+
+@lru_cache(maxsize=8)
+def _phones(text: str) -> list[Span]:
+    spans = {m.start(1): m.end(1) for m in _LABEL.finditer(text) if _is_long(m[1])}
+    spans |= {m.start(): m.end() for m in _PHONE.finditer(text) if _is_long(m[0])}
+    return sorted(spans.items())
 
 
 def _is_long(number: str) -> bool:

@@ -54,9 +54,14 @@ _LINK = re.compile(
 )
 
 
+_OTHER_LINK = re.compile(r"(?i)\b(?!(?:https?|ftp)://)[a-z][a-z0-9+.-]*://")
+
+
 def links_with_their_marks(text: str) -> str | None:
-    """Without links up to the next blank, bracket or quote, and without addresses of mail."""
-    return None if identifiers.LOGIN.search(text) else _LINK.sub("", text)
+    """Without links up to the next blank, bracket or quote, and without addresses of mail; None
+    where one is of no web."""
+    unsettled = identifiers.LOGIN.search(text) or _OTHER_LINK.search(text)
+    return None if unsettled else _LINK.sub("", text)
 
 
 _WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:\\|\\\\)[^\s<>\"|?*]+")

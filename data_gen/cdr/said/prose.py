@@ -46,8 +46,13 @@ def repeats(text: str) -> str | None:
     return "\n".join(lines)
 
 
-def sentences(line: str) -> Iterator[str]:
+@lru_cache(maxsize=2000)  # lines stay as they are from step to step
+def sentences(line: str) -> tuple[str, ...]:
     """The line in pieces, one a sentence with the blanks before it."""
+    return tuple(_sentences(line))
+
+
+def _sentences(line: str) -> Iterator[str]:
     last = 0
     for found in _END.finditer(line):
         if found[0] == "." and _is_abbreviated(line, last, found.start()):
@@ -187,8 +192,11 @@ def decoded_right(text: str) -> str | None:
     return None if _CURLED.search(text) else text
 
 
+@lru_cache(maxsize=8)
 def decoded(text: str) -> str:
     """UTF-8 that was read as Windows-1252, Latin-1, Mac Roman or Windows-1250 read right."""
+    if text.isascii():
+        return text
     for _ in range(3):
         better = text
         for code, run in _RUNS.items():
