@@ -18,13 +18,14 @@ from assay.tables.calls import Name, namespace
 from assay.tables.columns import doubting, odd_sign, some_left, with_sentinels, word_doubt
 from assay.tables.dates import own_format, parse, pattern
 from assay.tables.doubts import Doubt, shown
-from assay.tables.grid import yaml_word
+from assay.tables.grid import yaml_list, yaml_word
 from assay.tables.marks import SIGNS, marked_number, marks_of, open_number, plain_number
-from assay.tables.missing import missing_words, sentinels_of
+from assay.tables.missing import NO_DAYS, missing_words, sentinels_of
 from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30
 _PAIRS = 8  # of spellings that a settling line names
+_DAYS = 5  # different ones beside which a day may mean no value
 _ROWS = 8  # that show whether labels stand once for several of them
 _BLANK = 0.25  # of the cells of a column of such labels, at least
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
@@ -181,11 +182,30 @@ def _date(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     if not left:
         words = reading.missing.get(column, ())
         filled = [c for c in cells.dropna().unique().tolist() if c not in words and c != ""]
-        if filled and parse(filled, form) is None:
+        parsed = parse(filled, form) if filled else None
+        if filled and parsed is None:
             left = [next((c for c in filled if parse([c], form) is None), filled[0])]
+        elif parsed is not None and column not in reading.fixed:
+            reading = doubting(reading, _no_day(column, filled, parsed))
     if not left:
         return reading
     return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no date as {form}")
+
+
+def _no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:
+    """The doubt of days such as 9999-12-31 and 1900-01-01 far from all others."""
+    typical = parsed.dt.strftime("%Y-%m-%d").isin(NO_DAYS)
+    rest = parsed[~typical]
+    if not bool(typical.any()) or len(rest) < _DAYS:
+        return None
+    low, high = rest.min(), rest.max()
+    gap = (parsed - high).where(parsed > high, low - parsed)
+    odd = [c for c, far in zip(cells, typical & (gap >= 0.3 * (high - low)), strict=True) if far]
+    if not odd:
+        return None
+    said = f"{shown(odd[0])} is far from the other days, {low:%Y-%m-%d} to {high:%Y-%m-%d}: "
+    settle = f"missing: {{{yaml_word(column)}: {yaml_list(odd)}}}  # or [] if it is a day"
+    return Doubt("sentinel", f"{said}a value, or none", settle, column)
 
 
 def _marked(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:

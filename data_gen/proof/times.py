@@ -24,8 +24,26 @@ FORMATS = (*(day + clock for clock in _CLOCKS for day in _DAYS), *_MONTHS)
 def time(table: Opened, name: str) -> str:
     """SQL for a column's moments without a zone. Raises `NotProvable`."""
     if (name, "time") not in table.decided:
-        table.decided[name, "time"] = _time(table, name)
+        made = _time(table, name)
+        if table.said.missing(name) is None:
+            _no_placeholders(table, name, made)
+        table.decided[name, "time"] = made
     return table.decided[name, "time"]
+
+
+def _no_placeholders(table: Opened, name: str, made: str) -> None:
+    """Raise `NotProvable` for a first or last day that programs write where there is none, unless
+    it follows the others."""
+    listed = table.all(
+        f"select distinct date_trunc('day', {made}) as d from {table.table} where d is not null "
+        "order by d"
+    )
+    days = [day for (day,) in listed]
+    for day, next_ in ((days[0], days[1]), (days[-1], days[-2])) if len(days) > 3 else ():
+        usual = (day.month, day.day) in ((1, 1), (1, 2), (12, 30), (12, 31), (11, 11), (9, 9))
+        far = abs(day - next_).days > 366
+        if usual and far and (day.year < 1905 or day.year > 2090 or day.year == 1970):
+            raise NotProvable(f"{name!r}: {day:%Y-%m-%d} may be a day, or mean that there is none")
 
 
 def _time(table: Opened, name: str) -> str:

@@ -36,6 +36,7 @@ def read(folder: Path, text: str | bytes, rule: str = "", name: str = "t.csv") -
 
 
 TOWNS = ["Москва", "Самара", "Казань", "Тула"] * 10
+DAYS = [f"2019-{m:02}-{d:02}" for m in range(1, 13) for d in (3, 14)]
 ONCE = ["Ulm", "", "", "", "Hof", "", "", ""]
 SPARSE = "v;k\n" + "".join(f"{v};{i}.5\n" for i, v in enumerate(ONCE))
 LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
@@ -85,6 +86,8 @@ LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
         (column([-1, -1, -1, *range(5, 30)]), "sentinel", "{missing: {v: []}}", None),
         (column([-9, -9, -9, *range(5, 30)]), "sentinel", "{missing: {v: ['-9']}}", None),
         (column([998, 998, *range(5, 90)]), "sentinel", "{missing: {v: ['998']}}", None),
+        (column([*DAYS, "9999-12-31"]), "sentinel", "{missing: {v: ['9999-12-31']}}", None),
+        (column([*DAYS, "1900-01-01"]), "sentinel", "{missing: {v: []}}", None),
         (SPARSE, "merged_cells", "{fill_down: [v]}", ["Ulm"] * 4 + ["Hof"] * 4),
         (SPARSE, "merged_cells", "{fill_down: []}", None),
         (SPARSE, "merged_cells", "{missing: {v: ['']}}", None),
@@ -160,6 +163,9 @@ def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> N
         [-1, 0, 1, 2, 3] * 8,
         [*range(-1, 30)],
         ["(a)", "(b)", "c"],
+        ["1960-", "1970-", "(1980)-"],
+        [f"{y}-01-01" for y in range(1900, 1940)],
+        [f"1970-01-{d:02}" for d in range(1, 29)],
         ["12:30", "14:45", "9:00"],
         ["", "x", "y", "", "z", "x", "", "y"],  # its first cell is empty
         [*("x", "x", "", "y", "", "z", "x", "")],

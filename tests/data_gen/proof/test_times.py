@@ -52,6 +52,8 @@ def test_a_format_that_reads_all_cells_counts(
         ("soon", "later"),
         ("12", "13"),
         ("2020-03-04", "5.3.2020"),
+        ("2020-03-04", "2020-03-05", "2021-03-05", "9999-12-31"),
+        ("1900-01-01", "2020-03-04", "2020-03-05", "2021-03-05"),
     ],
 )
 def test_two_formats_or_none_are_not_provable(tmp_path: Path, cells: tuple[str, ...]) -> None:
