@@ -25,6 +25,8 @@ from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30
 _PAIRS = 8  # of spellings that a settling line names
+_PLAIN = {**dict.fromkeys(range(0x2010, 0x2016), "-"), 0x2212: "-"}
+_PLAIN |= {0x2018: "'", 0x2019: "'", 0x201B: "'", 0x201C: '"', 0x201D: '"', 0x00B4: "'"}
 _DAYS = 5  # different ones beside which a day may mean no value
 _ROWS = 8  # that show whether labels stand once for several of them
 _BLANK = 0.25  # of the cells of a column of such labels, at least
@@ -120,10 +122,12 @@ def _folded(values: list[str]) -> list[list[str]]:
 
 
 def folded(text: str) -> str:
-    """A text without case, accents and superfluous blanks."""
+    """A text without case, accents and superfluous blanks, its dashes and quotes the plain ones."""
     if not text.isascii():
-        apart = unicodedata.normalize("NFKD", text.casefold())
-        text = "".join(c for c in apart if not unicodedata.combining(c))
+        apart = unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
+        text = "".join(
+            c for c in apart if not unicodedata.combining(c) and unicodedata.category(c) != "Cf"
+        )
     return " ".join(text.casefold().split())
 
 

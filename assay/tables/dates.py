@@ -87,7 +87,14 @@ def date_format(cells: Sequence[str], day_first: dict[str, bool]) -> tuple[str, 
     """(the format of the distinct cells, or nothing; why it is in doubt; the end of the line of
     `dates` that settles it). `day_first`: mark between day and month → what other columns of the
     table tell."""
-    fit = [f for f in formats(cells) if parse(cells, f) is not None]
+    possible = formats(cells)
+    if not possible and (other := _other_format(cells)):
+        return (
+            "",
+            f"{cells[0]!r} and {other!r} are dates in two spellings",
+            "false}  # or mend them",
+        )
+    fit = [f for f in possible if parse(cells, f) is not None]
     told = [f for f in fit if day_first.get(mark_of(f)) in (None, f.startswith("%d"))]
     fit = told or fit
     if len(fit) > 1:
@@ -99,6 +106,21 @@ def date_format(cells: Sequence[str], day_first: dict[str, bool]) -> tuple[str, 
     if "%y" in fit[0] and parsed is not None and parsed.dt.year.max() > _CENTURY:
         return "", f"the century of {cells[0]!r} can be this one or the last", "false}"
     return fit[0], "", ""
+
+
+def _other_format(cells: Sequence[str]) -> str:
+    """A cell that is a date in no format of the first cell, where every cell is a date."""
+    if not cells or not all(map(_any_date().fullmatch, cells)):
+        return ""
+    own = [pattern(form) for form in formats(cells[:1])]
+    return next((c for c in cells if not any(form.fullmatch(c) for form in own)), "")
+
+
+@cache
+def _any_date() -> re.Pattern[str]:
+    """What looks like a date in any format."""
+    days, times = ("|".join(pattern(f).pattern for f in forms) for forms in (_DAYS, _TIMES))
+    return re.compile(f"(?:{days})(?:{times})")
 
 
 def mark_of(form: str) -> str:
