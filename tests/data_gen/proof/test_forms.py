@@ -167,6 +167,8 @@ def test_a_shape_that_allows_two_readings_is_not_decided(
         ("a;b;c\nx;1;5\n# replaced;7;7\ny;2;5\n", "[3]"),
         ("a;b;c\nx;1;5\ny;2;5\nz;3\n", "[4]"),
         ("a;b;c\nx;1;5\ny;2;5\nz;3;4;5\n", "[4]"),
+        ("a;b;c\nx;1;5\ny;2;6\nMean;1.5;5.5\n", "[4]"),
+        ("a;b;c\nx;1;5\ny;2;6\nMax.;2;6\nMin.;1;5\n", "[4-5]"),
     ],
 )
 def test_rows_that_may_be_no_cases_are_refused_until_the_user_drops_them(
@@ -193,6 +195,32 @@ def test_rows_are_left_out_by_what_the_user_says_of_their_cells(tmp_path: Path) 
     (tmp_path / "tables.yaml").write_text("t.csv: {drop_where: {a: []}}")
     table = opened(Original(path))
     assert cells(table, number(table, "b")) == [1.0, 3.0, 1.0, 2.0]
+
+
+def test_labels_that_stand_once_are_filled_down_when_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    labels = ["Ulm", "", "", "Hof", "", "Ulm", "", "", ""]
+    path.write_text("a,b\n" + "".join(f"{v},{i}.5\n" for i, v in enumerate(labels)))
+    with pytest.raises(NotProvable, match="rows below"):
+        words(opened(Original(path)), "a")
+    (tmp_path / "tables.yaml").write_text("t.csv: {fill_down: [a], drop_rows: [4]}")
+    table = opened(Original(path))
+    assert cells(table, words(table, "a")) == ["Ulm"] * 2 + ["Hof"] * 2 + ["Ulm"] * 4
+    (tmp_path / "tables.yaml").write_text("t.csv: {fill_down: [a], drop_rows: [5]}")
+    with pytest.raises(NotProvable, match="left out"):
+        opened(Original(path))
+    (tmp_path / "tables.yaml").write_text("t.csv: {fill_down: []}")
+    table = opened(Original(path))
+    assert cells(table, words(table, "a")) == [v or None for v in labels]
+
+
+def test_text_at_fixed_places_is_proved(tmp_path: Path) -> None:
+    rows = [("town", "sales"), *((f"t{i}", f"{i * 1.5:.1f}") for i in range(9))]
+    (tmp_path / "t.fwf").write_text("".join(f"{a:<8}{b:>8}\n" for a, b in rows))
+    (reading,) = readings(tmp_path / "t.fwf", tmp_path)
+    table = opened(Original(tmp_path / "t.fwf"))
+    wanted = load(reading, tmp_path)["sales"].tolist()
+    assert cells(table, number(table, "sales")) == wanted == [i * 1.5 for i in range(9)]
 
 
 def test_broken_files_are_not_provable(tmp_path: Path) -> None:

@@ -281,6 +281,19 @@ def test_what_the_user_says_of_a_file_holds_for_both_ways(tmp_path: Path) -> Non
     assert values["subtask-2"] < 40  # the 5s went
 
 
+def test_names_that_differ_by_case_alone_are_two_columns(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = [f"{'abc'[i % 3]},{i}.5,{i * i % 37}" for i in range(40)]
+    (folder / "t.csv").write_text("\n".join(["Art,wert,x", *rows]) + "\n")
+    (folder / "tables.yaml").write_text('"t.csv": {names: [Art, wert, Wert]}\n')
+    lake = open_lake(folder)
+    source = Source("t.csv", columns=("wert", "Wert"))
+    ops: list[Op] = [Load(source), Clean("wert"), Clean("Wert"), Fit("wert", "Wert", True)]
+    asked = question(lake, ops, "list_approximate")
+    assert lake.prover.refusal(asked, values_of(asked.code(), tmp_path)) == ""
+
+
 def test_a_step_without_a_typed_form_is_not_provable(lake: Lake) -> None:
     asked = question(lake, GOOD["mean"])
     steps = (*asked.steps[:-1], replace(asked.steps[-1], op=None))
