@@ -25,6 +25,7 @@ VALUES = 20  # distinct values of a column that says something
 FULL = 0.2  # share of the values between its ends that such a column may hold
 RARE = 0.05  # share of all values of as many digits that it may hold
 APART = 0.003  # neighbours whose ratio is counted are so far apart: nearer ones are all alike
+HUGE = 1e12  # ratios from here on are one: as parts of a million they fit into 64 bits
 SAME_VALUES, SAME_RATIOS = 0.35, 0.5  # share of two columns' sets that both have, estimated
 COLUMNS, SHARE = 2, 0.6  # columns of the narrower table that must be in the other
 _MASK = (1 << 63) - 1
@@ -113,7 +114,7 @@ def numbers_of(column: Any) -> Numbers | None:
         return None
     ratios = values[1:] / values[:-1] - 1
     kept = (ratios >= APART) & (every[1:] >= 10 * LONG) & (every[:-1] >= 10 * LONG)
-    far = np.unique(np.round(ratios[kept] * 1e6))
+    far = np.unique(np.round(np.minimum(ratios[kept], HUGE) * 1e6))
     return Numbers(_least(digits), _least(far) if len(far) >= VALUES else ())
 
 
@@ -139,6 +140,8 @@ def _fills(values: Array) -> bool:
         if np.allclose(scaled, whole, rtol=1e-9, atol=1e-6):
             break
     else:
+        return False
+    if whole[-1] > HUGE * 1e6:
         return False
     step = float(np.gcd.reduce(np.diff(whole).astype(np.int64))) or 1.0
     return bool(len(whole) > FULL * ((whole[-1] - whole[0]) / step + 1))

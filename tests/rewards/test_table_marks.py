@@ -142,3 +142,11 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     before = tables_of([tmp_path / "a.csv"])
     homes(4, 310).to_csv(tmp_path / "a.csv", index=False)
     assert not before[0].like(tables_of([tmp_path / "a.csv"])[0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_of_very_different_sizes_are_marked_without_a_guess() -> None:
+    """A step too large for 64 bits becomes one number, not what a processor makes of it."""
+    values = [123456.7 * 1.01**k for k in range(60)] + [7.654321e30 * 1.013**k for k in range(60)]
+    frame = pd.DataFrame({"a": values, "b": [v * 10 for v in values]})
+    assert marks_of_frame(frame).like(marks_of_frame(frame * 1000))
