@@ -15,7 +15,7 @@ from data_gen.asking import FILE, Endpoint, Reply, answers
 from data_gen.asking import said as text_of
 from data_gen.rewording_facts import Facts, lacks, named
 
-__all__ = ["FILE", "Endpoint", "Facts", "Job", "Rewording", "report", "reword_all", "reworded"]
+__all__ = ["FILE", "Endpoint", "Facts", "Job", "Rewording", "report", "reword_all"]
 
 _SHOWN = 300  # characters of a refused rewording in a report
 _PROMPT = (
@@ -35,11 +35,6 @@ class Rewording:
     text: str
     refused: str = ""
     said: str = ""
-
-
-def reworded(question: str, facts: Facts, endpoint: Endpoint, seed: int) -> Rewording:
-    """One question reworded, or as it was. Raises `TaskError` when the endpoint cannot be had."""
-    return reword_all([(question, facts, seed)], endpoint)[0]
 
 
 def reword_all(

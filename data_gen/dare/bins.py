@@ -15,7 +15,6 @@ from typing import Any
 from data_gen.dare.layout import Frame
 from data_gen.dare.time_columns import Timed
 
-RULES = ("1min", "30min", "1H", "1D", "1W", "1M")
 HOWS = ("mean", "sum", "count")
 LEAST = 40  # bins that are worth forecasting from
 _PANDAS = {"1min": "1min", "30min": "30min", "1H": "1h", "1D": "1D", "1W": "1W", "1M": "1ME"}

@@ -139,9 +139,6 @@ def _weave_html(woven: Woven, rng: Random) -> Woven:
     return woven.add(woven.body.replace("\x01", "\0"), Item("clean_html_mapper", f"</{tag}>", ""))
 
 
-_TYPOGRAPHY = (('"', "“"), ("'", "’"), (" -- ", " — "), ("...", "…"))
-
-
 def _weave_punctuation(woven: Woven, rng: Random) -> Woven:
     """Typographic marks where the prose has plain ones; a quoted word where it has none."""
     name = "punctuation_normalization_mapper"

@@ -218,14 +218,6 @@ SYSTEM = (
     "You are an experienced data scientist. Answer the question from the files of a data lake. "
     "The files are in the folder data/. Do not assume that they are clean."
 )
-FORMATS = {
-    "numeric_exact": "one number",
-    "numeric_approximate": "one number",
-    "string_exact": "one short text",
-    "string_approximate": "a short text",
-    "list_exact": "a list",
-    "list_approximate": "a list",
-}
 
 
 def end_to_end(entry: Entry, folder: str, mode: Mode, gold: Sequence[str]) -> Task:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from rewards.task import TaskError
 
-Strategy = Literal["fv", "av", "bv", "dv"]
 FastestBy = Literal["wall_clock", "cost"]
 Row = Mapping[str, Any]
 
@@ -92,26 +91,6 @@ class Caps:
         for name in ("per_task", "per_track"):
             if getattr(self, name) < 0:
                 raise TaskError(f"{name}={getattr(self, name)}: wanted 0 (no cap) or more")
-
-
-@dataclass(frozen=True)
-class Selected:
-    """Kept rows in order of (task, rank), and how many each rule dropped."""
-
-    rows: list[Row]
-    dropped: dict[str, int]
-
-
-def select(rows: Sequence[Row], strategy: str, rules: Rules | None = None) -> Selected:
-    """Apply one strategy to scored rollouts. Raises `TaskError` for one that does not exist."""
-    rules = rules or Rules()
-    _known(strategy)
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(str(row["task_id"]), []).append(row)
-    dropped: Counter[str] = Counter()
-    kept = [row for name in sorted(groups) for row in pick(groups[name], strategy, rules, dropped)]
-    return Selected(kept, dict(sorted(dropped.items())))
 
 
 def pick(

@@ -24,7 +24,6 @@ from rewards.sql.twins import Focus, twin
 
 WIDE = 6  # twins on which readings are told apart
 MOST_ROWS = 40  # of a result
-_CLOSE = 1e-9  # relative: nearer to a bound that is computed, a rounding could decide
 
 
 class Refused(Exception):

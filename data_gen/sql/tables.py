@@ -25,7 +25,6 @@ from rewards.sql.data import RESERVED, Column, Database, Table, Type, packed
 
 Frame = Any
 LONGEST = 120  # characters of a cell
-ROWS = 20_000  # of a table, from its top
 _KEYS = ("id", "code", "thing", "rank")  # what numbers are that rows are known by
 COLUMNS = 12  # of a table; those that questions can use come first
 _WORDS = 40  # characters of what is said of a column

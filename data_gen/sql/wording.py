@@ -129,11 +129,6 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
 }
 
 
-def openings() -> int:
-    """How many ways there are to ask."""
-    return sum(map(len, _OPENINGS.values()))
-
-
 def question(plan: Plan, unit: Unit, rng: Random) -> str:
     """The question in one of its wordings, without clauses."""
     kind = "distinct count" if plan.kind == "distinct" and plan.limit else plan.kind

@@ -262,8 +262,3 @@ def _meant(meaning: Meaning, said: str) -> tuple[Step, int]:
     if not bound:
         return Step(step.operator, dict(step.params)), manner
     return Step(step.operator, {bound: read_number(bound, re.findall(NUMBER, said)[-1])}), manner
-
-
-def read_steps(text: str) -> list[Step]:
-    """The recipe a text of this grammar stands for (empty for other text)."""
-    return [clause.step for clause in read_clauses(text)]

@@ -10,22 +10,6 @@ from rewards.krama.answer import rounding_slip, score_response
 from rewards.krama.match import as_list, close, number
 from rewards.task import RIGHT
 
-CATEGORIES = (
-    "right",
-    "partly",
-    "no_reply",
-    "contract_broken",
-    "code_fails",
-    "time_limit",
-    "gold_file_never_opened",
-    "ran_no_answer",
-    "wrong_type",
-    "scale_slip",
-    "rounding_slip",
-    "other_wrong",
-    "recalled",
-    "infrastructure",
-)
 _SCALES = (100.0, 0.01, 1000.0, 0.001, 1e6, 1e-6, -1.0)
 
 
@@ -37,7 +21,11 @@ def category(
     code: str,
     gold_files: Sequence[str],
 ) -> str:
-    """One of `CATEGORIES`. `ended` is the agent's own word on how its last try went."""
+    """right, partly, no_reply, contract_broken, code_fails, time_limit, gold_file_never_opened,
+    ran_no_answer, wrong_type, scale_slip, rounding_slip, other_wrong, recalled or infrastructure.
+
+    `ended` is the agent's own word on how its last try went.
+    """
     if outcome is None:
         return "infrastructure"
     if outcome >= RIGHT:

@@ -23,7 +23,6 @@ from rewards.krama.match import TOLERANCE, str_to_float
 from rewards.syntax import python_literal
 
 Metric = Callable[[Any, Any, Judge], float | int | bool | None]
-Row = tuple[str, str, Any]  # task id, metric, value (None: missing)
 
 COUNTED = ("success", "rae_score", "string_bootstrap", "f1")  # the metrics of the printed total
 

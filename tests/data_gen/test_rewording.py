@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("aiohttp")
 from chat_server import serving
 
-from data_gen.rewording import FILE, Endpoint, Facts, Job, report, reword_all, reworded
+from data_gen.rewording import FILE, Endpoint, Facts, Job, report, reword_all
 from rewards.task import TaskError
 
 QUESTION = "What is the mean of 'Rain' in rain.csv, rounded to 2 decimals?"
@@ -37,7 +37,7 @@ def reply(body: dict[str, Any]) -> str:
 def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "abc")
     with serving(lambda _: f"<think>hm</think>\n{OTHER}\n") as (url, seen):
-        found = reworded(QUESTION, FACTS, writer(url, tmp_path, key_env="MY_KEY"), 7)
+        found = reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path, key_env="MY_KEY"))[0]
     assert (found.text, found.refused) == (OTHER, "")
     (body,) = seen
     assert body["path"] == "/v1/chat/completions" and body["key"] == "Bearer abc"
@@ -60,7 +60,7 @@ def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_a_refused_rewording_keeps_the_question(tmp_path: Path, said: Any, why: str) -> None:
     with serving(lambda _: said) as (url, _):
-        found = reworded(QUESTION, FACTS, writer(url, tmp_path), 7)
+        found = reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
     assert (found.text, found.refused) == (QUESTION, why)
     told = report({"t1": found})
     assert (told["asked"], told["reworded"]) == (1, 0)
@@ -96,7 +96,7 @@ def test_the_journal_does_not_show_which_answer_came_first(tmp_path: Path) -> No
 def test_a_failure_that_passes_is_tried_again(tmp_path: Path, status: int) -> None:
     replies: list[str | int] = [status, status, OTHER]
     with serving(lambda _: replies.pop(0)) as (url, seen):
-        assert reworded(QUESTION, FACTS, writer(url, tmp_path), 7).text == OTHER
+        assert reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0].text == OTHER
         assert len(seen) == 3
 
 
@@ -121,14 +121,14 @@ def test_an_endpoint_that_does_not_answer_ends(tmp_path: Path) -> None:
         return OTHER
 
     with serving(late) as (url, _), pytest.raises(TaskError, match="TimeoutError"):
-        reworded(QUESTION, FACTS, writer(url, tmp_path, attempts=2, timeout_s=0.05), 7)
+        reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path, attempts=2, timeout_s=0.05))[0]
     assert not (tmp_path / FILE).exists()
 
 
 def test_a_refusal_of_the_endpoint_is_not_tried_again(tmp_path: Path) -> None:
     with serving(lambda _: 401) as (url, seen):
         with pytest.raises(TaskError, match="HTTP 401"):
-            reworded(QUESTION, FACTS, writer(url, tmp_path), 7)
+            reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
         assert len(seen) == 1
 
 

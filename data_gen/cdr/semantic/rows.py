@@ -14,7 +14,6 @@ from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed
 
 Row = dict[str, Any]
-DOMAINS = ("pii", "hallu", "rubric", "safety")
 TRACK_NAMES = {
     "pii": "semantic_pii",
     "hallu": "semantic_hallucination",

@@ -214,13 +214,3 @@ def gold_subtasks(question: Question, values: Mapping[str, Any]) -> list[dict[st
             }
         )
     return out
-
-
-def plan(question: Question, files: Sequence[str]) -> list[dict[str, Any]]:
-    """The plan that goes with the code in DS-Guru's contract."""
-    subs = [
-        {"id": f"subtask-{n}", "query": s.query, "data_sources": list(files)}
-        for n, s in enumerate(question.steps[:-1], 1)
-    ]
-    main = {"id": "main-task", "query": question.text, "data_sources": list(files)}
-    return [{**main, "subtasks": subs}]

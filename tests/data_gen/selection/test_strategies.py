@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from front import command
+from picked import select
 
-from data_gen.selection.strategies import Rules, select
+from data_gen.selection.strategies import Rules, pick
 from rewards.task import TaskError
 
 main = command("select")
@@ -101,7 +103,7 @@ def test_infrastructure_failures_are_not_there() -> None:
     assert len(found.rows) == 1 and found.dropped["no outcome (infrastructure)"] == 1
     assert sum(found.dropped.values()) + len(found.rows) == 5
     with pytest.raises(TaskError, match="wanted one of"):
-        select(IF, "xv")
+        pick(IF, "xv", Rules(), Counter())
 
 
 def test_the_same_rollouts_give_the_same_bytes(tmp_path: Path) -> None:
