@@ -28,6 +28,7 @@ LIMIT = 0.995  # share of labels, or R2, from which on a column is given away
 CLASSES = 20  # up to so many different whole numbers are labels
 FEW = 30  # rows that are needed to say anything
 EXACT = 0.9995  # R2 of a sum or product of two columns
+POSITIVE = 0.8  # share of a column's values that are above zero, for it to be part of a product
 MANY = 1e-4  # share of variance that a weighted sum of many columns may leave
 NAMING = 12  # columns of which two may name a group of rows
 NEAR = 0.95  # R2 from which on a feature is nearly the target itself
@@ -415,10 +416,11 @@ def _two(block: Array, y: Array) -> tuple[int, int, str] | None:
     found = _pair(block, y)
     if found is not None:
         return (*found, "their sum or difference")
-    positive = (block > 0).all(axis=0)
-    if (y > 0).all() and positive.sum() >= 2:
-        places = np.flatnonzero(positive)
-        found = _pair(np.log(block[:, places]), np.log(y))
+    # zeros have no logarithm, and say nothing of a quotient: a few rows of them hide no product
+    places = np.flatnonzero((block > 0).mean(axis=0) >= POSITIVE)
+    rows = (block[:, places] > 0).all(axis=1) & (y > 0)
+    if len(places) >= 2 and rows.sum() >= max(FEW, len(y) / 3):
+        found = _pair(np.log(block[rows][:, places]), np.log(y[rows]))
         if found is not None:
             return int(places[found[0]]), int(places[found[1]]), "their product or quotient"
     return _relative(block, y)

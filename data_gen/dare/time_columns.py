@@ -151,16 +151,18 @@ def named(frame: Frame) -> Frame:
 
 
 def without_counters(frame: Frame) -> Frame:
-    """Columns by name once, without numbers of rows: they are no measurement."""
+    """Columns by name once, without numbers of rows: they are no measurement. Years one after the
+    other are the times of a series."""
     frame = named(frame).reset_index(drop=True)
-    return frame.drop(columns=[n for n in frame.columns if is_running(frame[n])])
+    running = [n for n in frame.columns if is_running(frame[n])]
+    return frame.drop(columns=[n for n in running if look(n, frame[n]).kind != "year"])
 
 
 def is_one_series(frame: Frame) -> bool:
     """Whether the rows are the points of one series: times that never come twice, or seldom, evenly
     apart. A random split would put the neighbours of every asked row among the training rows."""
     frame = named(frame)
-    if _is_calendar_run(frame):
+    if _is_calendar_run(frame) or any(_is_elapsed(n, frame[n]) for n in frame.columns):
         return True
     found = find_time(without_counters(frame))
     if found is None or not len(frame):
@@ -169,6 +171,24 @@ def is_one_series(frame: Frame) -> bool:
     if are_things(frame, name):
         return False
     return when.duplicated().mean() <= TWICE and is_regular(frame, when, [])
+
+
+def _is_elapsed(name: str, column: Any) -> bool:
+    """Whether a column counts the time since a start, row by row in steps of one length: seconds,
+    or durations such as `0 days 00:00:01`."""
+    import pandas as pd
+
+    if not speaks_of(words_of(name), "clock") or column.dtype.kind == "b" or column.isna().any():
+        return False
+    since = column
+    if column.dtype.kind not in "iuf":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            since = pd.to_timedelta(column.map(str), errors="coerce").dt.total_seconds()
+    gaps = since.diff().iloc[1:]
+    if since.isna().any() or not len(gaps) or not bool((gaps >= 0).all() and gaps.median() > 0):
+        return False
+    return bool(gaps.between((1 - NEAR) * gaps.median(), (1 + NEAR) * gaps.median()).mean() >= 0.9)
 
 
 def _is_calendar_run(frame: Frame) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -183,3 +184,12 @@ def test_scores_of_several_things_say_nothing_together() -> None:
     assert of_many_things("prf_rate", ["measure_title"], "Measure performance rate")
     assert not of_many_things("prf_rate", ["city"], "Measure performance rate")
     assert of_many_things("score", ["measure_abbr"]) and not of_many_things("score", ["school"])
+
+
+def test_numbers_that_never_come_twice_name_rows_where_chance_would_repeat_some() -> None:
+    draw = random.Random(4)
+    named = pd.Series(draw.sample(range(4, 9030), 600))
+    assert look("ref", named).kind == "id" and look("identifier", named).kind == "id"
+    paid = pd.Series([draw.randrange(1000, 90_000) for _ in range(600)])
+    assert look("wage", paid).kind == "measure"
+    assert look("wage", pd.Series(draw.sample(range(1000, 900_000), 600))).kind == "measure"

@@ -69,3 +69,19 @@ def test_a_time_is_found_under_any_name() -> None:
     assert found is not None and found[0] == "いつ"
     assert find_time(pd.DataFrame({"Jahr": list(range(1950, 2010))})) is not None
     assert find_time(pd.DataFrame({"weight": list(range(1950, 2010))})) is None
+
+
+def test_years_one_after_the_other_and_elapsed_times_make_one_series() -> None:
+    years = pd.DataFrame(
+        {"Year": range(1850, 2000), "weddings": [float(i % 7) for i in range(150)]}
+    )
+    assert is_one_series(years)
+    elapsed = [f"0 days 00:{i // 60:02d}:{i % 60:02d}" for i in range(600)]
+    ride = pd.DataFrame(
+        {"row": range(600), "time": elapsed, "speed": [i % 9 / 3 for i in range(600)]}
+    )
+    assert is_one_series(ride)
+    assert is_one_series(ride.assign(time=[0.5 * i for i in range(600)]))
+    shuffled = ride.sample(frac=1, random_state=1)
+    assert not is_one_series(shuffled.assign(time=[(i * i) % 997 for i in range(600)]))
+    assert not is_one_series(ride.drop(columns="time"))
