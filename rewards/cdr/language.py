@@ -130,10 +130,13 @@ Meaning = tuple[Step, str, int]  # a step, the bound of a filter that is said, t
 
 @dataclass(frozen=True)
 class _Alternative:
-    """One way of saying one step: a pattern, and the words it can begin with."""
+    """One way of saying one step: the words it can begin with, and three patterns side by side.
+    Many ways have the first and the last in common."""
 
     heads: frozenset[str]
+    before: str
     pattern: str
+    after: str
     meaning: Meaning
 
 
@@ -163,13 +166,13 @@ def _deletions() -> Iterator[tuple[int, _Alternative]]:
         for name, manner, noun in nouns:
             assert isinstance(noun, str)
             word = re.escape(noun)
-            heads, body = {
-                "active": (_heads([*verbs, *gerunds]), f"{start} {the}{word}"),
-                "passive": (_heads([*said, noun]), f"{the}{word} are {_any(participles)}"),
-                "negative": (_heads(["no"]), f"no {word}"),
+            heads, before, after = {
+                "active": (_heads([*verbs, *gerunds]), f"{start} {the}", ""),
+                "passive": (_heads([*said, noun]), the, f" are {_any(participles)}"),
+                "negative": (_heads(["no"]), "no ", ""),
             }[mood]
             step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
-            yield len(noun), _Alternative(heads, body, (step, "", manner))
+            yield len(noun), _Alternative(heads, before, word, after, (step, "", manner))
 
 
 def _sentences() -> Iterator[tuple[int, _Alternative]]:
@@ -178,7 +181,8 @@ def _sentences() -> Iterator[tuple[int, _Alternative]]:
             continue
         step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
         for said in form:
-            yield len(said), _Alternative(_heads([said]), re.escape(said), (step, "", manner))
+            word = re.escape(said)
+            yield len(said), _Alternative(_heads([said]), "", word, "", (step, "", manner))
 
 
 def _conditions() -> Iterator[tuple[int, _Alternative]]:
@@ -189,8 +193,9 @@ def _conditions() -> Iterator[tuple[int, _Alternative]]:
                 starts = [f.split("{c}")[0] for mood in MOODS for f in FILTER_FRAMES[mood][side]]
                 for condition in conditions:
                     left, right = (re.escape(part) for part in condition.split("{n}"))
-                    body = f"{_any(starts)}{left}(?:{NUMBER}){right}"
-                    yield len(condition) + 30, _Alternative(_heads(starts), body, meaning)
+                    body = f"{left}(?:{NUMBER}){right}"
+                    said = _Alternative(_heads(starts), _any(starts), body, "", meaning)
+                    yield len(condition) + 30, said
 
 
 Reader = tuple[re.Pattern[str], tuple[Meaning, ...]]
@@ -219,19 +224,26 @@ _LIKE_ASCII = str.maketrans({"\u017f": "s", "\u212a": "k", "\u0130": "i", "\u013
 @cache
 def _reader(head: str) -> Reader:
     """The pattern of the clauses that can begin with a word, and what its groups stand for."""
-    chosen = [a for a in _alternatives() if head in a.heads]
-    return _pattern(chosen), tuple(a.meaning for a in chosen)
+    return _reader_for([a for a in _alternatives() if head in a.heads])
 
 
 @cache
 def _any_reader() -> Reader:
     """The same of all clauses, for words whose case is not plain."""
-    return _pattern(_alternatives()), tuple(a.meaning for a in _alternatives())
+    return _reader_for(_alternatives())
 
 
-def _pattern(chosen: Sequence[_Alternative]) -> re.Pattern[str]:
-    body = "|".join(f"({a.pattern})" for a in chosen)
-    return re.compile(rf"(?:{body})(?!\w)", re.IGNORECASE)
+def _reader_for(chosen: Sequence[_Alternative]) -> Reader:
+    """What alternatives have in common is tried once for all of them."""
+    alike: dict[tuple[str, str], list[_Alternative]] = {}
+    for one in chosen:
+        alike.setdefault((one.before, one.after), []).append(one)
+    body = "|".join(
+        f"{before}(?:{'|'.join(f'({one.pattern})' for one in group)}){after}"
+        for (before, after), group in alike.items()
+    )
+    meanings = tuple(one.meaning for group in alike.values() for one in group)
+    return re.compile(rf"(?:{body})(?!\w)", re.IGNORECASE), meanings
 
 
 _WORD = re.compile(r"\w+")
