@@ -47,7 +47,7 @@ WHY = {
     "code": "a code, though it is written in digits",
     "thing": "numbers that tell things apart",
     "weight": "it says how much a row counts",
-    "place": "a coordinate",
+    "place": "a coordinate, or a direction",
     "calendar": "a part of a date",
     "date": "a date",
     "clock": "times of a day such as 930 or 1445",
@@ -147,7 +147,8 @@ def look_at(frame: Frame, described: Mapping[str, str] | None = None) -> dict[st
     groups = [n for n in names if found[n].kind == "group"]
     numbers = [n for n in names if found[n].kind == "measure"]
     whole = [n for n in numbers if found[n].whole]
-    odd = {n: "mixed" for n in numbers if of_many_things(n, groups, said.get(n, ""))}
+    units = [n for n in names if found[n].kind in ("group", "key") and is_unit(n)]
+    odd = {n: "mixed" for n in numbers if units or of_many_things(n, groups, said.get(n, ""))}
     if whole:
         counts = [n for n in whole if counts_cases(n, said.get(n, ""))]
         sizes = _sizes(frame, [n for n in names if n not in counts]) if counts else []
@@ -334,6 +335,12 @@ def of_many_things(name: str, texts: Iterable[str], described: str = "") -> bool
     table: `variable, value`. A mean over them says nothing."""
     several = speaks_of(words_of(name), "any_value") or speaks_of(words_of(described), "of_what")
     return several and any(speaks_of(words_of(t), "of_what") for t in texts)
+
+
+def is_unit(name: str) -> bool:
+    """Whether a column says in which unit the numbers of a row are; no `business unit`."""
+    words = words_of(name)
+    return bool(words) and all(speaks_of([w], "unit") for w in words)
 
 
 _FREQUENCY = re.compile(r"(?i)\W*(the )?freq(uency|uencies)?\W*$")  # of a cell, by itself

@@ -9,6 +9,10 @@ from typing import Literal, cast
 from data_gen.sql.plans import SUMMARIES, Field, Filter, Kind, Plan, Sign, Summary
 from data_gen.sql.tables import Made, Unit
 
+# of the keys of one table, those that the other has: of others, what has no match may only be
+# spelled otherwise there
+_FOUND = 0.95
+
 
 class NoPlan(Exception):
     """The columns do not fit this kind of question."""
@@ -285,6 +289,10 @@ def _join_filter(unit: Unit, rng: Random) -> Plan:
 def _unmatched(unit: Unit, rng: Random) -> Plan:
     assert unit.link is not None
     mine, theirs = unit.link
+    one, two = unit.made
+    own = {v for v in one.table.values(mine.name) if v is not None}
+    if len(own & set(two.table.values(theirs.name))) < _FOUND * len(own):
+        raise NoPlan
     return Plan("unmatched", mine=mine, theirs=theirs)
 
 

@@ -90,6 +90,8 @@ def _usable(plan: Plan, rows: Sequence[Row]) -> None:
         raise Refused("an empty result" if not rows else "too many rows")
     if any(cell is None for row in rows for cell in row):
         raise Refused("a missing value in the result")
+    if plan.kind in ("top", "best_group") and len(rows) < plan.limit:
+        raise Refused("fewer rows than are asked for")
     several = plan.kind in ("group", "having", "join", "date_part") or (
         plan.kind == "distinct" and not plan.limit
     )
@@ -191,6 +193,10 @@ def _no_shortcut(
             left = replace(plan, filters=plan.filters[:at] + plan.filters[at + 1 :])
             if equal(golds[0], _rows(tried[0], written(left, unit).sql), one.ordered):
                 raise Refused("a condition changes nothing")
+    if plan.kind in ("top", "top_each", "best_group"):
+        turned = written(replace(plan, down=not plan.down), unit)
+        if equal(golds[0], _rows(tried[0], turned.sql), one.ordered):
+            raise Refused("all that is ranked is equal")
     if plan.kind == "having":
         every = one.sql.partition(" HAVING ")[0]
         if equal(golds[0], _rows(tried[0], every), one.ordered):

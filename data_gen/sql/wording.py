@@ -61,13 +61,13 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     ),
     "distinct": (
         "Which different values of {group} occur in the rows of {table}{where}?",
-        "List the different {group} found in the rows of {table}{where}, each once.",
-        "What different {group} are there in the rows of {table}{where}?",
+        "List the different values of {group} found in the rows of {table}{where}, each once.",
+        "What different values of {group} are there in the rows of {table}{where}?",
     ),
     "distinct count": (
-        "How many different {group} occur in the rows of {table}{where}?",
+        "How many different values of {group} occur in the rows of {table}{where}?",
         "Count the different values of {group} in the rows of {table}{where}.",
-        "What is the number of different {group} in the rows of {table}{where}?",
+        "What is the number of different values of {group} in the rows of {table}{where}?",
     ),
     "join": (
         "Match the rows of {table} with {other} where {matched}. For each {group} of {other}, what "
@@ -91,7 +91,7 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     "absent": (
         "Which values of {group} in {table} have no row{where}?",
         "List every {group} that occurs in {table} but has no row{where}.",
-        "Find the {group} for which {table} has no row{where}.",
+        "Find every {group} for which {table} has no row{where}.",
     ),
     "share": (
         "In what percentage of the rows of {table}{given}, with its decimals, do we find that "
@@ -122,9 +122,9 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "{value}{where_rows}{in_order}.",
     ),
     "unmatched": (
-        "Which {theirs} of {other} are there that no row of {table} has as its {mine}?",
-        "List {theirs} of the rows of {other} such that no row of {table} has it as {mine}.",
-        "Find the {theirs} in {other} that no row of {table} refers to by {mine}.",
+        "Which values of {theirs} in {other} are there that no row of {table} has as its {mine}?",
+        "List {theirs} of the rows of {other} such that no row of {table} has it as its {mine}.",
+        "Find every {theirs} in {other} that no row of {table} refers to by {mine}.",
     ),
 }
 
@@ -209,7 +209,9 @@ def said(found: Filter) -> str:
     value = found.value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return f"{found.field.words} {verb} {literal(value)}"
+    inside = isinstance(value, str) and "'" in value and '"' not in value
+    shown = f'"{value}"' if inside else literal(value)  # SQL would write the quote twice
+    return f"{found.field.words} {verb} {shown}"
 
 
 def prompt(text: str, unit: Unit) -> str:

@@ -106,6 +106,8 @@ CLOCK = [100 * (i % 13 + 7) + i * 7 % 60 for i in range(80)]
         ("Gründung", [1650 + i for i in range(80)], "year"),
         ("shuffled", [(i * 37) % 80 + 1000 for i in range(80)], "id"),
         ("plz", [10115 + i * 113 for i in range(80)], "code"),
+        ("distcod", [61382 + i * 113 for i in range(80)], "code"),
+        ("wind_dir", [10 * (i * 7 % 36) + i % 3 for i in range(80)], "place"),
         ("lonely", [4.0] * 80, "constant"),
         ("gaps", [None] * 50 + WHOLE[:30], "empty"),
         ("town", [f"t{i % 9}" for i in range(80)], "group"),
@@ -129,6 +131,11 @@ def test_columns_are_seen_beside_each_other() -> None:
     long = pd.DataFrame({"variable": ["a", "b"] * 40, "value": PARTS, "pay": PARTS})
     kinds = {n: c.kind for n, c in look_at(long).items()}
     assert kinds == {"variable": "group", "value": "mixed", "pay": "measure"}
+    for name, kind in (("Einheit", "mixed"), ("business unit", "measure")):
+        frame = pd.DataFrame(
+            {"test": names, name: ["kg", "cm"] * 50, "norm": [*PARTS, *PARTS[:20]]}
+        )
+        assert look_at(frame)["norm"].kind == kind
 
 
 def test_names_say_something_in_any_script() -> None:
@@ -151,6 +158,7 @@ def test_a_long_table_holds_values_of_many_things() -> None:
         ("f", "frequency", [], 180, True),
         ("count", "", [3, 4, 5], 60, True),
         ("n", "", [3, 4, 5], 40, True),
+        ("ncontrols", "", [6, 4, 4], 88, True),
         ("count", "", [3, 4, 5], 20, False),  # most cells are empty: rows of their own
         ("y", "The number of AIDS cases reported", [10, 4, 15, 38], 570, True),
         ("y", "The number of AIDS cases reported", [10, 4, 15, 200], 570, False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -208,6 +209,44 @@ def test_the_twins_of_a_unit_join_as_their_schema_says(lake: Lake) -> None:
     database = twin(pair.database, (), 1, 0)
     assert [t.name for t in database.tables] == [m.table.name for m in reversed(pair.made)]
     assert rows_of(pair, next(p for u, p in drafts([pair]) if p.kind == "join"))
+
+
+def test_nothing_is_ranked_where_all_is_equal_and_no_more_rows_than_there_are(
+    tmp_path: Path,
+) -> None:
+    lines = [f"{'abcdef'[i % 6] * 3},{i % 12},{i * 37 % 101 / 7:.3f}" for i in range(240)]
+    (tmp_path / "cards.csv").write_text("\n".join(["suit,round_no,gain", *lines]) + "\n", "utf-8")
+    lake = open_lake(tmp_path)
+    unit, fields = next((u, {f.name: f for f in u.made[0].fields}) for u in units(lake))
+    found = Second(lake.folder)
+
+    def why(plan: Plan) -> str:
+        one = written(plan, unit)
+        with pytest.raises(Refused) as caught:
+            prove.proved(plan, unit, one, question(plan, unit, Random(1)), found, ROWS, 1)
+        return caught.value.reason
+
+    gains = Filter(fields["gain"], ">", 14.2)
+    few = Plan("top", (gains,), (fields["suit"],), measure=fields["gain"], limit=5)
+    assert why(few) == "fewer rows than are asked for"
+    assert why(Plan("best_group", group=fields["suit"], limit=3)) == "all that is ranked is equal"
+    found.close()
+
+
+def test_what_has_no_match_is_asked_only_where_nearly_all_keys_match(lake: Lake) -> None:
+    pair = next(u for u in units(lake) if u.link and u.made[0].table.name == "orders")
+    assert draft(pair, "unmatched", Random(1)).kind == "unmatched"
+    other = replace(pair.made[1].table, rows=pair.made[1].table.rows[:40])
+    short = replace(pair, made=(pair.made[0], replace(pair.made[1], table=other)))
+    with pytest.raises(NoPlan):
+        draft(short, "unmatched", Random(1))
+
+
+def test_a_value_with_an_apostrophe_is_written_once(lake: Lake) -> None:
+    unit = next(u for u in units(lake) if u.made[0].table.name == "customers")
+    city = next(f for f in unit.made[0].fields if f.name == "city")
+    plan = Plan("count", (Filter(city, "=", "L'Aquila"),))
+    assert 'city is "L\'Aquila"' in question(plan, unit, Random(1))
 
 
 def test_questions_have_many_openings_and_no_empty_words(lake: Lake) -> None:
