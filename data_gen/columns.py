@@ -58,6 +58,7 @@ WHY = {
     "cells": "how many cases a row stands for",
     "mixed": "values of several things, which another column names",
     "unsaid": "its name says nothing, and nothing describes it",
+    "person": "the name of a person: people who share it are no group",
     "text": "free text",
     "constant": "one value in all rows",
     "empty": "fewer than half of the rows have a value",
@@ -183,7 +184,14 @@ def look(name: str, column: Series, described: str = "") -> Column:
         kind = _number(name, filled.astype(float), many, whole, described)
         adds = kind == "measure" and _adds(name, filled, described)
         return Column(name, kind, many, adds, whole)
-    return Column(name, _text(filled.astype(str).str.strip()), many)
+    kind = _text(filled.astype(str).str.strip())
+    return Column(name, "person" if kind == "group" and names_people(name) else kind, many)
+
+
+def names_people(name: str) -> bool:
+    """Whether a column holds names of people, or parts of them."""
+    words = words_of(name)
+    return speaks_of(words, "person") or ("name" in words and speaks_of(words, "part_of_name"))
 
 
 def _number(name: str, filled: Series, many: int, whole: bool, described: str) -> str:

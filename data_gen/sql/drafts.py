@@ -41,8 +41,16 @@ def kinds_of(unit: Unit) -> tuple[Kind, ...]:
 
 
 def draft(unit: Unit, kind: Kind, rng: Random) -> Plan:
-    """A plan of this kind. Raises `NoPlan`."""
-    return _DRAFTS[kind](unit, rng)
+    """A plan of this kind. Raises `NoPlan`, also where rows would be counted that are the cells of
+    a table by categories."""
+    plan = _DRAFTS[kind](unit, rng)
+    counts = kind in ("count", "share", "having") or (
+        kind in ("group", "join", "join_filter", "date_part", "best_group")
+        and plan.summary == "rows"
+    )
+    if counts and any(c.kind == "cells" for m in unit.made for c in m.described.sense.values()):
+        raise NoPlan
+    return plan
 
 
 def _pick(fields: Sequence[Field], rng: Random, *taken: Field) -> Field:

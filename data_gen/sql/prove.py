@@ -97,6 +97,8 @@ def _usable(plan: Plan, rows: Sequence[Row]) -> None:
     )
     if several and len(rows) == 1:
         raise Refused("one group only")
+    if plan.kind in ("group", "join", "date_part") and len({row[-1] for row in rows}) == 1:
+        raise Refused("one figure for all groups")
     if rows[0] in ((0,), (1,)) or (plan.kind == "share" and rows[0] in ((100.0,), (0.0,))):
         raise Refused("a trivial result")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.columns import GROUPS, Column, look_at, opaque_group
+from data_gen.columns import GROUPS, Column, look_at, opaque_group, speaks_of, words_of
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.ops import Cut
@@ -64,6 +64,9 @@ def describe(
     sense = look_at(kept, about.columns)
     for name, column in sense.items():
         _sort(column, frame[name].dropna(), found, about)
+    if not bare:  # rows may be counted by years of birth, but are not of these years
+        found.years = [y for y in found.years if not speaks_of(words_of(y), "birth")]
+        found.single_years = [y for y in found.single_years if y in found.years]
     if not found.numbers and not bare:
         return f"no column of measured numbers{_whys(sense.values())}"
     named = found.groups or found.names or found.keys or found.years or found.halves

@@ -14,7 +14,7 @@ from sql_world import write_shop
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
-from data_gen.krama.lakes.lake import Lake, open_lake
+from data_gen.krama.lakes.lake import Folder, Lake, open_lake, open_lakes
 from data_gen.sql import parts, prove, tables
 from data_gen.sql.drafts import ONE, TWO, NoPlan, draft
 from data_gen.sql.plans import Filter, Plan
@@ -229,6 +229,7 @@ def test_nothing_is_ranked_where_all_is_equal_and_no_more_rows_than_there_are(
     gains = Filter(fields["gain"], ">", 14.2)
     few = Plan("top", (gains,), (fields["suit"],), measure=fields["gain"], limit=5)
     assert why(few) == "fewer rows than are asked for"
+    assert why(Plan("group", group=fields["suit"])) == "one figure for all groups"
     assert why(Plan("best_group", group=fields["suit"], limit=3)) == "all that is ranked is equal"
     found.close()
 
@@ -240,6 +241,17 @@ def test_what_has_no_match_is_asked_only_where_nearly_all_keys_match(lake: Lake)
     short = replace(pair, made=(pair.made[0], replace(pair.made[1], table=other)))
     with pytest.raises(NoPlan):
         draft(short, "unmatched", Random(1))
+
+
+def test_the_cells_of_a_table_are_not_counted(tmp_path: Path) -> None:
+    cells = [(a, b, c) for a in "abcd" for b in "pqrs" for c in "xyz"]
+    rows = [f"{a * 3},{b * 3},{c * 3},{7 + i * i % 83}" for i, (a, b, c) in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["dose_of,kind,place,Freq", *rows]) + "\n", "utf-8")
+    (lake,) = open_lakes([Folder(tmp_path, bare=True)], map)
+    unit = units(lake)[0]
+    for kind in ("count", "share", "having"):
+        with pytest.raises(NoPlan):
+            draft(unit, kind, Random(1))
 
 
 def test_a_value_with_an_apostrophe_is_written_once(lake: Lake) -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("pandas")
 import pandas as pd
 
 from assay.tables.doubts import Doubt
-from data_gen.krama.lakes.lake import open_lake
+from data_gen.krama.lakes.lake import Folder, open_lake, open_lakes
 from data_gen.krama.lakes.ops import Figure
 from data_gen.krama.lakes.pipeline import LakeStep, Question, run
 from data_gen.krama.lakes.questions import KINDS, question_for
@@ -269,3 +269,12 @@ def test_why_no_question_is_asked_is_said(tmp_path: Path) -> None:
 def _written(folder: Path, table: Any) -> Path:
     table.to_csv(folder / "t.csv", index=False)
     return folder
+
+
+def test_years_of_birth_are_no_series_but_rows_are_counted_by_them(tmp_path: Path) -> None:
+    rows = [f"{1950 + i % 30},{2000 + i % 20},{40 + i * 37 % 101 / 3:.2f}" for i in range(120)]
+    (tmp_path / "t.csv").write_text("\n".join(["birth_year,year,weight", *rows]) + "\n", "utf-8")
+    for bare, years in ((False, ("year",)), (True, ("birth_year", "year"))):
+        (lake,) = open_lakes([Folder(tmp_path, bare=bare)], map)
+        assert lake.tables, lake.refused
+        assert lake.tables[0].years == years
