@@ -10,7 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
+from typing import Any
 
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.language import Clause, pick, read_clauses, say_step, speakable
@@ -30,143 +32,22 @@ class Style:
     mood: str
     openings: tuple[str, ...]
     joins: tuple[str, ...]
-    closings: tuple[str, ...] = (".",)
+    closings: tuple[str, ...]
 
 
-STYLES = (
-    Style(
-        "analyst_handoff",
-        "Analyst Handoff",
-        "imperative",
-        (
-            "Over to you: ",
-            "Can you run through this one for me and ",
-            "Handing this record to you; please ",
-            "Could you pick this one up and ",
-        ),
-        (", then ", ", after that ", ", and once that is done "),
-        (".", ", in that order.", ". Let me know if anything is unclear."),
-    ),
-    Style(
-        "application_context",
-        "Application-Context Task",
-        "imperative",
-        (
-            "These pages go into a search index next, so ",
-            "Before we train on this sample, ",
-            "This record feeds a retrieval system; first ",
-            "For the archive we are loading, ",
-        ),
-        (", then ", ", next ", "; after that "),
-        (".", ", one after the other.", ", so that what we load is usable."),
-    ),
-    Style(
-        "concise_brief",
-        "Concise Brief",
-        "imperative",
-        ("", "In short: ", "Brief: "),
-        ("; ", ", then ", "; next "),
-        (".", ""),
-    ),
-    Style(
-        "conversational_cooperative",
-        "Conversational Cooperative",
-        "imperative",
-        (
-            "Hey, could you tidy this up for me? Please ",
-            "I'd love some help with this: ",
-            "Mind giving me a hand here? Just ",
-            "Hi! When you have a minute, ",
-        ),
-        (", then ", ", and then ", ", after which please "),
-        (".", ". Thanks!", ". That would be great."),
-    ),
-    Style(
-        "end_weighted_instruction",
-        "End-Weighted Instruction",
-        "imperative",
-        (
-            "For the document above: ",
-            "With the text given, ",
-            "Taking the text you have just seen, ",
-            "Now that you have the text, ",
-        ),
-        (", then ", ", following that ", ", and afterwards "),
-        (".", ", strictly in this order.", "; nothing else."),
-    ),
-    Style(
-        "goal_oriented",
-        "Goal-Oriented Description",
-        "statement",
-        (
-            "What I want in the end is a version in which ",
-            "The goal is a text where ",
-            "The result should be one for which ",
-            "We are after a copy in which ",
-        ),
-        (", then ", ", after which ", ", and following that "),
-        (".", ", step by step in this order.", "; that is all."),
-    ),
-    Style(
-        "imperative_checklist",
-        "Imperative Checklist",
-        "imperative",
-        ("First, ", "To do: ", "1. ", "Begin as follows: "),
-        (". Then ", ". Next, ", ". {number}. "),
-        (".", ". Done."),
-    ),
-    Style(
-        "negative_constraint_driven",
-        "Negative-Constraint Driven",
-        "negative",
-        (
-            "What must hold when you are done, settled in this order: ",
-            "Constraints, to be met one after the other: ",
-            "The output may show ",
-        ),
-        ("; then ", "; after that ", "; next "),
-        (".", ", nothing more."),
-    ),
-    Style(
-        "policy_like",
-        "Policy-Like Requirement",
-        "statement",
-        (
-            "Prior to release, ",
-            "Texts shall be handled so that ",
-            "It is required that ",
-            "Under our rules, ",
-        ),
-        (", whereupon ", ", thereafter ", ", and subsequently "),
-        (".", ", without exception.", ", in the order given."),
-    ),
-    Style(
-        "qa_request",
-        "Quality-Control Request",
-        "imperative",
-        (
-            "Please inspect this sample: ",
-            "Check this record as follows: ",
-            "Quality check for the text below: ",
-            "As part of screening, ",
-        ),
-        (", then ", "; as the next step ", ", and after that "),
-        (".", ", and report the outcome.", " before you sign it off."),
-    ),
-    Style(
-        "recipe_narrative",
-        "Recipe Narrative",
-        "gerund",
-        (
-            "Our crawl left a mess in this one. It wants ",
-            "I inherited this file in a rough state; it needs ",
-            "This one came in untidy. Fixing it takes ",
-            "The export went wrong, so it calls for ",
-        ),
-        (", then ", ", followed by ", ", and after that "),
-        (".", ", in that sequence.", ", no more than that."),
-    ),
-)
+def _styles() -> tuple[Style, ...]:
+    import yaml
+
+    text = Path(__file__).with_name("styles.yaml").read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = yaml.safe_load(text)
+    lists = ("openings", "joins", "closings")
+    return tuple(
+        Style(row["id"], row["label"], row["mood"], *(tuple(row[name]) for name in lists))
+        for row in rows
+    )
+
+
+STYLES = _styles()
 _ORDER = re.compile(r"\b(?:order|sequence|one after the other|first|begin|1\.)", re.IGNORECASE)
 
 

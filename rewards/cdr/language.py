@@ -1,7 +1,7 @@
 """Clauses: one step of a recipe in words, and the reader that turns words back into steps.
 
 The reader is the proof behind every written instruction: it accepts exactly the phrases of
-`rewards.cdr.phrases`, wherever they stand in a text, in order. Numbers are spoken exactly
+`phrases.yaml`, wherever they stand in a text, in order. Numbers are spoken exactly
 (ratios as percentages), so the recipe that comes back is the recipe that went in.
 """
 
@@ -14,17 +14,8 @@ from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
-from rewards.cdr.phrases import (
-    CONDITIONS,
-    CONDITIONS_TO_THE_LETTER,
-    DETERMINERS,
-    FILTER_FRAMES,
-    MOODS,
-    NOUNS,
-    SENTENCES,
-    TO_THE_LETTER,
-    VERBS,
-)
+from rewards.cdr import phrases
+from rewards.cdr.phrases import MOODS, Form
 from rewards.gold import RECIPE_PARAMS, Step
 
 T = TypeVar("T")
@@ -48,9 +39,9 @@ def pick(rng: Random, options: Sequence[T]) -> T:
 
 def speakable(step: Step) -> bool:
     """Whether the grammar has words for a step with exactly these parameters."""
-    if step.operator in NOUNS or step.operator in SENTENCES:
+    if step.operator in phrases.NOUNS or step.operator in phrases.SENTENCES:
         return step.params == RECIPE_PARAMS.get(step.operator, {})
-    return len(step.params) == 1 and (step.operator, next(iter(step.params))) in CONDITIONS
+    return len(step.params) == 1 and (step.operator, next(iter(step.params))) in phrases.CONDITIONS
 
 
 def say_number(key: str, value: float, rng: Random) -> str:
@@ -78,32 +69,29 @@ def say_step(step: Step, mood: str, rng: Random, forms: int = 0, manner: int = 0
     def some(options: Sequence[T]) -> T:
         return pick(rng, options[: forms or None])
 
-    if step.operator in NOUNS or step.operator in SENTENCES:
+    if step.operator in phrases.NOUNS or step.operator in phrases.SENTENCES:
         form = some(_forms(step.operator, manner))
         if isinstance(form, str):
             return _say_deletion(form, mood, some)
         return form[MOODS.index(mood)]
     ((key, value),) = step.params.items()
     side = int(rng.random() * 2)
-    known = CONDITIONS_TO_THE_LETTER if manner else CONDITIONS
+    known = phrases.CONDITIONS_TO_THE_LETTER if manner else phrases.CONDITIONS
     condition = some(known[step.operator, key][side])
-    frame = some(FILTER_FRAMES[mood][side])
+    frame = some(phrases.FILTER_FRAMES[mood][side])
     return frame.format(c=condition.format(n=say_number(key, value, rng)))
-
-
-Form = str | tuple[str, str, str, str]  # a noun, or a sentence in all moods
 
 
 def _forms(mapper: str, manner: int) -> Sequence[Form]:
     if manner:
-        return TO_THE_LETTER[mapper][manner - 1]
-    return NOUNS.get(mapper) or SENTENCES.get(mapper) or ()
+        return phrases.TO_THE_LETTER[mapper][manner - 1]
+    return phrases.NOUNS.get(mapper) or phrases.SENTENCES.get(mapper) or ()
 
 
 def _all_forms() -> Iterator[tuple[str, int, Form]]:
     """(mapper, manner, form) of all that turn a text into another."""
-    for name in (*NOUNS, *SENTENCES):
-        for manner in range(1 + len(TO_THE_LETTER.get(name, ()))):
+    for name in (*phrases.NOUNS, *phrases.SENTENCES):
+        for manner in range(1 + len(phrases.TO_THE_LETTER.get(name, ()))):
             for form in _forms(name, manner):
                 yield name, manner, form
 
@@ -111,8 +99,8 @@ def _all_forms() -> Iterator[tuple[str, int, Form]]:
 def _say_deletion(noun: str, mood: str, some: Callable[[Sequence[Any]], Any]) -> str:
     if mood == "negative":
         return f"no {noun}"
-    imperative, gerund, participle = some(VERBS)
-    determiner = some(DETERMINERS)
+    imperative, gerund, participle = some(phrases.VERBS)
+    determiner = some(phrases.DETERMINERS)
     if mood == "imperative":
         return f"{imperative} {determiner}{noun}"
     if mood == "gerund":
@@ -158,9 +146,9 @@ def _alternatives() -> tuple[_Alternative, ...]:
 
 
 def _deletions() -> Iterator[tuple[int, _Alternative]]:
-    verbs, gerunds, participles = ([v[i] for v in VERBS] for i in range(3))
-    start, the = f"(?:{_any(verbs)}|{_any(gerunds)})", _any(DETERMINERS)
-    said = [determiner for determiner in DETERMINERS if determiner]
+    verbs, gerunds, participles = ([v[i] for v in phrases.VERBS] for i in range(3))
+    start, the = f"(?:{_any(verbs)}|{_any(gerunds)})", _any(phrases.DETERMINERS)
+    said = [determiner for determiner in phrases.DETERMINERS if determiner]
     nouns = [form for form in _all_forms() if isinstance(form[2], str)]
     for mood in ("active", "passive", "negative"):
         for name, manner, noun in nouns:
@@ -186,11 +174,12 @@ def _sentences() -> Iterator[tuple[int, _Alternative]]:
 
 
 def _conditions() -> Iterator[tuple[int, _Alternative]]:
-    for manner, known in enumerate((CONDITIONS, CONDITIONS_TO_THE_LETTER)):
+    frames = phrases.FILTER_FRAMES
+    for manner, known in enumerate((phrases.CONDITIONS, phrases.CONDITIONS_TO_THE_LETTER)):
         for (name, bound), sides in known.items():
             meaning = (Step(name), bound, manner)
             for side, conditions in enumerate(sides):
-                starts = [f.split("{c}")[0] for mood in MOODS for f in FILTER_FRAMES[mood][side]]
+                starts = [f.split("{c}")[0] for mood in MOODS for f in frames[mood][side]]
                 for condition in conditions:
                     left, right = (re.escape(part) for part in condition.split("{n}"))
                     body = f"{left}(?:{NUMBER}){right}"
