@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from data_gen.proof.original import NotProvable, Opened, literal
 from data_gen.proof.plain import NOTHING, is_number_type
@@ -57,10 +58,10 @@ def _matches(cell: str, pattern: str) -> str:
 def number(table: Opened, name: str) -> str:
     """SQL for a column's numbers, NULL where it has none. Raises `NotProvable`."""
     if (name, "number") not in table.decided:
-        made = _number(table, name)
+        made, counted = _number(table, name)
         gone = table.said.missing(name)
         if gone is None:
-            _no_placeholders(table, name, made)
+            _no_placeholders(table, name, counted)
         for word in _as_numbers(gone or (), table.said.decimal(name)):
             made = f"nullif({made}, {word!r}::double)"
         table.decided[name, "number"] = made
@@ -84,7 +85,9 @@ def _known(table: Opened, name: str, cell: str) -> str:
     return f"{cell} not in ({', '.join(map(literal, ['', *said]))})"
 
 
-def _number(table: Opened, name: str) -> str:
+def _number(table: Opened, name: str) -> tuple[str, str]:
+    """SQL for a column's numbers, and for its different numbers `v` with how often each is there,
+    `n`."""
     cell = table.column(name)
     kind = table.types[cell]
     if is_number_type(kind):
@@ -92,28 +95,40 @@ def _number(table: Opened, name: str) -> str:
             high = table.one(f"select max(abs({cell}::hugeint)) from {table.table}")[0]
             if (high or 0) > _EXACT:
                 raise NotProvable(f"{name!r} holds whole numbers of more digits than are kept")
-        return f"nullif(nullif(nullif({cell}::double, 'nan'), 'inf'), '-inf')"
+        made = f"nullif(nullif(nullif({cell}::double, 'nan'), 'inf'), '-inf')"
+        return made, f"(select {made} as v, count(*) as n from {table.table} group by v)"
     if kind != "VARCHAR":
         raise NotProvable(f"{name!r} holds no numbers but {kind.lower()}")
     written = f"regexp_replace({cell}, '^\\s+|\\s+$', '', 'g')"
-    bare = _bare(written)
-    _one_sign(table, name, written)
-    if name not in table.said.words("numbers"):
-        _no_codes(table, name, bare)
-    mark = _mark(table, name, bare)
+    # each different cell once, beside what is left of it without a sign
+    table.db.execute(
+        f"create or replace temp table told as select written, {_bare('written')} as bare, n from "
+        f"(select {written} as written, count(*) as n from {table.table} group by written)"
+    )
+    each = replace(table, table="told")
+    _one_sign(each, name)
+    coded = name in table.said.words("numbers")
+    if not coded:
+        _no_codes(each, name)
+    mark = _mark(each, name)
+    made = _meant("bare", mark, coded)
+    odd = each.one(
+        f"select min(written) from told where {made} is null and written is not null "
+        f"and {_known(table, name, 'written')} and {_known(table, name, 'bare')}"
+    )[0]
+    if odd is not None:
+        raise NotProvable(f"{name!r} is no column of numbers: {odd!r} is none")
+    counted = f"(select {made} as v, sum(n) as n from told group by v)"
+    return _meant(_bare(written), mark, coded), counted
+
+
+def _meant(bare: str, mark: str, coded: bool) -> str:
+    """SQL for the number of a cell without its sign. `coded`: it may look like a code."""
     marks = _POINT if mark == "." else _COMMA
     grouped = f"{'[,' if mark == '.' else '[.'}{_GROUP[1:]}"
     digits = f"replace(regexp_replace({bare}, {literal(grouped)}, '', 'g'), ',', '.')"
     made = f"case when {_matches(bare, marks['valid'])} then try_cast({digits} as double) end"
-    if name in table.said.words("numbers"):
-        made = f"coalesce({made}, try_cast({bare} as double))"
-    odd = table.one(
-        f"select min({written}) from {table.table} where {made} is null and {cell} is not null "
-        f"and {_known(table, name, written)} and {_known(table, name, bare)}"
-    )[0]
-    if odd is not None:
-        raise NotProvable(f"{name!r} is no column of numbers: {odd!r} is none")
-    return made
+    return f"coalesce({made}, try_cast({bare} as double))" if coded else made
 
 
 def _bare(cell: str) -> str:
@@ -122,11 +137,11 @@ def _bare(cell: str) -> str:
     return f"regexp_replace({before}, ' ?[$€£%]$', '')"
 
 
-def _one_sign(table: Opened, name: str, cell: str) -> None:
+def _one_sign(table: Opened, name: str) -> None:
     """Raise `NotProvable` where cells of one column have different signs of money or per cent."""
     signs = table.all(
-        f"select distinct regexp_extract({cell}, '[$€£%]') from {table.table} "
-        f"where {_matches(cell, '[-+0-9$€£%., ]*[0-9][-+0-9$€£%., ]*')}"
+        f"select distinct regexp_extract(written, '[$€£%]') from {table.table} "
+        f"where {_matches('written', '[-+0-9$€£%., ]*[0-9][-+0-9$€£%., ]*')}"
     )
     if len(signs) > 1 and len({s for (s,) in signs} - {""}) > ("%" not in {s for (s,) in signs}):
         raise NotProvable(f"{name!r} holds numbers with different signs")
@@ -134,13 +149,13 @@ def _one_sign(table: Opened, name: str, cell: str) -> None:
         raise NotProvable(f"{name!r} holds numbers with and without a sign of per cent")
 
 
-def _no_codes(table: Opened, name: str, bare: str) -> None:
+def _no_codes(table: Opened, name: str) -> None:
     counts = table.one(
-        f"select count(*) filter (where {_matches(bare, '.*[0-9].*')}), "
-        + ", ".join(f"min({bare}) filter (where {_matches(bare, p)})" for p, _ in _CODES)
+        f"select count(*) filter (where {_matches('bare', '.*[0-9].*')}), "
+        + ", ".join(f"min(bare) filter (where {_matches('bare', p)})" for p, _ in _CODES)
         + ", "
-        + ", ".join(f"count(*) filter (where {_matches(bare, p)})" for p, _ in _CODES)
-        + f", max(length({bare})) filter (where {_matches(bare, '[+-]?[0-9]+')})"
+        + ", ".join(f"count(*) filter (where {_matches('bare', p)})" for p, _ in _CODES)
+        + f", max(length(bare)) filter (where {_matches('bare', '[+-]?[0-9]+')})"
         + f" from {table.table}"
     )
     all_, size = counts[0], counts[-1]
@@ -152,18 +167,18 @@ def _no_codes(table: Opened, name: str, bare: str) -> None:
         raise NotProvable(f"{name!r} holds whole numbers of more digits than are kept")
 
 
-def _mark(table: Opened, name: str, bare: str) -> str:
+def _mark(table: Opened, name: str) -> str:
     """The decimal mark of a column: '.' or ','."""
     if (decimal := table.said.decimal(name)) in (".", ","):
         return decimal
     if (thousands := table.said.text("thousands")) in (".", ","):
         return "," if thousands == "." else "."
     point, comma, one, other, plain = table.one(
-        f"select count(*) filter (where {_matches(bare, _POINT['certain'])}), "
-        f"count(*) filter (where {_matches(bare, _COMMA['certain'])}), "
-        f"count(*) filter (where {_matches(bare, _POINT['open'])}), "
-        f"count(*) filter (where {_matches(bare, _COMMA['open'])}), "
-        f"count(*) filter (where {_matches(bare, _SIGN + r'[1-9][0-9]{3,}')}) "
+        f"select count(*) filter (where {_matches('bare', _POINT['certain'])}), "
+        f"count(*) filter (where {_matches('bare', _COMMA['certain'])}), "
+        f"count(*) filter (where {_matches('bare', _POINT['open'])}), "
+        f"count(*) filter (where {_matches('bare', _COMMA['open'])}), "
+        f"count(*) filter (where {_matches('bare', _SIGN + r'[1-9][0-9]{3,}')}) "
         f"from {table.table}"
     )
     if point and comma:
@@ -178,10 +193,9 @@ def _mark(table: Opened, name: str, bare: str) -> str:
     raise NotProvable(f"{name!r}: numbers such as {shown} allow two readings")
 
 
-def _no_placeholders(table: Opened, name: str, made: str) -> None:
+def _no_placeholders(table: Opened, name: str, counted: str) -> None:
     """Raise `NotProvable` where the lowest or highest values may stand for "no value": -9999, or
     999 that is far from the others or much more frequent than they are."""
-    counted = f"(select {made} as v, count(*) as n from {table.table} group by v)"
     ends = table.one(f"select min(v), max(v), count(v) from {counted}")
     for value, low in ((ends[0], True), (ends[1], False)):
         if value is None or ends[2] < 2 or not _typical(value):
@@ -274,13 +288,13 @@ def words(table: Opened, name: str) -> str:
     """SQL for a column's cells as `tidy_words` gives them. Raises `NotProvable` for numbers that
     the first reader took for words."""
     if (name, "words") not in table.decided:
-        made = tidy_words(text(table, name), NOTHING)
-        if table.types[table.column(name)] == "VARCHAR" and name not in table.said.words("text"):
+        made, cell = tidy_words(text(table, name), NOTHING), table.column(name)
+        if table.types[cell] == "VARCHAR" and name not in table.said.words("text"):
             marked = rf"({_COMMA['valid']}|{_POINT['valid']})"
             known, marks = table.one(
-                f"select count({made}), count(*) filter (where {_matches(made, marked)} "
-                f"and try_cast({made} as double) is null and not {_matches(made, _CODES[3][0])}) "
-                f"from {table.table}"
+                f"select count(m), count(*) filter (where {_matches('m', marked)} "
+                f"and try_cast(m as double) is null and not {_matches('m', _CODES[3][0])}) "
+                f"from (select {made} as m from (select distinct {cell} from {table.table}))"
             )
             if known and marks == known:
                 raise NotProvable(f"{name!r} holds numbers, which were taken for words")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from data_gen.proof.original import NotProvable, Opened, literal
 from data_gen.proof.said import Said
@@ -230,6 +231,11 @@ def _words_for_numbers(table: Opened, numbers: dict[str, str], mixed: list[str])
 
 def _totals(table: Opened, numbers: dict[str, str]) -> None:
     settled = {table.column(name) for name in table.said.of("drop_where")}
+    made = [f"{value} as v{i}" for i, value in enumerate(numbers.values())]
+    columns = ", ".join(["rn", *table.texts(), *made])  # what is a number is found out once
+    table.db.execute(f"create or replace temp table summed as select {columns} from {table.table}")
+    table = replace(table, table="summed")
+    numbers = {cell: f"v{i}" for i, cell in enumerate(numbers)}
     measured = _measured(table, numbers)
     for cell in table.texts():
         if cell in settled or cell in numbers:

@@ -19,6 +19,7 @@ from rewards.task import TaskError
 
 Type = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
 TYPES = ("INTEGER", "REAL", "TEXT", "BLOB")
+_PLAIN = (int, float, str, type(None))
 MOST_BYTES = 64 << 20  # of a database that is unpacked
 
 
@@ -61,9 +62,27 @@ class Table:
         marks = ", ".join("?" for _ in self.columns)
         return f"INSERT INTO {quoted(self.name)} VALUES ({marks})"
 
-    def values(self, column: str) -> list[Cell]:
-        place = next(i for i, c in enumerate(self.columns) if c.name == column)
-        return [row[place] for row in self.rows]
+    def values(self, column: str) -> tuple[Cell, ...]:
+        return self._columns[column]
+
+    def distinct(self, column: str) -> list[Any]:
+        """The different values of a column, without a missing one: numbers before texts."""
+        if column not in self._distinct:
+            self._distinct[column] = sorted({*self.values(column)} - {None}, key=_order)
+        return [*self._distinct[column]]
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[Cell, ...]]:
+        cells = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
+        return dict(zip((c.name for c in self.columns), cells, strict=True))
+
+    @cached_property
+    def _distinct(self) -> dict[str, list[Any]]:
+        return {}
+
+
+def _order(cell: Any) -> tuple[int, Any]:
+    return (0, cell) if isinstance(cell, int | float) else (1, repr(cell))
 
 
 @dataclass(frozen=True)
@@ -75,10 +94,7 @@ class Database:
     @cached_property
     def plain(self) -> list[dict[str, Any]]:
         """What the process that runs queries is sent."""
-        return [
-            {"ddl": t.ddl, "insert": t.insert, "rows": [list(map(_cell, row)) for row in t.rows]}
-            for t in self.tables
-        ]
+        return [{"ddl": t.ddl, "insert": t.insert, "rows": _plain_rows(t)} for t in self.tables]
 
     @cached_property
     def digest(self) -> str:
@@ -106,7 +122,7 @@ def packed(database: Database) -> str:
         {
             "name": t.name,
             "columns": [_column_row(c) for c in t.columns],
-            "rows": [list(map(_cell, row)) for row in t.rows],
+            "rows": _plain_rows(t),
         }
         for t in database.tables
     ]
@@ -147,7 +163,9 @@ def _table(one: Any) -> Table:
     name = row.get("name")
     try:
         columns = tuple(_column(c) for c in row["columns"])
-        rows = tuple(tuple(map(cell_of, cells)) for cells in row["rows"])
+        rows = tuple(
+            tuple([c if type(c) in _PLAIN else cell_of(c) for c in cells]) for cells in row["rows"]
+        )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise TaskError(f"gold: table {name!r} cannot be read ({error})") from None
     if not isinstance(name, str) or not columns or any(len(r) != len(columns) for r in rows):
@@ -167,8 +185,9 @@ def _column(found: Sequence[Any]) -> Column:
     return Column(name, kind, required, unique, date, refers)
 
 
-def _cell(value: Cell) -> Any:
-    return {"hex": value.hex()} if isinstance(value, bytes) else value
+def _plain_rows(table: Table) -> list[list[Any]]:
+    """The rows as JSON has them; bytes are written in digits."""
+    return [[{"hex": c.hex()} if isinstance(c, bytes) else c for c in row] for row in table.rows]
 
 
 def cell_of(cell: Any) -> Cell:

@@ -93,7 +93,7 @@ def _pool(
     if column.refers:
         other, name = column.refers
         return [v for v in made[other].values(name) if v is not None]
-    pool = sorted(set(table.values(column.name)) - {None}, key=_order)
+    pool = table.distinct(column.name)
     if len(pool) == 1:
         pool.append(_another(column, pool[0]))
     # of three twins in a row one has the least value and the largest, one lacks either
@@ -115,10 +115,6 @@ def _another(column: Column, value: Any) -> Cell:
     if isinstance(value, bytes):
         return value + b"2"
     return value + 1 if abs(value) < 1e15 else value // 2
-
-
-def _order(cell: Any) -> tuple[int, Any]:
-    return (0, cell) if isinstance(cell, int | float) else (1, repr(cell))
 
 
 def _column(
@@ -175,7 +171,10 @@ def _within(low: float, value: Any) -> Any:
 
 def _places(value: float) -> int:
     """Digits behind the point."""
-    parts = Decimal(repr(float(value))).normalize().as_tuple()
+    text = repr(float(value))
+    if "e" not in text and "n" not in text:
+        return len(text.partition(".")[2].rstrip("0"))
+    parts = Decimal(text).normalize().as_tuple()
     return max(0, -parts.exponent) if isinstance(parts.exponent, int) else 0
 
 
