@@ -119,11 +119,15 @@ def _cells(column: Any) -> Any:
             return None
         hashes = spread(kept.view("<u4").astype(np.uint64) + np.uint64(1))
     else:
-        codes, distinct = pd.factorize(filled.map(_said))
-        if len(distinct) < LEAST:
+        if column.dtype.kind == "M" or all(type(v) is str for v in filled):
+            codes, distinct = pd.factorize(filled)  # of equal cells one is looked at
+        else:
+            codes, distinct = np.arange(len(filled)), filled
+        said = [_said(value) for value in distinct]
+        own = {text: _text_hash(text) for text in said}
+        if len(own) < LEAST:
             return None
-        own = np.array([_text_hash(text) for text in distinct], dtype=np.uint64)
-        hashes = own[codes]
+        hashes = np.array([own[text] for text in said], dtype=np.uint64)[codes]
     cells = np.zeros(len(column), dtype=np.uint64)
     cells[there] = hashes
     return cells

@@ -126,8 +126,10 @@ def _text_file(original: Original, db: Any, table: str) -> Opened:
         body = Path(folder) / "body.csv"
         lines = "\n".join(line for _, line in rows.records)
         body.write_text(f"{lines}\n" if lines else "", encoding="utf-8", newline="")
+        first = numbers[0] if numbers else 1
         db.execute(
-            f"create or replace table {table} as select row_number() over () rn, * from read_csv("
+            f"create or replace table {table} as select row_number() over () + {first - 1} as rn, "
+            f"* from read_csv("
             f"{literal(str(body))}, auto_detect=false, header=false, quote={quote}, "
             f"escape={quote}, nullstr='', delim={literal(rows.sep)}, columns={{{columns}}}, "
             "strict_mode=true, parallel=false, max_line_size=10000000)"
@@ -139,11 +141,13 @@ def _text_file(original: Original, db: Any, table: str) -> Opened:
 
 
 def _number_rows(db: Any, table: str, numbers: Sequence[int]) -> None:
-    """Rows get the numbers of their lines."""
+    """Rows, which are numbered from the first line on, get the numbers of their lines."""
     if not numbers:
         raise NotProvable("the original holds no rows")
+    places = {"rn": list(range(numbers[0], numbers[0] + len(numbers))), "line": list(numbers)}
+    if places["rn"] == places["line"]:
+        return
     arrow = importlib.import_module("pyarrow")
-    places = {"rn": list(range(1, len(numbers) + 1)), "line": list(numbers)}
     db.register("given", arrow.table(places))
     db.execute(f"update {table} set rn = given.line from given where {table}.rn = given.rn")
     db.unregister("given")

@@ -43,6 +43,7 @@ def _marked(mark: str, other: str) -> dict[str, str]:
 
 
 _POINT, _COMMA = _marked(r"\.", ","), _marked(",", r"\.")
+_PLAIN = r"[+-]?(0|[1-9]\d{0,14})(\.\d+)?"
 _CODES = (  # (pattern, what it is) of cells that look like numbers
     (r"[+-]?0\d+", "a number with a zero before it, perhaps a code"),
     (r"\d+[eE]\d+", "digits around an E, perhaps a code"),
@@ -106,8 +107,12 @@ def _number(table: Opened, name: str) -> tuple[str, str]:
         f"(select {written} as written, count(*) as n from {table.table} group by written)"
     )
     each = replace(table, table="told")
-    _one_sign(each, name)
     coded = name in table.said.words("numbers")
+    told = coded or table.said.text("decimal") or table.said.text("thousands")
+    if not told and _all_plain(each):
+        made = f"try_cast(trim({cell}, ' \t\n\r\f') as double)"
+        return made, "(select try_cast(bare as double) as v, sum(n) as n from told group by v)"
+    _one_sign(each, name)
     if not coded:
         _no_codes(each, name)
     mark = _mark(each, name)
@@ -120,6 +125,21 @@ def _number(table: Opened, name: str) -> tuple[str, str]:
         raise NotProvable(f"{name!r} is no column of numbers: {odd!r} is none")
     counted = f"(select {made} as v, sum(n) as n from told group by v)"
     return _meant(_bare(written), mark, coded), counted
+
+
+def _all_plain(table: Opened) -> bool:
+    """Whether every cell is a number as programs write it, in one way only: no code, not all of
+    them months with their years, and one shows its decimal point where any has one."""
+    month, whole = _CODES[2][0], _SIGN + r"[1-9][0-9]{3,}"
+    cells, plain, dotted, may_group, months, large = table.one(
+        f"select count(written), count(*) filter (where {_matches('written', _PLAIN)}), "
+        f"count(*) filter (where contains(written, '.')), "
+        f"count(*) filter (where {_matches('written', _POINT['open'])}), "
+        f"count(*) filter (where {_matches('written', month)}), "
+        f"count(*) filter (where {_matches('written', whole)}) from {table.table}"
+    )
+    sure = dotted > may_group or not may_group or large
+    return cells == plain > months and sure
 
 
 def _meant(bare: str, mark: str, coded: bool) -> str:

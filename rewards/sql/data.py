@@ -71,6 +71,16 @@ class Table:
             self._distinct[column] = sorted({*self.values(column)} - {None}, key=_order)
         return [*self._distinct[column]]
 
+    def missing(self, column: str) -> int:
+        """In how many rows a column has no value."""
+        if column not in self._missing:
+            self._missing[column] = self.values(column).count(None)
+        return self._missing[column]
+
+    @cached_property
+    def _missing(self) -> dict[str, int]:
+        return {}
+
     @cached_property
     def _columns(self) -> dict[str, tuple[Cell, ...]]:
         cells = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
@@ -93,13 +103,13 @@ class Database:
 
     @cached_property
     def plain(self) -> list[dict[str, Any]]:
-        """What the process that runs queries is sent."""
-        return [{"ddl": t.ddl, "insert": t.insert, "rows": _plain_rows(t)} for t in self.tables]
+        """What the process that runs queries is sent; bytes are written by `in_digits`."""
+        return [{"ddl": t.ddl, "insert": t.insert, "rows": t.rows} for t in self.tables]
 
     @cached_property
     def digest(self) -> str:
         """The same for the same schema and rows."""
-        return hashlib.sha256(json.dumps(self.plain).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(self.plain, default=in_digits).encode()).hexdigest()[:32]
 
     @cached_property
     def stored(self) -> Stored:
@@ -122,11 +132,11 @@ def packed(database: Database) -> str:
         {
             "name": t.name,
             "columns": [_column_row(c) for c in t.columns],
-            "rows": _plain_rows(t),
+            "rows": t.rows,
         }
         for t in database.tables
     ]
-    text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(body, separators=(",", ":"), default=in_digits)
     return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -185,9 +195,9 @@ def _column(found: Sequence[Any]) -> Column:
     return Column(name, kind, required, unique, date, refers)
 
 
-def _plain_rows(table: Table) -> list[list[Any]]:
-    """The rows as JSON has them; bytes are written in digits."""
-    return [[{"hex": c.hex()} if isinstance(c, bytes) else c for c in row] for row in table.rows]
+def in_digits(cell: Any) -> dict[str, str]:
+    """How bytes, which JSON does not know, are written (`json.dumps(…, default=in_digits)`)."""
+    return {"hex": cell.hex()}
 
 
 def cell_of(cell: Any) -> Cell:

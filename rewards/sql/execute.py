@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.sql.compare import Row
-from rewards.sql.data import Database, cell_of
+from rewards.sql.data import Database, cell_of, in_digits
 
 _WALL_S = 60.0  # by the clock, of a machine that is busy with other things
 _RUNNER = Path(__file__).with_name("runner.py")
@@ -81,7 +81,7 @@ class _Runner:
     def _exchange(self, asked: dict[str, Any]) -> dict[str, Any]:
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        body = json.dumps(asked).encode()
+        body = json.dumps(asked, default=in_digits).encode()
         try:
             process.stdin.write(struct.pack("!I", len(body)) + body)
             process.stdin.flush()

@@ -70,7 +70,7 @@ def _table(
     for column in table.columns:
         pool = pools[column.name]
         cells = _column(column, pool, focus.get(column.name, ()), size, rng)
-        missing = table.values(column.name).count(None) / max(1, len(table.rows))
+        missing = table.missing(column.name) / max(1, len(table.rows))
         columns.append(_with_gaps(column, cells, missing, rng))
     rows: list[Row] = list(zip(*columns, strict=True))
     if not any(c.unique for c in table.columns):
@@ -97,14 +97,14 @@ def _pool(
     if len(pool) == 1:
         pool.append(_another(column, pool[0]))
     # of three twins in a row one has the least value and the largest, one lacks either
-    lacking = {1: pool[:1], 2: pool[-1:]}.get((number + len(column.name)) % 3, [])
-    few = len(pool) < _POOL
-    kept = [
-        value
-        for value in pool
-        if value in focus or not (value in lacking or (not few and rng.random() < _LEFT_OUT))
-    ]
-    return kept or pool
+    turn = (number + len(column.name)) % 3
+    kept = pool[turn == 1 : -1 if turn == 2 else None]
+    if len(pool) >= _POOL:
+        draw, asked = rng.random, frozenset(focus)
+        kept = [value for value in kept if value in asked or draw() >= _LEFT_OUT]
+    first = [v for v in pool[:1] if turn == 1 and v in focus]
+    last = [v for v in pool[-1:] if turn == 2 and v in focus]
+    return [*first, *kept, *last] or pool
 
 
 def _another(column: Column, value: Any) -> Cell:
@@ -138,7 +138,8 @@ def _column(
 
 def _drawn(pool: Sequence[Cell], size: int, rng: Random) -> list[Cell]:
     """Values of the pool, some often and some seldom."""
-    weights = [rng.random() ** 2 + 0.05 for _ in pool]
+    draw = rng.random
+    weights = [draw() ** 2 + 0.05 for _ in pool]
     return rng.choices(pool, weights, k=size)
 
 
@@ -147,18 +148,18 @@ def _change(column: Column, pool: Sequence[Cell], rng: Random) -> Callable[[Any]
     if column.date:
         days = rng.randint(5, 60)
         return lambda cell: _moved(cell, rng.randint(-days, days))
-    numbers: list[Any] = [v for v in pool if isinstance(v, int | float)]
-    if len(numbers) < len(pool) or len(numbers) <= _FEW:
+    numbers: Sequence[Any] = pool  # these stand before texts
+    if len(pool) <= _FEW or not isinstance(pool[-1], int | float):
         return None
     low, high = numbers[0], numbers[-1]
     # half of the range about the middle of the values, on either side
     reach = (numbers[3 * len(numbers) // 4] - numbers[len(numbers) // 4]) or (high - low)
-    if all(isinstance(v, int) for v in numbers):
+    if set(map(type, numbers)) == {int}:
         step = max(1, round(reach / 4))
         return lambda cell: _within(low, cell + rng.randint(-step, step))
     if not math.isfinite(reach):
         return None
-    places = min(12, max(_places(v) for v in numbers))
+    places = min(12, max(map(_places, numbers)))
     return lambda cell: round(_within(low, cell + rng.uniform(-1, 1) * reach / 4), places)
 
 
@@ -169,6 +170,7 @@ def _within(low: float, value: Any) -> Any:
     return max(-_LARGEST, min(_LARGEST, value)) if isinstance(value, int) else value
 
 
+@lru_cache(maxsize=1 << 16)
 def _places(value: float) -> int:
     """Digits behind the point."""
     text = repr(float(value))
