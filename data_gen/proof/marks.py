@@ -108,7 +108,7 @@ def _number(table: Opened, name: str) -> tuple[str, str]:
     )
     each = replace(table, table="told")
     coded = name in table.said.words("numbers")
-    told = coded or table.said.text("decimal") or table.said.text("thousands")
+    told = coded or table.said.decimal(name) or table.said.text("thousands")
     if not told and _all_plain(each):
         made = f"try_cast(trim({cell}, ' \t\n\r\f') as double)"
         return made, "(select try_cast(bare as double) as v, sum(n) as n from told group by v)"
