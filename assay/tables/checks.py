@@ -142,7 +142,9 @@ def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:
         filled = filled[[isinstance(v, str) for v in filled]].astype("str")
     if not len(filled) or filled.dtype.kind in "iufbM":
         return {}
-    odd = filled[~filled.str.fullmatch(fits.pattern).astype(bool)]
+    apart = filled.drop_duplicates()
+    apart = apart[~apart.str.fullmatch(fits.pattern).astype(bool)]
+    odd = filled[filled.isin(apart)] if len(apart) else apart
     return {str(k): int(n) for k, n in odd.value_counts().items()}
 
 

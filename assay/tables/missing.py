@@ -61,6 +61,7 @@ SPELLINGS = frozenset(
 )
 _SMALL = (-1.0, -7.0, -8.0, -9.0)  # that mean no value only beside numbers of 1 and above
 _LEAST = 10  # other values that a column must have
+_OFTEN = 5  # times that a number among the others stands there, before it is suspicious
 _DIGITS = frozenset("0123456789")
 
 
@@ -138,6 +139,9 @@ def sentinels_of(column: Any) -> list[Sentinel]:
     if typical.empty:
         return []
     counts = {float(k): int(n) for k, n in typical.value_counts().items()}
+    ends = low in counts or high in counts
+    if not ends and not any(n > _OFTEN and abs(v) >= 999 for v, n in counts.items()):
+        return []  # all of them stand among the others, and none often
     rest = column[column.notna() & ~column.isin(list(counts))]
     if len(rest) < _LEAST:
         return []
@@ -173,6 +177,6 @@ def _judged(
             far = gap >= 10 * width > 0 or (gap >= width and times > 1)
             far = far or (times > 1 and value >= 777 and gap >= 0.5 * width)
             far = far or (times > 2 and value >= 777 and gap > 0 and times >= 3 * most())
-        if far or (times > 5 and abs(value) >= 777 and times >= 3 * most()):
+        if far or (times > _OFTEN and abs(value) >= 777 and times >= 3 * most()):
             found.append(Sentinel(value, times, rows, low, high))
     return found
