@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -67,24 +69,32 @@ def revised(reading: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
 
 def _labels_once(reading: ReadPlan, frame: Frame) -> ReadPlan:
     """In doubt where the columns at the left have a value in the first of several rows alone, as
-    where cells were merged: no value stands twice in succession, and rows without one are full."""
+    where cells were merged: no value stands twice in succession, or there is one in each second or
+    third row, and rows without one are full."""
     if reading.fill_told or len(frame) < _ROWS:
         return reading
+    numpy = importlib.import_module("numpy")
+    once: dict[str, str] = {}
     for place, column in enumerate(reading.columns):
         cells = frame.iloc[:, place]
         filled = cells.notna().to_numpy()
         if filled.all() and cells.dtype.kind in "iuf" and bool((cells.diff().iloc[1:] == 1).all()):
             continue  # the numbers of the rows
         values = cells[filled].tolist()
-        runs = len(values) > 1 and all(a != b for a, b in pairwise(values))
+        steps = set(numpy.diff(filled.nonzero()[0]).tolist())
+        regular = len(values) >= _DAYS and len(steps) == 1
+        runs = len(values) > 1 and (regular or all(a != b for a, b in pairwise(values)))
         rest = frame.iloc[~filled, place + 1 :].notna().to_numpy()
         sparse = filled[:1].all() and not filled.all() and (~filled).mean() >= _BLANK
         if column in reading.fixed or not (sparse and runs and rest.size and rest.mean() >= 0.5):
             break
-        said = f"{shown(str(values[0]))} stands in one row, and the cells below it are empty: "
-        name = yaml_word(column)
-        settle = f'fill_down: [{name}]  # or missing: {{{name}: [""]}}'
-        doubt = Doubt("merged_cells", f"{said}it may stand for their rows as well", settle, column)
+        once[column] = shown(str(values[0]))
+    settle = f"fill_down: {yaml_list(once)}  # or of each missing: {{COLUMN: ['']}}"
+    for column, cell in once.items():
+        said = (
+            f"{cell} stands in one row, and the cells below it are empty: it may stand for their "
+        )
+        doubt = Doubt("merged_cells", f"{said}rows as well", settle, column)
         reading = doubting(reading, doubt) if column in reading.used else reading
     return reading
 
@@ -94,6 +104,8 @@ def _alike(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     that all stand there once name their rows: nothing is grouped by them."""
     filled = cells.dropna()
     listed = [v for v in filled.unique().tolist() if isinstance(v, str)]
+    if column not in reading.spellings and (twice := _decoded_twice(column, listed)):
+        return doubting(reading, twice)
     if reading.spellings.get(column) == {} or len(listed) == len(filled):
         return reading
     groups = [g for g in _folded(listed) if len(g) > 1]
@@ -112,6 +124,20 @@ def _alike(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     name = yaml_word(column)
     settle = f"spellings: {{{name}: {{{spelled}{more}}}}}  # or {{{name}: distinct}}"
     return doubting(reading, Doubt("alike_values", said, settle, column))
+
+
+def _decoded_twice(column: str, values: list[str]) -> Doubt | None:
+    """The doubt of letters that are the bytes of others, such as Ã¶ in place of ö."""
+    for value in values:
+        if not value.isascii():
+            with suppress(UnicodeError):
+                meant = value.encode("cp1252").decode("utf-8")
+                settle = (
+                    f"spellings: {{{yaml_word(column)}: {{{_quoted(value)}: {_quoted(meant)}}}}}"
+                )
+                said = f"{shown(value)} may be {shown(meant)}, decoded twice; mend the file"
+                return Doubt("encoding", said, f"{settle}  # or distinct", column)
+    return None
 
 
 def _folded(values: list[str]) -> list[list[str]]:

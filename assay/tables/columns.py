@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from typing import Any
 
@@ -43,11 +44,13 @@ from assay.tables.plan import ReadPlan, as_written, in_doubt
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
 _UNNAMED = re.compile(r"Unnamed: \d+")
-# 5 or fewer; what accountants and others write for a number below zero; lakhs
+# 5 or fewer; what accountants and others write for a number below zero; lakhs; 1.2 for 1.2k
 _BOUND = re.compile(r"[<>≤≥~≈]=?\s*[$€£]?[0-9][0-9.,]*\s*[%$€£]?")
 _OTHERWISE = re.compile(
     r"\(\s*[$€£]?[0-9][0-9.,]*\s*[%$€£]?\s*\)|[$€£]?[0-9][0-9.,]*\s?[-\u2212]"
     r"|[\u2012\u2013\u2212]\s?[$€£]?[0-9.,]*[0-9]|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?"
+    r"|[$€£]?[-+]?[0-9][0-9.,]*\s?(?:[kKM]|Mio\.?|Mrd\.?|Tsd\.?|bn|mn|kg|km|cm|mm|EUR|CHF|USD)"
+    r"|(?:EUR|CHF|USD|GBP|Rs\.?|R\$|¥|₹)\s?[-+]?[0-9][0-9.,']*"
 )
 _FEW = 3  # words among numbers that may mean no value; more are values of a column of text
 
@@ -61,6 +64,7 @@ class Column:
     values: Mapping[float, int] = field(default_factory=dict[float, int])
     typed: bool = False
     plain: bool = True  # text and numbers, no days and no truth values
+    days: bool = False  # some values are days
 
     def filled(self, missing: Sequence[str]) -> Cells:
         """The cells that are neither empty nor a word for a missing value."""
@@ -90,7 +94,8 @@ def column_of(name: str, values: Sequence[Any]) -> Column:
     )
     typed = any(v is not None and v == v and not isinstance(v, str) for v in values)
     plain = sum(texts.values()) + sum(numbers.values()) == sum(v is not None for v in values)
-    return Column(name, texts, numbers, typed, plain)
+    days = any(isinstance(v, date) for v in values)
+    return Column(name, texts, numbers, typed, plain, days)
 
 
 def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
@@ -113,12 +118,13 @@ def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan
     ]
     for column in numeric:
         if not column.simple(gone[column.name]):
-            reading = doubting(reading, word_doubt(column.name, column.filled(gone[column.name])))
+            filled, numbers = column.filled(gone[column.name]), sum(column.values.values())
+            reading = doubting(reading, word_doubt(column.name, filled, numbers))
     used = set(reading.used)
     numeric = [c for c in numeric if c.name in used]
     taken = {*rule.text, *rule.dates, *rule.numbers, *(c.name for c in numeric)}
     for column in (c for c in columns if c.name not in taken):
-        reading = doubting(reading, _otherwise(column))
+        reading = doubting(reading, _otherwise(column) or _among_days(column))
     marks = _marks(reading, numeric, gone, rule)
     reading = replace(
         reading,
@@ -191,8 +197,9 @@ def _unnumbered(name: str, names: Sequence[str]) -> str:
     return bare if set(earlier) <= set(names) else name
 
 
-def word_doubt(name: str, filled: Cells) -> Doubt | None:
-    """The doubt of a column of numbers in which words stand, if they may mean no value."""
+def word_doubt(name: str, filled: Cells, numbers: int = 0) -> Doubt | None:
+    """The doubt of a column of numbers in which words stand, if they may mean no value. `numbers`
+    are not among the `filled` cells, which are text."""
     odd = {c: n for c, n in filled.items() if not looks_numeric(c)}
     told = open_words(odd)
     plain = [c for c in odd if not any(map(str.isdigit, c)) or _BOUND.fullmatch(c.strip())]
@@ -200,7 +207,8 @@ def word_doubt(name: str, filled: Cells) -> Doubt | None:
         return None
     word = told[0] if told else max(odd, key=lambda c: (odd[c], c))
     words = told or sorted(odd)
-    said = f"{shown(word)} stands among numbers ({odd[word]} of {sum(filled.values())} cells)"
+    count = sum(filled.values()) + numbers
+    said = f"{shown(word)} stands among numbers ({odd[word]} of {count} cells)"
     settle = f"missing: {{{yaml_word(name)}: {yaml_list(words)}}}  # or text: {yaml_list([name])}"
     return Doubt("sentinel", said, settle, name)
 
@@ -208,17 +216,24 @@ def word_doubt(name: str, filled: Cells) -> Doubt | None:
 def _otherwise(column: Column) -> Doubt | None:
     """The doubt of a column of numbers some of which are written as no reader takes them."""
     filled = column.filled(missing_words(column.cells))
-    if not all(_OTHERWISE.fullmatch(c.strip()) or looks_numeric(c) for c in filled):
+    odd = [c for c in filled if not looks_numeric(c)]
+    if not odd or not all(_OTHERWISE.fullmatch(c.strip()) for c in odd):
         return None
-    odd = next((c for c in filled if _OTHERWISE.fullmatch(c.strip())), None)
-    if odd is None:
+    plain = column.values or len(odd) < len(filled)
+    if not plain and odd[0].strip()[-1:] not in "0123456789":  # spans, notes, a unit in each
         return None
-    plain = column.values or any(map(looks_numeric, filled))
-    if not plain and odd.strip()[-1:] in ("-", ")"):  # spans that begin there, notes
-        return None
-    said = f"{shown(odd)} may be a number, such as one below zero, in another spelling; "
+    said = f"{shown(odd[0])} may be a number in another spelling, such as one below zero or of "
     settle = f"text: {yaml_list([column.name])}"
-    return Doubt("number_mark", f"{said}write it as in -1234.5", settle, column.name)
+    return Doubt("number_mark", f"{said}thousands; write it as in -1234.5", settle, column.name)
+
+
+def _among_days(column: Column) -> Doubt | None:
+    """The doubt of a column of days some of which are text."""
+    odd = list(column.filled(missing_words(column.cells)))
+    if not column.days or not odd:
+        return None
+    said = f"{shown(odd[0])} is text, and other cells are days; write them alike"
+    return Doubt("date_order", said, column=column.name)
 
 
 def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: Rule) -> bool:

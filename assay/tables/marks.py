@@ -35,6 +35,7 @@ _ALIKE = tuple(
 # line
 _SIMPLE = re.compile(r"(?:-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?\n)*+")
 _TWICE = {m: re.compile(rf"\{m}[0-9]{{3}}\{m}") for m in ".,"}
+_SMALL = re.compile(r"^[-+]?[0-9]{1,3}$", re.M)
 _OPEN = re.compile(r"^[-+]?[0-9]{1,3}[.,][0-9]{3}$", re.M)
 _GROUPED = {
     **{m: re.compile(rf"^[-+]?[0-9]{{1,3}}(\{m}[0-9]{{3}})+([.,][0-9]*)?$", re.M) for m in ".,"},
@@ -136,13 +137,16 @@ class _Told:
     comma: str
     point: str
     open: tuple[str, ...]
+    small: bool = False  # whole numbers below a thousand stand beside them, without a mark
 
 
 def _told(name: str, bare: str) -> _Told:
     comma, point = _certain(bare, ",", "."), _certain(bare, ".", ",")
     marked = "," in bare or "." in bare
     found = {("," if "," in m[0] else "."): m[0] for m in _OPEN.finditer(bare)} if marked else {}
-    return _Told(name, comma[0] if comma else "", point[0] if point else "", tuple(found.values()))
+    small = bool(found) and _SMALL.search(bare) is not None
+    cells = (comma[0] if comma else "", point[0] if point else "", tuple(found.values()))
+    return _Told(name, *cells, small)
 
 
 def _certain(bare: str, mark: str, group: str) -> re.Match[str] | None:
@@ -216,7 +220,10 @@ def _doubt(
             said = (
                 f"the {words[mark]} in {shown(cell)} can stand before decimals or between thousands"
             )
-            return doubt(said, f'{settle(mark)}  # or "{"." if mark == "," else ","}"')
+            other = "." if mark == "," else ","
+            grouped = told.small or (mark == "," and sep == ",")  # thousands are likelier
+            first, last = (other, mark) if grouped else (mark, other)
+            return doubt(said, f'{settle(first)}  # or "{last}"')
     return None
 
 

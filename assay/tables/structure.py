@@ -288,7 +288,7 @@ def _second_names(
     if row == 0 or row + 1 >= len(lines) or not odd:
         return False
     filled = [s for s in strips if s.filled[row]]
-    words = [s.said_text(row) for s in filled]
+    words = ["" if is_number(s.at(row)) else s.at(row) for s in filled]
     if len(filled) < 2 or not all(words) or len(set(words)) < len(words):
         return False
     gap = lines[row] - lines[row - 1] > 1 or not any(s.filled[row - 1] for s in strips)

@@ -206,7 +206,7 @@ def totals_of(strips: Sequence[Strip], passed: Sequence[str] = ()) -> Totals:
             if not all(int(p) in rows for p in places):
                 values[name, text] = why
     if not passed:
-        for row, why in _sums_of_all(strips, measures):
+        for row, why in (*_sums_of_all(strips, measures), *_far_above(strips, measures)):
             rows.setdefault(row, why)
     return Totals(rows, values)
 
@@ -243,6 +243,8 @@ def _contradicted(strip: Strip, code: int, strips: Sequence[Strip]) -> bool:
     and none is the largest of its column or the sum of rows above (Total, the company)."""
     np = importlib.import_module("numpy")
     places = (strip.codes == code).nonzero()[0]
+    if not len(places):  # of a row that is left out
+        return True
     row = int(places[0])
     if len(places) > 1 or row == 0 or row >= len(strip.codes) - _TAIL:
         return False
@@ -298,9 +300,9 @@ def _at_end(strip: Strip, code: int, strips: Sequence[Strip]) -> bool:
     """Whether a row at the end holds figures over those above: its word says a mean or a median, or
     another text that is filled elsewhere is empty in it, or its numbers are what its word says."""
     places = (strip.codes == code).nonzero()[0]
-    row = int(places[0])
-    if len(places) != 1 or len(strip.codes) - row > _TAIL or len(strip.texts) <= 3:
+    if len(places) != 1 or len(strip.codes) - places[0] > _TAIL or len(strip.texts) <= 3:
         return False
+    row = int(places[0])
     what = _FIGURES[strip.texts[code].casefold().strip(" :.*=-–—")]
     return what in ("mean", "median") or _bare(row, strips) or _figures(row, what, strips)
 
@@ -382,6 +384,21 @@ def _sums_of_all(strips: Sequence[Strip], measures: Sequence[Strip]) -> Iterator
         sure = votes[row] >= 2 or _bare(int(row), strips)
         if sure and votes[row] >= 0.5 * here:
             yield int(row), "its numbers are the sums of all the others"
+
+
+def _far_above(strips: Sequence[Strip], measures: Sequence[Strip]) -> Iterator[tuple[int, str]]:
+    """Rows at the end in which a text is missing that all others have, and whose numbers are all
+    far above those of the others: totals of another year, of a plan."""
+    np = importlib.import_module("numpy")
+    count = len(strips[0].filled) if strips else 0
+    if len(measures) < 2 or count <= 2 * _TAIL:
+        return
+    for row in range(count - _TAIL, count):
+        here = [s for s in measures if not np.isnan(s.values[row])]
+        above = [np.nanmax(s.values[: count - _TAIL], initial=-np.inf) for s in here]
+        far = [s.values[row] > 3 * high > 0 for s, high in zip(here, above, strict=True)]
+        if len(far) > 1 and all(far) and _bare(row, strips):
+            yield row, "its numbers are far above all others"
 
 
 def _bare(row: int, strips: Sequence[Strip]) -> bool:

@@ -62,7 +62,7 @@ def sheet(path: Path, part: str) -> Grid:
     elif kind == "xlsb":
         _plain_xlsb(path)
     elif kind == "ods":
-        _plain_ods(path, place)
+        merged, unstored = _ods_facts(path, place)
     return Grid(part or name, within(rows, area) if area else rows, merged, unstored)
 
 
@@ -167,12 +167,32 @@ def _records(data: bytes) -> Iterator[int]:
         at += size
 
 
-def _plain_ods(path: Path, place: int) -> None:
-    """Raise `NotProvable` where cells of a sheet of an .ods file span others, or are formulas."""
+def _ods_facts(path: Path, place: int) -> tuple[list[Area], frozenset[int]]:
+    """(merged cells, columns with formulas whose results are not there, or are all 0) of a sheet of
+    an .ods file. Rows and cells that are written once for several count as many times."""
     with zipfile.ZipFile(path) as archive:
-        parts = archive.read("content.xml").split(b"<table:table ")
-    data = parts[place + 1] if place + 1 < len(parts) else b""
-    if b"covered-table-cell" in data:
-        raise NotProvable("an .ods file with merged cells")
-    if b"table:formula=" in data:
-        raise NotProvable("an .ods file with formulas")
+        book = ElementTree.fromstring(archive.read("content.xml"))
+    table = [one for one in book.iter() if one.tag.endswith("}table")][place]
+    merged: list[Area] = []
+    none: set[int] = set()
+    zeros: dict[int, bool] = {}
+    row = 0
+    for line in (one for one in table.iter() if one.tag.endswith("}table-row")):
+        column = 0
+        for cell in line:
+            said = {key.rpartition("}")[2]: value for key, value in cell.attrib.items()}
+            down, across = (int(said.get(f"number-{w}-spanned", 1)) for w in ("rows", "columns"))
+            if down > 1 or across > 1:
+                merged.append((row, column, row + down - 1, column + across - 1))
+            if "formula" in said and (value := said.get("value", said.get("string-value"))) is None:
+                none.add(column)
+            elif "formula" in said:
+                zeros[column] = zeros.get(column, True) and value in ("0", "0.0")
+            column += int(said.get("number-columns-repeated", 1))
+        row += _times(line)
+    return merged, frozenset(none | {column for column, zero in zeros.items() if zero})
+
+
+def _times(line: ElementTree.Element) -> int:
+    """How many rows one that is written stands for."""
+    return next((int(v) for k, v in line.attrib.items() if k.endswith("}number-rows-repeated")), 1)

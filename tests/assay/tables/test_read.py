@@ -37,6 +37,7 @@ def read(folder: Path, text: str | bytes, rule: str = "", name: str = "t.csv") -
 
 TOWNS = ["Москва", "Самара", "Казань", "Тула"] * 10
 DAYS = [f"2019-{m:02}-{d:02}" for m in range(1, 13) for d in (3, 14)]
+LABELS = ("merged_cells", "{fill_down: [v, w]}", ["Ulm"] * 4 + ["Hof"] * 2 + ["Ulm"] * 2)
 ONCE = ["Ulm", "", "", "", "Hof", "", "", ""]
 SPARSE = "v;k\n" + "".join(f"{v};{i}.5\n" for i, v in enumerate(ONCE))
 LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
@@ -86,6 +87,15 @@ LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
         (column([-1, -1, -1, *range(5, 30)]), "sentinel", "{missing: {v: []}}", None),
         (column([-9, -9, -9, *range(5, 30)]), "sentinel", "{missing: {v: ['-9']}}", None),
         (column([998, 998, *range(5, 90)]), "sentinel", "{missing: {v: ['998']}}", None),
+        (
+            column(["KÃ¶ln", "Bonn"]),
+            "encoding",
+            "{spellings: {v: {KÃ¶ln: Köln}}}",
+            ["Köln", "Bonn"],
+        ),
+        (column(["1.2k", "800", "950"]), "number_mark", "{text: [v]}", None),
+        (column(["CHF 5.50", "CHF 7.25"]), "number_mark", "{text: [v]}", None),
+        ("v;w;k\nUlm;a;1\n;;2\n;b;3\n;;4\nHof;c;5\n;;6\nUlm;d;7\n;;8\n", *LABELS),
         (column(["2020-01-02", "03.02.2020"] * 9), "date_order", "{dates: {v: false}}", None),
         (column(["2020-01-02", "2020-01-02 10:00"]), "date_order", "{dates: {v: false}}", None),
         (column(["Ulm", "Ulm\u200b", "Ulm"]), "alike_values", "{spellings: {v: distinct}}", None),
@@ -155,6 +165,22 @@ def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> No
     assert frame["w"].sum() > 0
 
 
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        (column(["1.250", "2.375"] * 9), "."),
+        (column(["1.250", "415"] * 9), ","),
+        (column(["1,250", "2,375"] * 9), ","),
+        (column(['"1,250"', '"2,375"'] * 9).replace(";", ","), "."),
+    ],
+)
+def test_the_likelier_mark_comes_first(text: str, mark: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    (found,) = settled(tmp_path / "t.csv", tmp_path)
+    (doubt,) = found.doubts if isinstance(found, Unread) else found[0].doubts
+    assert doubt.settle.startswith(f'decimal: {{v: "{mark}"}}  # or ')
+
+
 def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> None:
     _, frame = read(tmp_path, column(["1E5", "2E3", "7"]), "{numbers: [v]}")
     assert frame["v"].tolist() == [1e5, 2e3, 7]
@@ -168,6 +194,8 @@ def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> N
         [*range(-1, 30)],
         ["(a)", "(b)", "c"],
         ["1960-", "1970-", "(1980)-"],
+        ["5 kg", "7 kg", "12 kg"],
+        ["Ärger", "Café", "naïve"],
         [f"{y}-01-01" for y in range(1900, 1940)],
         [f"1970-01-{d:02}" for d in range(1, 29)],
         ["12:30", "14:45", "9:00"],

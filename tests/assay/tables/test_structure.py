@@ -79,6 +79,20 @@ def test_figures_over_the_rows_above_are_in_doubt(word: str):
     assert _codes([*bare, [word, *last]], names) == ["total_rows"]
 
 
+def test_totals_of_another_year_are_in_doubt():
+    rows = _rows()
+    year = [f"{sum(float(r[c]) for r in rows) * 0.93:.2f}" for c in (2, 3)]
+    assert _codes([*rows, ["Vorjahr", "", *year]]) == ["total_rows"]
+    assert _codes([*rows, ["Birk", "", "950.50", "9100"]]) == []
+
+
+def test_a_total_without_numbers_and_a_second_table_are_found():
+    assert _codes([*_rows(), ["Total", "", "", ""]]) == ["notes"]
+    second = ["product", "x", "price", "stock"]
+    goods = [[f"p{i}", "y", f"{i}.5", str(i)] for i in range(9)]
+    assert _codes([*_rows(), second, *goods]) == ["several_tables"]
+
+
 def test_people_are_no_figures():
     people = [[f"Ann{i}", *r[1:]] for i, r in enumerate(_rows())]
     people[38][0] = "Max"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,17 @@ def test_rows_left_out_keep_the_fill_in_place(tmp_path: Path) -> None:
     # the cell with the name of the third town is left out: none is there to fill from
     assert ("merged_cells", "town") in _codes(found) and "town" not in frame
     assert frame["department"].tolist() == kept
+
+
+def test_days_and_texts_in_one_column_are_in_doubt(tmp_path: Path) -> None:
+    def mixed(sheet: Any) -> None:
+        sheet.append(("day", "n"))
+        for n in range(1, 20):
+            sheet.append((datetime(2020, 1, n) if n % 3 else f"2020-01-{n:02}", n * 1.5))
+
+    (found,) = _written(tmp_path, mixed)
+    assert _codes(found) == [("date_order", "day")]
+    assert list(_frame(found, tmp_path).columns) == ["n"]
 
 
 def test_a_title_over_the_names_is_no_doubt(tmp_path: Path) -> None:

@@ -214,6 +214,35 @@ def test_labels_that_stand_once_are_filled_down_when_told(tmp_path: Path) -> Non
     assert cells(table, words(table, "a")) == [v or None for v in labels]
 
 
+def test_merged_cells_and_formulas_of_an_ods_file(tmp_path: Path) -> None:
+    opendocument = pytest.importorskip("odf.opendocument")
+    cells_of, text = pytest.importorskip("odf.table"), pytest.importorskip("odf.text")
+    book = opendocument.OpenDocumentSpreadsheet()
+    sheet = cells_of.Table(name="s")
+    for a, b in [("a", "b"), ("Ulm", 1.5), (None, 2.5), ("Hof", 3.5), (None, 4.5)]:
+        row = cells_of.TableRow()
+        if a is None:
+            row.addElement(cells_of.CoveredTableCell())
+        else:
+            row.addElement(cells_of.TableCell(valuetype="string", numberrowsspanned=2 - (a == "a")))
+            row.lastChild.addElement(text.P(text=a))
+        if isinstance(b, str):
+            row.addElement(cells_of.TableCell(valuetype="string"))
+            row.lastChild.addElement(text.P(text=b))
+        else:
+            row.addElement(cells_of.TableCell(valuetype="float", value=b, formula="of:=1"))
+        sheet.addElement(row)
+    book.spreadsheet.addElement(sheet)
+    book.save(str(tmp_path / "t.ods"))
+    table = opened(Original(tmp_path / "t.ods"))
+    assert cells(table, number(table, "b")) == [1.5, 2.5, 3.5, 4.5]
+    with pytest.raises(NotProvable, match="merged"):
+        words(table, "a")
+    (tmp_path / "tables.yaml").write_text("t.ods: {merged: fill}")
+    table = opened(Original(tmp_path / "t.ods"))
+    assert cells(table, words(table, "a")) == ["Ulm", "Ulm", "Hof", "Hof"]
+
+
 def test_text_at_fixed_places_is_proved(tmp_path: Path) -> None:
     rows = [("town", "sales"), *((f"t{i}", f"{i * 1.5:.1f}") for i in range(9))]
     (tmp_path / "t.fwf").write_text("".join(f"{a:<8}{b:>8}\n" for a, b in rows))
