@@ -106,7 +106,7 @@ def _duplicate_names(path: Path) -> dict[str, Columns]:
 
 
 def _mixed_dates(path: Path) -> dict[str, Columns]:
-    """Days in three formats, and days whose month is open, stay the text that they are."""
+    """Days in three formats, and days whose month is open, are in doubt."""
     columns = truth(90)
     forms = ("%Y-%m-%d", "%d.%m.%Y", "%b %d, %Y")
     columns["bunt"] = [d.strftime(forms[i % 3]) for i, d in enumerate(columns["tag"])]

@@ -26,7 +26,7 @@ from assay.tables.read import load, readings, readings_below, settle, settled  #
 DOUBTS = {  # of columns of the messy set, which are left out
     "sentinels.csv": {"druck": "sentinel", "code": "sentinel"},
     "names.csv": {"preis": "alike_names", "preis.1": "alike_names"},
-    "dates.csv": {"offen": "date_order"},
+    "dates.csv": {"bunt": "date_order", "offen": "date_order"},
 }
 
 
