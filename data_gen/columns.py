@@ -156,6 +156,7 @@ def look_at(frame: Frame, described: Mapping[str, str] | None = None) -> dict[st
         for name in whole:
             if are_cells(name, said.get(name, ""), sizes, len(frame)):
                 odd |= dict.fromkeys([name, *(whole if sizes else ())], "cells")
+    odd |= {n: "cells" for n in numbers if _FREQUENCY.match(n)}  # halves of cases, too
     for name in numbers:
         if not found[name].adds and any(stands_for(frame[name], frame[g]) for g in groups):
             odd[name] = "code"

@@ -140,7 +140,9 @@ def _usable(column: Any) -> tuple[str, Any]:
 
 def _owners(sense: Mapping[str, Column]) -> list[str]:
     """Columns that may name what several rows are of: a person, a school."""
-    return [n for n, c in sense.items() if c.kind in ("id", "key", "thing", "group", "code")]
+    return [
+        n for n, c in sense.items() if c.kind in ("id", "key", "person", "thing", "group", "code")
+    ]
 
 
 def refusals(looked: Looked) -> dict[str, Refusal | None]:

@@ -199,6 +199,10 @@ def _no_shortcut(
         turned = written(replace(plan, down=not plan.down), unit)
         if equal(golds[0], _rows(tried[0], turned.sql), one.ordered):
             raise Refused("all that is ranked is equal")
+    if plan.kind == "top" and plan.measure is not None:
+        more = replace(plan, shown=(plan.measure,), limit=plan.limit + 1)
+        if len({row[0] for row in _rows(tried[0], written(more, unit).sql)}) == 1:
+            raise Refused("all that is ranked is equal")
     if plan.kind == "having":
         every = one.sql.partition(" HAVING ")[0]
         if equal(golds[0], _rows(tried[0], every), one.ordered):

@@ -192,6 +192,8 @@ def _plain(field: Field | None) -> str:
 def _value(plan: Plan) -> str:
     if plan.summary == "rows" or plan.measure is None:
         return "number of rows" if plan.kind == "best_group" else "the number of rows"
+    if plan.summary == "total" and "total" in plan.measure.words.lower():  # "the total total"
+        return f"{'' if plan.kind == 'best_group' else 'the '}sum of {plan.measure.words}"
     if plan.kind != "best_group":
         return f"the {plan.summary} {plan.measure.words}"
     words = {"largest": "maximum", "smallest": "minimum"}  # "the highest maximum"

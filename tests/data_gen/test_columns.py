@@ -69,6 +69,7 @@ SCALE = [1 + i % 7 for i in range(80)]
         ("lc_ly_1", PARTS, "", ""),
         ("lc_ly_1", PARTS, "consumption less income, a year before", "mean"),
         ("n_visits", WHOLE, "", "total"),
+        ("sleep_total", PARTS, "", "mean"),
         ("Freq", WHOLE, "number of accidents", "total"),
         ("children", SCALE, "", ""),
         ("deaths", [*SCALE[:40], *range(40)], "", "total"),
@@ -134,6 +135,8 @@ def test_columns_are_seen_beside_each_other() -> None:
     long = pd.DataFrame({"variable": ["a", "b"] * 40, "value": PARTS, "pay": PARTS})
     kinds = {n: c.kind for n, c in look_at(long).items()}
     assert kinds == {"variable": "group", "value": "mixed", "pay": "measure"}
+    halves = pd.DataFrame({"child": names, "frequency": [v / 2 for v in range(100)]})
+    assert look_at(halves)["frequency"].kind == "cells"
     for name, kind in (("Einheit", "mixed"), ("business unit", "measure")):
         frame = pd.DataFrame(
             {"test": names, name: ["kg", "cm"] * 50, "norm": [*PARTS, *PARTS[:20]]}

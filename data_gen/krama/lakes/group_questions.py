@@ -99,6 +99,8 @@ def pair(b: Builder) -> Question:
     b.maybe_join()
     number, first = b.number(), b.group()
     second = b.year() if b.table.years and b.rng.random() < 0.6 else b.group()
+    if any("," in value for name in (first, second) for value in b.sizes[name]):
+        raise NoQuestion("by: its values have commas, which part the two")
     b.maybe_filter(0.4)
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [first, second], number, how)
