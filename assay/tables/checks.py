@@ -27,8 +27,11 @@ from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30
 _PAIRS = 8  # of spellings that a settling line names
-_PLAIN = {**dict.fromkeys(range(0x2010, 0x2016), "-"), 0x2212: "-"}
-_PLAIN |= {0x2018: "'", 0x2019: "'", 0x201B: "'", 0x201C: '"', 0x201D: '"', 0x00B4: "'"}
+_PLAIN = {
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
+    **dict.fromkeys([0x2018, 0x2019, 0x201B, 0x00B4], "'"),
+    **dict.fromkeys([0x201C, 0x201D], '"'),
+}
 _DAYS = 5  # different ones beside which a day may mean no value
 _ROWS = 8  # that show whether labels stand once for several of them
 _BLANK = 0.25  # of the cells of a column of such labels, at least
