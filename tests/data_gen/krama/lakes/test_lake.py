@@ -109,7 +109,7 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
         (";", ["1,234", "5,678", "9,012"], "before decimals or between thousands"),
         (";", ["1.234", "5.678", "9.012"], "before decimals or between thousands"),
         (";", ["1,2", "3.4", "5,6"], "'3.4' a decimal point"),
-        (",", ['"1,5"', '"2,5"', '"3,5"'], "has a decimal comma between commas"),
+        (",", ['"1,5"', '"2,5"', '"3,5"'], "has a decimal comma, and commas part the fields"),
     ],
 )
 def test_numbers_that_stay_ambiguous_are_in_doubt(
