@@ -100,6 +100,7 @@ def _sqlite(db: Any, table: str, data: bytes) -> Sheet:
         columns = list(zip(*found.fetchall(), strict=True)) or [() for _ in names]
     finally:
         held.close()
+    db.execute("select 1").fetchall()  # an answer not read to its end lets nothing be registered
     db.register("given", python_columns(columns, "s"))
     _make(db, table, "select * from given")
     db.unregister("given")
