@@ -184,7 +184,8 @@ def _ods_facts(path: Path, place: int) -> tuple[list[Area], frozenset[int]]:
             down, across = (int(said.get(f"number-{w}-spanned", 1)) for w in ("rows", "columns"))
             if down > 1 or across > 1:
                 merged.append((row, column, row + down - 1, column + across - 1))
-            if "formula" in said and (value := said.get("value", said.get("string-value"))) is None:
+            value = said.get("value", said.get("string-value"))
+            if "formula" in said and value is None:
                 none.add(column)
             elif "formula" in said:
                 zeros[column] = zeros.get(column, True) and value in ("0", "0.0")
