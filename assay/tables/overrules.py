@@ -44,7 +44,8 @@ class Rule:
     merged: str = ""  # fill: a merged cell counts for all its cells; first: for its first alone
     # columns whose empty cells mean the value above them; () says that there are none
     fill_down: tuple[str, ...] | None = None
-    formulas: str = ""  # stored: the results in the file count, as they are
+    # stored: formulas whose results are all 0 are so; missing: and those without a result have none
+    formulas: str = ""
     # numbers of lines or rows as an editor or a spreadsheet shows them, first and last included;
     # () says that every row is one, None leaves it to the cells
     drop_rows: tuple[tuple[int, int], ...] | None = None
@@ -81,7 +82,7 @@ _MARKS = {
     "thousands": (".", ",", " ", "'"),
     "ragged": ("skip", "refuse"),
     "merged": ("fill", "first"),
-    "formulas": ("stored",),
+    "formulas": ("stored", "missing"),
 }
 
 

@@ -345,8 +345,6 @@ def _fills(
 
 def _formulas(sheet: _Sheet, span: Span, first: int, gone: set[int]) -> Iterator[tuple[int, Doubt]]:
     """Columns whose formulas have no stored results, or all zeros from cells that are none."""
-    if sheet.rule.formulas:
-        return
     by_column: dict[int, list[Any]] = {}
     for one in sheet.facts.formulas:
         if first <= one.row <= span[2] and span[1] <= one.column <= span[3] and one.row not in gone:
@@ -354,6 +352,8 @@ def _formulas(sheet: _Sheet, span: Span, first: int, gone: set[int]) -> Iterator
     for column, formulas in sorted(by_column.items()):
         lost = [f for f in formulas if f.stored is None]
         zeros = all(_zero(f.stored) for f in formulas)
+        if sheet.rule.formulas == "missing" or (sheet.rule.formulas and not lost):
+            continue
         if not lost and not (zeros and any(_from_numbers(sheet, f.text) for f in formulas)):
             continue
         one = (lost or formulas)[0]
@@ -362,7 +362,10 @@ def _formulas(sheet: _Sheet, span: Span, first: int, gone: set[int]) -> Iterator
             f"{what}, such as {cell_name(one.row, column)} (={one.text[:40]}): open the file in a "
             "spreadsheet program and save it"
         )
-        yield column - span[1], Doubt("formulas", said, "formulas: stored")
+        yield (
+            column - span[1],
+            Doubt("formulas", said, f"formulas: {'missing' if lost else 'stored'}"),
+        )
 
 
 def _zero(stored: str | None) -> bool:

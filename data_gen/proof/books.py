@@ -36,7 +36,9 @@ class Grid:
     part: str
     rows: list[list[Any]]
     merged: list[Area] = field(default_factory=list[Area])
-    unstored: frozenset[int] = frozenset()  # columns with formulas whose results are not there
+    # columns of formulas that a `formulas:` line has to settle, and its word: missing where results
+    # are not there, stored where all of them are 0
+    unstored: dict[int, str] = field(default_factory=dict[int, str])
 
 
 def sheet(path: Path, part: str) -> Grid:
@@ -56,7 +58,7 @@ def sheet(path: Path, part: str) -> Grid:
     ]
     place = list(book.sheet_names).index(name)
     merged = [(a[0], a[1], b[0], b[1]) for a, b in found.merged_cell_ranges or ()]
-    unstored: frozenset[int] = frozenset()
+    unstored: dict[int, str] = {}
     if kind == "xlsx":
         unstored = _without_results(path, name)
     elif kind == "xlsb":
@@ -98,12 +100,13 @@ def column_number(letters: str) -> int:
     return number - 1
 
 
-def _without_results(path: Path, name: str) -> frozenset[int]:
-    """Columns in which a formula has no result in the file, or all of them have zeros."""
+def _without_results(path: Path, name: str) -> dict[int, str]:
+    """Columns in which a formula has no result in the file, or all of them have zeros, and what
+    settles them."""
     with zipfile.ZipFile(path) as archive:
         data = archive.read(_sheet_file(archive, name))
     if b"<f" not in data and b":f" not in data:
-        return frozenset()
+        return {}
     none: set[int] = set()
     zeros: dict[int, bool] = {}
     for letters, _, body in _FORMULA.findall(data):
@@ -113,7 +116,12 @@ def _without_results(path: Path, name: str) -> frozenset[int]:
             none.add(column)
         else:
             zeros[column] = zeros.get(column, True) and stored[1].strip() in (b"0", b"0.0")
-    return frozenset(none | {column for column, zero in zeros.items() if zero})
+    return _settled_by(none, zeros)
+
+
+def _settled_by(none: set[int], zeros: dict[int, bool]) -> dict[int, str]:
+    found = dict.fromkeys((column for column, zero in zeros.items() if zero), "stored")
+    return found | dict.fromkeys(none, "missing")
 
 
 def _sheet_file(archive: zipfile.ZipFile, name: str) -> str:
@@ -167,9 +175,9 @@ def _records(data: bytes) -> Iterator[int]:
         at += size
 
 
-def _ods_facts(path: Path, place: int) -> tuple[list[Area], frozenset[int]]:
-    """(merged cells, columns with formulas whose results are not there, or are all 0) of a sheet of
-    an .ods file. Rows and cells that are written once for several count as many times."""
+def _ods_facts(path: Path, place: int) -> tuple[list[Area], dict[int, str]]:
+    """(merged cells, columns of formulas to be settled) of a sheet of an .ods file. Rows and cells
+    that are written once for several count as many times."""
     with zipfile.ZipFile(path) as archive:
         book = ElementTree.fromstring(archive.read("content.xml"))
     table = [one for one in book.iter() if one.tag.endswith("}table")][place]
@@ -191,7 +199,7 @@ def _ods_facts(path: Path, place: int) -> tuple[list[Area], frozenset[int]]:
                 zeros[column] = zeros.get(column, True) and value in ("0", "0.0")
             column += int(said.get("number-columns-repeated", 1))
         row += _times(line)
-    return merged, frozenset(none | {column for column, zero in zeros.items() if zero})
+    return merged, _settled_by(none, zeros)
 
 
 def _times(line: ElementTree.Element) -> int:

@@ -389,8 +389,9 @@ def _doubted(
             why |= dict.fromkeys(range(left, right + 1), where)
         elif how == "fill":
             _fill(rows, (top, left, bottom, right))
-    if not said.text("formulas"):
-        why |= dict.fromkeys(given.unstored, "formulas whose results are not in the file")
+    for column, word in given.unstored.items():
+        if said.text("formulas") not in (word, "missing"):
+            why[column] = "formulas whose results are not in the file"
     return {f"c{used.index(i)}": said_ for i, said_ in why.items() if i in used}
 
 
