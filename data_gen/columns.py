@@ -208,6 +208,9 @@ def _number(name: str, filled: Series, many: int, whole: bool, described: str) -
         for kind in (*names, "place", "calendar", "bound", "index"):
             if speaks_of(words, kind):
                 return "date" if kind == "calendar" and _is_long(filled) else kind
+    rising = many == len(filled) and filled.is_monotonic_increasing
+    if rising and words and all(speaks_of([w], "id") for w in words):  # 1.1, 1.2, 2.1, …
+        return "id"
     if speaks_of(words, "weight"):
         return "weight"
     if speaks_of(words_of(described), "said_code"):

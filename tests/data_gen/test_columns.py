@@ -41,6 +41,8 @@ SCALE = [1 + i % 7 for i in range(80)]
         ("death", WHOLE, "Julian date of death", ""),
         ("rank", WHOLE, "", ""),
         ("rownames", range(1, 81), "", ""),
+        ("rownames", [1 + i // 4 + (1 + i % 4) / 10 for i in range(80)], "", ""),  # 1.1, 1.2, …
+        ("no", PARTS, "nitric oxide", "mean"),
         ("serial", WHOLE, "", ""),
         ("plate", range(7, 87), "", ""),  # a running number under any name
         ("v1", PARTS, "", ""),
