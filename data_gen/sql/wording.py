@@ -84,7 +84,7 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     ),
     "above_average": (
         "In which rows of {table}{where} is {measure} {than} the mean {measure}? Return {shown}.",
-        "Return {shown} of the rows of {table}{where} whose {measure} is {than} the mean of "
+        "Return {shown} of the rows of {table}{where_and} whose {measure} is {than} the mean of "
         "{measure}.",
         "List {shown} for the rows of {table}{where} with {measure} {than} the mean {measure}.",
     ),
@@ -156,6 +156,7 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
         if counted
         else f"{_value(plan)} of the matched rows of {table}",
         "where": conditions,
+        "where_and": f"{conditions} and" if conditions else "",
         "where_rows": f", counting only rows{conditions}" if conditions else "",
         "given": _where(given),
         "asked": " and ".join(map(said, asked)),

@@ -25,7 +25,7 @@ from data_gen.sql.parts import (
     without_group,
 )
 from data_gen.sql.plans import Plan, Sign
-from data_gen.sql.tables import Unit
+from data_gen.sql.tables import Unit, identifier
 from rewards.sql.data import quoted
 
 
@@ -287,12 +287,13 @@ def _top_each(plan: Plan, unit: Unit) -> Written:
     measure = quoted(plan.measure.name)
     order = f"{measure} DESC" if plan.down else measure
     shown = quoted(plan.shown[0].name)
+    place = identifier("place", {f.name for f in unit.made[0].fields})
     there += [f"{measure} IS NOT NULL"] if plan.measure.nullable else []
 
     def made(how: str, *more: str, ties: str = "") -> str:
-        place = f"{how}() OVER (PARTITION BY {name} ORDER BY {order}{ties}) AS place"
-        inner = f"SELECT {name}, {shown}, {place} FROM {table_of(unit)}{where(plan, *more)}"
-        return f"SELECT {name}, {shown} FROM ({inner}) WHERE place <= {plan.limit}"
+        ranked = f"{how}() OVER (PARTITION BY {name} ORDER BY {order}{ties}) AS {place}"
+        inner = f"SELECT {name}, {shown}, {ranked} FROM {table_of(unit)}{where(plan, *more)}"
+        return f"SELECT {name}, {shown} FROM ({inner}) WHERE {place} <= {plan.limit}"
 
     sql = made("RANK", *there)
     clause = "Where several share a place, count those before them and list all of them."

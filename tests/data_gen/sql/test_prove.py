@@ -241,6 +241,20 @@ def test_nothing_is_ranked_where_all_is_equal_and_no_more_rows_than_there_are(
     found.close()
 
 
+def test_a_column_named_as_a_query_names_its_own_is_shown(tmp_path: Path) -> None:
+    lines = [f"{i + 1},{'abc'[i % 3] * 4},{150 + i * 37 % 101 / 4}" for i in range(60)]
+    (tmp_path / "runs.csv").write_text("\n".join(["place,club,minutes", *lines]) + "\n", "utf-8")
+    lake = open_lake(tmp_path)
+    unit = units(lake)[0]
+    fields = {f.name: f for f in unit.made[0].fields}
+    shown, group = (fields["place"],), fields["club"]
+    plan = Plan("top_each", (), shown, group, fields["minutes"], limit=2, down=False)
+    found = Second(lake.folder)
+    agreed(plan, unit, rows_of(unit, plan), written(plan, unit), found, ROWS)
+    assert found.verdicts["agreed"] == 1
+    found.close()
+
+
 def test_what_has_no_match_is_asked_only_where_nearly_all_keys_match(lake: Lake) -> None:
     pair = next(u for u in units(lake) if u.link and u.made[0].table.name == "orders")
     assert draft(pair, "unmatched", Random(1)).kind == "unmatched"
