@@ -286,37 +286,31 @@ def _measured(table: Opened, numbers: dict[str, str]) -> list[str]:
     return [v for v, count in zip(values, varied, strict=True) if count >= _VARIED]
 
 
-def _half(part: str, whole: str) -> str:
-    """SQL: whether a part is as much as all the rest."""
-    return f"({part} != 0 and abs(2 * {part} - {whole}) <= {_NEAR} * abs({whole}))"
+def _half(part: float | None, whole: float | None) -> bool:
+    """Whether a part is as much as all the rest."""
+    if not part or whole is None:
+        return False
+    return abs(2 * part - whole) <= _NEAR * abs(whole)
 
 
 def _groups_that_add_up(table: Opened, cell: str, measured: Sequence[str]) -> None:
     """Rows of one value that add up those of all others, in most columns that are measured."""
-    sums = ", ".join(f"sum({v}) as s{i}" for i, v in enumerate(measured))
-    tests = " + ".join(
-        _half(f"s{i}", f"(select sum(s{i}) from g)") + "::int" for i in range(len(measured))
-    )
-    found = table.one(
-        f"with g as (select {cell} as k, {sums} from {table.table} group by k) "
-        f"select min(k) from g where ({tests}) >= {max(1, len(measured) // 2 + 1)}"
-    )[0]
-    if found is not None:
-        raise NotProvable(f"the rows of {found!r} add up all others")
+    sums = ", ".join(f"sum({v})" for v in measured)
+    groups = table.all(f"select {cell}, {sums} from {table.table} group by {cell} order by {cell}")
+    columns = list(zip(*groups, strict=True))[1:]
+    wholes = [sum(v for v in column if v is not None) for column in columns]
+    for name, *parts in groups:
+        adds = sum(map(_half, parts, wholes))
+        if name is not None and 2 * adds > len(measured):
+            raise NotProvable(f"the rows of {name!r} add up all others")
 
 
 def _last_row_adds_up(table: Opened, measured: Sequence[str]) -> None:
     if not measured:
         return
-    sums = ", ".join(
-        f"sum({v}), max({v}) filter (where rn = (select max(rn) from {table.table}))"
-        for v in measured
-    )
-    found = table.one(f"select {sums} from {table.table}")
-    pairs = [(found[2 * i], found[2 * i + 1]) for i in range(len(measured))]
-    adds = [
-        last is not None and last != 0 and abs(2 * last - whole) <= _NEAR * abs(whole)
-        for whole, last in pairs
-    ]
-    if sum(adds) * 2 > len(adds):
+    last = table.one(f"select max(rn) from {table.table}")[0]
+    pairs = ", ".join(f"max({v}) filter (where rn = {last}), sum({v})" for v in measured)
+    found = table.one(f"select {pairs} from {table.table}")
+    adds = sum(map(_half, found[::2], found[1::2]))
+    if adds * 2 > len(measured):
         raise NotProvable("the last row adds up all others")
