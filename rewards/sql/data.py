@@ -95,21 +95,33 @@ def _order(cell: Any) -> tuple[int, Any]:
     return (0, cell) if isinstance(cell, int | float) else (1, repr(cell))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Database:
-    """Tables in an order in which they can be made: those that others refer to first."""
+    """Tables in an order in which they can be made: those that others refer to first. Equal by what
+    they hold: of large ones the rows are written down once, and never compared one by one."""
 
     tables: tuple[Table, ...]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Database) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
     @cached_property
-    def plain(self) -> list[dict[str, Any]]:
-        """What the process that runs queries is sent; bytes are written by `in_digits`."""
-        return [{"ddl": t.ddl, "insert": t.insert, "rows": t.rows} for t in self.tables]
+    def _key(self) -> tuple[str, tuple[tuple[Column, ...], ...]]:
+        return self.digest, tuple(t.columns for t in self.tables)
+
+    @cached_property
+    def text(self) -> str:
+        """What the process that runs queries is sent, as JSON; bytes are written by `in_digits`."""
+        plain = [{"ddl": t.ddl, "insert": t.insert, "rows": t.rows} for t in self.tables]
+        return json.dumps(plain, default=in_digits)
 
     @cached_property
     def digest(self) -> str:
         """The same for the same schema and rows."""
-        return hashlib.sha256(json.dumps(self.plain, default=in_digits).encode()).hexdigest()[:32]
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     @cached_property
     def stored(self) -> Stored:

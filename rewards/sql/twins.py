@@ -101,7 +101,10 @@ def _pool(
     kept = pool[turn == 1 : -1 if turn == 2 else None]
     if len(pool) >= _POOL:
         draw, asked = rng.random, frozenset(focus)
-        kept = [value for value in kept if value in asked or draw() >= _LEFT_OUT]
+        if not asked:  # of most columns
+            kept = [value for value in kept if draw() >= _LEFT_OUT]
+        else:
+            kept = [value for value in kept if value in asked or draw() >= _LEFT_OUT]
     first = [v for v in pool[:1] if turn == 1 and v in focus]
     last = [v for v in pool[-1:] if turn == 2 and v in focus]
     return [*first, *kept, *last] or pool
