@@ -1,5 +1,5 @@
 """Make pages of the documentation from the code: commands and settings from the parsers and the
-dataclasses, benchmarks from the docstrings of their files.
+dataclasses, benchmarks from the docstrings of their files, operators from what each does.
 
 python docs/generate.py            # writes them
 python docs/generate.py --check    # exit status 1 where they are not up to date
@@ -297,10 +297,18 @@ def fenced(text: str) -> str:
     )
 
 
+def operators_page() -> str:
+    """The operators of gold."""
+    from operator_page import render  # beside this file
+
+    return render()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/settings.md": settings_page,
     "benchmarks.md": benchmarks_page,
+    "operators.md": operators_page,
 }
 
 if __name__ == "__main__":

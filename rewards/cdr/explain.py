@@ -31,6 +31,7 @@ from rewards.explain import (
     spine,
 )
 from rewards.gold import BoundStep, Execution, GoldError, run_bound
+from rewards.gold.words import said
 from rewards.parse import normalise, parse_strict
 from rewards.task import Answer, Task
 
@@ -113,7 +114,7 @@ def _steps(steps: Sequence[BoundStep], run: Execution) -> Iterator[Step]:
             at += 1
             text = run.states[at]
         entry = seen.get(index)
-        words = [step.operator.summary.rstrip(".")]
+        words = [said(step.operator)["summary"].rstrip(".")]
         if entry is None:
             words.append("not reached: the text was rejected before")
         elif step.operator.kind == "filter":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
+
+from assay.listed import beside
 
 Sides = tuple[Sequence[str], Sequence[str]]  # of a rejecting filter, of a keeping one
 Form = str | tuple[str, str, str, str]  # a noun, or a sentence in all moods
@@ -23,10 +24,9 @@ FILTER_FRAMES: Mapping[str, Sides]
 def __getattr__(name: str) -> Any:
     if name not in __annotations__:
         raise AttributeError(name)
-    import yaml
-
-    text = Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8")
-    globals().update({key: _tuples(key, words) for key, words in yaml.safe_load(text).items()})
+    globals().update(
+        {key: _tuples(key, words) for key, words in beside(__file__, "phrases.yaml").items()}
+    )
     return globals()[name]
 
 

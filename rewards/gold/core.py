@@ -117,20 +117,20 @@ class Operator:
     """A named pure function of a text.
 
     A mapper's function returns the new text, a filter's the statistic that its bounds are
-    compared with. `dj` is set only where the `dj` profile behaves differently.
+    compared with. `dj` is set only where the `dj` profile behaves differently. What each one does
+    in words stands in `operators.yaml` (`words.said`), or
+    in `summary` where it is none of ours.
     """
 
     name: str
     kind: Kind
     domain: str
-    summary: str
     bench: Callable[..., Any]
     params: tuple[Param, ...] = ()
     dj: Callable[..., Any] | None = None
-    difference: str = ""
     stat_key: str = ""
     bounds: tuple[str, str] = ("", "")
-    example: tuple[str, dict[str, Any]] = ("", {})
+    summary: str = ""
 
     def function(self, profile: Profile = "bench") -> Callable[..., Any]:
         return self.dj if profile == "dj" and self.dj is not None else self.bench
