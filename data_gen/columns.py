@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import Any
+
+from assay.listed import beside
 
 Frame = Any  # a pandas DataFrame
 Series = Any  # a pandas Series
@@ -34,36 +35,7 @@ MONEY_CLASSES = 30  # whole numbers of money up to here are classes of it
 LONG_NUMBER = 8  # digits that every value has: telephone, account, serial numbers
 
 # kind → why no figure is computed from a column, nor predicted
-WHY = {
-    "measure": "",
-    "group": "",
-    "name": "",
-    "flag": "",
-    "year": "a year",
-    "key": "a text of too many different values to group by",
-    "scale": "numbers of few different values: answers on a scale, or labels",
-    "label": "numbers that stand for classes",
-    "id": "an identifier or a running number",
-    "code": "a code, though it is written in digits",
-    "thing": "numbers that tell things apart",
-    "weight": "it says how much a row counts",
-    "place": "a coordinate, or a direction",
-    "calendar": "a part of a date",
-    "date": "a date",
-    "clock": "times of a day such as 930 or 1445",
-    "rank": "ranks, or numbers from one to the number of rows",
-    "bound": "a bound of an interval, or a dose",
-    "grid": "evenly spaced values, each as often as the others: chosen, and not measured",
-    "index": "an index of positions",
-    "cells": "how many cases a row stands for",
-    "mixed": "values of several things, which another column names",
-    "unsaid": "its name says nothing, and nothing describes it",
-    "person": "the name of a person: people who share it are no group",
-    "text": "free text",
-    "constant": "one value in all rows",
-    "empty": "fewer than half of the rows have a value",
-    "lists": "cells that hold several values",
-}
+WHY: Mapping[str, str] = beside(__file__, "column_kinds.yaml")
 _LABELS = ("group", "flag", "scale", "label", "thing", "code")
 
 
@@ -92,11 +64,8 @@ class Column:
 @lru_cache(maxsize=1)
 def _lists() -> dict[str, tuple[frozenset[str], Any]]:
     """Kind → (whole words, the pattern of the others)."""
-    import yaml
-
-    text = (Path(__file__).parent / "column_words.yaml").read_text(encoding="utf-8")
     found: dict[str, tuple[frozenset[str], Any]] = {}
-    for kind, words in yaml.safe_load(text).items():
+    for kind, words in beside(__file__, "column_words.yaml").items():
         listed = str(words).split()
         wild = [re.escape(w).replace(r"\*", ".*") for w in listed if "*" in w]
         pattern = re.compile("|".join(wild)) if wild else None

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from assay.listed import beside
+
 SHORTEST, LONGEST, SLACK = 0.4, 2.0, 100  # length of a rewording, in lengths of the question
 
 _QUOTED = (
@@ -25,42 +27,7 @@ _CHATTER = re.compile(
     r"|://|\bhere is (?:the|your|a) (?:reworded|rewritten)"
 )
 # words of one line may stand for each other; each line is in both texts or in neither
-_MEANINGS = [
-    re.compile(rf"(?i)\b(?:{words})\b")
-    for words in (
-        "at least|or more|or above|no less than|no fewer than|not less than",
-        "at most|or less|or fewer|or below|no more than|not more than|up to",
-        "second[ -]to[ -]last|next[ -]to[ -]last|penultimate",
-        "third[ -]to[ -]last",
-        "fourth[ -]to[ -]last",
-        "standard deviation",
-        "least squares",
-        "mean|means|average|averages|averaged",
-        "median|medians",
-        "total|totals|totalled|totaled|sum|sums|summed",
-        "highest|largest|greatest|maximum|biggest|top",
-        "lowest|smallest|minimum|least|bottom",
-        "above|exceeds?|exceeding|over|greater than|more than|higher than|larger than",
-        "below|under|less than|lower than|smaller than|fewer than",
-        "percentage|percent|per cent",
-        "correlation|correlate[ds]?",
-        "slope",
-        "intercept",
-        "interpolat(?:e|ed|ing|ion)",
-        "alphabetical(?:ly)?",
-        "chronological(?:ly)?",
-        "ascending|descending|increasing|decreasing",
-        "negative",
-        "logarithms?|log|square root|squared|cubed|doubled?|halve[ds]?|twice",
-        "first",
-        "last",
-        r"not|never|neither|nor|except|excepting|excluding|exclude[ds]?|without|unless|other than"
-        r"|no|none|\w+n['’]t",
-        "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|"
-        "sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|"
-        "ninety|hundred|thousand|million|billion|dozen|half|thirds?|quarters?|fifths?|tenths?",
-    )
-]
+_MEANINGS = [re.compile(rf"(?i)\b(?:{words})\b") for words in beside(__file__, "meanings.yaml")]
 Token = tuple[str, bool]  # (as written, whether it is a number)
 
 

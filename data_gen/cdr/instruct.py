@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
+from assay.listed import beside
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.language import Clause, pick, read_clauses, say_step, speakable
 from rewards.gold import Step
@@ -36,10 +36,7 @@ class Style:
 
 
 def _styles() -> tuple[Style, ...]:
-    import yaml
-
-    text = Path(__file__).with_name("styles.yaml").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = yaml.safe_load(text)
+    rows: list[dict[str, Any]] = beside(__file__, "styles.yaml")
     lists = ("openings", "joins", "closings")
     return tuple(
         Style(row["id"], row["label"], row["mood"], *(tuple(row[name]) for name in lists))

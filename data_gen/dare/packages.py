@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+from assay.listed import listed as read
 
 FILE = Path(__file__).parents[1] / "packages.yaml"
 
@@ -28,13 +29,10 @@ class Listed:
 @lru_cache(maxsize=1)
 def listed() -> Mapping[str, tuple[Listed, ...]]:
     """Table by its source's name → what is asked of it."""
-    import yaml
-
-    rows: Any = yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return {
         name: tuple(
             Listed(one["ask"], one["as"], frozenset(map(str, one.get("without", {}))))
             for one in asked
         )
-        for name, asked in rows.items()
+        for name, asked in read(FILE).items()
     }

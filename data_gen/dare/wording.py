@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from data_gen.dare.openings import EXACT, FREE
+from assay.listed import beside
+
+OPENINGS: Mapping[str, Sequence[str]] = beside(__file__, "openings.yaml")
+
+
+def _one_of(name: str, rng: random.Random) -> str:
+    return f"{rng.choice(OPENINGS[name])} "
 
 
 def _names(names: Sequence[str]) -> str:
@@ -60,45 +66,28 @@ def _bounds(name: str, allowed: list[Any], kind: str, rng: random.Random) -> str
     )
 
 
-_JOIN = (
-    "The training file is a SQLite database with several tables; join them on `row_id`. ",
-    "First rebuild the training set by joining all tables of the SQLite file on `row_id`. ",
-    "The tables of the SQLite training file share `row_id`; join them on it first. ",
-)
-_MISSING = (
-    "Drop only rows whose known values are outside; a missing value does not exclude a row. ",
-    "Rows with a missing value in such a column stay; only known values can violate. ",
-    "A missing value violates nothing: remove a row only for a known value outside its range. ",
-)
-_WORDS = (
-    "Columns are named in words here; `metadata.txt` says which column each is. ",
-    "Look the columns up in `metadata.txt`: they are given by their descriptions. ",
-    "The descriptions below stand for columns; `metadata.txt` maps them to names. ",
-)
-
-
 def if_question(recipe: dict[str, Any], rng: random.Random) -> str:
     """The whole IF prompt (spec 3.2)."""
     ext, stated, kinds = recipe["save_file_type"], recipe["stated"], recipe["column_type_inference"]
     task, names = recipe["problem_type"], called(recipe, rng)
     parts = [
-        rng.choice(EXACT),
+        _one_of("exact", rng),
         f"There are a training file `train_v1.{ext}`, a validation file `val_v1.{ext}` and "
         f"`metadata.txt`, which describes the columns. "
         f"Perform {task} of {_targets(recipe['target'])}. "
         "Use library defaults for whatever is not stated. ",
     ]
     if names.words:
-        parts.append(rng.choice(_WORDS))
+        parts.append(_one_of("words", rng))
     if ext == "csv":
         parts.append("Read csv files with the empty field as the only missing value. ")
     if ext == "sqlite":
-        parts.append(rng.choice(_JOIN))
+        parts.append(_one_of("join", rng))
     listed = "; ".join(
         _bounds(names.one(n), r, kinds[n], rng) for n, r in recipe["expected_ranges"].items()
     )
     parts.append(
-        f"Filter the training rows by the expected ranges: {listed}. {rng.choice(_MISSING)}"
+        f"Filter the training rows by the expected ranges: {listed}. {_one_of('missing', rng)}"
     )
     parts += _features(recipe, names)
     seed = f" with random_state={recipe['random_state']}" if "seed" in stated else ""
@@ -159,7 +148,7 @@ def mm_question(recipe: dict[str, Any], rng: random.Random) -> str:
     """The modelling prompt: train as you like on one file, predict the other."""
     ext = recipe["save_file_type"]
     return (
-        f"{rng.choice(FREE)}The columns are described in `metadata.txt`. Train a "
+        f"{_one_of('free', rng)}The columns are described in `metadata.txt`. Train a "
         f"{recipe['problem_type']} model on `train_v2.{ext}`, on the CPU, and predict "
         f"{_targets(recipe['target'])} for each `row_id` of `val_v2.{ext}`. Save "
         f"`prediction.csv` with the columns {_targets(['row_id', *recipe['target']])}."
@@ -168,7 +157,7 @@ def mm_question(recipe: dict[str, Any], rng: random.Random) -> str:
 
 def xf_question(target: str, rng: random.Random) -> str:
     return (
-        f"{rng.choice(FREE)}`metadata.txt` describes the columns. `train.csv` holds a time "
+        f"{_one_of('free', rng)}`metadata.txt` describes the columns. `train.csv` holds a time "
         f"series; `val_v1.csv` holds later time points with everything but the target `{target}`. "
         f"Train on the CPU, predict `{target}` for each `row_id` of `val_v1.csv`, and save "
         f"`prediction.csv` with the columns `row_id` and `{target}`."
@@ -185,7 +174,7 @@ def cf_question(
         else ""
     )
     return (
-        f"{rng.choice(FREE)}`metadata.txt` describes the columns. `train.csv` holds a raw time "
+        f"{_one_of('free', rng)}`metadata.txt` describes the columns. `train.csv` holds a raw time "
         f"series. {first}Forecast `{target}` at the later time points listed in `val_v2.csv`; they "
         f"may be unsorted and non-contiguous. Save `prediction.csv` with {_names(keys)}, "
         f"written as in `val_v2.csv`, and `{target}`. More time points than asked are allowed."

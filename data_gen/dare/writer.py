@@ -22,44 +22,14 @@ from typing import Any, cast
 
 from data_gen.asking import FILE, GREEDY, Endpoint, answers
 from data_gen.asking import said as text_of
-from data_gen.dare.openings import EXACT, FREE
 from data_gen.dare.refine import lacks, misread, read_back
+from data_gen.dare.wording import OPENINGS
 from data_gen.rewording import Job, Rewording, report, reword_all
 from data_gen.rewording_facts import Facts, malformed
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
 
-_STEPS = (  # how the sentences begin that say what to do (`wording.py`, `bins.py`)
-    "The training file is a SQLite database",
-    "First rebuild the training set",
-    "The tables of the SQLite training file",
-    "Use library defaults",
-    "Read csv files",
-    "Columns are named in words",
-    "Look the columns up",
-    "The descriptions below",
-    "Filter the training rows",
-    "Drop only rows",
-    "Rows with a missing value",
-    "A missing value violates",
-    "Train on these features",
-    "Numeric: ",
-    "Fill missing ",
-    "Then standardise",
-    "One-hot encode",
-    "Fit one scikit-learn",
-    "Predict every row",
-    "Train on the CPU, predict",
-    "First resample",
-    "Forecast `",
-    "Save `prediction.csv`",
-    "More time points",
-    "A week runs",
-    "A month is",
-    "An interval is",
-    "`entities.csv` holds",
-    "`covariates_train.csv` holds",
-)
+_STEPS = tuple(OPENINGS["steps"])
 _FREE = (
     "Rewrite this task in other words, as one colleague would ask another. Keep every name in "
     "backticks exactly as it is, every number, every quoted value, the words that describe "
@@ -82,7 +52,8 @@ def facts_of(question: str, recipe: Mapping[str, Any] | None) -> Facts:
 
 def opening_of(question: str) -> str:
     """The first sentences, which say how to go about any task."""
-    return next((said for said in (*EXACT, *FREE) if question.startswith(said)), "")
+    said = (f"{each} " for name in ("exact", "free") for each in OPENINGS[name])
+    return next((each for each in said if question.startswith(each)), "")
 
 
 def reword_rows(

@@ -15,108 +15,20 @@ import re
 from collections.abc import Sequence
 from random import Random
 
+from assay.listed import beside
 from data_gen.demo.inject import pick
 from rewards.gold import Step
 
-MAPPER_FORMS: dict[str, tuple[str, ...]] = {
-    "clean_email_mapper": (
-        "remove e-mail addresses",
-        "delete every e-mail address",
-        "take out all e-mails",
-    ),
-    "clean_links_mapper": ("remove web links", "delete every web address", "take out all URLs"),
-    "clean_ip_mapper": ("remove IP addresses", "delete every IP address", "take out all IPs"),
-    "clean_phone_mapper": (
-        "remove phone numbers",
-        "delete every phone number",
-        "take out all telephone numbers",
-    ),
-    "clean_mac_mapper": (
-        "remove MAC addresses",
-        "delete every MAC address",
-        "take out all hardware addresses",
-    ),
-    "clean_path_mapper": (
-        "remove file paths",
-        "delete every file path",
-        "take out all paths of files",
-    ),
-    "clean_secret_mapper": (
-        "remove the values of passwords and tokens",
-        "blank out what passwords and keys are set to",
-        "take out the values of secrets",
-    ),
-    "clean_html_mapper": ("remove HTML tags", "strip the markup tags", "take out all tags"),
-    "punctuation_normalization_mapper": (
-        "make the punctuation plain",
-        "replace curly quotes and fancy marks by plain ones",
-        "use plain quotes and dashes",
-    ),
-    "whitespace_normalization_mapper": (
-        "turn odd spaces into plain ones",
-        "replace special blanks by spaces",
-        "use ordinary spaces only",
-    ),
-    "remove_specific_chars_mapper": (
-        "remove bullet symbols",
-        "delete decorative symbols",
-        "take out all bullets",
-    ),
-    "remove_repeat_sentences_mapper": (
-        "remove repeated sentences",
-        "delete sentences said twice",
-        "keep each sentence once",
-    ),
-    "remove_long_words_mapper": (
-        "remove words that are only punctuation",
-        "delete stray runs of punctuation",
-        "take out loose punctuation",
-    ),
-    "remove_words_with_incorrect_substrings_mapper": (
-        "remove words with www, http or .com in them",
-        "delete words that contain www, http or .com",
-        "take out words with http, www or .com",
-    ),
-}
+POLARITIES = ("reject", "keep")
+_FORMS = beside(__file__, "forms.yaml")
+MAPPER_FORMS: dict[str, list[str]] = _FORMS["mappers"]
 
-# (operator, direction) -> (forms that say when to reject, forms that say when to keep); {n} is
-# the threshold. `min`: reject below it. `max`: reject above it.
-FILTER_FORMS: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
-    ("text_length_filter", "min"): (
-        ("reject it if it has fewer than {n} characters", "drop it if under {n} characters"),
-        ("keep it only with at least {n} characters", "go on only from {n} characters up"),
-    ),
-    ("text_length_filter", "max"): (
-        ("reject it if it has more than {n} characters", "drop it if over {n} characters"),
-        ("keep it only with at most {n} characters", "go on only up to {n} characters"),
-    ),
-    ("words_num_filter", "min"): (
-        ("reject it if it has fewer than {n} words", "drop it if under {n} words"),
-        ("keep it only with at least {n} words", "go on only from {n} words up"),
-    ),
-    ("words_num_filter", "max"): (
-        ("reject it if it has more than {n} words", "drop it if over {n} words"),
-        ("keep it only with at most {n} words", "go on only up to {n} words"),
-    ),
-    ("maximum_line_length_filter", "min"): (
-        ("reject it if no line reaches {n} characters", "drop it if all lines are under {n}"),
-        ("keep it only if a line has {n} characters", "go on only if some line reaches {n}"),
-    ),
-    ("maximum_line_length_filter", "max"): (
-        ("reject it if a line has more than {n} characters", "drop it if a line is over {n}"),
-        ("keep it only if no line exceeds {n} characters", "go on only if lines stay within {n}"),
-    ),
-    ("alphanumeric_filter", "min"): (
-        ("reject it if less than {n}% is letters or digits", "drop it if under {n}% letters"),
-        ("keep it only if at least {n}% is letters or digits", "go on only from {n}% letters up"),
-    ),
-    ("alphanumeric_filter", "max"): (
-        ("reject it if more than {n}% is letters or digits", "drop it if over {n}% letters"),
-        ("keep it only if at most {n}% is letters or digits", "go on only up to {n}% letters"),
-    ),
+# (operator, direction) → (forms that say when to reject, forms that say when to keep).
+FILTER_FORMS: dict[tuple[str, ...], tuple[list[str], ...]] = {
+    tuple(name.split()): tuple(said[polarity] for polarity in POLARITIES)
+    for name, said in _FORMS["filters"].items()
 }
 FILTERS = tuple(dict.fromkeys(name for name, _ in FILTER_FORMS))
-POLARITIES = ("reject", "keep")
 _KEYS = {
     "text_length_filter": ("min_len", "max_len", 1),
     "words_num_filter": ("min_num", "max_num", 1),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from random import Random
 
+from assay.listed import beside
 from data_gen.sql.parts import OF_ROWS, SIGNS
 from data_gen.sql.plans import Field, Filter, Plan
 from data_gen.sql.tables import Made, Unit
@@ -20,119 +21,11 @@ TAIL = (
 _SAMPLES = 3  # values shown of a column
 _LONG = 32  # characters of a value that is shown
 
-_OPENINGS: dict[str, tuple[str, ...]] = {
-    "list": (
-        "List {shown} of the rows of {table}{where}.",
-        "Show {shown} for every row of {table}{where}.",
-        "What are the values of {shown} in the rows of {table}{where}?",
-        "For the rows of {table}{where}, return {shown}.",
-    ),
-    "count": (
-        "How many rows of {table} are there{where}?",
-        "Count the rows of {table}{where}.",
-        "What is the number of rows of {table}{where}?",
-        "In {table}, how many rows are there{where}?",
-    ),
-    "aggregate": (
-        "What is {value} over all rows of {table}{where}?",
-        "Compute {value} over all rows of {table}{where}.",
-        "Over all rows of {table}{where}, what is {value}?",
-        "Find {value} over all rows of {table}{where}.",
-    ),
-    "group": (
-        "For each {group}, what is {value} in {table}{where_rows}? {both}",
-        "Break {value} of {table} down by {group}{where_rows}. {both}",
-        "Per {group}, compute {value} in {table}{where_rows}. {both}",
-        "Group the rows of {table} by {group} and give {value}{where_rows}. {both}",
-    ),
-    "having": (
-        "Which values of {group} have {sign} {limit} rows in {table}{where_rows}?",
-        "Find every {group} with {sign} {limit} rows in {table}{where_rows}.",
-        "List each {group} that has {sign} {limit} rows of {table}{where_rows}.",
-    ),
-    "top": (
-        "Which {k} of {table}{where} {have} the {most} {measure}? Return {shown}, {order} "
-        "{measure} first.",
-        "Order the rows of {table}{where} by {measure}, {order} first, and return {shown} of "
-        "{first}.",
-        "Return {shown} of the {k} of {table}{where} with the {most} {measure}{in_order}.",
-        "Sorted by {measure} with the {order} first, what {is} {shown} in {first} of "
-        "{table}{where}?",
-    ),
-    "distinct": (
-        "Which different values of {group} occur in the rows of {table}{where}?",
-        "List the different values of {group} found in the rows of {table}{where}, each once.",
-        "What different values of {group} are there in the rows of {table}{where}?",
-    ),
-    "distinct count": (
-        "How many different values of {group} occur in the rows of {table}{where}?",
-        "Count the different values of {group} in the rows of {table}{where}.",
-        "What is the number of different values of {group} in the rows of {table}{where}?",
-    ),
-    "join": (
-        "Match the rows of {table} with {other} where {matched}. For each {group} of {other}, what "
-        "is {of_matched}{where_rows}? {both}",
-        "The tables {table} and {other} share {shared}. Give {of_matched} for each {group} of "
-        "{other}{where_rows}. {both}",
-        "Joining {table} to {other} where {matched}, compute {of_matched} per {group}{where_rows}. "
-        "{both}",
-    ),
-    "join_filter": (
-        "Match the rows of {table} with {other} where {matched}. What is {of_matched}{where}?",
-        "The tables {table} and {other} share {shared}. Compute {of_matched}{where}.",
-        "Joining {table} to {other} where {matched}, what is {of_matched}{where}?",
-    ),
-    "above_average": (
-        "In which rows of {table}{where} is {measure} {than} the mean {measure}? Return {shown}.",
-        "Return {shown} of the rows of {table}{where_and} whose {measure} is {than} the mean of "
-        "{measure}.",
-        "List {shown} for the rows of {table}{where} with {measure} {than} the mean {measure}.",
-    ),
-    "absent": (
-        "Which values of {group} in {table} have no row{where}?",
-        "List every {group} that occurs in {table} but has no row{where}.",
-        "Find every {group} for which {table} has no row{where}.",
-    ),
-    "share": (
-        "In what percentage of the rows of {table}{given}, with its decimals, do we find that "
-        "{asked}?",
-        "Of the rows of {table}{given}, what percentage, with its decimals, are rows where "
-        "{asked}?",
-        "Compute the percentage of rows of {table}{given} in which {asked}, with its decimals.",
-    ),
-    "date_part": (
-        "For each {part}, what is {value} in {table}{where_rows}? {both}",
-        "Give {value} of {table} by {part}{where_rows}. {both}",
-        "Group the rows of {table} by {part} and compute {value}{where_rows}. {both}",
-    ),
-    "top_each": (
-        "For each {group} of {table}{where_rows}, which rows hold {places} by {measure}, {order} "
-        "first? Return {group} and {key}.",
-        "Within each {group} of {table}{where_rows}, rank the rows by {measure}, {order} first, "
-        "and return {group} and {key} of {places}.",
-        "Return {group} and {key} of the rows of {table} that hold {places} within their {group} "
-        "by {measure}, {order} first{where_rows}.",
-    ),
-    "best_group": (
-        "Group {table} by {group}: which {groups} {have} the {most} {value}{where_rows}? Return "
-        "{group}{in_order}.",
-        "Group {table} by {group} and rank the groups by {value}, {order} first{where_rows}. "
-        "Return {group} of the first {groups}.",
-        "Grouping the rows of {table} by {group}, return {group} of the {groups} with the {most} "
-        "{value}{where_rows}{in_order}.",
-    ),
-    "unmatched": (
-        "Which values of {theirs} in {other} are there that no row of {table} has as its {mine}?",
-        "List {theirs} of the rows of {other} such that no row of {table} has it as its {mine}.",
-        "Find every {theirs} in {other} that no row of {table} refers to by {mine}.",
-    ),
-}
-
 
 def question(plan: Plan, unit: Unit, rng: Random) -> str:
     """The question in one of its wordings, without clauses."""
     kind = "distinct count" if plan.kind == "distinct" and plan.limit else plan.kind
-    text = rng.choice(_OPENINGS[kind]).format(**_words(plan, unit))
+    text = rng.choice(beside(__file__, "openings.yaml")[kind]).format(**_words(plan, unit))
     return text.strip()
 
 

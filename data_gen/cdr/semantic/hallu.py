@@ -13,19 +13,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from assay.listed import beside
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
 EDITS = ("entity", "relation")
-# The types, as FAVA's taxonomy has them (Mishra et al. 2024).
-MEANINGS = {
-    "entity": "a wrong name, date, number or other entity, in a sentence that is right with "
-    "another one",
-    "relation": "a wrong verb, preposition or other relation between entities that are right",
-    "contradictory": "a statement that is wrong as a whole",
-    "invented": "a statement about something that does not exist",
-    "subjective": "an opinion or a judgement that not everybody shares, stated as a fact",
-    "unverifiable": "a statement that may be true and that no source lets one check",
-}
+MEANINGS: Mapping[str, str] = beside(__file__, "words.yaml")["hallucinations"]
 KINDS = tuple(MEANINGS)
 EACH = 150  # published: so many with and without hallucinations
 _TAG = re.compile(rf"<(/?)({'|'.join(KINDS)}|mark|delete|sentence)\s*>", re.IGNORECASE)

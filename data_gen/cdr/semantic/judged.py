@@ -11,21 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from assay.listed import beside
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
-# What each mark means, as HelpSteer2 defines its attributes (Wang et al. 2024): a score reads them.
-RUBRICS = {
-    "helpfulness": "how far the response as a whole helps with what the prompt asks; 0 is no help "
-    "at all, 4 is all the help that was asked for",
-    "correctness": "whether the response has all the facts that matter and no errors; 0 is wrong "
-    "throughout, 4 is right throughout with nothing left out",
-    "coherence": "how clear and consistent the wording is; 0 cannot be followed, 4 is perfectly "
-    "clear and never contradicts itself",
-    "complexity": "how much knowledge it takes to write the response, whatever its quality; 0 is "
-    "what anybody who knows the language could write, 4 is what takes deep expertise",
-    "verbosity": "how much detail the response has for what the prompt asks, which is no question "
-    "of quality; 0 is as short as it can be, 4 is very long",
-}
+RUBRICS: Mapping[str, str] = beside(__file__, "words.yaml")["rubrics"]
 LABELS = ("safe", "unsafe")
 MOST = 300  # published size of both
 

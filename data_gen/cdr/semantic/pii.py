@@ -12,65 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from assay.listed import beside
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 from rewards.syntax import python_literal
 
-# The five groups are published, which label is of which group is not: this mapping is ours.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "contact": ("EMAIL", "PHONE", "PHONENUMBER", "TELEPHONENUM", "URL", "USERNAME", "IP", "IPV"),
-    "location": (
-        "STREET",
-        "STREETADDRESS",
-        "SECONDARYADDRESS",
-        "CITY",
-        "ZIPCODE",
-        "BUILDINGNUM",
-        "BUILDINGNUMBER",
-        "BUILDING",
-        "COUNTRY",
-        "STATE",
-        "COUNTY",
-        "GEOCOORD",
-        "GPS",
-        "NEARBYGPSCOORDINATE",
-        "POSTCODE",
-        "SECADDRESS",
-    ),
-    "temporal": ("DATE", "TIME", "DATEOFBIRTH", "AGE", "DOB", "BOD"),
-    "identification": (
-        "IDCARDNUM",
-        "IDCARD",
-        "SOCIALNUM",
-        "SOCIALNUMBER",
-        "SSN",
-        "DRIVERLICENSENUM",
-        "DRIVERLICENSE",
-        "PASSPORT",
-        "PASSPORTNUM",
-        "TAXNUM",
-        "ACCOUNTNUM",
-        "ACCOUNTNUMBER",
-        "CREDITCARDNUMBER",
-        "CARDISSUER",
-        "PASSWORD",
-        "PASS",
-        "PIN",
-        "IBAN",
-        "MAC",
-        "IMEI",
-    ),
-    "person": (
-        "GIVENNAME",
-        "SURNAME",
-        "FIRSTNAME",
-        "LASTNAME",
-        "MIDDLENAME",
-        "PREFIX",
-        "TITLE",
-        "SEX",
-        "GENDER",
-    ),
-}
+_GROUPS: Mapping[str, str] = beside(__file__, "words.yaml")["pii_groups"]
+GROUPS = {group: labels.split() for group, labels in _GROUPS.items()}
 LEAST_GROUPS = 2
 MOST = 500  # published size
 

@@ -7,8 +7,7 @@ import random
 import pytest
 from dare_recipes import house_recipe
 
-from data_gen.dare.openings import EXACT, FREE
-from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question
+from data_gen.dare.wording import OPENINGS, cf_question, if_question, mm_question, xf_question
 from data_gen.dare.words import described, phrase, phrases, plain_about
 
 PAGE = """nassCDS| R Documentation
@@ -98,7 +97,7 @@ def test_several_targets_are_named_everywhere() -> None:
 
 
 def test_questions_open_in_a_dozen_ways() -> None:
-    assert min(len(set(EXACT)), len(set(FREE))) >= 12
+    assert min(len(set(OPENINGS[name])) for name in ("exact", "free")) >= 12
     asked = {
         "IF": lambda rng: if_question(house_recipe(), rng),
         "MM": lambda rng: mm_question(house_recipe(), rng),
