@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from rewards.krama.answer import Reading, of_names, score_response, unpaid
 from rewards.krama.judge import Judge, deterministic
-from rewards.task import Score, TaskError
+from rewards.task import Answer, Score, TaskError
 
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)")
@@ -32,6 +32,14 @@ class AnswerReward:
     def __post_init__(self) -> None:
         if not 0 <= self.subtasks < 1:
             raise ValueError(f"subtasks={self.subtasks}: give a share from 0 to below 1")
+
+
+def printed(value: Any, **more: Any) -> Answer:
+    """What an environment leaves when a script printed this value; both readings see it. `more`
+    stands beside it."""
+    response = {"answer": value}
+    left = {"response": response, "published": response, **more}
+    return Answer(files={ANSWER: json.dumps(left).encode()})
 
 
 def read_text(text: str) -> dict[str, Any]:

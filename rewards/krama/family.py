@@ -10,8 +10,7 @@ from typing import Any
 
 from rewards.family import Answer, Cheat, Family
 from rewards.krama.answer import score_row
-from rewards.krama.episode import ANSWER as FILE
-from rewards.krama.episode import AnswerReward
+from rewards.krama.episode import AnswerReward, printed
 from rewards.krama.scoring import judge_of, score_lake
 from rewards.table_files import tables_below
 from rewards.table_marks import TableMarks
@@ -23,15 +22,8 @@ def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward)
     return score_row({"reading": weights.reading, **row, "task": gold}, judge)
 
 
-def _response(value: Any) -> Answer:
-    """What an environment leaves for this value; both readings see it."""
-    response = {"answer": value}
-    left = {"response": response, "published": response}
-    return Answer(files={FILE: json.dumps(left).encode()})
-
-
 def _gold(task: Task) -> Answer:
-    return _response(task.gold["answer"])
+    return printed(task.gold["answer"])
 
 
 def _said(task: Task) -> str:
@@ -44,7 +36,7 @@ _LAZY: Mapping[str, Any] = {"numeric": 0, "string": "unknown", "list": []}
 def _lazy(task: Task) -> Answer:
     """Zero, a word or an empty list, as the answer's type wants."""
     kind = str(task.gold.get("answer_type", "")).partition("_")[0]
-    return _response(_LAZY.get(kind, "unknown"))
+    return printed(_LAZY.get(kind, "unknown"))
 
 
 def _slices(task: Task) -> dict[str, str]:

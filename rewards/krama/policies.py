@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from rewards.family import Answer, Floor, Form
-from rewards.krama.episode import ANSWER as FILE
+from rewards.krama.episode import printed
 from rewards.policies import shown
 from rewards.task import Task
 
@@ -22,9 +21,7 @@ def _tagged(task: Task, text: str) -> str:
 
 def _printed(task: Task, text: str) -> Answer:
     """What an episode leaves whose script printed the text, and every number of the prompt."""
-    response = {"answer": text}
-    left = {"response": response, "published": response, "values": [*shown(task).numbers]}
-    return Answer(files={FILE: json.dumps(left).encode()})
+    return printed(text, values=[*shown(task).numbers])
 
 
 FORMS: Mapping[str, Form] = {"tagged": _tagged, "printed": _printed}

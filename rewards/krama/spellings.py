@@ -9,7 +9,7 @@ from typing import Any, cast
 from rewards.family import Answer
 from rewards.krama.answer import score_response
 from rewards.krama.episode import ANSWER as FILE
-from rewards.krama.episode import read_text
+from rewards.krama.episode import printed, read_text
 from rewards.task import Task
 
 
@@ -37,12 +37,6 @@ def benchmark(task: Task, answer: Answer) -> float | None:
     return score_response(kind, task.gold["answer"], response, "release").outcome
 
 
-def _printed(value: Any) -> Answer:
-    response = {"answer": value}
-    left = {"response": response, "published": response}
-    return Answer(files={FILE: json.dumps(left).encode()})
-
-
 def _tagged(text: str) -> Answer:
     return Answer(f"<answer>{text}</answer>")
 
@@ -55,7 +49,7 @@ def _any(gold: Any) -> dict[str, Answer]:
     text = _shown(gold)
     whole = json.dumps({"answer": gold}, ensure_ascii=False)
     return {
-        "printed as text": _printed(text),
+        "printed as text": printed(text),
         "in a tag": _tagged(text),
         "in a tag, spaces around": _tagged(f"  {text}\n"),
         "after chatter": Answer(f"The answer follows. <answer>{text}</answer> Done."),
@@ -70,18 +64,18 @@ def _any(gold: Any) -> dict[str, Answer]:
 def _numbers(gold: float) -> dict[str, Answer]:
     exact = repr(gold)
     values = {
-        "number, as float": _printed(float(gold)),
-        "number, trailing zeros": _printed(exact + ("00" if "." in exact else ".00")),
-        "number, plus sign": _printed(f"+{exact}" if gold >= 0 else exact),
-        "number, exponent": _printed(f"{float(gold):.17e}"),
-        "number, capital exponent": _printed(f"{float(gold):.17E}"),
-        "number, leading zero": _printed(f"0{exact}" if gold >= 0 else exact),
-        "number, thousands by commas": _printed(f"{gold:,}" if abs(gold) >= 1000 else "1,000"),
-        "number, thousands by _": _printed(f"{gold:_}"),
-        "number, percent of 100": _printed(f"{gold * 100!r}%"),
-        "number, quoted": _printed(f'"{exact}"'),
-        "number, currency": _printed(f"${exact}"),
-        "number, unit": _printed(f"{exact} km"),
+        "number, as float": printed(float(gold)),
+        "number, trailing zeros": printed(exact + ("00" if "." in exact else ".00")),
+        "number, plus sign": printed(f"+{exact}" if gold >= 0 else exact),
+        "number, exponent": printed(f"{float(gold):.17e}"),
+        "number, capital exponent": printed(f"{float(gold):.17E}"),
+        "number, leading zero": printed(f"0{exact}" if gold >= 0 else exact),
+        "number, thousands by commas": printed(f"{gold:,}" if abs(gold) >= 1000 else "1,000"),
+        "number, thousands by _": printed(f"{gold:_}"),
+        "number, percent of 100": printed(f"{gold * 100!r}%"),
+        "number, quoted": printed(f'"{exact}"'),
+        "number, currency": printed(f"${exact}"),
+        "number, unit": printed(f"{exact} km"),
     }
     if abs(gold) < 1000:  # nothing to write commas in
         del values["number, thousands by commas"]
@@ -90,35 +84,35 @@ def _numbers(gold: float) -> dict[str, Answer]:
 
 def _lists(gold: list[Any]) -> dict[str, Answer]:
     return {
-        "list, other order": _printed(gold[::-1]),
-        "list, Python spelling": _printed(str(gold)),
-        "list, a tuple's spelling": _printed("(" + ", ".join(map(repr, gold)) + ",)"),
-        "list, no spaces": _printed(json.dumps(gold, separators=(",", ":"))),
-        "list, lines": _printed(json.dumps(gold, indent=1)),
-        "list, elements as text": _printed([str(v) for v in gold]),
-        "list, elements with spaces": _printed(
+        "list, other order": printed(gold[::-1]),
+        "list, Python spelling": printed(str(gold)),
+        "list, a tuple's spelling": printed("(" + ", ".join(map(repr, gold)) + ",)"),
+        "list, no spaces": printed(json.dumps(gold, separators=(",", ":"))),
+        "list, lines": printed(json.dumps(gold, indent=1)),
+        "list, elements as text": printed([str(v) for v in gold]),
+        "list, elements with spaces": printed(
             [f" {v} " if isinstance(v, str) else v for v in gold]
         ),
-        "list, other case": _printed([v.upper() if isinstance(v, str) else v for v in gold]),
-        "list, elements as floats": _printed(
+        "list, other case": printed([v.upper() if isinstance(v, str) else v for v in gold]),
+        "list, elements as floats": printed(
             [float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in gold]
         ),
-        "list, no brackets": _printed(", ".join(map(str, gold))),
-        "list, bullets": _printed("\n".join(f"- {v}" for v in gold)),
+        "list, no brackets": printed(", ".join(map(str, gold))),
+        "list, bullets": printed("\n".join(f"- {v}" for v in gold)),
     }
 
 
 def _texts(gold: str) -> dict[str, Answer]:
     return {
-        "text, upper case": _printed(gold.upper()),
-        "text, lower case": _printed(gold.lower()),
-        "text, spaces around": _printed(f"  {gold} "),
-        "text, newline": _printed(f"{gold}\n"),
-        "text, in quotes": _printed(f'"{gold}"'),
-        "text, in single quotes": _printed(f"'{gold}'"),
-        "text, trailing period": _printed(f"{gold}."),
-        "text, an article": _printed(f"the {gold}"),
-        "text, two spaces": _printed(gold.replace(" ", "  ")),
-        "text, a sentence": _printed(f"It is {gold}."),
-        "text, bold": _printed(f"**{gold}**"),
+        "text, upper case": printed(gold.upper()),
+        "text, lower case": printed(gold.lower()),
+        "text, spaces around": printed(f"  {gold} "),
+        "text, newline": printed(f"{gold}\n"),
+        "text, in quotes": printed(f'"{gold}"'),
+        "text, in single quotes": printed(f"'{gold}'"),
+        "text, trailing period": printed(f"{gold}."),
+        "text, an article": printed(f"the {gold}"),
+        "text, two spaces": printed(gold.replace(" ", "  ")),
+        "text, a sentence": printed(f"It is {gold}."),
+        "text, bold": printed(f"**{gold}**"),
     }
