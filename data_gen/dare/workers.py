@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from assay.files import machine_failed
@@ -66,12 +67,17 @@ def _refused(source: Source, code: str, why: str) -> Built:
 
 
 def _start(specs: Sequence[str], settings: Settings) -> None:
-    import pandas as pd
-
     global _work
     one_thread()
-    pd.set_option("mode.string_storage", "python")  # Arrow's texts cost more, of tables this small
     _work = (chosen(specs, settings)[0], settings, Pool(Config(workers=1)))
+
+
+def _python_texts() -> AbstractContextManager[None]:
+    """Texts as Python's strings while a job runs: Arrow's cost more, of tables this small. Not for
+    longer, as a job may run in the process of its caller: pandas 3.1 names no months then."""
+    import pandas as pd
+
+    return pd.option_context("mode.string_storage", "python")
 
 
 def _tables(jobs: Sequence[_Job]) -> list[Built]:
@@ -82,7 +88,8 @@ def _tables(jobs: Sequence[_Job]) -> list[Built]:
     async def go() -> list[Built]:
         return [await build_table(listed[i], settings, pool, room) for i, room in jobs]
 
-    return run_now(go())
+    with _python_texts():
+        return run_now(go())
 
 
 def _series(jobs: Sequence[_Job]) -> list[Built]:
@@ -90,15 +97,16 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
     assert _work is not None
     listed, settings, _ = _work
     out: list[Built] = []
-    for i, room in jobs:
-        built = Built(listed[i].name, licence=listed[i].licence, once=listed[i].once)
-        try:
-            build_series(listed[i], settings, built, room)
-        except Exception as error:  # as in build_table
-            if machine_failed(error):
-                raise
-            built.refuse("broke", f"series broke: {type(error).__name__}: {error}"[:200])
-        out.append(built)
+    with _python_texts():
+        for i, room in jobs:
+            built = Built(listed[i].name, licence=listed[i].licence, once=listed[i].once)
+            try:
+                build_series(listed[i], settings, built, room)
+            except Exception as error:  # as in build_table
+                if machine_failed(error):
+                    raise
+                built.refuse("broke", f"series broke: {type(error).__name__}: {error}"[:200])
+            out.append(built)
     return out
 
 

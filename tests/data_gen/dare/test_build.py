@@ -162,6 +162,12 @@ def test_built_databases_are_whole_and_score_their_own_gold(built: Path) -> None
     assert proof["shared_tables"] == 0 and proof["databases"] == 2
 
 
+def test_a_build_leaves_the_options_of_its_caller(built: Path) -> None:
+    """`built` was made in this process. With texts as Python's strings, pandas names no months."""
+    assert pd.get_option("mode.string_storage") == "auto"
+    assert list(pd.Series(pd.to_datetime(["2024-03-01"])).dt.month_name()) == ["March"]
+
+
 def test_a_faithful_script_is_exact_on_every_built_if_task(built: Path) -> None:
     async def go() -> list[float]:
         scores: list[float] = []
