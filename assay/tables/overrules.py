@@ -44,7 +44,7 @@ class Rule:
     merged: str = ""  # fill: a merged cell counts for all its cells; first: for its first alone
     # columns whose empty cells mean the value above them; () says that there are none
     fill_down: tuple[str, ...] | None = None
-    # stored: formulas whose results are all 0 are so; missing: and those without a result have none
+    # stored: results that are all 0 are right; missing: formulas without a result have no value
     formulas: str = ""
     # numbers of lines or rows as an editor or a spreadsheet shows them, first and last included;
     # () says that every row is one, None leaves it to the cells
