@@ -364,7 +364,7 @@ def _formulas(sheet: _Sheet, span: Span, first: int, gone: set[int]) -> Iterator
         )
         yield (
             column - span[1],
-            Doubt("formulas", said, f"formulas: {'missing' if lost else 'stored'}"),
+            Doubt("formulas", said, "use: false" if lost else "formulas: stored"),
         )
 
 
