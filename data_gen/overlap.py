@@ -163,7 +163,7 @@ class Signatures:
 
     def like(self, asked: Values, most: int = 0) -> Iterator[tuple[int, int, float]]:
         """(place asked, place here, similarity), in order, of the signatures that are nearly alike.
-        `most`: of those that share a band with one that is asked so many are looked at, 0: all."""
+        At most `most` candidates, which share a band with it, are compared with each; 0: all."""
         count = len(self._values)
         for first in range(0, len(asked) if count else 0, _BLOCK):
             block = asked[first : first + _BLOCK]
