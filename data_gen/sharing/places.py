@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +21,56 @@ _HUB = "hf://"
 _REPOSITORY = re.compile(
     r"hf://datasets/(?P<repo>[^/@]+/[^/@]+)(@(?P<revision>[^/]+))?(/(?P<path>.+?))?/*"
 )
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[^/@]+)?")  # OWNER/NAME[@REVISION]
 
 
 def is_remote(name: str) -> bool:
     return is_url(name)
+
+
+def local_place(place: str, release: str, wanted: Sequence[str] = ()) -> Path:
+    """What a user names as a benchmark's place, as a file or folder of this machine.
+
+    A path that is there is taken as it is. `OWNER/NAME[@REVISION]` and
+    `hf://datasets/OWNER/NAME[@REVISION][/FOLDER]` are fetched into the cache of the hub's client
+    (`HF_HOME`; `HF_HUB_OFFLINE=1` uses what it holds), of them only the files that the patterns
+    `wanted` name (all without any). `release` is the name of the benchmark's own data set there.
+    Raises `TaskError` in one sentence for what is neither here nor there.
+    """
+    path = Path(place).expanduser()
+    if path.exists():
+        return path
+    if place.startswith(_HUB):
+        repo, revision, inner = _repository(place)
+    elif _NAME.fullmatch(place) and not place.endswith((".json", ".jsonl", ".parquet", ".gz")):
+        repo, _, revision = place.partition("@")
+        inner = ""
+    else:
+        raise TaskError(
+            f"{place}: no such file or folder; give one, or a data set of the hub by name, such as "
+            f"{release}"
+        )
+    patterns = [f"{inner}/{name}" for name in wanted or ("*",)] + [inner] if inner else [*wanted]
+    hub = _hub()
+    try:
+        with _said(place):
+            found = hub.snapshot_download(
+                repo,
+                repo_type="dataset",
+                revision=revision or None,
+                allow_patterns=patterns or None,
+            )
+    except TaskError as error:
+        here = "" if place.startswith(_HUB) else "no such file or folder here, and "
+        near = "" if repo == release else f"; the benchmark's own data set is {release}"
+        said = str(error).removeprefix(f"{place}: ")
+        raise TaskError(f"{place}: {here}{said}{near}") from None
+    target = Path(found) / inner
+    if not target.exists():
+        what = inner or " or ".join(wanted) or "file"
+        raise TaskError(f"{place}: the data set has no {what}; give its revision or another folder")
+    print(f"{place}: revision {Path(found).name} of the hub, in {target}", file=sys.stderr)
+    return target
 
 
 def files_at(folder: Path) -> list[str]:
@@ -76,6 +123,14 @@ def _hub() -> Any:
     return library("huggingface_hub", "hf://", "huggingface_hub>=1.5")
 
 
+# by the client's own error; others say it themselves
+_WHY = {
+    "RepositoryNotFoundError": "it has no data set of this name that you may read",
+    "GatedRepoError": "its owner has to let you read this data set",
+    "RevisionNotFoundError": "the data set has no such revision",
+}
+
+
 @contextmanager
 def _said(name: str) -> Generator[None]:
     """What the hub's client raises, as one sentence."""
@@ -88,9 +143,10 @@ def _said(name: str) -> Generator[None]:
         home = type(error).__module__.partition(".")[0]
         if not isinstance(error, OSError | ValueError) and home not in ("huggingface_hub", "httpx"):
             raise
-        first = str(error).strip().partition("\n")[0] or type(error).__name__
+        first = _WHY.get(type(error).__name__) or str(error).strip().partition("\n")[0]
         raise TaskError(
-            f"{name}: the hub cannot be used ({first}); check the name, the network and HF_TOKEN"
+            f"{name}: the hub cannot be used ({first or type(error).__name__}); check the name, "
+            "the network and HF_TOKEN"
         ) from None
 
 

@@ -1,0 +1,95 @@
+"""A place that a user names is a path of this machine, or a data set of the hub by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hub_server import SHA, environment, hub_server
+from places import ROOT
+
+from data_gen.sharing.places import local_place
+from rewards.task import TaskError
+
+pytest.importorskip("huggingface_hub")
+CALL = """
+import sys
+from data_gen.sharing.places import local_place
+from rewards.task import TaskError
+try:
+    print(local_place(sys.argv[1], "own/Bench", sys.argv[2:]))
+except TaskError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    for name in ("tracks/a.jsonl", "tracks/b.jsonl", "all.jsonl", "data/x/test.jsonl"):
+        (tmp_path / "bench" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bench" / name).write_text(f'{{"name": "{name}"}}\n')
+    return tmp_path / "bench"
+
+
+def ask(tmp_path: Path, url: str, *words: str, **more: str) -> str:
+    """What `local_place` gives in a process of its own, which reads the hub's address once."""
+    ran = subprocess.run(
+        [sys.executable, "-c", CALL, *words],
+        cwd=tmp_path,
+        env={**environment(url, tmp_path / "cache"), "PYTHONPATH": str(ROOT), **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_a_path_that_is_there_is_taken_as_it_is(bench: Path) -> None:
+    assert local_place(str(bench), "own/Bench") == bench
+    file = bench / "all.jsonl"
+    assert local_place(str(file), "own/Bench") == file
+
+
+@pytest.mark.parametrize("place", ["no/such/folder", "/no/such", "./none", "none", "x/rows.jsonl"])
+def test_what_no_hub_can_have_is_told_without_asking_one(place: str) -> None:
+    with pytest.raises(TaskError, match=f"^{place}: no such file or folder; give one, .*own/Bench"):
+        local_place(place, "own/Bench")
+
+
+def test_a_name_is_fetched_in_part_and_kept(bench: Path, tmp_path: Path) -> None:
+    with hub_server({"own/Bench": bench}) as (url, fetched):
+        place = Path(ask(tmp_path, url, "own/Bench", "tracks/*.jsonl"))
+        assert sorted(fetched) == ["tracks/a.jsonl", "tracks/b.jsonl"]
+        assert place.name == SHA
+        assert (place / "tracks/a.jsonl").read_bytes() == (bench / "tracks/a.jsonl").read_bytes()
+        same = ask(tmp_path, url, "own/Bench@v1", "tracks/*.jsonl")
+        assert Path(same) == place and len(fetched) == 2  # nothing again
+        inner = Path(ask(tmp_path, url, "hf://datasets/own/Bench@main/data", "*.jsonl"))
+        assert (inner / "x/test.jsonl").is_file() and fetched[2:] == ["data/x/test.jsonl"]
+    dead = "http://127.0.0.1:9"  # the hub is gone: what the cache holds is used
+    assert Path(ask(tmp_path, dead, "own/Bench", "tracks/*.jsonl")) == place
+    offline = ask(tmp_path, dead, "own/Bench", "tracks/*.jsonl", HF_HUB_OFFLINE="1")
+    assert Path(offline) == place
+
+
+def test_a_folder_of_that_name_wins(bench: Path, tmp_path: Path) -> None:
+    (tmp_path / "own/Bench").mkdir(parents=True)
+    with hub_server({"own/Bench": bench}) as (url, fetched):
+        assert ask(tmp_path, url, "own/Bench") == "own/Bench"
+    assert not fetched
+
+
+def test_what_cannot_be_had_is_one_sentence(bench: Path, tmp_path: Path) -> None:
+    with hub_server({"own/Bench": bench}) as (url, _):
+        said = ask(tmp_path, url, "own/Bensh")
+        assert said.startswith("refused: own/Bensh: no such file or folder here, and the hub ")
+        assert said.endswith("; the benchmark's own data set is own/Bench")
+        said = ask(tmp_path, url, "own/Bench@v2")
+        assert "no such revision" in said and "own data set" not in said
+        said = ask(tmp_path, url, "hf://datasets/own/Bench/none")
+        assert said.startswith("refused: hf://datasets/own/Bench/none: the data set has no none;")
+    said = ask(tmp_path / "bench", "http://127.0.0.1:9", "own/Other")
+    assert said.count("\n") == 0 and "check the name, the network and HF_TOKEN" in said
