@@ -69,6 +69,11 @@ def _asked(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPri
         action="store_true",
         help="also rows that the model's record (trained_on.bin) says it was trained on",
     )
+    add(
+        "--strict",
+        action="store_true",
+        help="refuse a benchmark's copy that lacks parts, rather than ask what is there",
+    )
     add("--no-baselines", action="store_true", help="leave gold and cheats out of the tables")
 
 
