@@ -2,7 +2,8 @@
 
 The folder holds `tasks.jsonl` and `subtasks.jsonl` (with `doubted.jsonl` and
 `doubted_subtasks.jsonl` beside them), the lakes unpacked once, a view of hard links per task for
-the smaller input modes, and `manifest.json`. Lakes are never copied per task or rollout.
+the smaller input modes, and `manifest.json`. Lakes are never copied per task or rollout; those that
+lie there as folders stay where they are. Of an incomplete copy, what is there is used.
 """
 
 from __future__ import annotations
@@ -11,28 +12,28 @@ import hashlib
 import json
 import tarfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data_gen.krama.folders import find_lake, link_view, write_tasks
 from data_gen.krama.importer import (
-    MODES,
     Entry,
-    Mode,
     end_to_end,
     lake_files,
-    read_workload,
     resolve,
     sub_task,
     view_files,
 )
 from data_gen.krama.obscure.published import obscure
+from data_gen.krama.release import absent_files, find_copy, gathered
 from rewards import console
 from rewards.krama.answer import score_response
+from rewards.krama.published import MODES, Mode
 from rewards.task import Task, TaskError
 
+PARTS = ("tasks", "subtasks", "doubted", "doubted_subtasks")  # files of tasks
 FOLDERS = {"oracle*": "oracle-star"}  # of views; a star in a path is a pattern to every shell
 
 
@@ -42,31 +43,41 @@ def gold_of(entry: Entry, files: Sequence[str]) -> list[str]:
     return known or resolve(entry.sources, files)
 
 
-def missing_sources(entry: Entry, files: Sequence[str]) -> list[str]:
-    """Named sources that match nothing in the lake."""
-    named = [s for s in entry.sources if s.strip("./ ")]
-    return [s for s in named if not resolve([s], files)]
+@dataclass(frozen=True)
+class View:
+    """What an input mode shows of a task: the task (its names may be exchanged), a folder, the gold
+    files in it, and how many gold files are not shown."""
+
+    entry: Entry
+    folder: Path
+    gold: Sequence[str]
+    hidden: int = 0
 
 
-def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> list[Task]:
-    """The end-to-end task, then its sub-tasks. Every task's gold scores 1.0, or it is refused."""
+def view_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> View:
+    """Lay out what a mode shows, below `out/views`."""
     files = lake_files(lake)
     gold = gold_of(entry, files)
-    shown, hidden = lake, 0
     if mode == "obscured":
         chosen = view_files("trimmed", entry.id, gold, files)
-        entry, shown, gold = obscure(entry, lake, chosen, gold, out / "views" / mode / entry.id)
-    elif mode != "full" and gold:
-        chosen = view_files(mode, entry.id, gold, files)
-        shown = link_view(lake, chosen, out / "views" / FOLDERS.get(mode, mode) / entry.id)
-        hidden = len(set(gold) - set(chosen))
-        gold = [name for name in gold if name in set(chosen)]
-    made = [end_to_end(entry, str(shown), mode, gold)]
-    for step in entry.steps:
-        own = resolve(step.sources, gold) or gold
-        made.append(sub_task(entry, step, str(shown), mode, own))
-    if hidden:  # what was asked with a part of its files can be told apart in any table
-        made = [replace(task, meta={**task.meta, "gold_files_hidden": hidden}) for task in made]
+        return View(*obscure(entry, lake, chosen, gold, out / "views" / mode / entry.id))
+    if mode == "full" or not gold:
+        return View(entry, lake, gold)
+    chosen = view_files(mode, entry.id, gold, files)
+    shown = link_view(lake, chosen, out / "views" / FOLDERS.get(mode, mode) / entry.id)
+    left = [name for name in gold if name in set(chosen)]
+    return View(entry, shown, left, len(gold) - len(left))
+
+
+def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode, parts: Mode) -> list[Task]:
+    """The end-to-end task, then its sub-tasks, whose files the mode `parts` says. Every task's gold
+    scores 1.0, or it is refused."""
+    whole = view_of(entry, lake, out, mode)
+    part = whole if parts == mode else view_of(entry, lake, out, parts)
+    made = [_hiding(end_to_end(whole.entry, str(whole.folder), mode, whole.gold), whole)]
+    for step in part.entry.steps:
+        own = resolve(step.sources, part.gold) or part.gold
+        made.append(_hiding(sub_task(part.entry, step, str(part.folder), parts, own), part))
     for task in made:
         score = score_response(
             task.gold["answer_type"], task.gold["answer"], {"answer": task.gold["answer"]}
@@ -76,45 +87,98 @@ def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> list[Task]:
     return made
 
 
-def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict[str, Any]:
-    """Write the folder; returns its manifest. Raises `TaskError`."""
-    entries = [entry for path in workloads for entry in read_workload(path)]
-    seen = Counter(e.id for e in entries)
-    if twice := [name for name, n in seen.items() if n > 1]:
-        raise TaskError(f"task {twice[0]} is in more than one workload file; give each once")
-    out.mkdir(parents=True, exist_ok=True)
-    parts: dict[str, list[Task]] = {
-        "tasks": [],
-        "subtasks": [],
-        "doubted": [],
-        "doubted_subtasks": [],
-    }
-    absent: dict[str, list[str]] = {}
+def _hiding(task: Task, view: View) -> Task:
+    """What is asked with a part of its files can be told apart in any table."""
+    return replace(
+        task, meta={**task.meta, "gold_files_hidden": view.hidden} if view.hidden else task.meta
+    )
+
+
+@dataclass(frozen=True)
+class Lakes:
+    """The lakes that are there, the tasks that can be asked of them, and what is left out: lines to
+    print, and the reason by task."""
+
+    folders: Mapping[str, Path]
+    entries: Sequence[Entry]
+    said: Sequence[str]
+    left_out: Mapping[str, str]
+
+
+def find_lakes(entries: Sequence[Entry], lakes: Path, out: Path) -> Lakes:
+    """Which tasks the lakes in a folder can be asked. Raises `TaskError` where it is none."""
+    folders: dict[str, Path] = {}
+    said: list[str] = []
+    left_out: dict[str, str] = {}
+    domains: dict[str, list[Entry]] = {}
     for entry in entries:
-        lake = find_lake(lakes, entry.domain, out)
-        missing = missing_sources(entry, lake_files(lake))
-        if missing:
-            absent[entry.id] = missing
-        first, *rest = tasks_of(entry, lake, out, mode)
-        parts["doubted" if entry.doubt else "tasks"].append(first)
-        parts["doubted_subtasks" if entry.doubt else "subtasks"] += rest
-    for name, tasks in parts.items():
+        domains.setdefault(entry.domain, []).append(entry)
+    for domain, mine in domains.items():
+        folder = find_lake(lakes, domain, out)
+        files = lake_files(folder) if folder else []
+        if folder is None or not files:
+            steps = sum(len(e.steps) for e in mine)
+            said.append(
+                f"{domain}: {len(mine)} tasks and {steps} sub-tasks are left out: there is no lake "
+                f"({lakes}/{domain}/input or {domain}.tar.gz)"
+            )
+            left_out |= {e.id: f"no lake {domain}" for e in mine}
+            continue
+        folders[domain] = folder
+        absent = {e.id: names for e in mine if (names := absent_files(e, files))}
+        left_out |= {name: f"not in the lake: {', '.join(ns)}" for name, ns in absent.items()}
+        if absent:
+            listed = "; ".join(f"{name} ({', '.join(names)})" for name, names in absent.items())
+            said.append(
+                f"{domain}: {len(absent)} of {len(mine)} tasks are left out, since their files are "
+                f"not in {folder}: {listed}"
+            )
+    return Lakes(folders, [e for e in entries if e.id not in left_out], said, left_out)
+
+
+def build(
+    workloads: Sequence[Path],
+    lakes: Path,
+    out: Path,
+    mode: Mode,
+    parts: Mode | None = None,
+    strict: bool = False,
+) -> dict[str, Any]:
+    """Write the folder; returns its manifest. `parts`: the input mode of sub-tasks, else `mode`.
+    What the lakes have no files for is left out, and `said` in the manifest; `strict` refuses it.
+    Raises `TaskError`."""
+    found = gathered(workloads)
+    there = find_lakes(found.entries, lakes, out)
+    if not there.entries:
+        raise TaskError(f"{lakes}: no task can be asked of what is there. {' '.join(there.said)}")
+    if strict and there.said:
+        raise TaskError(f"--strict: {there.said[0]}; fetch what is missing, or leave --strict out")
+    out.mkdir(parents=True, exist_ok=True)
+    made: dict[str, list[Task]] = {name: [] for name in PARTS}
+    for entry in there.entries:
+        lake = there.folders[entry.domain]
+        first, *rest = tasks_of(entry, lake, out, mode, parts or mode)
+        made["doubted" if entry.doubt else "tasks"].append(first)
+        made["doubted_subtasks" if entry.doubt else "subtasks"] += rest
+    for name, tasks in made.items():
         write_tasks(out / f"{name}.jsonl", tasks)
     manifest = {
         "benchmark": "krama",
         "mode": mode,
-        "counts": {name: len(tasks) for name, tasks in parts.items()},
-        "by_domain": dict(Counter(t.meta["domain"] for t in parts["tasks"])),
-        "doubted": {e.id: e.doubt for e in entries if e.doubt},
-        "sources_not_in_the_lake": absent,
+        "subtask_mode": parts or mode,
+        "counts": {name: len(tasks) for name, tasks in made.items()},
+        "by_domain": dict(Counter(t.meta["domain"] for t in made["tasks"])),
+        "doubted": {e.id: e.doubt for e in there.entries if e.doubt},
+        "left_out": there.left_out,
         "gold_files_hidden": {
             t.id: t.meta["gold_files_hidden"]
-            for t in (*parts["tasks"], *parts["doubted"])
+            for t in (*made["tasks"], *made["doubted"])
             if "gold_files_hidden" in t.meta
         },
+        "said": [*found.said, *there.said],
         "sha256": {
             str(p.name): hashlib.sha256(p.read_bytes()).hexdigest()
-            for p in [*workloads, *(out / f"{n}.jsonl" for n in parts)]
+            for p in [*workloads, *(out / f"{n}.jsonl" for n in made)]
         },
     }
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
@@ -124,9 +188,16 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
 
 def main(argv: Sequence[str]) -> int:
     parser = console.parser("tasks krama", __doc__)
-    parser.add_argument("--workload", nargs="+", required=True, type=Path, help="workload JSON")
     parser.add_argument(
-        "--lakes", required=True, type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
+        "--import",
+        dest="place",
+        type=Path,
+        metavar="PLACE",
+        help="the release's checkout (workload/, data/DOMAIN/input), or one workload file of it",
+    )
+    parser.add_argument("--workload", nargs="+", type=Path, default=[], help="workload JSON")
+    parser.add_argument(
+        "--lakes", type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
     )
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument(
@@ -135,6 +206,14 @@ def main(argv: Sequence[str]) -> int:
         default="full",
         help="which files the model is shown (%(default)s); in quotes: 'oracle*'",
     )
+    parser.add_argument(
+        "--subtask-mode",
+        choices=MODES,
+        help="the same of sub-tasks (default: as --mode, as in the release; the paper: oracle)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a copy that lacks lakes or files"
+    )
     parser.add_argument("--split", default="test", help="anything but test is refused")
     args = parser.parse_args(argv)
     if args.split != "test":
@@ -142,11 +221,27 @@ def main(argv: Sequence[str]) -> int:
             f"--split {args.split}: published tasks are for testing only; generate "
             "training tasks with `assay tasks lake`"
         )
+    workloads, lakes = _sources(args)
     try:
-        manifest = build(args.workload, args.lakes, args.out, args.mode)
+        manifest = build(workloads, lakes, args.out, args.mode, args.subtask_mode, args.strict)
     except tarfile.TarError as error:
-        raise TaskError(f"{args.lakes}: an archive cannot be unpacked: {error}") from None
+        raise TaskError(f"{lakes}: an archive cannot be unpacked: {error}") from None
+    for line in manifest["said"]:
+        print(line)
     for name, count in manifest["counts"].items():
         print(f"{args.out / name}.jsonl: {count} tasks")
-    print(f"{args.out / 'manifest.json'}: input mode {args.mode}")
+    modes = dict.fromkeys((manifest["mode"], manifest["subtask_mode"]))
+    print(f"{args.out / 'manifest.json'}: input mode {', of sub-tasks '.join(modes)}")
     return 0
+
+
+def _sources(args: Any) -> tuple[Sequence[Path], Path]:
+    """(workload files, folder of lakes) that the options name. Raises `TaskError`."""
+    if args.place is not None:
+        if args.workload:
+            raise TaskError("give --import PLACE, or --workload and --lakes")
+        copy = find_copy(args.place)
+        return copy.workloads, args.lakes or copy.lakes
+    if not args.workload or args.lakes is None:
+        raise TaskError("give --import PLACE, or --workload FILES and --lakes DIR")
+    return args.workload, args.lakes

@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rewards.task import Task, TaskError, write_jsonl
+from rewards.task import Task, write_jsonl
 
 
-def find_lake(lakes: Path, domain: str, out: Path) -> Path:
-    """The folder of one domain's files; an archive is unpacked into `out` first, once."""
+def find_lake(lakes: Path, domain: str, out: Path) -> Path | None:
+    """The folder of one domain's files, None where there is none; an archive is unpacked into `out`
+    first, once."""
     for folder in (lakes / domain / "input", lakes / domain):
         if folder.is_dir():
             return folder.resolve()
     archive = lakes / f"{domain}.tar.gz"
     if not archive.is_file():
-        raise TaskError(f"{lakes}: no folder and no archive for domain {domain!r}; give --lakes")
+        return None
     target = out / "lakes" / domain
     if not target.is_dir():
         work = target.with_name(f".{domain}-{os.getpid()}")

@@ -13,15 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from rewards.krama.answer import ANSWER_TYPES
 from rewards.krama.match import as_list
+from rewards.krama.published import Mode
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 
-Mode = Literal["full", "oracle", "oracle*", "trimmed", "obscured"]
-MODES: tuple[Mode, ...] = ("full", "oracle", "oracle*", "trimmed", "obscured")
 DOMAINS = ("archeology", "astronomy", "biomedical", "environment", "legal", "wildfire")
 TRIMMED_FILES = 10
 STAR_FILES = 10  # gold files that oracle* shows at most, as the paper's closed systems took no more
@@ -82,16 +81,25 @@ class Entry:
 
 def read_workload(path: Path) -> list[Entry]:
     """The tasks of one workload file. Raises `TaskError` naming file, position and field."""
+    return [entry_of(row, path, number) for number, row in enumerate(read_rows(path), 1)]
+
+
+def read_rows(path: Path) -> list[Any]:
+    """What one workload file holds, unread. Raises `TaskError`."""
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TaskError(f"{path}: {error.strerror}; give a workload file") from None
     except (ValueError, RecursionError) as error:
         raise TaskError(f"{path}: not valid JSON ({error})") from None
     if not isinstance(rows, list):
         raise TaskError(f"{path}: wanted an array of tasks")
-    return [
-        _entry(row, f"{path} task {number}", path.stem)
-        for number, row in enumerate(cast("list[Any]", rows), 1)
-    ]
+    return cast("list[Any]", rows)
+
+
+def entry_of(row: Any, path: Path, number: int) -> Entry:
+    """One row of a workload file, the `number`-th. Raises `TaskError`."""
+    return _entry(row, f"{path} task {number}", path.stem)
 
 
 def _entry(row: Any, where: str, stem: str) -> Entry:

@@ -1,7 +1,10 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
-"""KramaBench: `krama:DIR` opened as tasks of an agent over data lakes, and its tables.
+"""KramaBench: `krama:PLACE` opened as tasks of an agent over data lakes, and its tables.
+
+PLACE is a checkout of the release or a workload file of it (which `assay tasks krama --import` then
+turns into tasks, its lakes left in place), a folder of `assay tasks krama`, or a file of tasks.
 
 End-to-end (the answer), pipeline design (whether the code covers the key functionalities, by an
 endpoint's verdicts), sub-tasks (each asked on its own). Tables by domain and overall, over tasks as
@@ -11,7 +14,9 @@ published, in both readings, with tokens and minutes.
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
+import subprocess
+import sys
+from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +28,7 @@ from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import KEY_ENV, judged_coverage
+from rewards.krama.published import MODES
 from rewards.krama.release import harness
 from rewards.krama.scoring import judge_of
 from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
@@ -40,7 +46,7 @@ from train.evaluation.contract import (
     budget_of,
     splits_of,
 )
-from train.evaluation.krama_tables import summary, text_tables
+from train.evaluation.krama_tables import over_published, summary, text_tables
 from train.evaluation.rows import prompt_tokens
 
 AGENTS = {
@@ -67,7 +73,23 @@ def options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--settings", default=",".join(SETTINGS), help="which, with commas (%(default)s)"
     )
-    group.add_argument("--doubted", action="store_true", help="also tasks whose gold is doubted")
+    group.add_argument(
+        "--doubted",
+        action=BooleanOptionalAction,
+        default=True,
+        help="tasks whose gold is doubted: asked, as the paper's tables do, and also counted apart",
+    )
+    group.add_argument(
+        "--input-mode",
+        choices=MODES,
+        help="which files of the release's lakes are shown (default: full); in quotes: 'oracle*'",
+    )
+    group.add_argument(
+        "--subtask-mode",
+        choices=MODES,
+        help="the same of sub-tasks (default: as --input-mode, as in the release; the paper: "
+        "oracle)",
+    )
     group.add_argument(
         "--judge-url",
         default="",
@@ -77,11 +99,13 @@ def options(parser: ArgumentParser) -> None:
 
 
 def open_folder(rest: str, args: Any) -> Opened:
-    """`krama:DIR` of `assay tasks krama`, or `krama:FILE.jsonl` of `assay tasks lake`."""
+    """`krama:PLACE`. Raises `TaskError`."""
     settings = [s.strip() for s in args.settings.split(",") if s.strip()]
     if unknown := [s for s in settings if s not in SETTINGS]:
         raise TaskError(f"--settings {unknown[0]!r}: wanted {', '.join(SETTINGS)}")
-    folder = Path(rest)
+    if not rest:
+        raise TaskError("--tasks krama:: wanted krama:PLACE, such as the release's checkout")
+    folder, said = _built(Path(rest), args)
     tool, _ = AGENTS[args.agent]
     root = folder.parent if folder.is_file() else folder
     found = [t for part in load_tracks(folder, settings, args.doubted).values() for t in part]
@@ -89,8 +113,36 @@ def open_folder(rest: str, args: Any) -> Opened:
         [replace(with_absolute_files(task, root), tools=(tool,)) for task in found],
         heldout=all_heldout(found),
         split=splits_of(rest, found),
+        said=said,
         notes={"agent": args.agent, "settings": settings, "doubted": args.doubted},
     )
+
+
+def _built(place: Path, args: Any) -> tuple[Path, list[str]]:
+    """(what `load_tracks` reads, lines about it): the place itself, or tasks made of a copy of the
+    release there, beside the results."""
+    own = place.is_file() and place.suffix != ".json"
+    if own or any((place / name).is_file() for name in ("tasks.jsonl", HELDOUT)):
+        if args.input_mode or args.subtask_mode:
+            raise TaskError(
+                f"--tasks krama:{place}: these tasks are made already; give --input-mode and "
+                "--subtask-mode with the release's checkout, or --mode to `assay tasks krama`"
+            )
+        return place, []
+    made = args.out / "tasks"
+    command = ["--import", str(place), "--out", str(made), "--mode", args.input_mode or "full"]
+    command += ["--subtask-mode", args.subtask_mode] if args.subtask_mode else []
+    command += ["--strict"] if args.strict else []
+    run = subprocess.run(
+        [sys.executable, "-m", "assay", "tasks", "krama", *command],
+        check=False,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    if run.returncode:
+        raise TaskError(f"--tasks krama:{place}: the tasks could not be made; see above")
+    manifest: Row = json.loads((made / "manifest.json").read_text("utf-8"))
+    return made, list(manifest["said"])
 
 
 def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
@@ -124,6 +176,8 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
         "setting": SETTINGS[0] if whole else SETTINGS[1],
         "parent": task.meta.get("parent"),
         "difficulty": task.meta.get("difficulty"),
+        "doubt": str(task.gold.get("doubt") or ""),
+        "mode": task.meta.get("mode"),
         "category": category(task.gold, answer, score.outcome, ended, code, files),
         "answer": answer,
         "cost": _cost(run),
@@ -169,7 +223,7 @@ def _cost(run: Trajectory) -> Row:
 
 def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[str, list[Task]]:
     """Tasks by setting; a file of tasks (of `assay tasks lake`) has whole questions alone. Raises
-    `TaskError` for a folder that `assay tasks krama` did not write."""
+    `TaskError` for what cannot be read."""
     if not folder.is_file() and not (folder / "tasks.jsonl").is_file():
         folder = folder / HELDOUT if (folder / HELDOUT).is_file() else folder
     if folder.is_file():
@@ -177,11 +231,6 @@ def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[st
     names = {"end-to-end": ["tasks"], "subtasks": ["subtasks"]}
     if doubted:
         names = {"end-to-end": ["tasks", "doubted"], "subtasks": ["subtasks", "doubted_subtasks"]}
-    if not (folder / "tasks.jsonl").is_file():
-        raise TaskError(
-            f"{folder} holds no tasks.jsonl; build it with `assay tasks krama --workload … --lakes "
-            f"… --out {folder}`"
-        )
     return {
         setting: [t for n in names[setting] for t in read_tasks(folder / f"{n}.jsonl")]
         for setting in settings
@@ -190,7 +239,7 @@ def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[st
 
 def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
     """Numbers by setting and domain, and `tables.md`."""
-    flat = [row["more"] | {k: row[k] for k in ("outcome", "parts")} for row in rows]
+    flat = [row["more"] | {k: row[k] for k in ("task_id", "outcome", "parts")} for row in rows]
     numbers = summary(flat, args.tries)
     meta = {
         "agent": args.agent,
@@ -199,6 +248,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
         "tries": args.tries,
         "rows": args.snippet_rows,
         "snippet_tokens": args.snippet_tokens,
+        "over": over_published(tasks),
     }
     shown = text_tables(numbers, meta)
     write_text(out / "tables.md", shown)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
+from rewards.krama.published import COUNTS
 from rewards.krama.release import total
-from rewards.task import RIGHT
+from rewards.task import RIGHT, Task
 from train.evaluation.stats import wilson
 
 Row = dict[str, Any]
+DOUBTED, TRUSTED = "of these doubted", "without the doubted"  # rows of a table, after `overall`
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -80,7 +82,41 @@ def summary(rows: Sequence[Row], tries: int = 0) -> dict[str, Any]:
 
 def _by_domain(rows: Sequence[Row], domains: Sequence[str]) -> Row:
     cells = {d: _cell([r for r in rows if r["domain"] == d]) for d in domains}
-    return {**{d: c for d, c in cells.items() if c["tasks"]}, "overall": _cell(rows)}
+    found = {**{d: c for d, c in cells.items() if c["tasks"]}, "overall": _cell(rows)}
+    doubted = [r for r in rows if r.get("doubt")]
+    if doubted:
+        found[DOUBTED] = _cell(doubted)
+        found[TRUSTED] = _cell([r for r in rows if not r.get("doubt")])
+    return found
+
+
+def over_published(tasks: Sequence[Task]) -> list[str]:
+    """Lines that say how much of the published benchmark these tasks are, which of them have
+    doubted gold and why; none for other tasks."""
+    asked = {t.id: t for t in tasks if t.meta.get("benchmark") == "krama"}
+    known = [t for t in asked.values() if t.meta.get("domain") in COUNTS]
+    lines: list[str] = []
+    for index, what in enumerate(("tasks", "sub-tasks")):
+        mine = [t for t in known if bool(t.meta.get("parent")) == bool(index)]
+        if not mine:
+            continue
+        there = Counter(str(t.meta["domain"]) for t in mine)
+        short = [f"{d} {there[d]} of {n[index]}" for d, n in COUNTS.items() if there[d] < n[index]]
+        modes = sorted({str(t.meta.get("mode")) for t in mine})
+        lines.append(
+            f"Over {len(mine)} of the benchmark's {sum(n[index] for n in COUNTS.values())} {what}, "
+            f"files shown: {', '.join(modes)}{'; ' if short else ''}{', '.join(short)}."
+        )
+    doubted = {t.id: str(t.gold["doubt"]) for t in asked.values() if t.gold.get("doubt")}
+    whole = {name: why for name, why in doubted.items() if not asked[name].meta.get("parent")}
+    if doubted:
+        listed = "; ".join(f"{name}: {why}" for name, why in whole.items())
+        parts = len(doubted) - len(whole)
+        lines.append(
+            f"Gold is doubted of {len(whole)} tasks{f' and {parts} sub-tasks' if parts else ''}, "
+            f"which are counted above; --no-doubted leaves them out. {listed}".rstrip()
+        )
+    return lines
 
 
 def after_tries(rows: Sequence[Row], most: int) -> list[Row]:
@@ -184,6 +220,7 @@ def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
         for domain, cell in tables[setting].items():
             lines.append(f"| {domain} | " + " | ".join(show(cell) for _, show in columns) + " |")
         lines += _notes(tables, setting)
+    lines += [line for said in meta.get("over") or () for line in ("", said)]
     return "\n".join(lines) + "\n"
 
 
@@ -222,7 +259,8 @@ def _difficulty(levels: dict[str, Row], setting: str) -> list[str]:
     names = [f"{level} {what}" for level in levels for what, _ in columns]
     lines = [f"| domain | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     domains = dict.fromkeys(d for cells in levels.values() for d in cells)
-    for domain in [*(d for d in domains if d != "overall"), "overall"]:
+    last = [d for d in ("overall", DOUBTED, TRUSTED) if d in domains]
+    for domain in [*(d for d in domains if d not in last), *last]:
         cells = [cells.get(domain) for cells in levels.values()]
         shown = [show(c) if c else "-" for c in cells for _, show in columns]
         lines.append(f"| {domain} | {' | '.join(shown)} |")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chat_server import Body, serving
+from krama_checkout import make_checkout
 from krama_data import KRAMA, needs_krama
 from lake_cache import own_cache as own_cache
 from small_lake import CODE, PLAN, make_lake
@@ -296,3 +297,40 @@ def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Pat
     assert tables["subtasks"]["overall"]["tasks"] == 279
     assert len(tables["end-to-end"]) == 7
     assert tables["end-to-end"]["overall"]["subtask_credit"] == 1.0
+
+
+def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate = front.command("eval")
+    place, out = make_checkout(tmp_path / "release"), tmp_path / "o"
+    words = ["--tasks", f"krama:{place}", "--model", "gold", "--out"]
+    assert evaluate([*words, str(out), "--subtask-mode", "oracle"]) == 0
+    said = capsys.readouterr().out
+    data = json.loads((out / "results.json").read_text("utf-8"))
+    cells = data["benchmarks"]["krama"]["tables"]["end-to-end"]
+    assert (cells["overall"]["tasks"], cells["overall"]["score"]) == (3, 1.0)
+    assert (cells["of these doubted"]["tasks"], cells["without the doubted"]["tasks"]) == (1, 2)
+    assert cells["legal"]["tasks"] == 2  # the doubted one is in its domain's row
+    doubted = {r["task_id"]: r["reward"] for r in data["rows"] if r["more"]["doubt"]}
+    assert doubted == {"legal-hard-1": 0.0, "legal-hard-1-1": 0.0}
+    assert "Over 3 of the benchmark's 104 tasks, files shown: full; archeology 0 of 12" in said
+    assert "Over 3 of the benchmark's 633 sub-tasks, files shown: oracle" in said
+    assert "Gold is doubted of 1 tasks and 1 sub-tasks" in said
+    assert "legal-hard-1: the reference keeps five rows a state" in said
+    assert "quick-start-questions.json: 2 tasks left out" in said
+    assert evaluate([*words, str(tmp_path / "p"), "--no-doubted"]) == 0
+    data = json.loads((tmp_path / "p/results.json").read_text("utf-8"))
+    assert "of these doubted" not in data["benchmarks"]["krama"]["tables"]["end-to-end"]
+    assert len(data["rows"]) == 4
+    (place / "data/legal").rename(tmp_path / "elsewhere")
+    assert evaluate([*words, str(tmp_path / "q"), "--strict"]) == 2
+    assert "the tasks could not be made" in capsys.readouterr().err
+
+
+def test_tasks_that_are_made_already_have_their_input_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--tasks", f"krama:{tracks(tmp_path)}", "--model", "gold", "--out", str(tmp_path)]
+    assert front.command("eval")([*words, "--input-mode", "oracle"]) == 2
+    assert "these tasks are made already" in capsys.readouterr().err
