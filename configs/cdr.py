@@ -182,6 +182,14 @@ class SplitConfig:
 
 
 @dataclass(frozen=True)
+class OperatorsConfig:
+    """Which operators recipes and atomic tasks are made of."""
+
+    # names, or `paper` for the 29 of the paper's Table 4; (): all
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FieldsConfig:
     """What a corpus calls its fields, a path such as `meta.url` too; "": the name used here."""
 
@@ -207,6 +215,7 @@ class CdrConfig:
     scan_profile: Literal["bench", "dj"] = "bench"
     workers: int = 0  # 0: all cores
     tracks: bool = True  # false: only pipeline.jsonl, the construction's result
+    operators: OperatorsConfig = field(default_factory=OperatorsConfig)
     mining: MiningConfig = field(default_factory=MiningConfig)
     library: LibraryConfig = field(default_factory=LibraryConfig)
     compose: ComposeConfig = field(default_factory=ComposeConfig)

@@ -18,11 +18,11 @@ from typing import Any
 from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr import few_shot
-from data_gen.cdr.domains import ALL_MAPPERS, LABELS
+from data_gen.cdr.domains import LABELS, chosen_operators
 from data_gen.cdr.out import Tracks
 from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, SWAP
 from data_gen.cdr.stages.documents import Documents
-from data_gen.cdr.stages.facts import CALIBRATED_FILTERS
+from data_gen.cdr.stages.facts import filters_of, mappers_of
 from data_gen.cdr.stages.final import Built, make_plan, merge
 from data_gen.cdr.stages.merges import disk, merge_library
 from data_gen.cdr.stages.parts import LONG
@@ -62,6 +62,7 @@ def main(argv: Sequence[str]) -> int:
     config = replace(config, workers=workers_of(config.workers, args.memory))
     if args.licence:
         config = replace(config, licences=(*config.licences, *args.licence))
+    chosen_operators(config.operators.only)  # before anything is read
     corpora = args.corpus or [find_corpus(name, args.config) for name in config.corpora]
     if args.part < 1 or args.shards < 1:
         raise StageError("--part and --shards: wanted 1 or more")
@@ -224,9 +225,9 @@ def starved(work: Work, built: Built) -> list[str]:
                 f"no recipe of domain {name}: {built.active[domain]} documents with two or more "
                 "active mappers, too few of them alike"
             )
-    if missing := [name for name in ALL_MAPPERS if name not in built.operators]:
+    if missing := [name for name in mappers_of(work.config) if name not in built.operators]:
         lines.append(f"no document activates {', '.join(missing)}")
-    if missing := [name for name in CALIBRATED_FILTERS if name not in built.operators]:
+    if missing := [name for name in filters_of(work.config) if name not in built.operators]:
         lines.append(f"no balanced KEEP and DROP for {', '.join(missing)}")
     families = sum(len(entry.families) for entry in library.entries)
     if built.families < families:

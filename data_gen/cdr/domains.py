@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from rewards.task import TaskError
+
 # Name in a corpus -> the benchmark's internal name, which ids and keys are made with.
 INTERNAL = {"web": "web", "latex": "arxiv", "rag": "knowledge_base", "privacy": "pii"}
 LABELS = {internal: label for label, internal in INTERNAL.items()}
@@ -65,6 +67,30 @@ FILTERS = (
 )
 # Their word lists are not public, and no released task uses them.
 LISTED_FILTERS = ("flagged_words_filter", "stopwords_filter")
+# Mappers of the construction that the paper's Table 4 does not list.
+NOT_IN_PAPER = (
+    "clean_channel_id_mapper",
+    "clean_id_card_mapper",
+    "clean_jwt_mapper",
+    "clean_pem_mapper",
+)
+# The paper's 29 operators: 22 mappers and 7 filters (Table 4).
+PAPER = frozenset({*ALL_MAPPERS, *FILTERS} - {*NOT_IN_PAPER, *LISTED_FILTERS})
+
+
+def chosen_operators(only: Sequence[str]) -> frozenset[str]:
+    """The operators that the setting `operators.only` names: `paper` stands for the paper's 29,
+    nothing for all. Raises `TaskError` for a name that no task can be made of."""
+    known = frozenset({*ALL_MAPPERS, *FILTERS} - {*LISTED_FILTERS})
+    if not only:
+        return known
+    for name in only:
+        if name != "paper" and name not in known:
+            raise TaskError(
+                f"operators.only names {name!r}; give `paper`, or operators such as "
+                f"{', '.join(sorted(known)[:3])} (docs/operators.md)"
+            )
+    return frozenset(only) - {"paper"} | (PAPER if "paper" in only else frozenset())
 
 
 def internal_name(domain: str) -> str:

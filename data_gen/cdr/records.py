@@ -53,13 +53,15 @@ def bound_filter(name: str) -> BoundStep:
     return bind(Step(name))
 
 
-def active_mappers(text: str, profile: Profile = "bench") -> list[str]:
-    """Names of the configured mappers (26) whose output differs from the text, alphabetically.
+def active_mappers(
+    text: str, profile: Profile = "bench", names: Iterable[str] = ALL_MAPPERS
+) -> list[str]:
+    """Those of the mappers (26) whose output differs from the text, in their order.
 
     A mapper that fails on the text counts as not active.
     """
     found: list[str] = []
-    for name in ALL_MAPPERS:
+    for name in names:
         step = bound_mapper(name, profile)
         try:
             changed = step.call(text, **step.params) != text

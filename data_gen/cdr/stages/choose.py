@@ -6,7 +6,7 @@ tracks in order. It sees candidates alone, never a text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,6 +64,7 @@ class Chooser:
 
     limits: InstanceConfig
     documents: int
+    filters: Sequence[str] = CALIBRATED_FILTERS
     usage: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +81,8 @@ class Chooser:
             found = source.mapper(name)
             yield self._taken(found, limits.per_operator, MAPPER, place, 0, 1)
         for place, name in enumerate(sorted(CALIBRATED_FILTERS)):
+            if name not in self.filters:
+                continue
             yield self._balanced(source.filter(name), limits.per_operator, FILTER, place, 0)
         for number in range(len(library.entries)):
             measured = source.recipe(number)

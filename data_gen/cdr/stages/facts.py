@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.domains import ALL_MAPPERS, FILTERS, LABELS, LISTED_FILTERS
+from data_gen.cdr.domains import (
+    ALL_MAPPERS,
+    FILTERS,
+    LABELS,
+    LISTED_FILTERS,
+    chosen_operators,
+)
 from data_gen.cdr.records import Record, bound_filter, bound_mapper
 from data_gen.cdr.stages.arrays import Array
 from data_gen.cdr.swaps import is_english
@@ -17,6 +23,18 @@ from data_gen.cdr.swaps import is_english
 CALIBRATED_FILTERS = tuple(name for name in FILTERS if name not in LISTED_FILTERS)
 DOMAINS = tuple(sorted(LABELS))  # internal names; a record's domain is its place here
 BITS = {name: 1 << place for place, name in enumerate(ALL_MAPPERS)}
+
+
+def mappers_of(config: CdrConfig) -> tuple[str, ...]:
+    """The mappers that tasks are made of, alphabetically."""
+    chosen = chosen_operators(config.operators.only)
+    return tuple(name for name in ALL_MAPPERS if name in chosen)
+
+
+def filters_of(config: CdrConfig) -> tuple[str, ...]:
+    """The filters that tasks are made of."""
+    chosen = chosen_operators(config.operators.only)
+    return tuple(name for name in CALIBRATED_FILTERS if name in chosen)
 
 
 def mask_of(names: Iterable[str]) -> int:

@@ -14,9 +14,10 @@ from data_gen.cdr.records import Replays
 from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.stages.arrays import Array, save_arrays, write_json
 from data_gen.cdr.stages.documents import Documents
+from data_gen.cdr.stages.facts import filters_of
 from data_gen.cdr.stages.parts import UNLICENSED, DiskPart
 from data_gen.cdr.stages.recipes import Support, Tables, build_library, replay_support
-from data_gen.cdr.stages.work import Work, documents_at, documents_of, sharded
+from data_gen.cdr.stages.work import Work, documents_at, documents_of, opened, sharded
 from data_gen.readers import CorpusError
 from rewards.processes import Crew
 from rewards.progress import Progress
@@ -52,7 +53,8 @@ def merge_library(work: Work, crew: Crew) -> None:
 def _replay_chunk(job: tuple[Path, list[Support]]) -> list[tuple[int, Tables]]:
     folder, supports = job
     documents = documents_at(folder)
-    return [replay_support(documents, support, Replays()) for support in supports]
+    filters = filters_of(opened(folder).config)
+    return [replay_support(documents, support, Replays(), filters) for support in supports]
 
 
 def _refuse_unusable(work: Work, documents: Documents) -> None:

@@ -14,7 +14,7 @@ from data_gen.cdr.records import Replays
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
 from data_gen.cdr.stages.choose import SWAP, UNIT, Chooser, rows_at_most
 from data_gen.cdr.stages.documents import Part
-from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, Facts
+from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, Facts, filters_of
 from data_gen.cdr.stages.measure import (
     Filtered,
     Grouped,
@@ -186,7 +186,8 @@ def plan_units(work: Work, crew: Crew) -> Array:
             progress.add(done)
     pairs = crew.map(_swap_recipe, [(work.folder, number) for number in range(count)])
     source = Measurements(work.plan)  # while the processes look for pairs
-    chooser = Chooser(work.config.instances, len(documents_at(work.folder)))
+    filters = filters_of(work.config)
+    chooser = Chooser(work.config.instances, len(documents_at(work.folder)), filters)
     units = [np.zeros(0, UNIT), *chooser.units(source, library)]
     write_json(work.plan / "rules.json", source.rules(library))
     made = np.concatenate([*units, _swap_units(pairs, work.config.swaps.total, count)])

@@ -15,7 +15,7 @@ from data_gen.cdr.mining import Mined, MinedRecipe, Signature, mine_counts
 from data_gen.cdr.records import Replays
 from data_gen.cdr.stages.arrays import Array
 from data_gen.cdr.stages.documents import Documents
-from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, DOMAINS, bits_set, mask_of, names_of
+from data_gen.cdr.stages.facts import DOMAINS, bits_set, filters_of, mask_of, names_of
 
 Table = list[list[float]]
 # One document to replay: its number, and the (recipe number, mappers in order) to replay on it.
@@ -59,12 +59,13 @@ def build_library(
     for document, found in replay(jobs):
         for number, table in found:
             tables[number, document] = table
+    filters = filters_of(config)
     entries = [
         attach_filters(
             d.recipes[place],
             d.mined.domain,
             [_listed(tables[number, document]) for document in d.support[place]],
-            CALIBRATED_FILTERS,
+            filters,
             config.library,
         )
         for number, (d, place) in enumerate(numbered)
@@ -154,12 +155,14 @@ def first_supporters(
     return found
 
 
-def replay_support(documents: Documents, job: Support, replays: Replays) -> tuple[int, Tables]:
-    """The tables of one document."""
+def replay_support(
+    documents: Documents, job: Support, replays: Replays, filters: Sequence[str]
+) -> tuple[int, Tables]:
+    """The tables of one document, a column a filter."""
     number, recipes = job
     text = documents.record(number).text
     found: Tables = []
     for recipe, ordered in recipes:
-        table = support_table(text, ordered, CALIBRATED_FILTERS, replays)
+        table = support_table(text, ordered, filters, replays)
         found.append((recipe, None if table is None else np.array(table, np.float64)))
     return number, found

@@ -18,7 +18,7 @@ from data_gen.cdr.records import active_mappers
 from data_gen.cdr.sources import Found, Row, class_of, found_in, is_licensed, record_of
 from data_gen.cdr.stages.arrays import Array, save_arrays
 from data_gen.cdr.stages.documents import key_of
-from data_gen.cdr.stages.facts import facts_of
+from data_gen.cdr.stages.facts import facts_of, mappers_of
 from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED, Columns
 from data_gen.cdr.stages.work import Work, opened
 from rewards.processes import Crew
@@ -149,10 +149,11 @@ class _Reader:
 def scan_chunk(job: Job) -> Scanned:
     folder, part, rows = job
     config = opened(folder).config
+    mappers = mappers_of(config)
     records = [
         record_of(
             row | {"text": row.get("text", "")},
-            active_mappers(row["text"], config.scan_profile) if state == USED else [],
+            active_mappers(row["text"], config.scan_profile, mappers) if state == USED else [],
             config.domains,
         )
         for row, state, _, _ in rows

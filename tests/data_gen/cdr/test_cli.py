@@ -11,7 +11,11 @@ import pytest
 from front import command
 from small_corpus import write_corpus
 
+from configs.cdr import CdrConfig
+from configs.loader import load
+from data_gen.cdr.domains import NOT_IN_PAPER, PAPER, chosen_operators
 from data_gen.cdr.instruct import read_instruction
+from data_gen.cdr.stages.facts import filters_of, mappers_of
 from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import execute
@@ -345,3 +349,28 @@ def test_an_odd_corpus_gives_verified_tasks_and_says_what_it_left_out(
 def test_task_rows_round_trip(built: Path) -> None:
     task = read_tasks(built / "train.jsonl")[0]
     assert Task.from_json(task.to_json()) == task
+
+
+def test_tasks_of_chosen_operators_alone(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["cdr", "--corpus", str(built.parent / "corpus"), "--out"]
+    only = ["clean_email_mapper", "clean_ip_mapper", "clean_path_mapper", "text_length_filter"]
+    chosen = f"operators.only=[{','.join(only)}]"
+    assert main([*words, str(tmp_path / "some"), *SMALL, chosen]) == 0
+    used = {name for row in rows_of(tmp_path / "some") for name in row["operator_sequence"]}
+    assert used == set(only)
+    assert "no document activates" not in capsys.readouterr().out
+    one = [f"operators.only=[{only[0]}]", "instances.min_active=1"]
+    assert main([*words, str(tmp_path / "mappers"), *SMALL, *one]) == 0
+    assert {row["operator"] for row in rows_of(tmp_path / "mappers")} == {only[0]}
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "none"), *SMALL, "operators.only=[clean_mail]"]) == 2
+    assert "operators.only names 'clean_mail'" in capsys.readouterr().err
+
+
+def test_the_paper_has_22_mappers_and_7_filters() -> None:
+    assert Counter(name.rsplit("_", 1)[1] for name in PAPER) == {"mapper": 22, "filter": 7}
+    config = load(CdrConfig, "configs/cdr_paper.yaml")
+    assert {*mappers_of(config), *filters_of(config)} == PAPER
+    assert chosen_operators(()) - PAPER == set(NOT_IN_PAPER)
