@@ -17,7 +17,7 @@ from typing import Any
 
 from rewards.cdr.family import REFINEMENT, STRUCTURED
 from rewards.dare.family import TABLE
-from rewards.family import Family, without_thoughts
+from rewards.family import Family, score_after_thoughts
 from rewards.guard import guarded
 from rewards.harbor.family import HARBOR
 from rewards.krama.family import ANSWER
@@ -147,7 +147,7 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
     arguments = (mine if mine is not None else family.weights(),) if family.takes_weights else ()
     if family.origin:
         return guarded(family, task, answer, arguments)
-    return family.score(task, without_thoughts(family, task, answer), *arguments)
+    return score_after_thoughts(family, task, answer, arguments)
 
 
 def states_of(task: Task) -> Sequence[Task]:

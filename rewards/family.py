@@ -14,7 +14,7 @@ from typing import Any, cast
 from rewards.explain import Explanation
 from rewards.table_marks import TableMarks
 from rewards.task import Answer, Score, Task, TaskError, unscored
-from rewards.thoughts import answer_after_thoughts
+from rewards.thoughts import WRAPS, parted
 
 __all__ = [
     "Answer",
@@ -254,16 +254,49 @@ def gold_answer(family: Family, task: Task) -> Answer | None:
 
 def without_thoughts(family: Family, task: Task, answer: Answer) -> Answer:
     """The answer without what a reasoning model thought before it (rewards/thoughts.py)."""
+    return _parted(family, task, answer)[0]
+
+
+THOUGHT = "thought_did_not_end"  # why an answer that was cut inside its thought earns nothing
+
+
+def score_after_thoughts(
+    family: Family, task: Task, answer: Answer, arguments: tuple[Any, ...]
+) -> Score:
+    """The scorer's word on what follows a thought. Where the thought did not end, and so nothing
+    follows, the score says that (`THOUGHT`)."""
+    plain, ended = _parted(family, task, answer)
+    score = family.score(task, plain, *arguments)
+    if ended or answer.files or not isinstance(score, Score) or score.outcome != 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        return score
+    return replace(score, why=THOUGHT)
+
+
+def _parted(family: Family, task: Task, answer: Answer) -> tuple[Answer, bool]:
+    """(the answer without thoughts, whether these ended)."""
+
+    def known() -> Answer | None:
+        try:
+            return gold_answer(family, task)
+        except Exception:  # the scorer says what is wrong with gold
+            return None
 
     def gold() -> str:
-        try:
-            made = gold_answer(family, task)
-        except Exception:  # the scorer says what is wrong with gold
-            return ""
+        made = known()
         return made.text if made is not None else ""
 
-    text = answer_after_thoughts(answer.text, gold)
-    return answer if text == answer.text else replace(answer, text=text)
+    def prompt() -> str:
+        made = known()
+        said = [str(message.get("content") or "") for message in task.prompt]
+        if made is None:  # any tag around the answer may be the task's own
+            said += [opening for opening, _ in WRAPS]
+        elif not made.text:  # files, or the same in words: `<answer>` is how words hand it in
+            said.append("<answer>")
+        return "\n".join(said)
+
+    found = parted(answer.text, gold, prompt)
+    same = found.answer == answer.text
+    return answer if same else replace(answer, text=found.answer), found.ended
 
 
 def source_of(family: Family, task: Task) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from types import FrameType
 from typing import Any
 
-from rewards.family import Family, without_thoughts
+from rewards.family import Family, score_after_thoughts
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
 SECONDS = 10.0  # one call of a scorer
@@ -67,7 +67,7 @@ def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ..
     """
     try:
         with deadline(SECONDS):
-            score = family.score(task, without_thoughts(family, task, answer), *arguments)
+            score = score_after_thoughts(family, task, answer, arguments)
     except TaskError:
         raise
     except Overtime:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from rewards.thoughts import may_think, parted
+
 
 @dataclass(frozen=True)
 class ToolSpec:
@@ -58,56 +60,43 @@ class CallFormat:
 
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_THINK, _THOUGHT = "<think>", "</think>"
-_MARK = re.compile("|".join((_OPEN, _CLOSE, _THINK, _THOUGHT)))
+_MARK = re.compile(f"{_OPEN}|{_CLOSE}")
+_CALL = re.compile(f"({_OPEN})((?:(?!{_OPEN}).)*?)({_CLOSE})", re.DOTALL)
 MAX_CALLS = 16  # in one message; what follows is one bad call
 
 
 def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
-    """The calls after the last reasoning block; none while one is still open.
-
-    A closing think tag ends reasoning also where the template wrote the opening one; inside a call
-    that can be read it is part of the call.
-    """
-    marks = [(m.start(), m.end(), m.group()) for m in _MARK.finditer(text)]
-    closes, thoughts = _following(marks, _CLOSE), _following(marks, _THOUGHT)
+    """The calls of a message's answer; those that were only thought of do not count
+    (rewards/thoughts.py). Inside a call that can be read a thought's mark is part of the call."""
+    answer = parted(text, whole=lambda: _readable(text, read_body)).answer
+    marks = [(m.start(), m.end(), m.group()) for m in _MARK.finditer(answer)]
     calls: list[ToolCall] = []
     at = 0
     while at < len(marks):
         _, begin, mark = marks[at]
-        if mark == _THINK and thoughts[at] is None:
-            break
+        at += 1
         if mark == _CLOSE:
+            continue
+        while at < len(marks) and marks[at][2] == _OPEN:
             at += 1
-        elif mark == _OPEN and (closes[at] is not None or thoughts[at] is None):
-            end = closes[at]
-            thought = thoughts[at]
-            if end is None:
-                calls.append(ToolCall("", error="the tool call is not finished: no closing tag"))
-                break
-            call = read_body(text[begin : marks[end][0]])
-            if call.error and thought is not None and thought < end:
-                calls, at = [], thought + 1  # a call that was only thought of
-            else:
-                calls.append(call)
-                at = end + 1
-        else:  # what came before was reasoning
-            calls, at = [], (at if mark == _THOUGHT else int(thoughts[at] or 0)) + 1
+        if at == len(marks):
+            calls.append(ToolCall("", error="the tool call is not finished: no closing tag"))
+            break
+        calls.append(read_body(answer[begin : marks[at][0]]))
+        at += 1
     if len(calls) > MAX_CALLS:
         more = ToolCall("", error=f"more than {MAX_CALLS} tool calls in one message")
         return [*calls[:MAX_CALLS], more]
     return calls
 
 
-def _following(marks: Sequence[tuple[int, int, str]], wanted: str) -> list[int | None]:
-    """For each mark the index of the next one of the kind `wanted` after it."""
-    found: list[int | None] = [None] * len(marks)
-    last: int | None = None
-    for i in range(len(marks) - 1, -1, -1):
-        found[i] = last
-        if marks[i][2] == wanted:
-            last = i
-    return found
+def _readable(text: str, read_body: Callable[[str], ToolCall]) -> list[tuple[int, int]]:
+    """Where calls stand that hold what may be a thought's mark, and can be read."""
+    return [
+        m.span()
+        for m in _CALL.finditer(text)
+        if may_think(m.group(2)) and not read_body(m.group(2)).error
+    ]
 
 
 DEEPEST = 64  # lists and objects in one another that anything of a model's may hold
@@ -237,16 +226,13 @@ FORMATS: dict[str, CallFormat] = {
 }
 
 
-_CALL = re.compile(f"({_OPEN})(?:(?!{_OPEN}).)*?({_CLOSE})", re.DOTALL)
-
-
 def spelled_calls(text: str, start: int = 0) -> list[tuple[int, int]]:
     """Where the tags of a text's calls stand, after `start`: of those that some format can read."""
     places: list[tuple[int, int]] = []
     for match in _CALL.finditer(text, start):
         read = (form.read(match.group()) for form in FORMATS.values())
         if any(len(calls) == 1 and not calls[0].error for calls in read):
-            places += [match.span(1), match.span(2)]
+            places += [match.span(1), match.span(3)]
     return places
 
 

@@ -144,7 +144,7 @@ def score_refinement(
     """
     gold = _read_gold(task_gold)
     weights = weights or _DEFAULTS
-    output = answer_after_thoughts(output, gold.text)
+    output = answer_after_thoughts(output, lambda: gold_answer(task_gold))
     if parsing == "strict":  # the published reading knows neither bound
         limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
         if len(output) > limit:

@@ -47,15 +47,22 @@ def read_text(text: str) -> dict[str, Any]:
     object with the key `answer`; `{}` when there is neither."""
     text = text[-MAX_CHARS:]
     if tagged := _between(text, re.compile("<answer>"), re.compile("</answer>"), 0):
-        return {"answer": tagged[-1].strip()}
+        inner = tagged[-1].strip()
+        return _object(inner) or {"answer": inner}
     for body in reversed([*_between(text, _FENCE, _FENCE_END, 1), text.strip()]):
-        try:
-            found: Any = json.loads(body)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict) and "answer" in found:
-            return cast("dict[str, Any]", found)
+        if found := _object(body):
+            return found
     return {}
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object with the key `answer`; `{}` for anything else."""
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    held = isinstance(found, dict) and "answer" in found
+    return cast("dict[str, Any]", found) if held else {}
 
 
 def _between(text: str, opens: re.Pattern[str], closes: re.Pattern[str], keep: int) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rewards.family import THOUGHT
 from rewards.krama.answer import rounding_slip, score_response
 from rewards.krama.match import as_list, close, number
 from rewards.task import RIGHT
@@ -21,8 +22,9 @@ def category(
     code: str,
     gold_files: Sequence[str],
 ) -> str:
-    """right, partly, no_reply, contract_broken, code_fails, time_limit, gold_file_never_opened,
-    ran_no_answer, wrong_type, scale_slip, rounding_slip, other_wrong, recalled or infrastructure.
+    """right, partly, no_reply, thought_did_not_end, contract_broken, code_fails, time_limit,
+    gold_file_never_opened, ran_no_answer, wrong_type, scale_slip, rounding_slip, other_wrong,
+    recalled or infrastructure.
 
     `ended` is the agent's own word on how its last try went.
     """
@@ -35,6 +37,7 @@ def category(
     if outcome > 0:
         return "partly"
     by_end = {"no_reply": "no_reply", "no_code": "contract_broken", "timeout": "time_limit"}
+    by_end |= {THOUGHT: THOUGHT}
     if answer is None:
         if ended in by_end:
             return by_end[ended]

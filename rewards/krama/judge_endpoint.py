@@ -11,6 +11,7 @@ from typing import Any
 
 from rewards.http_client import ChatEndpoint, EndpointError
 from rewards.krama.judge import JudgeError, Verdict
+from rewards.thoughts import answer_after_thoughts
 
 KEY_ENV = "ASSAY_JUDGE_KEY"  # the environment variable with the judge's key
 _SYSTEM = (
@@ -41,7 +42,7 @@ def yes_or_no(endpoint: ChatEndpoint, system: str, user: str) -> tuple[bool, str
     weighed = _odds(found.choice)
     if weighed is not None:
         return weighed > 0, "endpoint_odds"
-    word = _WORD.search(found.text)
+    word = _WORD.search(answer_after_thoughts(found.text))
     if word is None:
         raise JudgeError(f"the judge said neither yes nor no: {found.text[:80]!r}")
     return word.group(1).lower() == "yes", "endpoint_word"

@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rewards.thoughts import answer_after_thoughts
+from rewards.family import THOUGHT
+from rewards.thoughts import parted
 from rollouts.tools import too_deep
 
 FAILED = "SUT failed to answer this question."
@@ -27,17 +28,21 @@ Explanation = dict[str, Any]
 
 @dataclass(frozen=True)
 class Blocks:
-    """The first json and the first python block of a reply, stripped; "" where there is none."""
+    """The first json and the first python block of a reply, stripped; "" where there is none.
+    `missing`: what is wrong with a reply without code, in a word."""
 
     plan: str
     code: str
+    missing: str = ""
 
 
 def blocks(text: str) -> Blocks:
     """The blocks of a reply; those that were only thought of do not count."""
-    text = answer_after_thoughts(text)
-    plan, code = _JSON.search(text), _PYTHON.search(text)
-    return Blocks(plan.group(1).strip() if plan else "", code.group(1).strip() if code else "")
+    said = parted(text)
+    plan, code = _JSON.search(said.answer), _PYTHON.search(said.answer)
+    script = code.group(1).strip() if code else ""
+    missing = "" if script else "no_code" if said.ended else THOUGHT
+    return Blocks(plan.group(1).strip() if plan else "", script, missing)
 
 
 def without_nan(value: Any) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from rewards.family import THOUGHT
 from rewards.task import Task
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
@@ -62,6 +63,12 @@ Output:
 
 Error:
 {error}"""
+
+
+_MISSING = {
+    "no_code": "The reply holds no block that starts with ```python.",
+    THOUGHT: "The reply ended before its reasoning did; it holds no answer.",
+}
 
 
 class DsGuru:
@@ -113,8 +120,8 @@ class DsGuru:
             self._plan = found.plan  # the plan of the first try stays
         self._tries += 1
         if not found.code:
-            self._kind = "no_code"
-            return self._after("", "", "The reply holds no block that starts with ```python.", 0.0)
+            self._kind = found.missing
+            return self._after("", "", _MISSING[found.missing], 0.0)
         result = await self._lake.run(found.code, max(said.seconds, 0.1))
         failed = result.status != "ok"
         self._kind = "ran" if not failed else result.status

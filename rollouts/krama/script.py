@@ -86,9 +86,10 @@ class LakeScript:
 
     async def reply(self, said: Said) -> Reply:
         """Run the script of this message; the episode ends with it."""
-        self._code = blocks(said.text).code
+        found = blocks(said.text)
+        self._code = found.code
         if not self._code:
-            self._kind = "no_code"
+            self._kind = found.missing
             return Reply(done=True, errors={self._kind: 1})
         result = await self._lake.run(self._code, max(said.seconds, 0.1))
         self._kind = "ran" if result.status == "ok" else result.status

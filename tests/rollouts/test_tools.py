@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+import thought_forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,28 @@ def test_calls_inside_reasoning_are_thoughts() -> None:
     assert FORMATS["hermes"].read(f"<think>{call}</think>done") == []
     assert FORMATS["hermes"].read(f"<think>{call}") == []
     assert len(FORMATS["hermes"].read(f"<think>hm</think>{call}{call}")) == 2
+
+
+@pytest.mark.parametrize("form", thought_forms.FORMS)
+@pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
+def test_calls_are_read_after_every_form_of_thought(name: str, form: str) -> None:
+    call = FORMATS[name].write("t", {"code": "print('</think>')"})
+    (found,) = FORMATS[name].read(thought_forms.filled(thought_forms.FORMS[form], call))
+    assert (found.name, found.arguments["code"]) == ("t", "print('</think>')")
+
+
+@pytest.mark.parametrize("form", thought_forms.UNENDED)
+def test_no_call_is_read_out_of_a_thought_that_does_not_end(form: str) -> None:
+    call = FORMATS["hermes"].write("t", {"n": 1})
+    assert FORMATS["hermes"].read(thought_forms.UNENDED[form] + call) == []
+
+
+def test_a_thought_between_calls_ends_what_was_only_thought_of() -> None:
+    first, second = (FORMATS["hermes"].write("t", {"n": n}) for n in (1, 2))
+    found = FORMATS["hermes"].read(f"{first}<think>no</think>{second}")
+    assert [c.arguments for c in found] == [{"n": 2}]
+    found = FORMATS["hermes"].read(f"<think>a</think>{first}{second}<think>done</think>")
+    assert [c.arguments for c in found] == [{"n": 1}, {"n": 2}]
 
 
 def test_a_think_tag_in_code_is_code() -> None:

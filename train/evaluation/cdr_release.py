@@ -19,6 +19,7 @@ from assay.rows import read_rows
 from rewards.cdr.files import find_tracks, read_track, reports, write_scores
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.predictions import JSON, MIXED
+from rewards.cdr.refinement import gold_answer
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, write_jsonl
@@ -264,9 +265,10 @@ def prediction_rows(
 def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
     status, text = None, None
     lost = answer["failure"]
-    gold = str(row.get("reference_json") or row.get("reference_text"))
+    tagged = row["output_format"] == "tagged_text"
+    gold = gold_answer(row) if tagged else str(row.get("reference_json"))
     said = answer_after_thoughts(answer["output"], gold)
-    if lost is None and row["output_format"] == "tagged_text":
+    if lost is None and tagged:
         read = parse_release(said)
         status, text = read.status, read.text
     elif lost is None:

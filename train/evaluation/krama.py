@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import write_text
+from rewards.families import family_of
+from rewards.family import without_thoughts
 from rewards.http_client import ChatEndpoint
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
@@ -165,7 +167,7 @@ def rewards(args: Any) -> Mapping[str, Mapping[str, Any]]:
 def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     """What the tables need beyond a generic row: answer, cause of failure, the published harness's
     score, design of the pipeline, cost."""
-    left: Row = json.loads(run.files[ANSWER]) if ANSWER in run.files else _in_words(run.text)
+    left: Row = json.loads(run.files[ANSWER]) if ANSWER in run.files else _in_words(task, run)
     code = run.files.get(PIPELINE, b"").decode("utf-8", "replace")
     response = left.get("response") or {}
     ended, files = str(run.notes.get("ended", "")), task.meta.get("gold_files") or []
@@ -191,9 +193,9 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     return row
 
 
-def _in_words(text: str) -> Row:
+def _in_words(task: Task, run: Trajectory) -> Row:
     """The answer of a task without an environment; both readings see it."""
-    said = read_text(text)
+    said = read_text(without_thoughts(family_of(task), task, run.answer()).text)
     return {"response": said, "published": said}
 
 

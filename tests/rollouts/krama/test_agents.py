@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from krama_data import cases, needs_krama
 from small_lake import CODE, PLAN, make_lake, make_task
+from thought_forms import FORMS as FORMS_OF_THOUGHT
+from thought_forms import filled
 
 from rewards.families import score_answer
+from rewards.family import THOUGHT
 from rewards.task import Task, json_line
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
@@ -97,6 +100,24 @@ def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None
     left = json.loads(spent.files["answer.json"])
     assert left["response"] == {}
     assert left["published"]["answer"] == "Pipeline not successful after 5 tries."
+
+
+@linux
+def test_code_that_was_only_thought_of_is_not_run(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path / "lake")
+    for form in ("a python block in the thought", "opened by the template", "gpt-oss", "Hunyuan"):
+        run = play(
+            make_task(lake, "ds_guru_one_shot"), [filled(FORMS_OF_THOUGHT[form], PLAN + CODE)]
+        )
+        assert score_answer(make_task(lake, "x"), run.answer()).outcome == 1.0
+    cut = f"<think>{PLAN}{CODE}"
+    run = play(make_task(lake, "ds_guru_few_shot"), [cut, PLAN + CODE])
+    assert (
+        dict(run.errors) == {THOUGHT: 1}
+        and "before its reasoning did" in run.messages[3]["content"]
+    )
+    for agent in ("ds_guru_one_shot", "lake_script"):
+        assert play(make_task(lake, agent), [cut]).notes["ended"] == THOUGHT
 
 
 DEEP = "[" * 700 + "]" * 700
