@@ -173,11 +173,57 @@ def test_yaml_traps_are_read_as_meant(tmp_path: Path) -> None:
     assert load(DemoConfig, None, ["sft.betas=[0.5, 1e-1]"]).sft.betas == (0.5, 0.1)
 
 
-def test_dare_preset_has_the_published_numbers() -> None:
+# DARE-bench's Table 13, by the settings' names. Its rollout backend is SGLang, which is what verl
+# rolls out with here (tests/train/backends/verl).
+TABLE_13 = {
+    "normaliser": "sequence_mean",
+    "divide_by_std": False,
+    "lr": 1e-6,
+    "mini_batch": 64,
+    "kl_coef": 0.0,
+    "prompts_per_step": 64,
+    "rollouts_per_prompt": 8,
+    "temperature": 1.0,
+    "top_p": 0.95,
+    "top_k": 50,
+    "max_length": 32768,
+}
+SHIPPED = DEMO_YAML.parent
+DARE_RL = sorted(SHIPPED.glob("dare_*.yaml"))
+DARE_RL = [p for p in DARE_RL if "rl" in yaml.safe_load(p.read_text())]
+
+
+@pytest.mark.parametrize("path", DARE_RL, ids=lambda p: p.stem)
+def test_dare_runs_have_the_published_numbers(path: Path) -> None:
+    rl = load(GrpoRunConfig, path).rl
+    assert {name: getattr(rl, name) for name in TABLE_13} == TABLE_13
+    assert rl.turns == 5 and rl.tool_seconds == 5 * 200  # 4.1: five turns, 200 s each
+
+
+def test_the_dare_preset_alone_has_the_published_numbers() -> None:
+    assert len(DARE_RL) >= 2
     rl = load(DemoConfig, DEMO_YAML, ["rl.preset=dare"]).rl
-    assert (rl.lr, rl.prompts_per_step, rl.rollouts_per_prompt, rl.mini_batch) == (1e-6, 64, 8, 64)
-    assert (rl.temperature, rl.top_p, rl.top_k, rl.max_length) == (1.0, 0.95, 50, 32768)
-    assert (rl.kl_coef, rl.divide_by_std, rl.normaliser) == (0.0, False, "sequence_mean")
+    assert {name: getattr(rl, name) for name in TABLE_13} == TABLE_13
+
+
+QWEN3 = [p for p in sorted(SHIPPED.glob("*.yaml")) if "path: Qwen/Qwen3" in p.read_text()]
+
+
+@pytest.mark.parametrize("path", QWEN3, ids=lambda p: p.stem)
+def test_a_preset_of_qwen3_says_whether_it_thinks(path: Path) -> None:
+    given = yaml.safe_load(path.read_text())
+    thinks = given["model"]["chat_template_kwargs"]["enable_thinking"]
+    assert isinstance(thinks, bool)
+    if path.stem.startswith("cdr_"):  # CDR-Bench's runs have it off (App. B.1)
+        assert not thinks
+
+
+@pytest.mark.parametrize("path", sorted((SHIPPED.parent / "slurm" / "plans").glob("*.yaml")))
+def test_a_plan_that_asks_qwen3_says_whether_it_thinks(path: Path) -> None:
+    for stage in yaml.safe_load(path.read_text())["stages"]:
+        words = [str(word) for word in (*stage.get("command", ()), *stage.get("args", ()))]
+        if any(word.startswith("Qwen/Qwen3") for word in words):
+            assert '"enable_thinking"' in words[words.index("--chat-template-kwargs") + 1]
 
 
 def test_dr_grpo_preset_has_no_spread_and_a_constant_length() -> None:

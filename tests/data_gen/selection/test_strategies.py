@@ -92,6 +92,31 @@ def test_thresholds(track: str, least: float) -> None:
     assert kept([row("t", 0, least - 1e-6, track)], "fv") == []
 
 
+@pytest.mark.parametrize(
+    ("track", "spread"),
+    [("class-MM", 0.15), ("reg-MM", 0.15), ("time-XF", 0.15), ("time-CF", 0.1)],
+)
+def test_spreads_from_which_a_task_is_diverse(track: str, spread: float) -> None:
+    for variance, wanted in ((spread + 1e-4, 1), (spread - 1e-4, 0)):
+        low = 1.0 - 2 * variance**0.5
+        rows = [row("t", i, v, track) for i, v in enumerate((1.0, low))]
+        for strategy in ("bv", "dv"):
+            assert len(kept(rows, strategy)) == wanted
+
+
+@pytest.mark.parametrize("track", ["class-IF", "reg-IF"])
+def test_if_is_diverse_with_one_right_and_one_wrong(track: str) -> None:
+    for scores, wanted in (((1.0, 0.0), 1), ((1.0, 1.0), 0), ((0.0, 0.0), 0)):
+        rows = [row("t", i, v, track) for i, v in enumerate(scores)]
+        assert len(kept(rows, "bv")) == wanted
+
+
+def test_how_many_each_strategy_keeps_of_a_task() -> None:
+    for rows in (IF, MM):
+        counts = {name: len(kept(rows, name)) for name in ("fv", "av", "bv", "dv")}
+        assert counts == {"fv": 1, "av": 3, "bv": 1, "dv": 2}
+
+
 def test_dv_keeps_only_what_is_above_the_mean_and_valid() -> None:
     rows = [row("m", i, v) for i, v in enumerate((1.0, 0.0, 0.7, 0.0))]
     assert kept(rows, "dv") == [("m", 0)]
