@@ -19,7 +19,7 @@ from data_gen.dare.alike import without_repeats
 from data_gen.dare.certificate import certificate, inputs_of
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import check_described, describe, read_describe
-from data_gen.dare.importer import tasks_of
+from data_gen.dare.importer import task_of, variants_of
 from data_gen.dare.kin import joined
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
 from data_gen.dare.licences import read_licences
@@ -167,7 +167,9 @@ async def _tasks(
     for entry in read_entries(out):
         row = by_name[entry.name]
         meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
-        tasks += await tasks_of(entry, out, splits[row["table_group"]], pool=None, meta=meta)
+        split = splits[row["table_group"]]
+        for variant in variants_of(entry):
+            tasks.append(await task_of(entry, variant, out, split, pool=None, meta=meta))
     for task in tasks:
         gold = read_gold(task.gold)
         if score_table(gold, gold.truth_csv.encode(), trusted=True).outcome != 1.0:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_gen.dare.importer import licence_of, read_licences, remade, tasks_of
-from data_gen.dare.layout import read_entries
+from data_gen.dare.importer import remade
+from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
 from rewards import console
 from rewards.dare.prediction import read_gold, score_table
-from rewards.progress import progress
-from rewards.task import Task, TaskError, read_tasks, write_jsonl
+from rewards.task import TaskError, read_tasks, write_jsonl
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
@@ -22,7 +20,13 @@ from rollouts.sandbox.pool import Pool
 def _parser() -> console.Parser:
     parser = console.parser("tasks dare", __doc__)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
+    what.add_argument(
+        "--import",
+        dest="source",
+        metavar="PLACE",
+        help="a copy of the release: its checkout, data/eval, question_list.json, a folder of the "
+        f"hub's layout, or a data set of the hub by name, such as {RELEASE}",
+    )
     what.add_argument("--import-dsbench", type=Path, help="DSBench's data_modeling/data folder")
     what.add_argument(
         "--remake",
@@ -38,7 +42,7 @@ def _parser() -> console.Parser:
         action="store_true",
         help="make IF answers here, all of them",
     )
-    parser.add_argument("--split", default="eval", help="split of imported tasks")
+    _import(parser)
     parser.add_argument("--databases", type=int, default=300, help="how many to build")
     parser.add_argument(
         "--style",
@@ -65,6 +69,28 @@ def _parser() -> console.Parser:
     _shares(parser)
     _wishes(parser)
     return parser
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    """What of `--import` is taken."""
+    parser.add_argument(
+        "--split",
+        choices=("eval", "train"),
+        default="eval",
+        help="which split of the release is imported; of train, what is a published evaluation "
+        "database by its content is left out (%(default)s)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a copy of the release that lacks files"
+    )
+    parser.add_argument(
+        "--ids", type=Path, metavar="FILE", help="import only tasks whose ids are lines of FILE"
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="write the tasks of a copy without their gold, to index.jsonl, and compute nothing",
+    )
 
 
 def _words(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +179,12 @@ def main(argv: Sequence[str]) -> int:
     if args.writer is not None:
         _check_writer(args)
     if args.source is not None:
-        asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
+        ids = frozenset(args.ids.read_text("utf-8").split("\n")) - {""} if args.ids else None
+        wanted = Wanted(args.split, ids, args.simulate, args.strict)
+        if args.list:
+            list_tasks(args.source, args.out, wanted)
+        else:
+            asyncio.run(import_copy(args.source, args.out, wanted))
     elif args.import_dsbench is not None:
         from data_gen.dare.dsbench import import_dsbench
 
@@ -192,25 +223,3 @@ async def remake(source: Path, out: Path) -> None:
         f"{out / 'tasks.jsonl'}: {len(found)} tasks; of {len(pairs)} IF answers {differ} differ "
         "from the old ones"
     )
-
-
-async def import_official(source: Path, out: Path, split: str, again: bool) -> list[Task]:
-    """Write `out/tasks.jsonl` from a folder in the official format; returns the tasks."""
-    entries, licences = read_entries(source), read_licences(source)
-    if split.startswith("train"):
-        raise TaskError(f"--split {split}: published tasks are for evaluation only; use eval")
-    tasks: list[Task] = []
-    workers = len(os.sched_getaffinity(0))
-    async with Pool(Config(workers=workers)) as pool:
-        for entry in progress(entries, "import", "databases"):
-            meta = {
-                "published": True,
-                "domain": entry.row.get("domain"),
-                "licence": licence_of(entry.folder, licences.get(entry.name, {})),
-            }
-            tasks += await tasks_of(entry, out, split, pool=pool, again=again, meta=meta)
-    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
-    counts = Counter(task.track for task in tasks)
-    listed = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
-    print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks ({listed})")
-    return tasks

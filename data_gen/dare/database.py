@@ -4,7 +4,6 @@ row in the question list, and what became of the table.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from assay.tables.doubts import Doubt
 from data_gen.dare.describe import About
+from data_gen.dare.domains import domain_of_text
 from data_gen.dare.layout import Frame, write_database
 from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, column_texts, table_hash
@@ -66,25 +66,6 @@ def published(marks: frozenset[str], settings: Settings) -> bool:
     return bool(marks) and len(marks & settings.published) >= 0.6 * len(marks)
 
 
-DOMAINS = {
-    "finance": r"price|wage|income|salar|bank|loan|credit|stock|econom|insur|expend|cost",
-    "health": r"patient|disease|cancer|blood|drug|birth|hospital|medic|health|mortal|weight",
-    "education": r"school|student|teacher|score|college|university|exam|grade",
-    "environment": r"temperature|species|forest|weather|rain|ozone|pollut|river|soil|plant|bird",
-    "business": r"customer|sales|firm|market|retail|employ|product",
-    "technology": r"comput|software|internet|phone",
-    "automotive": r"\bcar\b|vehicle|traffic|driver|automobile",
-}
-
-
-def domain_of(source: Source) -> str:
-    """One word, by what the source says about itself; `other` when nothing does."""
-    text = f"{source.title} {source.about[:1500]}".lower()
-    counts = {d: len(re.findall(p, text)) for d, p in DOMAINS.items()}
-    best = max(counts, key=lambda d: counts[d])
-    return best if counts[best] else "other"
-
-
 def texts_of(source: Source, columns: Sequence[str]) -> dict[str, str]:
     """What is said of columns: the source's own words, and the items of its text."""
     found = described(source.about, columns)
@@ -99,7 +80,7 @@ def origin(source: Source, frame: Frame) -> dict[str, Any]:
         "licence": source.licence,
         "source": source.name,
         "table_sha256": table_hash(frame),
-        "domain": domain_of(source),
+        "domain": domain_of_text(f"{source.title} {source.about[:1500]}"),
     }
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.dare.importer import tasks_of
+from data_gen.dare.importer import task_of, variants_of
 from data_gen.dare.layout import (
     KIND,
     Frame,
@@ -172,9 +172,9 @@ async def import_dsbench(top: Path, out: Path) -> None:
     write_question_list(out, rows)
     meta = {"published": True, "benchmark": "DSBench"}
     tasks = [
-        task
+        await task_of(entry, variant, out, "eval", pool=None, meta=meta)
         for entry in read_entries(out)
-        for task in await tasks_of(entry, out, "eval", pool=None, meta=meta)
+        for variant in variants_of(entry)
     ]
     write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
     print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from data_gen.dare.layout import Entry
+from data_gen.dare.layout import SIMULATED, VARIANTS, Entry
 from data_gen.dare.licences import spdx
 from data_gen.dare.reference_run import recipe_of, simulate
 from rewards.dare.prediction import read_gold
@@ -23,20 +23,31 @@ TOOL = "python_executor"
 _UNSAID = ("unknown", "other", "other (specified in description)")
 
 
-def read_licences(top: Path) -> dict[str, dict[str, str]]:
-    """Database → its row of `licences.csv`, where there is one."""
-    path = top / "licences.csv"
+def read_licences(top: Path) -> dict[str, str]:
+    """Database → its licence by SPDX name: what `licences.csv` beside the question list says, where
+    a person looked, else the release's own lists (`LICENSE/kaggle_license_*.csv` of its
+    checkout)."""
+    found: dict[str, str] = {}
+    for home in (top, *list(top.resolve().parents)[:2]):
+        for path in sorted((home / "LICENSE").glob("kaggle_license_*.csv")):
+            rows = _csv_rows(path)
+            found |= {r["folder_name"]: spdx(r["license_name"]) for r in rows if r["license_name"]}
+    return found | {r["database"]: r["spdx"] for r in _csv_rows(top / "licences.csv") if r["spdx"]}
+
+
+def _csv_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file; none where there is no such file."""
     if not path.is_file():
-        return {}
+        return []
     with open(path, encoding="utf-8", newline="") as lines:
-        return {row["database"]: dict(row) for row in csv.DictReader(lines)}
+        return [dict(row) for row in csv.DictReader(lines)]
 
 
-def licence_of(folder: Path, row: Mapping[str, str]) -> str | None:
-    """The licence of a database: what `licences.csv` says, else what the source's own page said
-    when it was crawled (`data_info`, `meta_data` of `all_metadata.json`), by its SPDX name."""
-    if row.get("spdx"):
-        return row["spdx"]
+def licence_of(folder: Path, listed: str | None = None) -> str | None:
+    """The licence of a database: what is `listed` for it, else what the source's own page said when
+    it was crawled (`data_info`, `meta_data` of `all_metadata.json`), by its SPDX name."""
+    if listed:
+        return listed
     about = _parts(json.loads((folder / "verify" / "all_metadata.json").read_text("utf-8")))
     page, listed = _parts(about.get("data_info")), _parts(about.get("meta_data")).get("licenses")
     named = [_parts(one).get("name") for one in _list(listed)]
@@ -52,39 +63,47 @@ def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-async def tasks_of(
+def variants_of(entry: Entry) -> list[str]:
+    """The variants that a database asks."""
+    return [v for v in VARIANTS if entry.row.get(f"question_{v}")]
+
+
+def task_id(entry: Entry, variant: str) -> str:
+    return f"{entry.name}:{entry.task_type(variant).partition('-')[2]}"
+
+
+async def task_of(
     entry: Entry,
+    variant: str,
     out: Path,
     split: str,
     *,
     pool: Pool | None,
     again: bool = False,
     meta: Mapping[str, Any] | None = None,
-) -> list[Task]:
-    """The variants of one database. `pool` makes IF answers that are not there (`again`: all of
-    them). Raises `TaskError` when an answer is missing and there is no pool."""
-    tasks: list[Task] = []
-    for variant in ("v1", "v2"):
-        question = str(entry.row.get(f"question_{variant}") or "")
-        if not question:
-            continue
-        kind = entry.task_type(variant)
-        gold = await _gold(entry, kind, variant, pool, again)
-        base = os.path.relpath(entry.folder / "source", out)
-        tasks.append(
-            Task(
-                id=f"{entry.name}:{kind.partition('-')[2]}",
-                family="table",
-                track=kind,
-                split=split,
-                prompt=[{"role": "user", "content": question}],
-                gold=gold,
-                tools=(TOOL,),
-                files={name: f"{base}/{name}" for name in entry.needed(variant)},
-                meta={"database": entry.name, "variant": variant, **(meta or {})},
-            )
-        )
-    return tasks
+) -> Task:
+    """A variant of a database. `pool` makes IF answers that are not there (`again`: all of them).
+    Raises `TaskError` for a file that is missing or hidden, and where there is no pool."""
+    gold = await _gold(entry, entry.task_type(variant), variant, pool, again)
+    return replace(bare_task(entry, variant, out, split, meta=meta), gold=gold)
+
+
+def bare_task(
+    entry: Entry, variant: str, out: Path, split: str, *, meta: Mapping[str, Any] | None = None
+) -> Task:
+    """The same without its gold but for what it asks: nothing is computed."""
+    base = os.path.relpath(entry.folder / "source", out)
+    return Task(
+        id=task_id(entry, variant),
+        family="table",
+        track=entry.task_type(variant),
+        split=split,
+        prompt=[{"role": "user", "content": str(entry.row[f"question_{variant}"])}],
+        gold={"targets": list(entry.recipe["target"])},
+        tools=(TOOL,),
+        files={name: f"{base}/{name}" for name in entry.needed(variant)},
+        meta={"database": entry.name, "variant": variant, **(meta or {})},
+    )
 
 
 async def remade(tasks: Sequence[Task], root: Path, out: Path, pool: Pool) -> list[Task]:
@@ -117,7 +136,7 @@ def _database_of(task: Task, root: Path) -> Entry:
 async def _gold(
     entry: Entry, kind: str, variant: str, pool: Pool | None, again: bool
 ) -> dict[str, Any]:
-    shipped = entry.folder / "verify" / "simulated_pred_local.csv"
+    shipped = entry.folder / "verify" / SIMULATED
     extra: dict[str, Any] = {}
     gold: dict[str, Any]
     if kind.endswith("-IF"):

@@ -26,11 +26,14 @@ from rewards.task import TaskError
 Frame = Any  # a pandas DataFrame; its annotations are partial
 FAMILY = {"classification": "class", "regression": "reg", "time_series_analysis": "ts"}
 KIND = {"class": "classification", "reg": "regression", "ts": "time_series_analysis"}
+LISTING = "question_list.json"
 VARIANTS = {
     "v1": {"class": "class-IF", "reg": "reg-IF", "ts": "time-XF"},
     "v2": {"class": "class-MM", "reg": "reg-MM", "ts": "time-CF"},
 }
 HIDDEN = ("train_v1_no_err", "ground_truth", "simulated_pred", "all_metadata")
+SIMULATED = "simulated_pred_local.csv"  # of IF; releases leave it out, for it is made by running
+_POINTER = b"version https://git-lfs"  # a file of a clone that `git lfs pull` did not fill
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,28 @@ class Entry:
         assert found in TASK_TYPES
         return found
 
+    def missing(self, variant: str, again: bool = False) -> list[str]:
+        """The files of a variant that are not there, as paths in the folder: those that a solver is
+        handed, and what its answers are read from or (`again`, or where IF has none) made from."""
+        wanted = [f"source/{name}" for name in self.row.get(f"needed_files_{variant}") or ()]
+        kind = self.task_type(variant).rpartition("-")[2]
+        if kind == "IF" and (again or self._absent(f"verify/{SIMULATED}")):
+            form = self.recipe.get("save_file_type")
+            wanted += [f"source/train_v1_no_err.{form}", f"source/val_v1.{form}"]
+        elif kind == "MM":
+            wanted.append("verify/ground_truth.csv")
+        elif kind in ("XF", "CF"):
+            wanted.append(f"verify/ground_truth_{variant}.csv")
+        return [name for name in dict.fromkeys(wanted) if self._absent(name)]
+
+    def _absent(self, name: str) -> bool:
+        """Whether a file is not there, or is what git's large file store leaves in its place."""
+        try:
+            with open(self.folder / name, "rb") as file:
+                return file.read(len(_POINTER)) == _POINTER
+        except OSError:
+            return True
+
     def needed(self, variant: str) -> list[str]:
         """Names a solver is handed. Raises `TaskError` for one that must stay hidden."""
         names = [str(n) for n in self.row[f"needed_files_{variant}"]]
@@ -71,9 +96,28 @@ class Entry:
         return names
 
 
+@dataclass(frozen=True)
+class Absent:
+    """A database of a question list that cannot be used, and why."""
+
+    name: str
+    why: str
+
+
 def read_entries(top: Path) -> list[Entry]:
     """All databases of a folder with `question_list.json`. Raises `TaskError` naming what lacks."""
-    listing = top / "question_list.json"
+    found: list[Entry] = []
+    for entry in listed_entries(top):
+        if isinstance(entry, Absent):
+            raise TaskError(f"{top / LISTING}: {entry.name}: {entry.why}")
+        found.append(entry)
+    return found
+
+
+def listed_entries(top: Path) -> list[Entry | Absent]:
+    """The databases of a folder with `question_list.json`, those that lack their parameters as
+    `Absent`. Raises `TaskError` for a list that cannot be read."""
+    listing = top / LISTING
     try:
         rows: Any = json.loads(listing.read_text(encoding="utf-8"))
     except OSError as error:
@@ -82,7 +126,7 @@ def read_entries(top: Path) -> list[Entry]:
         raise TaskError(f"{listing}: not valid JSON ({error})") from None
     if not isinstance(rows, list):
         raise TaskError(f"{listing}: wanted a list of databases")
-    entries: list[Entry] = []
+    entries: list[Entry | Absent] = []
     for number, row in enumerate(cast("list[Any]", rows)):
         if not isinstance(row, dict):
             raise TaskError(f"{listing} entry {number}: wanted an object")
@@ -90,7 +134,7 @@ def read_entries(top: Path) -> list[Entry]:
     return entries
 
 
-def _entry(top: Path, row: dict[str, Any], where: str) -> Entry:
+def _entry(top: Path, row: dict[str, Any], where: str) -> Entry | Absent:
     name = row.get("file_path")
     if not isinstance(name, str) or os.path.basename(name) != name:
         raise TaskError(f"{where}: field 'file_path' is {name!r}; wanted a folder name")
@@ -101,9 +145,10 @@ def _entry(top: Path, row: dict[str, Any], where: str) -> Entry:
     try:
         recipe = json.loads(about.read_text(encoding="utf-8"))["question"]
     except OSError as error:
-        raise TaskError(f"{where}: {about}: {error.strerror}") from None
+        lost = "its folder" if not folder.is_dir() else "verify/all_metadata.json"
+        return Absent(name, f"{lost} cannot be read ({error.strerror})")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TaskError(f"{where}: {about}: {error!r}; wanted JSON with 'question'") from None
+        return Absent(name, f"verify/all_metadata.json: {error!r}; wanted JSON with 'question'")
     return Entry(folder, row, recipe)
 
 
@@ -186,7 +231,7 @@ def write_question_list(top: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """`question_list.json`, sorted by database."""
     listed = sorted((dict(r) for r in rows), key=lambda r: str(r["file_path"]))
     text = json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
-    (top / "question_list.json").write_text(text, encoding="utf-8")
+    (top / LISTING).write_text(text, encoding="utf-8")
 
 
 def json_bytes(value: Any) -> bytes:

@@ -3,11 +3,12 @@
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """Knowing the tables of published evaluation databases again, by content alone.
 
-`published.json` holds a few hashes of each of their columns and no data; made by
-`python -m data_gen.dare.published --make DIR`, DIR being the official folder. A column's sketch is
-the 24 smallest hashes of its values, each value numbered by how often it came before: the same in
-whatever order, under whatever name and in whatever format, and nearly the same when some rows are
-missing.
+`published.json` holds hashes and no data: a few of each of their columns, and one of each of their
+files. `python -m data_gen.dare.published --make CHECKOUT` writes it, and the hashes of questions
+and descriptions in `rewards/published.json`, from a git checkout of the release (files that the
+checkout lacks are known by git's own hash of them). A column's sketch is the 24 smallest hashes of
+its values, each value numbered by how often it came before: the same in whatever order, under
+whatever name and in whatever format, and nearly the same when some rows are missing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +25,9 @@ from typing import Any
 
 from assay.files import write_text
 from assay.tables.dates import date_format, parse
-from data_gen.dare.layout import Entry, Frame, read_entries, read_table
+from data_gen.dare.layout import VARIANTS, Entry, Frame, read_entries, read_table
+from rewards.published import FILE as TEXTS
+from rewards.published import lines_of, published_database, text_hash
 
 FILE = Path(__file__).with_name("published.json")
 _SIZE = 24  # hashes of a column
@@ -31,6 +35,8 @@ _ALIKE = 16  # of them shared: the same column
 _DISTINCT = 20  # values a column must have to say anything
 _TOP = 0.3  # the share of its rows that one value may have
 _SHARE = 0.6  # of the columns of the narrower table
+_HALF = 16  # digits kept of git's hash
+_LINES = 12  # kept of a description
 _WORDS = 200_000  # distinct texts beyond which a column is left out
 
 Sketch = frozenset[int]
@@ -38,11 +44,13 @@ Sketch = frozenset[int]
 
 @dataclass(frozen=True)
 class Published:
-    """One published table: its database, its rows, the sketches of its columns."""
+    """One published table: its database, its rows, the sketches of its columns. `part` says which
+    of its tables was at hand (`_tables`)."""
 
     name: str
     rows: int
     columns: tuple[Sketch, ...]
+    part: str = "whole"
 
 
 def same_as_published(frame: Frame) -> str:
@@ -69,17 +77,45 @@ def same_as_published(frame: Frame) -> str:
     return ""
 
 
+def evaluation_database(entry: Entry) -> str:
+    """Why a database of an official folder may not be trained on, or nothing: one of its files or
+    questions is one of a published evaluation database, or its table holds most of such a one. Its
+    name says nothing."""
+    files = _files()
+    for path in sorted((entry.folder / "source").glob("*")):
+        if not _tells(entry, path.name):
+            continue
+        if name := files.get(_git_hash(path)):
+            return f"{path.name} is a file of {name}, a published evaluation database"
+    questions = (str(entry.row.get(f"question_{v}") or "") for v in VARIANTS)
+    if name := published_database(questions):
+        return f"a question is one of {name}, a published evaluation database"
+    return next((why for _, frame in _tables(entry) if (why := same_as_published(frame))), "")
+
+
+@cache
+def _rows() -> list[dict[str, Any]]:
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@cache
+def _files() -> dict[str, str]:
+    """Hash of a file → its database."""
+    return {h: row["name"] for row in _rows() for h in row["files"]}
+
+
 @cache
 def published_tables() -> tuple[Published, ...]:
-    """What `published.json` holds."""
-    rows: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    """What `published.json` holds of tables."""
     return tuple(
         Published(
             r["name"],
             r["rows"],
             tuple(frozenset(int(h, 16) for h in c.split()) for c in r["columns"]),
+            r["part"],
         )
-        for r in rows
+        for r in _rows()
+        if r["columns"]
     )
 
 
@@ -195,34 +231,113 @@ def _counted(numbers: Any) -> bool:
     return distinct == len(numbers) and float(np.ptp(numbers)) < 2 * distinct
 
 
-def _whole(entry: Entry) -> Frame:
-    """The table that a database was made of, as far as its files hold it."""
+def _git_hash(path: Path) -> str:
+    """The first half of git's hash of a file."""
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()[:_HALF]
+
+
+def _tells(entry: Entry, name: str) -> bool:
+    """Whether a file has rows, and more in them than times and keys, which other databases may
+    share."""
+    starts = ("train.", "train_", "val_v1") if entry.family == "ts" else ("train_", "val_")
+    return name.startswith(starts)
+
+
+def _tables(entry: Entry) -> Iterator[tuple[str, Frame]]:
+    """The tables that a database was made of, as far as its files hold them: `whole`; of an
+    incomplete copy also the features of IF alone (`features`), or the rows to predict (`test`)."""
     import pandas as pd
 
-    source = entry.folder / "source"
-    names = ("train_v2", "val_v2") if entry.family != "ts" else ("train", "val_v2")
-    paths = sorted(p for p in source.iterdir() if p.stem in names)
-    parts = [read_table(p) for p in paths]
-    return pd.concat(parts, ignore_index=True).drop(columns="row_id", errors="ignore")
+    found = {p.stem: p for p in (entry.folder / "source").glob("*.*") if p.is_file()}
+    stems = {"whole": ("train", "val_v2"), "test": ("val_v1",)}
+    if entry.family != "ts":
+        stems = {
+            "whole": ("train_v2", "val_v2"),
+            "features": ("train_v1_no_err", "val_v1"),
+            "test": ("val_v2",),
+        }
+    for part, wanted in stems.items():
+        if all(stem in found for stem in wanted):
+            frames = [read_table(found[stem]) for stem in wanted]
+            yield part, pd.concat(frames, ignore_index=True).drop(columns="row_id", errors="ignore")
 
 
-def make(folder: Path) -> str:
-    """The text of `published.json` for an official folder; one line a database."""
-    rows: list[str] = []
-    for entry in sorted(read_entries(folder), key=lambda e: e.name):
-        frame = _whole(entry)
-        columns = [" ".join(f"{h:08x}" for h in sorted(s)) for s in sketches_of(frame)]
-        row = {"name": entry.name, "rows": len(frame), "columns": columns}
-        rows.append(json.dumps(row))
-    return "[\n" + ",\n".join(rows) + "\n]\n"
+def row_of(entry: Entry, files: Mapping[str, str]) -> dict[str, Any]:
+    """What is kept of a database; `files`: git's hashes of its files by their names."""
+    part, frame = next(_tables(entry), ("", None))
+    made = [] if frame is None else sketches_of(frame)
+    return {
+        "name": entry.name,
+        "part": part,
+        "rows": 0 if frame is None else len(frame),
+        "columns": [" ".join(f"{h:08x}" for h in sorted(s)) for s in made],
+        "files": sorted({h[:_HALF] for name, h in files.items() if _tells(entry, name)}),
+    }
+
+
+def texts_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The rows of `rewards/published.json`: questions of IF, which name their columns, and the
+    longest lines of descriptions that no other source has."""
+    said = {e.name: _described(e) for e in entries}
+    sources = {e.name: e.name.rpartition("_")[0] for e in entries}
+    owners: dict[str, set[str]] = {}
+    for name, lines in said.items():
+        for line in lines:
+            owners.setdefault(line, set()).add(sources[name])
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        own = [line for line in said[entry.name] if len(owners[line]) == 1]
+        longest = sorted(own, key=lambda line: (-len(line), line))[:_LINES]
+        asked = [entry.row["question_v1"]] if entry.family != "ts" else []
+        rows.append(
+            {
+                "name": entry.name,
+                "questions": sorted(map(text_hash, asked)),
+                "lines": sorted(map(text_hash, longest)),
+            }
+        )
+    return rows
+
+
+def _described(entry: Entry) -> set[str]:
+    text = (entry.folder / "source" / "metadata.txt").read_text("utf-8", errors="replace")
+    return {" ".join(line.split()) for line in lines_of(text)}
+
+
+def _git_files(folder: Path) -> dict[str, dict[str, str]]:
+    """Database → file name → git's hash, also of files that the checkout lacks."""
+    command = ["git", "-C", str(folder), "ls-tree", "-r", "HEAD", "databases"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, dict[str, str]] = {}
+    for line in listed.splitlines():
+        about, _, path = line.partition("\t")
+        _, database, room, name = path.split("/", 3)
+        if room == "source":
+            found.setdefault(database, {})[name] = about.split()[2]
+    return found
+
+
+def make(checkout: Path) -> tuple[str, str]:
+    """The texts of both files for a git checkout of the release; one line a database."""
+    folder = checkout / "data" / "eval"
+    entries, files = read_entries(folder), _git_files(folder)
+    entries = sorted(entries, key=lambda e: e.name)
+    tables = [row_of(entry, files[entry.name]) for entry in entries]
+    return _lines_text(tables), _lines_text(texts_of(entries))
+
+
+def _lines_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write `published.json` anew."""
+    """Write both files anew."""
     parser = argparse.ArgumentParser(prog="python -m data_gen.dare.published", description=__doc__)
-    parser.add_argument("--make", type=Path, required=True, metavar="DIR", help="official folder")
+    parser.add_argument("--make", type=Path, required=True, metavar="CHECKOUT")
     args = parser.parse_args(argv)
-    write_text(FILE, make(args.make))
+    for path, text in zip((FILE, TEXTS), make(args.make), strict=True):
+        write_text(path, text)
     return 0
 
 

@@ -1,10 +1,11 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownArgumentType=false
-"""DARE-bench: `dare:DIR` opened as tasks, and tables like its 5, 6, 9 and 12 from generic rows.
+"""DARE-bench: `dare:PLACE` opened as tasks, and tables like its 5, 6, 9 and 12 from generic rows.
 
-DIR is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or what `assay tasks dare` built
-(then `heldout.jsonl` is asked), or the official format, which
-`assay tasks dare --import` then turns into one.
+PLACE is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or what `assay tasks dare` built
+(then `heldout.jsonl` is asked), or a copy of the release (its checkout, `data/eval`, its
+`question_list.json`, or the hub's data set by name), which `assay tasks dare --import` then turns
+into one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from assay.files import write_text
+from rewards.chosen import chosen
 from rewards.dare.prediction import mismatch
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
@@ -37,10 +39,13 @@ from train.evaluation.contract import (
     budget_of,
     splits_of,
 )
+from train.evaluation.drawing import even_draw
 from train.evaluation.results import number
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import ends, mean, source
 
+RELEASE = "Snowflake/dare-bench"  # the data set's name on the hub
+INDEX, IDS = "index.jsonl", "ids.txt"
 ENDPOINT_TOKENS = 16384  # of one message: the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 
@@ -54,10 +59,10 @@ def options(parser: ArgumentParser) -> None:
 
 
 def open_folder(rest: str, args: Any) -> Opened:
-    """`dare:DIR` or `dare:FILE.jsonl`."""
+    """`dare:PLACE`: a file of tasks, a folder of `assay tasks dare`, or a copy of the release."""
     if not rest:
-        raise TaskError("--tasks dare:: wanted dare:DIR")
-    tasks, root = tasks_of(Path(rest), args.out, args.simulate)
+        raise TaskError(f"--tasks dare:: wanted dare:PLACE, such as dare:{RELEASE}")
+    tasks, root = tasks_of(rest, args)
     tasks = [t for t in tasks if not args.only or t.track in args.only.split(",")]
     if not tasks:
         raise TaskError(f"--tasks dare:{rest}: no task is left; look at --only")
@@ -71,28 +76,40 @@ def open_folder(rest: str, args: Any) -> Opened:
     )
 
 
-def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]:
-    """(tasks, the folder their files are relative to)."""
-    listed = folder if folder.is_file() else folder / "tasks.jsonl"
+def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
+    """(tasks, the folder their files are relative to). Of a copy of the release only the tasks that
+    will be asked are imported, into `tasks/` of the run's folder."""
+    folder = Path(place)
+    listed = folder if folder.suffix in (".jsonl", ".gz", ".zst") else folder / "tasks.jsonl"
     own = folder / HELDOUT  # of a build of our own
     if not listed.is_file() and own.is_file() and own.stat().st_size:
         listed = own
-    if listed.is_file() and not simulate:
+    if listed.is_file() and not args.simulate:
         return read_tasks(listed), listed.parent
-    if not listed.is_file() and not (folder / "question_list.json").is_file():
-        raise TaskError(
-            f"--tasks dare:{folder}: neither tasks.jsonl nor question_list.json is there"
-        )
-    made = out / "tasks"
-    what = (
-        ["--remake", str(listed.resolve())]
-        if listed.is_file()
-        else ["--import", str(folder.resolve()), *(["--simulate"] if simulate else [])]
-    )
-    command = [sys.executable, "-m", "assay", "tasks", "dare", *what, "--out", str(made.resolve())]
-    if subprocess.run(command, check=False).returncode:
-        raise TaskError(f"{folder}: the tasks could not be made; see above")
+    made = args.out / "tasks"
+    if listed.is_file():
+        _run("--remake", str(listed.resolve()), "--out", str(made.resolve()))
+        return read_tasks(made / "tasks.jsonl"), made
+    what = ["--import", str(folder.resolve()) if folder.exists() else place]
+    what += ["--out", str(made.resolve()), *(["--strict"] if args.strict else [])]
+    what += ["--simulate"] if args.simulate else []
+    if args.limit or args.only or chosen(args):
+        _run(*what, "--list")
+        some = [
+            t for t in read_tasks(made / INDEX) if not args.only or t.track in args.only.split(",")
+        ]
+        some = even_draw(chosen(args).of(some, f"--tasks dare:{place}"), args.limit, args.seed)
+        write_text(made / IDS, "".join(f"{task.id}\n" for task in some))
+        what += ["--ids", str((made / IDS).resolve())]
+    _run(*what)
     return read_tasks(made / "tasks.jsonl"), made
+
+
+def _run(*words: str) -> None:
+    """`assay tasks dare` with these words, which says itself what is wrong."""
+    command = [sys.executable, "-m", "assay", "tasks", "dare", *words]
+    if subprocess.run(command, check=False).returncode:
+        raise TaskError(f"{words[1]}: the tasks could not be made; see above")
 
 
 def stale_gold(tasks: Sequence[Task]) -> list[str]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.chosen import ALL, Chosen
 from rewards.families import require_families
+from rewards.published import published_database
 from rewards.task import Task, TaskError, read_tasks, refuse_published
 from rollouts.chats import FIELDS, without_nulls
 
@@ -93,7 +94,25 @@ def training_rows(path: str, asked: Chosen = ALL) -> list[tuple[str, Row]]:
             raise TaskError(
                 f"{where}: a rollout of a published benchmark task; train on generated ones"
             )
+        chat = [text for name in FIELDS for text in _texts(row.get(name))]
+        if name := published_database(chat, (v for v in row.values() if isinstance(v, str))):
+            raise TaskError(
+                f"{where}: the chat is about {name}, a published evaluation database; leave the "
+                "row out"
+            )
     return rows
+
+
+def _texts(messages: Any) -> Iterator[str]:
+    """What is said in a chat, also in parts and in calls; a chat that is none gives nothing."""
+    if isinstance(messages, str):
+        yield messages
+    elif isinstance(messages, Mapping):
+        for value in messages.values():
+            yield from _texts(value)
+    elif isinstance(messages, list | tuple):
+        for value in messages:
+            yield from _texts(value)
 
 
 def _plain(row: Row) -> Row:

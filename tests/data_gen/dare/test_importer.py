@@ -53,19 +53,19 @@ def database(folder: Path, **about: Any) -> Path:
 
 def test_the_page_of_the_source_says_the_licence(tmp_path: Path) -> None:
     page = {"data_info": {"licenseName": "MIT"}, "meta_data": {"licenses": [{"name": "CC0-1.0"}]}}
-    assert licence_of(database(tmp_path / "a", **page), {}) == "MIT"
+    assert licence_of(database(tmp_path / "a", **page)) == "MIT"
     listed = {"data_info": None, "meta_data": page["meta_data"]}
-    assert licence_of(database(tmp_path / "b", **listed), {}) == "CC0-1.0"
-    assert licence_of(database(tmp_path / "c", data_info={"licenseName": "Unknown"}), {}) is None
-    assert licence_of(database(tmp_path / "d", question={}, meta_data=[1]), {}) is None
-    assert licence_of(tmp_path / "a", {"spdx": "CC-BY-4.0"}) == "CC-BY-4.0"  # a person looked
+    assert licence_of(database(tmp_path / "b", **listed)) == "CC0-1.0"
+    assert licence_of(database(tmp_path / "c", data_info={"licenseName": "Unknown"})) is None
+    assert licence_of(database(tmp_path / "d", question={}, meta_data=[1])) is None
+    assert licence_of(tmp_path / "a", "CC-BY-4.0") == "CC-BY-4.0"  # a person looked
 
 
 @pytest.mark.skipif(not DARE.is_dir(), reason="databases of the benchmark are not at hand")
 def test_pages_of_published_databases_say_what_a_person_found() -> None:
     with open(DARE / "licences.csv", encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            assert licence_of(DARE / "databases" / row["database"], {}) == row["spdx"], row
+            assert licence_of(DARE / "databases" / row["database"]) == row["spdx"], row
 
 
 def test_tables_can_be_cut_by_licence_and_by_targets() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ np = pytest.importorskip("numpy")
 from places import SHARED  # noqa: E402
 
 from data_gen.dare import published  # noqa: E402
+from data_gen.dare.layout import read_entries  # noqa: E402
 from data_gen.dare.local import tables_in  # noqa: E402
 from data_gen.dare.published import Published, same_as_published, sketches_of  # noqa: E402
 from data_gen.dare.sources import sources  # noqa: E402
@@ -87,14 +90,32 @@ def test_the_name_of_a_file_says_nothing(tmp_path: Path) -> None:
     assert all(len(s.load()) == 150 for s in found)
 
 
+OFFICIAL = SHARED / "dare" / "tasks"
+at_hand = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="published databases are not at hand")
+
+
+@at_hand
 def test_what_is_shipped_was_made_from_the_published_databases() -> None:
-    folder = SHARED / "dare" / "tasks"
-    if not folder.is_dir():
-        pytest.skip("the published databases are not at hand")
-    assert published.make(folder) == published.FILE.read_text(encoding="utf-8")
+    shipped = {row["name"]: row for row in json.loads(published.FILE.read_text("utf-8"))}
+    assert len(shipped) == 162
+    for entry in read_entries(OFFICIAL):
+        made = published.row_of(entry, {})
+        assert {**shipped[entry.name], "files": []} == made
+        assert "published evaluation database" in published.evaluation_database(entry)
+
+
+@at_hand
+def test_texts_that_are_shipped_were_made_from_the_published_databases() -> None:
+    shipped = {row["name"]: row for row in json.loads(published.TEXTS.read_text("utf-8"))}
+    for row in published.texts_of(read_entries(OFFICIAL)):
+        assert row["questions"] == shipped[row["name"]]["questions"]
 
 
 def test_what_is_shipped_holds_hashes_only() -> None:
     found = published.published_tables()
-    assert len(found) >= 20 and all(p.columns for p in found)
+    assert len(found) >= 150 and all(p.columns for p in found)
     assert all(0 <= h < 1 << 32 for p in found for c in p.columns for h in c)
+    hashed = re.compile(r"[0-9a-f]{16}")
+    rows = json.loads(published.TEXTS.read_text("utf-8"))
+    kept = [h for row in rows for h in (*row["questions"], *row["lines"])]
+    assert len(rows) == 162 and all(hashed.fullmatch(h) for h in kept)
