@@ -242,20 +242,6 @@ def test_nothing_hidden_may_be_needed(built: Path, tmp_path: Path) -> None:
         read_entries(tmp_path / "bad")[0].needed("v1")
     assert main(["dare", "--import", str(tmp_path / "bad"), "--out", str(tmp_path / "o")]) == 2
     assert main(["dare", "--import", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
-    assert (
-        main(
-            [
-                "dare",
-                "--import",
-                str(built / "mini"),
-                "--out",
-                str(tmp_path / "o"),
-                "--split",
-                "train",
-            ]
-        )
-        == 2
-    )
 
 
 def test_if_answers_are_made_again_where_the_code_runs(built: Path, tmp_path: Path) -> None:
