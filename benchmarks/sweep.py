@@ -5,14 +5,17 @@
 Runs `assay eval` once for every setting, each in its own folder below `--out`, and prints one row
 for each: the mean outcome by track and over all tasks, the paired difference from the first setting
 with a 95 % interval clustered by source, tokens and turns of an answer, tokens of a turn and
-minutes. `sweep.md` and `sweep.json` keep the table. A sweep that was stopped goes on when the same
+minutes. On CDR-Bench a second table has, by track, the release's RS, RS@K and OCS@K, tokens of an
+answer, and the paired difference of RS@K from the first setting. `sweep.md` and `sweep.json` keep
+the tables. A sweep that was stopped goes on when the same
 command is run again. Exit status 3 when some answers have no outcome.
 
 Presets are the published sweeps: `dare-budget` (DARE-bench, Table 4: turns and seconds a run), and
 of KramaBench's Tables 6 and 12 to 14 `krama-rows` (10, 50, 100, 150 rows of each file, 5 tries) and
 `krama-tries` (5, 10, 15, 20 tries, 100 rows). A preset of KramaBench gives the lake's description
 100,000 tokens, as the paper bounds it by rows alone; `--snippet-tokens` among the options of
-`assay eval` overrules that.
+`assay eval` overrules that. `cdr-thinking` is CDR-Bench's Figure 5: thinking off, then on, of a
+model whose chat template has `enable_thinking`.
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ from statistics import fmean
 from typing import Any
 
 from assay.files import write_text
+from assay.rows import read_rows
 from train.evaluation.comparing import compare_rows, signed
 from train.evaluation.results import read_results
+from train.evaluation.tables import mean
 
 ROOT = Path(__file__).parent.parent
 _ROWS = "--agent ds-guru-few-shot --settings end-to-end --snippet-tokens 100000"
@@ -42,6 +47,9 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "krama-rows": tuple(f"{_ROWS} --tries 5 --snippet-rows {n}" for n in (10, 50, 100, 150)),
     "krama-tries": tuple(f"{_ROWS} --snippet-rows 100 --tries {n}" for n in (5, 10, 15, 20)),
 }
+PRESETS["cdr-thinking"] = tuple(
+    f"model.chat_template_kwargs.enable_thinking={word}" for word in ("false", "true")
+)
 UNSCORED = 3  # exit status of `assay eval` when answers have no outcome
 Row = Mapping[str, Any]
 
@@ -74,7 +82,7 @@ def line(name: str, rows: Sequence[Row], first: Sequence[Row] | None) -> dict[st
     scored = [row for row in rows if row["outcome"] is not None]
     tracks = sorted({str(row["track"]) for row in rows})
     turns = sum(int(row["turns"]) for row in rows)
-    tokens = sum(int(row["tokens_in"]) + int(row["tokens_out"]) for row in rows)
+    tokens = sum(int(row["tokens_in"] or 0) + int(row["tokens_out"] or 0) for row in rows)
     return {
         "setting": name,
         "answers": len(rows),
@@ -109,6 +117,57 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(shown) + "\n"
 
 
+def release_lines(
+    name: str, out: Path, rows: Sequence[Row], first: Mapping[str, Sequence[Row]] | None
+) -> tuple[list[dict[str, Any]], dict[str, list[Row]]]:
+    """(a line a track with the release's numbers of CDR-Bench, the instances they are of). Both
+    are empty for an evaluation of something else. `first`: the instances of the first setting."""
+    found = instances(out, rows)
+    papers = read_results(out / "results.json").get("benchmarks", {}).get("cdr", {})
+    lines: list[dict[str, Any]] = []
+    for track, paper in papers.get("paper_metrics", {}).items():
+        mine = [row for row in rows if row["track"] == track]
+        one = compare_rows("", "", first[track], found[track]) if first else None
+        lines.append(
+            {
+                "track": track,
+                "setting": name,
+                "rs": paper.get("mean_rs"),
+                "rs@k": paper.get("mean_rs@k"),
+                "ocs@k": paper.get("ocs_at_k"),
+                "tokens": mean(row["tokens_out"] for row in mine),
+                "difference": one.to_json()["outcome"] if one else None,
+                "shown difference": signed(one.outcome) if one else "-",
+            }
+        )
+    return lines, found
+
+
+def instances(out: Path, rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The release's RS@K of every instance, by track, as rows that can be compared."""
+    sources = {str(row.get("instance")): row["source"] for row in rows}
+    found: dict[str, list[Row]] = {}
+    for path in sorted((out / "data" / "evaluation").glob("*/*/score_*/instance_metrics.jsonl")):
+        track = found.setdefault(path.parts[-4], [])
+        for _, one in read_rows(path):
+            name, right = str(one["instance_id"]), one["rs_at_k"]
+            outcome = None if right is None else float(right)
+            track.append({"task_id": name, "source": sources.get(name, name), "outcome": outcome})
+    return found
+
+
+def release_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown, a track's settings one below another; RS, RS@K and OCS@K in percent."""
+    names = ["track", "setting", "RS", "RS@K", "OCS@K", "tokens", "RS@K difference [95 %]"]
+    shown = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    tracks = list(dict.fromkeys(one["track"] for one in lines))
+    for one in sorted(lines, key=lambda one: tracks.index(one["track"])):
+        cells = [one["track"], one["setting"], *(_percent(one[n]) for n in ("rs", "rs@k", "ocs@k"))]
+        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,.0f}"
+        shown.append(f"| {' | '.join([*cells, tokens, one['shown difference']])} |")
+    return "\n".join(shown) + "\n"
+
+
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
 
@@ -132,15 +191,21 @@ def main(words: Sequence[str]) -> int:
     if not given or "--out" in given:
         options.error("give the options of `assay eval` after --, without --out")
     status, lines, first = 0, list[dict[str, Any]](), None
+    release, before = list[dict[str, Any]](), None
     for setting, name in zip(settings, short(settings), strict=True):
         out = args.out / folder_of(setting)
         status = max(status, evaluate(setting, given, out))
         rows: list[Row] = read_results(out / "results.json")["rows"]
         lines.append(line(name, rows, first))
         first = first or rows
-    write_text(args.out / "sweep.json", json.dumps({"given": given, "settings": lines}, indent=1))
-    write_text(args.out / "sweep.md", table(lines))
-    print(table(lines))
+        more, found = release_lines(name, out, rows, before)
+        release += more
+        before = before or found
+    kept = {"given": given, "settings": lines} | ({"release": release} if release else {})
+    text = "\n".join([table(lines), *([release_table(release)] if release else [])])
+    write_text(args.out / "sweep.json", json.dumps(kept, indent=1))
+    write_text(args.out / "sweep.md", text)
+    print(text)
     return status
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from configs.schema import EngineConfig, ToolsConfig
 from rewards.file_sets import alone
 from rewards.progress import Progress
 from rewards.task import Answer, Task, TaskError
+from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
 from rollouts.identity import settings_of
 from rollouts.journal import Journal, Key, Row, read_record
@@ -125,6 +127,7 @@ def answer_all(args: Any, job: Job) -> Given:
     folders, tokenizer = _model_files(args, job.record)
     settings = settings_of(args, job.tasks, folders, tokenizer)
     plans = {task.id: job.plan(task, args, tokenizer) for task in job.tasks}
+    _say_context(folders, [plan.tokens for plan in plans.values()])
     ready: Gathered = job.gathered(settings) if job.gathered is not None else ({}, [])
     with (
         alone(job.place),
@@ -202,6 +205,21 @@ def _say_expected(args: Any, asked: Asked) -> None:
         said += f"; ${cheap / 1e6:.4g} "
         said += "or more" if most is None else f"to ${dear / 1e6:.4g}"
     print(said, flush=True)
+
+
+def _say_context(folders: Sequence[Path], rooms: Sequence[int]) -> None:
+    """That a model reads less than its answers may have, where that is so."""
+    most = max(rooms, default=0)
+    try:
+        context = context_of(json.loads((folders[-1] / "config.json").read_text(encoding="utf-8")))
+    except (IndexError, OSError, ValueError):  # no folder, or one that its loader refuses
+        return
+    if 0 < context < most:
+        print(
+            f"{folders[-1].name} reads {context:,} tokens: an answer, which may have {most:,}, "
+            "ends there with its prompt",
+            flush=True,
+        )
 
 
 def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | None]:

@@ -8,12 +8,17 @@ from typing import Any
 
 from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
-from rollouts.room import room_for
 from rollouts.sampler import Plan
-from train.evaluation.contract import Benchmark, budget_of, later, plain_plan
+from train.evaluation.contract import (
+    Benchmark,
+    budget_of,
+    later,
+    plain_plan,
+    published_room,
+)
 
-# of an answer in the published tracks, or more where gold is longer; an endpoint has its own bound
-ANSWER_TOKENS = 4096
+# of an answer, in the paper (App. B.1); an endpoint has its own bound
+ANSWER_TOKENS = 32_768
 
 
 def options(parser: ArgumentParser) -> None:
@@ -44,8 +49,10 @@ def options(parser: ArgumentParser) -> None:
 def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
     if "instance_id" not in task.gold:  # a text of one's own
         return plain_plan(task, args, tokenizer)
-    room = 0 if tokenizer is None else room_for(task, tokenizer, ANSWER_TOKENS)
-    return Plan(args.max_new_tokens or room, budget_of(args))
+    room: int = args.max_new_tokens
+    if not room and tokenizer is not None:
+        room = published_room(task, args, tokenizer, ANSWER_TOKENS)
+    return Plan(room, budget_of(args))
 
 
 BENCHMARK = Benchmark(

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import Score, Task
+from rollouts.engines.server.opening import EMBEDDED
 from rollouts.environment import Budget
 from rollouts.prompts import ChatTokenizer
-from rollouts.room import room_for
+from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 
@@ -77,6 +78,19 @@ class Table:
 def plain_plan(task: Task, args: Args, tokenizer: ChatTokenizer | None) -> Plan:
     """Tasks of no benchmark: an answer with room for gold, or an episode with tools."""
     return Plan(args.max_new_tokens or room_for(task, tokenizer), budget_of(args))
+
+
+def published_room(task: Task, args: Args, tokenizer: ChatTokenizer, published: int) -> int:
+    """Tokens of one message in a benchmark whose paper gives every message `published` of them, or
+    more where gold is longer. Our own decoder on a CPU gives 4,096: a small model that does not
+    end its answers would take hours for the rest (`--max-new-tokens` asks for it)."""
+    engine = getattr(args, "engine", EMBEDDED)
+    if engine == EMBEDDED:
+        from rollouts.engines.torch.device import choose_device
+
+        if choose_device(getattr(args, "device", "auto")) == "cpu":
+            return room_for(task, tokenizer, MESSAGE)
+    return room_for(task, tokenizer, published)
 
 
 def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budget:

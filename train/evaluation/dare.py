@@ -26,7 +26,7 @@ from rewards.dare.prediction import mismatch
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
 from rollouts.prompts import ChatTokenizer
-from rollouts.room import MESSAGE, room_for
+from rollouts.room import room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
@@ -37,6 +37,7 @@ from train.evaluation.contract import (
     Row,
     all_heldout,
     budget_of,
+    published_room,
     splits_of,
 )
 from train.evaluation.drawing import even_draw
@@ -46,7 +47,7 @@ from train.evaluation.tables import ends, mean, source
 
 RELEASE = "Snowflake/dare-bench"  # the data set's name on the hub
 INDEX, IDS = "index.jsonl", "ids.txt"
-ENDPOINT_TOKENS = 16384  # of one message: the published setting
+MESSAGE_TOKENS = 16_384  # of one message: the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 
 
@@ -119,8 +120,12 @@ def stale_gold(tasks: Sequence[Task]) -> list[str]:
 
 
 def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
-    least = ENDPOINT_TOKENS if tokenizer is None else MESSAGE
-    return Plan(args.max_new_tokens or room_for(task, tokenizer, least), budget_of(args))
+    room: int = args.max_new_tokens
+    if not room and tokenizer is None:
+        room = room_for(task, None, MESSAGE_TOKENS)
+    elif not room and tokenizer is not None:
+        room = published_room(task, args, tokenizer, MESSAGE_TOKENS)
+    return Plan(room, budget_of(args))
 
 
 def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from chat_server import serving
+from mixed_tasks import refinement
 
 from benchmarks.sweep import PRESETS, line, main, short, table
 from rewards.task import Task, write_jsonl
@@ -38,6 +41,51 @@ def test_a_sweep_runs_every_setting_and_compares_it(
     assert "| seed 2 | 100.00 | 100.00 | 100.00 | +0.000" in capfd.readouterr().out
     assert (tmp_path / "s" / "seed-1" / "results.json").is_file()
     assert main(command) == 0  # again: nothing is asked anew
+
+
+def track(folder: Path) -> Path:
+    """Two rows of a published track, three wordings each."""
+    rows: list[dict[str, Any]] = []
+    for name in ("one", "two"):
+        asked = [{"style_id": s, "style_label": s, "user_requirement": f"{s}: cut."} for s in "abc"]
+        row = refinement(1, "KEEP", 0).gold | {"instance_id": name, "source_track": "atomic_m"}
+        row |= {"reference_status": "KEEP", "reference_text": name, "input_text": f"{name} x"}
+        row |= {"track_family": "core_rule", "scoring_profile": "text_refinement"}
+        row |= {"output_format": "tagged_text", "operator_kind": "mapper", "domain": "pii"}
+        row |= {
+            "benchmark_track": "atomic_m",
+            "benchmark_split": "single",
+            "recipe_prompt_key": "k",
+        }
+        rows.append(row | {"reports_refinement_gain": True, "prompt_variants": asked})
+    (folder / "tracks").mkdir()
+    write_jsonl(folder / "tracks" / "atomic_m.jsonl", rows)
+    return folder
+
+
+def test_thinking_off_and_on_are_compared_by_track(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """CDR-Bench's Figure 5 at an endpoint without a parser of thoughts."""
+
+    def reply(body: dict[str, Any]) -> str:
+        thinks = body["chat_template_kwargs"]["enable_thinking"]
+        text = "two" if thinks and "two x" in body["messages"][-1]["content"] else "one"
+        said = f"<status>KEEP</status><clean_text>{text}</clean_text>"
+        return f"<think>Not <status>DROP</status>.</think>\n\n{said}" if thinks else said
+
+    with serving(reply) as (url, _):
+        words = ["--tasks", f"cdr:{track(tmp_path)}", "--model", url, "--endpoint-model", "m"]
+        assert main(["--out", str(tmp_path / "s"), "--preset", "cdr-thinking", "--", *words]) == 0
+    data = json.loads((tmp_path / "s" / "sweep.json").read_text("utf-8"))
+    off, on = data["release"]
+    assert (off["track"], off["rs"], off["rs@k"], off["ocs@k"]) == ("atomic_m", 0.5, 0.5, None)
+    assert (on["rs"], on["rs@k"], on["difference"]["difference"]) == (1.0, 1.0, 0.5)
+    shown = capfd.readouterr().out
+    assert "| atomic_m | model.chat_template_kwargs.enable_thinking=true | 100.00 | 100" in shown
+    for folder, thought in (("false", False), ("true", True)):
+        place = tmp_path / "s" / f"model.chat_template_kwargs.enable_thinking-{folder}"
+        assert json.loads((place / "results.json").read_text())["meta"]["thinking"] is thought
 
 
 def test_what_is_shared_is_not_in_a_name() -> None:
