@@ -12,6 +12,9 @@ from typing import Any, cast
 from rewards.task import Task, TaskError
 
 UNKNOWN = "unknown"
+# `--licence permissive`: the licences of DARE-bench's strictly open subset (its appendix E), which
+# neither bind what is made from the data nor forbid any use of it.
+PERMISSIVE = ("MIT", "Apache-2.0", "CC0-1.0", "CC-BY-4.0")
 
 
 def licences_of(task: Task) -> tuple[str, ...]:
@@ -29,7 +32,8 @@ def licences_in(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Tracks and licences that are asked for, patterns such as `CC-BY*`; (): all."""
+    """Tracks and licences that are asked for, patterns such as `CC-BY*`; (): all. A pattern after
+    `!` takes away, from all or from what the others name."""
 
     tracks: tuple[str, ...] = ()
     licences: tuple[str, ...] = ()
@@ -38,13 +42,13 @@ class Chosen:
         return bool(self.tracks or self.licences)
 
     def takes_track(self, track: str) -> bool:
-        return not self.tracks or any(fnmatchcase(track, p) for p in self.tracks)
+        return _passes(track, self.tracks)
 
     def takes_licences(self, licences: Iterable[str]) -> bool:
         """Whether every one of them is asked for: a task is bound by all it was made from."""
-        return not self.licences or all(
-            any(fnmatchcase(name.lower(), p.lower()) for p in self.licences) for name in licences
-        )
+        named = (PERMISSIVE if p == "permissive" else (p,) for p in self.licences)
+        patterns = [pattern.lower() for one in named for pattern in one]
+        return all(_passes(name.lower(), patterns) for name in licences)
 
     def takes(self, task: Task) -> bool:
         return self.takes_track(task.track) and self.takes_licences(licences_of(task))
@@ -77,6 +81,13 @@ class Chosen:
             there.add(task)
             if self.takes(task):
                 yield task
+
+
+def _passes(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a name is one of those asked for, and none that is taken away."""
+    wanted = [p for p in patterns if not p.startswith("!")]
+    gone = any(fnmatchcase(name, p[1:]) for p in patterns if p.startswith("!"))
+    return not gone and (not wanted or any(fnmatchcase(name, p) for p in wanted))
 
 
 ALL = Chosen()
@@ -112,7 +123,8 @@ def add_chosen(to: Any, what: str = "tasks") -> None:
         action="append",
         default=[],
         metavar="LIST",
-        help=f"only {what} of these tracks, with commas, or patterns; may be repeated",
+        help=f"only {what} of these tracks, with commas, or patterns; '!*-IF' takes away; may be "
+        "repeated",
     )
     to.add_argument(
         "--licence",
@@ -120,7 +132,7 @@ def add_chosen(to: Any, what: str = "tasks") -> None:
         default=[],
         metavar="LIST",
         help=f"only {what} made from data of these licences alone, with commas, or patterns such "
-        "as CC-BY*; may be repeated",
+        "as CC-BY*; permissive: MIT, Apache-2.0, CC0-1.0 and CC-BY-4.0; may be repeated",
     )
 
 

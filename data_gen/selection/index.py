@@ -306,5 +306,6 @@ def _text(value: bytes) -> str:
 
 def refuse_unknown(field: str, wanted: Collection[str], there: Sequence[str]) -> None:
     """Raise `TaskError` for a wanted name (or pattern) that no rollout has."""
-    if gone := [name for name in wanted if not any(fnmatchcase(one, name) for one in there)]:
+    named = {name: name.removeprefix("!") for name in wanted}
+    if gone := [n for n, bare in named.items() if not any(fnmatchcase(one, bare) for one in there)]:
         raise TaskError(f"no rollout has {field} {gone[0]!r}; there is {', '.join(there)}")

@@ -55,6 +55,9 @@ def named(words: list[str]) -> Chosen:
         (["--track", "two*"], [False, True, True]),
         (["--track", "one, two"], [True, True, False]),
         (["--track", "two", "--licence", "CC0"], [False, False, False]),
+        (["--track", "!two*"], [True, False, False]),
+        (["--track", "two*,!*-more"], [False, True, False]),
+        (["--licence", "!CC*"], [False, True, False]),
     ],
 )
 def test_a_task_is_bound_by_every_licence_it_has(
@@ -69,6 +72,22 @@ def test_a_task_is_bound_by_every_licence_it_has(
 def test_a_licence_with_a_comma_in_its_name_can_be_named() -> None:
     asked = named(["--licence", "GPL (>= 2), file LICENCE"])
     assert asked.takes_licences(["GPL (>= 2), file LICENCE"])
+
+
+@pytest.mark.parametrize(
+    ("licence", "taken"),
+    [
+        *[(name, True) for name in ("MIT", "Apache-2.0", "CC0-1.0", "CC-BY-4.0")],
+        *[
+            (name, False)
+            for name in ("CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "ODbL-1.0")
+        ],
+        *[(name, False) for name in ("unknown", "CDLA-Sharing-1.0", "GPL-2.0")],
+    ],
+)
+def test_the_permissive_licences_are_those_of_the_open_subset(licence: str, taken: bool) -> None:
+    assert named(["--licence", "permissive"]).takes_licences([licence]) == taken
+    assert not named(["--licence", "permissive"]).takes_licences([licence, "CC-BY-SA-4.0"])
 
 
 def test_rows_say_their_licences_in_several_ways() -> None:

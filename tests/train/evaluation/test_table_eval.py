@@ -133,7 +133,7 @@ def test_an_endpoint_that_fails_is_no_wrong_answer(
 
 
 def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
-    from train.evaluation.dare import by_track
+    from train.evaluation.dare_tables import by_track
 
     row = {
         "track": "reg-IF",
@@ -150,7 +150,7 @@ def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
 
 
 def test_repeats_of_a_task_and_tasks_of_a_table_make_no_interval_narrower() -> None:
-    from train.evaluation.dare import by_track
+    from train.evaluation.dare_tables import by_track
 
     row = {"track": "class-IF", "parts": {}, "tokens_out": 1, "tool_calls": 0, "turns": 1}
 
