@@ -75,7 +75,7 @@ def open_folder(rest: str, args: Any) -> Opened:
 
 def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
     """(tasks, the folder their files are relative to). Of a copy of the release only the tasks that
-    will be asked are imported, into `tasks/` of the run's folder."""
+    will be asked are imported, into `tasks/dare/` of the run's folder."""
     folder = Path(place)
     listed = folder if folder.suffix in (".jsonl", ".gz", ".zst") else folder / "tasks.jsonl"
     own = folder / HELDOUT  # of a build of our own
@@ -83,7 +83,7 @@ def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
         listed = own
     if listed.is_file() and not args.simulate:
         return read_tasks(listed), listed.parent
-    made = args.out / "tasks"
+    made = args.out / "tasks" / "dare"
     if listed.is_file():
         _run("--remake", str(listed.resolve()), "--out", str(made.resolve()))
         return read_tasks(made / "tasks.jsonl"), made

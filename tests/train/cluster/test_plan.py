@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -295,4 +296,36 @@ def test_the_published_settings_are_plans_with_estimates(
         assert re.search(r"time \(estimate, A100\): [\d.]+–[\d.]+ min a step", block), block
         assert "of 80" in block and block.count("assumed:") >= 3
         assert "may not fit" not in block and "memory of each node itself" in block
-    assert said.count("serve_eval.sbatch") == 1 and "slurm gather" in said
+    served = sum("serve" in stage for stage in yaml.safe_load(path.read_text("utf-8"))["stages"])
+    assert said.count("serve_eval.sbatch") == served > 0 and "slurm gather" in said
+
+
+# What the commands of a plan's comment write into their folder.
+WRITTEN = {
+    "cdr": {"train.jsonl", "heldout.jsonl"},
+    "dare --tables": {"train.jsonl", "heldout.jsonl"},
+    "dare --import": {"tasks.jsonl"},
+}
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
+def test_every_file_of_a_plan_is_written_by_a_command_of_its_comment(path: Path) -> None:
+    text = path.read_text("utf-8")
+    written: set[str] = set()
+    for line in re.findall(r"^#   assay (.*)$", text, re.MULTILINE):
+        words = shlex.split(line)
+        out = words[words.index("--out") + 1] if "--out" in words else ""
+        if words[0] == "tasks":
+            kind = next(k for k in WRITTEN if set(k.split()) <= set(words))
+            written |= {out, *(f"{out}/{name}" for name in WRITTEN[kind])}
+        elif words[0] == "rollout":
+            written.add(out)
+    named = set(re.findall(r"tasks/[\w./]+", text.split("\nname:")[1]))
+    assert named and named <= written
+    assert [p for p in re.findall(r"configs/[\w./]+", text) if not (ROOT / p).is_file()] == []
+
+
+@pytest.mark.parametrize("path", [p for p in (ROOT / "configs").glob("*_qwen3_4b*.yaml")])
+def test_a_preset_names_data_that_a_command_writes(path: Path) -> None:
+    data = yaml.safe_load(path.read_text("utf-8"))["data"]
+    assert Path(data).name in {"train.jsonl", "heldout.jsonl", "tasks.jsonl", "sft.parquet"}
