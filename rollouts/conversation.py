@@ -44,7 +44,11 @@ class Heard:
 
 
 class TokenConversation:
-    """Ids as they were sampled, with mask and log-probabilities; only ever appended to."""
+    """Ids as they were sampled, with mask and log-probabilities; only ever appended to.
+
+    A conversation that its environment wrote anew (`rewritten`) leaves no ids to train on: they
+    are no one sequence. `usage` counts its tokens as an endpoint does, message by message.
+    """
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -53,6 +57,8 @@ class TokenConversation:
         self.loss_mask: list[int] = []
         self.logprobs: list[float] = []
         self.sampling_logprobs: list[float] = []
+        self.rewritten = False
+        self.usage: Counter[str] = Counter()
         self._ended = False
         self._tools: Sequence[ToolSpec] = ()
         self._asked: tuple[int, ...] = ()
@@ -70,6 +76,7 @@ class TokenConversation:
     def hear(self, completion: Completion, limit: int) -> Heard:
         """Append one completion, cut to `limit` tokens."""
         count = min(len(completion.ids), limit)
+        self.usage.update(prompt_tokens=len(self.ids), completion_tokens=count)
         ids = list(completion.ids[:count])
         cut = completion.stop == "length" or count < len(completion.ids)
         self._ended = bool(ids) and ids[-1] in self._tokenizer.stop_ids
@@ -82,6 +89,16 @@ class TokenConversation:
         """Append what answers the model: the template's ids around it, without loss."""
         self.messages += [dict(m) for m in messages]
         self._append(self._tokenizer.follow(messages, self._ended, self._tools))
+
+    def rewrite(
+        self, context: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Go on from another conversation; `messages` are what the record says of it."""
+        self.messages += [dict(m) for m in messages]
+        self.ids, self.loss_mask = [], []
+        self.logprobs, self.sampling_logprobs = [], []
+        self.rewritten, self._asked = True, ()
+        self._append(self._tokenizer.prompt(context, self._tools))
 
     def prompt(self) -> list[int]:
         """All ids so far, for the engine; what was there at the last call must still stand."""
@@ -161,6 +178,14 @@ class ChatConversation:
                 row = {"role": "user", "content": said}
             self.messages.append(row)
             self.sent.append(row)
+
+    def rewrite(
+        self, context: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Go on from another conversation; `messages` are what the record says of it."""
+        self.messages += [dict(m) for m in messages]
+        self.sent = [dict(m) for m in context]
+        self._function, self._call_ids = "", []
 
 
 def _call(call: ToolCall, raw: Any, call_id: str) -> dict[str, Any]:

@@ -38,7 +38,8 @@ class Reply:
     """The environment's answer: messages to append, and whether the episode is over.
 
     `records` one a call (any JSON), `errors` what the model did wrong by kind, `seconds` how long
-    tools ran.
+    tools ran. `context`: the whole conversation that the model reads next, of an agent that writes
+    it anew for every message; then `messages` are for the record alone.
     """
 
     messages: Sequence[Mapping[str, Any]] = ()
@@ -46,6 +47,7 @@ class Reply:
     records: Sequence[dict[str, Any]] = ()
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     seconds: float = 0.0
+    context: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,13 @@ class Episode:
         self._records += [{"turn": self.turn - 1, **record} for record in reply.records]
         self._errors.update(reply.errors)
         self._tool_s += reply.seconds
-        if reply.messages and not (reply.done or last):
+        if reply.context is not None and not (reply.done or last):
+            self.talk.rewrite(reply.context, reply.messages)
+        elif reply.messages and not (reply.done or last):
             self.talk.add(reply.messages)
         if reply.done:
             self._end("done")
-        elif not reply.messages:
+        elif not reply.messages and reply.context is None:
             self._end("length" if heard.cut else "eos")
         elif last:
             self._end("length" if heard.cut else "turns")
@@ -169,7 +171,8 @@ class Episode:
     def trajectory(self) -> Trajectory:
         """What happened, once closed."""
         left = self._closing
-        tokens = self.talk if isinstance(self.talk, TokenConversation) else None
+        held = self.talk if isinstance(self.talk, TokenConversation) else None
+        tokens = None if held and held.rewritten else held
         untold = self.talk.untold if isinstance(self.talk, ChatConversation) else 0
         return Trajectory(
             task_id=self.task.id,
@@ -191,7 +194,7 @@ class Episode:
             failure=self._failure,
             errors=dict(self._errors),
             notes={**left.notes, **self._notes, **({UNTOLD: untold} if untold else {})},
-            usage=dict(self.talk.usage) if isinstance(self.talk, ChatConversation) else {},
+            usage=dict(self.talk.usage) if tokens is None else {},
             tokenizer=tokens.made_by if tokens else "",
         )
 

@@ -21,6 +21,7 @@ from rollouts.tool import Tool
 from rollouts.toolbox import Toolbox
 
 if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
+    from rollouts.agents.notebook import Notebook
     from rollouts.krama.dsguru import Variant
     from rollouts.sandbox.pool import Pool
 
@@ -28,12 +29,13 @@ if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs 
 @dataclass(frozen=True)
 class ToolSettings:
     """How episodes run: their bounds, the sandbox, the tool. `workers` 0: one a core, as far
-    as the memory goes."""
+    as the memory goes. `steps`: actions of an agent that counts its own."""
 
     budget: Budget = field(default_factory=Budget)
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
     lake: LakeSettings = field(default_factory=LakeSettings)
     workers: int = 0
+    steps: int = 20
 
 
 def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSettings:
@@ -144,11 +146,17 @@ class Workshop:
             parts.append(Toolbox(tools, context, self.settings.executor.output_kb))
         return parts[0] if len(parts) == 1 else Combined(parts)
 
-    def check(self, tasks: Iterable[Task]) -> None:
-        """Raise `TaskError` for the first task whose tools cannot be had, before any work."""
+    def check(self, tasks: Iterable[Task], ids: bool = False) -> None:
+        """Raise `TaskError` for the first task whose tools cannot be had, before any work; with
+        `ids` also for an agent whose conversations leave no token ids."""
         for task in tasks:
             if task.tools:
                 self._choose(task)
+            if ids and (rewriting := [name for name in task.tools if name in REWRITING]):
+                raise TaskError(
+                    f"task {task.id}: {rewriting[0]} writes its conversation anew for every "
+                    "message, which cannot be trained on; evaluate with it (--agent)"
+                )
 
     def _choose(self, task: Task) -> Own | tuple[str, list[Tool]]:
         """A factory, or (name of a built-in environment or "", tools of one's own)."""
@@ -237,6 +245,29 @@ def _lake_script(shop: Workshop, task: Task, sample: int, seed: int) -> Environm
     return LakeScript(task, seed, shop.root, shop.pool, shop.settings.lake)
 
 
+def _notebook(shop: Workshop, task: Task, seed: int, prelude: str = "") -> Notebook:
+    from rollouts.agents.notebook import Notebook
+
+    settings = shop.settings
+    return Notebook(
+        task, seed, shop.root, shop.pool, shop.files, settings.lake, settings.executor, prelude
+    )
+
+
+def _smolagents(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.agents.code_agent import CodeAgent, prelude
+
+    del sample  # the seed holds it
+    return CodeAgent(_notebook(shop, task, seed, prelude()), shop.settings.steps)
+
+
+def _datawise(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.agents.datawise import Datawise
+
+    del sample
+    return Datawise(_notebook(shop, task, seed))
+
+
 # tool name → environment. A kind of environment adds one function and one line.
 ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     "python_executor": _python_executor,
@@ -246,7 +277,11 @@ ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     "lake_agent": _lake_agent,
     "lake_script": _lake_script,
     "harbor_shell": _harbor_shell,
+    "smolagents": _smolagents,
+    "datawise": _datawise,
 }
+# those that write the conversation anew for every message, which leaves no ids to train on
+REWRITING = ("smolagents", "datawise")
 ANSWERS_CALLS = (
     "python_executor",
     "lake_agent",

@@ -46,6 +46,11 @@ class LakeFolder:
         self.runs = 0
         self.level: str | None = None  # of the sandbox
 
+    @property
+    def shared(self) -> dict[str, str]:
+        """What a run is given: the folder it sees → the sandbox's name of the lake."""
+        return {"data": self._name}
+
     async def open(self) -> None:
         """Index the lake and announce it to the sandbox."""
         self.index = await asyncio.to_thread(index_lake, self.path)
@@ -59,7 +64,7 @@ class LakeFolder:
         the sandbox broke."""
         limits = Limits(output_kb=self.settings.output_kb, wall_s=min(self.settings.run_s, left))
         result = await self._pool().run(
-            code, limits=limits, seed=self._seed % (1 << 32), shared={"data": self._name}
+            code, limits=limits, seed=self._seed % (1 << 32), shared=self.shared
         )
         self.runs += 1
         self.run_s += result.wall_s

@@ -2,7 +2,7 @@
 
 `python tests/support/interop.py [NAME …]` makes `.interop/NAME` where it is missing, with the
 versions that `tests/interop/NAME.txt` pins, and runs the tests of that library there. Harbor,
-verifiers, inspect and NeMo Gym need Python 3.12 ($PYTHON312); TRL, datasets and the
+verifiers, inspect and NeMo Gym need Python 3.12 ($PYTHON312); TRL, datasets, smolagents and the
 trackers (Weights & Biases, TensorBoard) run on a copy of the project's own environment.
 """
 
@@ -21,7 +21,7 @@ ADAPTERS = "tests/rollouts/adapters"
 ALONE = ["--noconftest", "-p", "family_fixtures", "-p", "no:cacheprovider"]
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
 # installed on top of the project's own environment
-OWN = ("trl", "datasets", "trackers")
+OWN = ("trl", "datasets", "trackers", "agents")
 # library: (its tests, with spaces; what is installed without its own requirements)
 LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "harbor": ("tests/rollouts/harbor/test_environment.py", ()),
@@ -34,6 +34,7 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "trl": (f"{ADAPTERS}/test_assay_trl.py", ()),
     "trackers": ("tests/train/run/test_trackers.py", ()),
     "datasets": ("tests/data_gen/sharing/test_push.py", ()),
+    "agents": ("tests/rollouts/agents/test_code_agent.py", ()),
 }
 
 

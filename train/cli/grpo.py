@@ -80,7 +80,7 @@ def run(config: GrpoRunConfig) -> None:
     tools = tool_settings(config.tools, budget)
     shop = Workshop(root, tools, config.env)
     held = [shop.equip(task) for task in held]
-    shop.check([*tasks, *held])
+    shop.check([*tasks, *held], ids=True)
     inputs: dict[str, Path | str] = {"data": Path(config.data), "model": source}
     inputs["tokenizer"] = tokenizer.fingerprint
     if config.validation:

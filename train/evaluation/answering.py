@@ -77,6 +77,7 @@ def workshop(args: Any, root: Path = Path("/")) -> Workshop:
             settings.budget,
             type(settings.executor)(**executor),
             type(settings.lake)(**lake),
+            steps=args.turns - 1 if args.turns > 1 else settings.steps,
         ),
         args.env or None,
     )

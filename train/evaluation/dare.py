@@ -28,6 +28,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
+from train.evaluation.agents import acted_on, agents_budget
 from train.evaluation.contract import (
     HELDOUT,
     Benchmark,
@@ -35,7 +36,6 @@ from train.evaluation.contract import (
     Opened,
     Row,
     all_heldout,
-    budget_of,
     published_room,
     splits_of,
 )
@@ -65,7 +65,7 @@ def open_folder(rest: str, args: Any) -> Opened:
         raise TaskError(f"--tasks dare:{rest}: no task is left; look at --only")
     stale = stale_gold(tasks)
     return Opened(
-        [with_absolute_files(task, root) for task in tasks],
+        acted_on([with_absolute_files(task, root) for task in tasks], args),
         notes={"gold_of_other_versions": stale},
         heldout=all_heldout(tasks),
         split=splits_of(rest, tasks),
@@ -121,7 +121,7 @@ def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
         room = room_for(task, None, MESSAGE_TOKENS)
     elif not room and tokenizer is not None:
         room = published_room(task, args, tokenizer, MESSAGE_TOKENS)
-    return Plan(room, budget_of(args))
+    return Plan(room, agents_budget(task, args))
 
 
 def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:

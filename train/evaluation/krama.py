@@ -38,6 +38,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import UNTOLD, Trajectory
+from train.evaluation.agents import OTHERS
 from train.evaluation.contract import (
     HELDOUT,
     Benchmark,
@@ -58,19 +59,21 @@ AGENTS = {
     # messages, as the paper's iterative system has at most
     "lake-agent": ("lake_agent", 20),
     "lake-script": ("lake_script", 1),
+    **OTHERS,
 }
+DEFAULT = "ds-guru-few-shot"
 TURNS = dict(AGENTS.values())
 SETTINGS = ("end-to-end", "subtasks")
 SECONDS = 3600.0  # that tools of one episode may run
 
 
 def options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("KramaBench (--tasks krama:DIR)")
+    group = parser.add_argument_group("KramaBench (--tasks krama:PLACE)")
     group.add_argument(
         "--agent",
         choices=list(AGENTS),
-        default="ds-guru-few-shot",
-        help="(%(default)s)",
+        default="",
+        help=f"who acts ({DEFAULT}); {' and '.join(OTHERS)} also on tables (--tasks dare:…)",
     )
     group.add_argument(
         "--settings", default=",".join(SETTINGS), help="which, with commas (%(default)s)"
@@ -108,7 +111,8 @@ def open_folder(rest: str, args: Any) -> Opened:
     if not rest:
         raise TaskError("--tasks krama:: wanted krama:PLACE, such as the release's checkout")
     folder, said = _built(Path(rest), args)
-    tool, _ = AGENTS[args.agent]
+    agent = args.agent or DEFAULT
+    tool, _ = AGENTS[agent]
     root = folder.parent if folder.is_file() else folder
     found = [t for part in load_tracks(folder, settings, args.doubted).values() for t in part]
     return Opened(
@@ -116,7 +120,7 @@ def open_folder(rest: str, args: Any) -> Opened:
         heldout=all_heldout(found),
         split=splits_of(rest, found),
         said=said,
-        notes={"agent": args.agent, "settings": settings, "doubted": args.doubted},
+        notes={"agent": agent, "settings": settings, "doubted": args.doubted},
     )
 
 
@@ -131,7 +135,7 @@ def _built(place: Path, args: Any) -> tuple[Path, list[str]]:
                 "--subtask-mode with the release's checkout, or --mode to `assay tasks krama`"
             )
         return place, []
-    made = args.out / "tasks"
+    made = args.out / "krama"
     command = ["--import", str(place), "--out", str(made), "--mode", args.input_mode or "full"]
     command += ["--subtask-mode", args.subtask_mode] if args.subtask_mode else []
     command += ["--strict"] if args.strict else []
@@ -244,7 +248,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     flat = [row["more"] | {k: row[k] for k in ("task_id", "outcome", "parts")} for row in rows]
     numbers = summary(flat, args.tries)
     meta = {
-        "agent": args.agent,
+        "agent": args.agent or DEFAULT,
         "model": args.model,
         "reading": args.reading or "table3",
         "tries": args.tries,

@@ -1,0 +1,51 @@
+"""A chat engine that says given messages in turn, whatever it is asked, and keeps what it read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rewards.task import Task
+from rollouts.conversation import ChatReply
+from rollouts.environment import Budget
+from rollouts.episode import run_episode
+from rollouts.trajectory import Sampling, Trajectory
+from rollouts.workshop import ToolSettings, Workshop
+
+
+class Says:
+    """Its last message is said again when there are no more."""
+
+    def __init__(self, replies: Sequence[str]) -> None:
+        self.replies, self.asked = list(replies), list[list[dict[str, Any]]]()
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> ChatReply:
+        text = self.replies[min(len(self.asked), len(self.replies) - 1)]
+        self.asked.append([dict(m) for m in messages])
+        return ChatReply(text, [], "eos", {"prompt_tokens": 100, "completion_tokens": 10})
+
+
+def act(
+    task: Task, replies: Sequence[str], turns: int = 60, steps: int = 20
+) -> tuple[Trajectory, Says]:
+    """An episode of a task with such an engine, and the engine."""
+
+    async def go() -> Trajectory:
+        shop = Workshop(Path("/"), ToolSettings(workers=1, steps=steps))
+        shop.announce([task])
+        try:
+            maker = shop.maker(task, 0, 7)
+            return await run_episode(task, 0, maker, said, Sampling(512), 0, Budget(turns=turns))
+        finally:
+            await shop.close()
+
+    said = Says(replies)
+    return asyncio.run(go()), said
