@@ -21,7 +21,7 @@ from rollouts.tool import Tool
 from rollouts.toolbox import Toolbox
 
 if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
-    from rollouts.agents.notebook import Notebook
+    from rollouts.krama.agents.notebook import Notebook
     from rollouts.krama.dsguru import Variant
     from rollouts.sandbox.pool import Pool
 
@@ -246,7 +246,7 @@ def _lake_script(shop: Workshop, task: Task, sample: int, seed: int) -> Environm
 
 
 def _notebook(shop: Workshop, task: Task, seed: int, prelude: str = "") -> Notebook:
-    from rollouts.agents.notebook import Notebook
+    from rollouts.krama.agents.notebook import Notebook
 
     settings = shop.settings
     return Notebook(
@@ -255,14 +255,14 @@ def _notebook(shop: Workshop, task: Task, seed: int, prelude: str = "") -> Noteb
 
 
 def _smolagents(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.agents.code_agent import CodeAgent, prelude
+    from rollouts.krama.agents.code_agent import CodeAgent, prelude
 
     del sample  # the seed holds it
     return CodeAgent(_notebook(shop, task, seed, prelude()), shop.settings.steps)
 
 
 def _datawise(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.agents.datawise import Datawise
+    from rollouts.krama.agents.datawise import Datawise
 
     del sample
     return Datawise(_notebook(shop, task, seed))

@@ -10,18 +10,18 @@ from rewards.task import Task, TaskError
 from rollouts.environment import Budget
 from train.evaluation.contract import budget_of
 
-# name → (tool that stands for it, messages of its model). The first as in KramaBench's paper: 20
-# actions, then the answer; the other one's own bounds end it earlier.
+# name → (tool that stands for it, messages of its model). The first as it was published with
+# on lakes: 20 actions, then the answer; the other one's own bounds end it earlier.
 OTHERS = {"smolagents": ("smolagents", 21), "datawise": ("datawise", 60)}
 TURNS = dict(OTHERS.values())
 
 
-def acted_on(tasks: Sequence[Task], args: Any) -> list[Task]:
+def acted_on(tasks: Sequence[Task], args: Any, prefix: str) -> list[Task]:
     """The tasks with `--agent` as their tool, where it is one that acts on any benchmark's tasks.
-    Raises `TaskError` for an agent of lakes that no lake is asked with."""
+    Raises `TaskError` for another benchmark's agent where only words with this prefix are asked."""
     if args.agent in OTHERS:
         return [replace(task, tools=(OTHERS[args.agent][0],)) for task in tasks]
-    if args.agent and not any(word.startswith("krama:") for word in args.tasks):
+    if args.agent and all(word.startswith(prefix) for word in args.tasks):
         raise TaskError(f"--agent {args.agent}: it works on lakes; give {' or '.join(OTHERS)}")
     return list(tasks)
 

@@ -65,7 +65,7 @@ def open_folder(rest: str, args: Any) -> Opened:
         raise TaskError(f"--tasks dare:{rest}: no task is left; look at --only")
     stale = stale_gold(tasks)
     return Opened(
-        acted_on([with_absolute_files(task, root) for task in tasks], args),
+        acted_on([with_absolute_files(task, root) for task in tasks], args, "dare:"),
         notes={"gold_of_other_versions": stale},
         heldout=all_heldout(tasks),
         split=splits_of(rest, tasks),

@@ -26,14 +26,13 @@ from typing import Any
 
 from rewards.task import Task, TaskError
 from rewards.thoughts import answer_after_thoughts
-from rollouts.agents.cell_tools import FINAL, final_answer, list_files, read_file
-from rollouts.agents.notebook import Notebook, output_of
 from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.krama.agents.cell_tools import FINAL, final_answer, list_files, read_file
+from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.contract import without_nan
 from rollouts.sandbox.model import Result
 from rollouts.tools import too_deep
 
-NAME = "smolagents"
 _SHOWN = "_shown.txt"  # where a cell leaves the value of its last expression
 _LAKE = """{question}
 

@@ -19,11 +19,10 @@ from typing import Any, Literal
 
 from rewards.krama.episode import read_text
 from rewards.thoughts import answer_after_thoughts
-from rollouts.agents.notebook import Notebook, output_of
 from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.folder import clip
 
-NAME = "datawise"
 Stage = Literal["begin", "execute", "plan", "debug", "filter"]
 PLANS, EXECUTIONS, REPAIRS, FAILED_REPAIRS, STEPS = 7, 6, 8, 2, 15
 _FILES_MOST = 200

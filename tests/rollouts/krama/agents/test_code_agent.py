@@ -14,8 +14,8 @@ from small_lake import make_lake, make_task
 
 from rewards.families import score_answer
 from rewards.task import Task, TaskError
-from rollouts.agents.cell_tools import list_files, read_file
-from rollouts.agents.code_agent import CodeAgent, prelude, read_answer, showing
+from rollouts.krama.agents.cell_tools import list_files, read_file
+from rollouts.krama.agents.code_agent import CodeAgent, prelude, read_answer, showing
 from rollouts.workshop import Workshop
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")

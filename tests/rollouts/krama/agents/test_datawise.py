@@ -13,8 +13,8 @@ from small_lake import make_lake, make_task
 
 from rewards.families import score_answer
 from rewards.task import Task
-from rollouts.agents import datawise
-from rollouts.agents.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
+from rollouts.krama.agents import datawise
+from rollouts.krama.agents.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 GOAL = "```markdown\n[STEP GOAL]: {}\n```\n"
