@@ -110,10 +110,11 @@ def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
         folder / "benchmark_v3" / "tracks",
         folder,
     )
-    home = next((p for p in places if any(p.glob("*.jsonl"))), None)
+    listed = {place: [*place.glob("*.parquet"), *place.glob("*.jsonl")] for place in places}
+    home = next((place for place in places if listed[place]), None)
     if home is None:
         raise TaskError(f"{folder}: no tracks/*.jsonl in it; give a CDR-Bench folder")
-    found = {p.stem: p for p in sorted(home.glob("*.jsonl"))}
+    found = {p.stem: p for p in listed[home]}
     if home == folder:
         found = {name: p for name, p in found.items() if name in (*CORE, *SEMANTIC)}
     if not found:

@@ -25,7 +25,7 @@ def options(parser: ArgumentParser) -> None:
     from rollouts.cdr.prompts import MODES
     from rollouts.cdr.shots import add_shots
 
-    group = parser.add_argument_group("CDR-Bench (--tasks cdr:DIR[:track,…])")
+    group = parser.add_argument_group("CDR-Bench (--tasks cdr:PLACE[:track,…])")
     group.add_argument("--mode", default="direct", choices=MODES, help="prompt mode (%(default)s)")
     group.add_argument(
         "--k", type=int, default=3, help="prompt variants a row; 0: all (%(default)s)"

@@ -1,8 +1,8 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
-"""CDR-Bench: `cdr:DIR` opened as tasks, and the release's files and metrics from generic rows. How
-tasks are asked stands in cdr.py.
+"""CDR-Bench: `cdr:PLACE` opened as tasks, and the release's files and metrics from generic rows.
+How tasks are asked stands in cdr.py, where their rows lie in cdr_layout.py.
 
 Every row is asked in its K prompt variants; the files' answers are read and scored exactly as the
 release does it. Requests that failed are no answers.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.rows import read_rows
-from rewards.cdr.files import find_tracks, read_track, reports, write_scores
+from rewards.cdr.files import reports, write_scores
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.refinement import gold_answer
@@ -28,10 +28,10 @@ from rollouts.cdr.prompts import messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 from rollouts.identity import thinking
 from train.evaluation.cdr_figures import TrackAnswers, figures
-from train.evaluation.contract import HELDOUT, Found, Opened, Row
+from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, tell
+from train.evaluation.contract import Found, Opened, Row
 from train.evaluation.tables import Draw
 
-TRAIN = "train.jsonl"  # in the folder of a build
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
 
@@ -42,66 +42,8 @@ class CdrEval:
     mode: str = "direct"
     k: int = 3
     seed: int = 0
-    all_rows: bool = False  # also the rows that a build trains on
     shots: Shots = field(default_factory=Shots)  # of few_shot
     examples: Path | None = None  # where they come from, else train.jsonl of the folder
-
-
-def parse_tracks(rest: str) -> tuple[Path, list[str]]:
-    """`DIR` or `DIR:track,track` as (folder, track names)."""
-    folder, _, names = rest.partition(":")
-    if not folder:
-        raise TaskError(f"--tasks cdr:{rest}: wanted cdr:DIR or cdr:DIR:order_m,order_f")
-    return Path(folder), [n.strip() for n in names.split(",") if n.strip()]
-
-
-@dataclass(frozen=True)
-class Picked:
-    """The rows to ask, by track, and how many rows of those tracks were left out as not held out.
-
-    `heldout` is False only when rows are asked that a build gives to training, or to no side.
-    """
-
-    tracks: dict[str, list[Row]]
-    left_out: int = 0
-    heldout: bool = True
-
-
-def pick_rows(rest: str, config: CdrEval) -> Picked:
-    """The rows of `cdr:DIR` that stand in the build's heldout.jsonl; all rows with
-    `config.all_rows`, and of a folder without a record of splits (the published benchmark).
-
-    `cdr:DIR/heldout.jsonl` and `cdr:DIR/train.jsonl` ask the rows whose ids stand in that file.
-    Raises `TaskError` when no row is left.
-    """
-    place, names = parse_tracks(rest)
-    folder = place.parent if place.is_file() else place
-    paths = find_tracks(folder, names)
-    home = next(iter(paths.values())).parent
-    split = place if place.is_file() else _split_file((home, home.parent))
-    if split is None or config.all_rows:
-        return Picked({t: read_track(p) for t, p in paths.items()}, heldout=split is None)
-    wanted = {str(row.get("id")) for _, row in read_rows(split)} if split.is_file() else set()
-    everything = {track: read_track(path) for track, path in paths.items()}
-    held = {t: [r for r in rows if r["instance_id"] in wanted] for t, rows in everything.items()}
-    if not any(held.values()):
-        raise TaskError(
-            f"{split} names no row of {', '.join(paths)}; build with a held-out share, or give "
-            "--all-rows to evaluate the training rows too"
-        )
-    return Picked(
-        {track: rows for track, rows in held.items() if rows},
-        sum(map(len, everything.values())) - sum(map(len, held.values())),
-        split.name == HELDOUT,
-    )
-
-
-def _split_file(places: Sequence[Path]) -> Path | None:
-    """Where a build names its held-out rows, or None. A build without any writes train.jsonl."""
-    for place in places:
-        if any((place / name).is_file() for name in (HELDOUT, TRAIN)):
-            return place / HELDOUT
-    return None
 
 
 def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
@@ -175,23 +117,17 @@ def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
 
 
 def open_folder(rest: str, args: Any) -> Opened:
-    """`cdr:DIR[:track,…]`, `cdr:DIR/heldout.jsonl` or `cdr:DIR/train.jsonl`."""
+    """`cdr:PLACE[:track,…]`, `cdr:DIR/heldout.jsonl` or `cdr:DIR/train.jsonl`."""
     config = _config(args)
-    picked = pick_rows(rest, config)
-    for track, rows in picked.tracks.items():
-        if not rows:
-            raise TaskError(f"track {track}: no rows in its file")
-    place, _ = parse_tracks(rest)
-    what = _what(place, picked)
-    said = (
-        [
+    picked = pick_rows(rest, args.all_rows)
+    what = _what(parse_tracks(rest)[0], picked)
+    said = [*tell(picked, args.strict)]
+    if picked.left_out:
+        said.append(
             f"{picked.left_out} rows are left out: only {what} is evaluated; --all-rows asks for "
             "every row"
-        ]
-        if picked.left_out
-        else []
-    )
-    pool = examples_of(place, config)
+        )
+    pool = examples_of(picked.split or picked.home, config)
     tasks = [task for rows in picked.tracks.values() for task in tasks_of(rows, config, pool)]
     if line := _without_examples(tasks, config):
         said.append(line)
@@ -200,7 +136,8 @@ def open_folder(rest: str, args: Any) -> Opened:
         notes={"mode": config.mode, "k": config.k, "rows_left_out": picked.left_out},
         said=said,
         heldout=picked.heldout,
-        split=f"{_what(place, picked)} ({sum(map(len, picked.tracks.values()))} rows)",
+        asked="test tasks of the release" if picked.official else "",
+        split=f"{what} ({sum(map(len, picked.tracks.values()))} rows)",
     )
 
 
@@ -216,18 +153,18 @@ def _without_examples(tasks: Sequence[Task], config: CdrEval) -> str:
     )
 
 
-def _what(place: Path, picked: Picked) -> str:
+def _what(word: str, picked: Picked) -> str:
     """Which rows these are."""
-    if place.is_file():
-        return f"what {place} lists"
+    if picked.split is not None and Path(word).is_file():
+        return f"what {word} lists"
     if not picked.heldout:
-        return f"all rows of {place}, training rows among them"
-    return f"the held-out split of {place}" if picked.left_out else f"all rows of {place}"
+        return f"all rows of {word}, training rows among them"
+    return f"the held-out split of {word}" if picked.left_out else f"all rows of {word}"
 
 
 def _config(args: Any) -> CdrEval:
     shots = Shots(args.shots, args.shot_chars, args.seed)
-    return CdrEval(args.mode, args.k, args.seed, args.all_rows, shots, args.examples)
+    return CdrEval(args.mode, args.k, args.seed, shots, args.examples)
 
 
 def prediction_rows(

@@ -33,7 +33,7 @@ class Opened:
 
     `benchmark` is its name where the word has a prefix; `notes` are for the record (and lines to
     print); `heldout` is False where rows are known to be training rows; `split` says in words which
-    rows these are.
+    rows these are, and `asked` what its tasks are called where "held-out tasks" does not fit.
     """
 
     tasks: Sequence[Task]
@@ -42,6 +42,7 @@ class Opened:
     said: Sequence[str] = ()
     heldout: bool = True
     split: str = ""
+    asked: str = ""
 
 
 def all_heldout(tasks: Sequence[Task]) -> bool:

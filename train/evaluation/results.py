@@ -116,6 +116,15 @@ def heldout(data: Mapping[str, Any]) -> bool:
     return bool((data.get("meta") or {}).get("heldout", True))
 
 
+def asked_of(data: Mapping[str, Any], cell: Cell) -> str:
+    """What was asked: `200 held-out tasks`, `600 wordings of 200 test tasks of the release`."""
+    named = (data.get("meta") or {}).get("tasks_are")
+    called = named or ("held-out tasks" if heldout(data) else "tasks")
+    if "rs@k" not in cell:
+        return f"{cell['tasks']} {called}"
+    return f"{cell['tasks']} wordings of {cell['rs@k']['n']} {called}"
+
+
 def provenance(data: Mapping[str, Any]) -> list[str]:
     """Lines that say which split was evaluated, and what of it the model was trained on."""
     meta = data.get("meta") or {}
@@ -153,7 +162,8 @@ def comparisons(data: Mapping[str, Any]) -> list[Comparison]:
 def columns(parts: Sequence[Shown]) -> list[str]:
     """Headings of the results table; those that no model has a number for are left out."""
     cells = [part.cell for part in parts]
-    names = ["model", "tasks", "outcome [95 %]"]
+    several = any("rs@k" in cell for cell in cells)
+    names = ["model", *(("instances", "wordings") if several else ("tasks",)), "outcome [95 %]"]
     names += ["balanced"] * any("balanced" in cell for cell in cells)
     names += ["reward", "no answer", "cut", "tokens"]
     names += [key for key in ("rs@k", "ocs@k") if any(key in cell for cell in cells)]
@@ -169,6 +179,8 @@ def texts(part: Shown, names: Sequence[str]) -> list[str]:
     made = {
         "model": part.name,
         "tasks": str(cell["tasks"]),
+        "instances": str(cell["rs@k"]["n"]) if "rs@k" in cell else "–",
+        "wordings": str(cell["tasks"]),
         "outcome [95 %]": with_interval(cell["mean_outcome"], cell["interval"]),
         "balanced": number(cell.get("balanced")),
         "reward": number(cell["mean_reward"]),
@@ -190,7 +202,8 @@ def slice_table(parts: Sequence[Shown]) -> list[list[str]]:
     and is left out."""
     several = [part for part in parts if "rs@k" in part.cell]
     heads = [f"{part.name} {at_k(part.cell)}" for part in several]
-    lines = [["slice", "tasks", *(part.name for part in parts), *heads]]
+    asked = "wordings" if several else "tasks"
+    lines = [["slice", asked, *(part.name for part in parts), *heads]]
     families = list(dict.fromkeys(f for part in parts for f in part.tables["by_slice"]))
     for family in families:
         of = [part.tables["by_slice"].get(family, {}) for part in parts]
@@ -247,10 +260,9 @@ def text_table(data: Mapping[str, Any]) -> str:
     parts = shown(data)
     names = columns(parts)
     out = aligned([names, *(texts(part, names) for part in parts)])
-    counts = sorted({part.cell["tasks"] for part in parts if not part.baseline})
-    what = "held-out tasks" if heldout(data) else "tasks"
+    counts = sorted({asked_of(data, part.cell) for part in parts if not part.baseline})
     out.append(
-        f"{' or '.join(map(str, counts))} {what}; outcome is the benchmark's metric, reward what "
+        f"{' or '.join(counts)}; outcome is the benchmark's metric, reward what "
         "RL sees; intervals are clustered by source"
     )
     out += provenance(data)

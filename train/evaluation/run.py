@@ -151,6 +151,7 @@ def _results(
         "rows_left_out": sum(int(o.notes.get("rows_left_out") or 0) for o in asked.opened),
         "heldout": all(o.heldout for o in asked.opened) and not trained["included"],
         "splits": [o.split for o in asked.opened if o.split],
+        "tasks_are": _tasks_are(asked, bool(trained["included"])),
         "trained_on": trained,
         "asked": len(asked.tasks),
         "found": sum(len(o.tasks) for o in asked.opened),
@@ -168,6 +169,12 @@ def _results(
     lean = [{k: v for k, v in row.items() if k not in ("messages", ASKED)} for row in rows]
     found = tables(rows, Draw(seed=args.seed))
     return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
+
+
+def _tasks_are(asked: Asked, included: bool) -> str:
+    """What the tasks are called where all that was opened calls them so, else ""."""
+    names = {opened.asked for opened in asked.opened}
+    return names.pop() if len(names) == 1 and not included else ""
 
 
 def _baselines(

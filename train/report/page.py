@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from train.evaluation.results import heldout, named_rows, shown
+from train.evaluation.results import asked_of, named_rows, shown
 from train.report.benchmark_tables import own_tables
 from train.report.costs import left_out, provenance, spent
 from train.report.curves import training
@@ -42,8 +42,8 @@ def render(
 def _subtitle(data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     said: list[str] = []
     if data:
-        what = "held-out tasks" if heldout(data) else "tasks"
-        said.append(f"{max(part.cell['tasks'] for part in shown(data))} {what}")
+        most = max((part.cell for part in shown(data)), key=lambda cell: cell["tasks"])
+        said.append(asked_of(data, most))
     if "seed" in record:
         said.append(f"seed {record['seed']}")
     if record.get("starts"):

@@ -1,0 +1,87 @@
+"""Small copies of CDR-Bench with the release's structure: rows of its tracks, in its layouts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rewards.cdr.files import CORE, SEMANTIC
+from rewards.task import write_jsonl
+
+Row = dict[str, Any]
+STYLES = ("direct", "imperative_checklist", "application_context")
+
+
+def release_row(track: str, number: int, **more: Any) -> Row:
+    """A row as the release has them: public fields alone, no lists of splits, no documents."""
+    semantic = track.startswith("semantic_")
+    structured = semantic and "pii" not in track
+    text = f"Text {number} of {track} has x{number}@a.org in it."
+    gold = json.dumps({"label": number}) if structured else text
+    return {
+        "instance_id": f"{track}-{number}",
+        "benchmark_track": track.rpartition("_")[0] if semantic else track,
+        "benchmark_split": track.rpartition("_")[2] if semantic else "single",
+        "track_family": "semantic_extension" if semantic else "core_rule",
+        "source_track": track,
+        "domain": "web" if number % 2 else "pii",
+        "source_record_id": f"{track} {number}",
+        "source_benchmark": "cdrbench_rule_based",
+        "input_text": text,
+        "operator": "clean_email_mapper",
+        "operator_kind": "mapper",
+        "operator_sequence": ["clean_email_mapper"],
+        "semantic_operator": None,
+        "recipe_prompt_key": "key",
+        "reference_status": "KEEP",
+        "reference_text": gold,
+        "output_format": "json" if structured else "tagged_text",
+        "scoring_profile": "structured_json" if structured else "text_refinement",
+        "reports_refinement_gain": not structured,
+        "prompt_variants": [
+            {"style_id": name, "style_label": name, "user_requirement": f"{name}: clean it."}
+            for name in STYLES
+        ],
+        "difficulty_label": "easy",
+    } | more
+
+
+def track_rows(names: Sequence[str] = (*CORE, *SEMANTIC), count: int = 2) -> dict[str, list[Row]]:
+    return {name: [release_row(name, n) for n in range(count)] for name in names}
+
+
+def as_tracks(folder: Path, rows: Mapping[str, Sequence[Row]]) -> Path:
+    """`folder/tracks/TRACK.jsonl`."""
+    (folder / "tracks").mkdir(parents=True)
+    for name, mine in rows.items():
+        write_jsonl(folder / "tracks" / f"{name}.jsonl", mine)
+    return folder
+
+
+def as_view(folder: Path, rows: Mapping[str, Sequence[Row]], ending: str = "jsonl") -> Path:
+    """The hub's viewer: `folder/data/{main,semantic_extension}/test.jsonl`, or parquet."""
+    for config, suite in (("main", CORE), ("semantic_extension", SEMANTIC)):
+        mine = [row for name in suite for row in rows.get(name, ())]
+        home = folder / "data" / config
+        home.mkdir(parents=True)
+        if ending == "jsonl":
+            write_jsonl(home / "test.jsonl", mine)
+        else:
+            write_arrow(home / "test-00000-of-00001.parquet", mine)
+    return folder
+
+
+def write_arrow(path: Path, rows: Sequence[Row]) -> None:
+    """Rows as `datasets` writes them: parquet, or an Arrow stream by the file's ending."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pyarrow.Table.from_pylist(list(rows))
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+        return
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as out:
+        out.write_table(table)
