@@ -51,6 +51,23 @@ def parquet_rows(name: str, stream: BinaryIO, size: int = GROUP) -> Iterator[Row
         raise TaskError(f"{name}: not a parquet file that can be read ({said})") from None
 
 
+def arrow_rows(name: str, stream: Any) -> Iterator[Row]:
+    """The rows of a shard that `save_to_disk` wrote, an Arrow stream or file: an open file, or a
+    map of its memory. Raises `TaskError` naming it where it is none."""
+    arrow, ipc = library(), library("pyarrow.ipc")
+    try:
+        batches: Any = ipc.open_stream(stream)
+    except arrow.ArrowInvalid:
+        stream.seek(0)
+        try:
+            reader = ipc.open_file(stream)
+        except arrow.ArrowInvalid as error:
+            raise TaskError(f"{name}: not an Arrow file that can be read ({error})") from None
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
 def write_lines(out: BinaryIO, lines: BinaryIO) -> None:
     """JSON lines as parquet: read once for the columns and once for the rows."""
     arrow, parquet = library(), library("pyarrow.parquet")

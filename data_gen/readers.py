@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
+from assay.parquet import arrow_rows
 from assay.rows import file_system, is_url, stored, unpacked
 from rewards.gold.core import library
 from rewards.task import TaskError
@@ -362,21 +363,10 @@ def _row_groups(piece: Piece, handle: BinaryIO) -> tuple[Any, list[int]]:
 
 def _arrow(source: Source) -> Iterator[Any]:
     """A shard of a data set saved with `save_to_disk`: an Arrow stream (or file)."""
+    if is_url(source.place):
+        with source.open() as file:
+            yield from arrow_rows(source.place, file)
+        return
     arrow = library("pyarrow", "reading a saved data set", "pyarrow>=17")
-    ipc = library("pyarrow.ipc", "reading a saved data set", "pyarrow>=17")
-    with contextlib.ExitStack() as stack:
-        if is_url(source.place):
-            file = stack.enter_context(source.open())
-        else:
-            file = stack.enter_context(arrow.memory_map(source.place))
-        try:
-            reader = ipc.open_stream(file)
-        except arrow.ArrowInvalid:
-            file.seek(0)
-            try:
-                reader = ipc.open_file(file)
-            except arrow.ArrowInvalid as error:
-                raise OSError(str(error)) from None
-            reader = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        for batch in reader:
-            yield from batch.to_pylist()
+    with arrow.memory_map(source.place) as file:
+        yield from arrow_rows(source.place, file)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.hub import local_place
 from data_gen.dare.domains import domain_of_page
 from data_gen.dare.importer import (
     bare_task,
@@ -27,7 +28,6 @@ from data_gen.dare.importer import (
 from data_gen.dare.layout import LISTING, SIMULATED, Absent, Entry, listed_entries
 from data_gen.dare.published import evaluation_database
 from data_gen.inputs import REFUSED, SHOWN, Input, Refusal
-from data_gen.sharing.places import local_place
 from rewards.progress import progress
 from rewards.task import Task, TaskError, write_jsonl
 from rollouts.sandbox.model import Config

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.hub import local_place
+from assay.parquet import arrow_rows
 from assay.rows import read_rows
-from data_gen.readers import Piece, find_sources, raw_rows
-from data_gen.sharing.places import local_place
 from rewards.cdr.files import CORE, SEMANTIC, check_row, find_tracks
 from rewards.task import TaskError, refuse_unfinished
 from train.evaluation.contract import HELDOUT
@@ -190,9 +190,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
     if path.suffix != ".arrow":
         yield from read_rows(path)
         return
-    (source,) = find_sources(str(path))
-    for number, row in raw_rows(Piece(source, 0, source.size), lambda _, __: None):
-        yield f"{path} row {number}", row
+    with open(path, "rb") as file:
+        for number, row in enumerate(arrow_rows(str(path), file), 1):
+            yield f"{path} row {number}", row
 
 
 def _checked(rows: Iterable[tuple[str, Row]], torn: Callable[[str], None] | None) -> Iterator[Row]:

@@ -10,13 +10,13 @@ import pytest
 from hub_server import SHA, environment, hub_server
 from places import ROOT
 
-from data_gen.sharing.places import local_place
+from assay.hub import local_place
 from rewards.task import TaskError
 
 pytest.importorskip("huggingface_hub")
 CALL = """
 import sys
-from data_gen.sharing.places import local_place
+from assay.hub import local_place
 from rewards.task import TaskError
 try:
     print(local_place(sys.argv[1], "own/Bench", sys.argv[2:]))
