@@ -30,7 +30,8 @@ setup:
 lock:
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	  --extra train --extra parquet --extra sandbox --extra client --extra build --extra dj \
-	  --extra test --no-annotate --no-header --no-emit-package torch --no-emit-package triton \
+	  --extra agents --extra test --no-annotate --no-header --no-emit-package torch \
+	  --no-emit-package triton \
 	  $(foreach name,$(CUDA),--no-emit-package $(name)) --output-file requirements.lock
 
 # Versions and hashes of a GPU node (docs/clusters.md), torch and CUDA among them. Only what is asked

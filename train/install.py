@@ -21,7 +21,7 @@ VENV = ROOT / ".venv"
 OLDEST = (3, 11)
 TORCH = "2.13.0"
 NEED_GB = {"cpu": 3.0, "cuda": 9.0}
-DEFAULT = "train,parquet,sandbox,client,build,dj,test"
+DEFAULT = "train,parquet,sandbox,client,build,dj,agents,test"
 LOCK = ROOT / "requirements.lock"  # versions and hashes for DEFAULT, but for torch
 
 
