@@ -94,7 +94,7 @@ class ToolsConfig:
     """A short description of the tool, for small models."""
 
     snippet_tokens: int = locked(8000)
-    """Tokens of a data lake's description in the first message."""
+    """Tokens of a data lake's description in the first message; 0: all of it."""
 
     snippet_rows: int = locked(5)
     """Sample rows of each group of files in that description."""
@@ -108,8 +108,9 @@ class ToolsConfig:
     def __post_init__(self) -> None:
         at_least(self, 0.1, "run_s")
         at_least(self, 1, "file_mb", "output_kb")
-        at_least(self, 50, "snippet_tokens")
-        at_least(self, 0, "workers", "snippet_rows")
+        if self.snippet_tokens:
+            at_least(self, 50, "snippet_tokens")
+        at_least(self, 0, "workers", "snippet_rows", "snippet_tokens")
         at_least(self, 1, "tries")
 
 

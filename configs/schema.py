@@ -215,6 +215,10 @@ class SftRunConfig:
     families: tuple[str, ...] = locked(())
     """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""
 
+    prompts: str = locked("")
+    """The words that tasks are asked in: a YAML file, a folder of them, or release:DIR for those of
+    a release's checkout (docs/extend.md); empty: Assay's."""
+
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     tools: CallsConfig = field(default_factory=CallsConfig)
@@ -253,6 +257,10 @@ class GrpoRunConfig:
 
     families: tuple[str, ...] = locked(())
     """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""
+
+    prompts: str = locked("")
+    """The words that tasks are asked in: a YAML file, a folder of them, or release:DIR for those of
+    a release's checkout (docs/extend.md); empty: Assay's."""
 
     env: str | None = locked(None)
     """An environment of your own for tasks with tools, FILE.py:NAME, as --env."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rewards.task import Task
 from rollouts.tools import ToolCall, ToolSpec
+from rollouts.words.templates import Words
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,14 @@ class ExecutorSettings:
     uses: int = 5  # told to the model; turns are what is enforced
     output_kb: int = 64  # of each stream that comes back
     brief: bool = False
+    words: Words | None = None  # None: ours
 
 
 @dataclass(frozen=True)
 class LakeSettings:
-    """How lake agents work. Tokens are estimates (rollouts/krama/index.py); `rows` sample rows a
-    group; `tries` pipelines of a few-shot agent; `feedback` characters of code, output and error
-    that go back to the model."""
+    """How lake agents work. Tokens are estimates (rollouts/krama/index.py), 0: all; `rows` sample
+    rows a group; `tries` pipelines of a few-shot agent; `feedback` characters of code, output and
+    error that go back to the model (0: all)."""
 
     snippet_tokens: int = 8000
     rows: int = 5
@@ -127,3 +129,4 @@ class LakeSettings:
     feedback: int = 6000
     # a pipeline prints every step's result, and one gold list has 77,760 elements
     output_kb: int = 8192
+    words: Words | None = None  # None: ours

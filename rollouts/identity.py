@@ -23,13 +23,14 @@ from rewards.families import family_of
 from rewards.task import Task
 from rollouts.machine import cache_folder
 from rollouts.prompts import ChatTokenizer, template_arguments
+from rollouts.words.prompts import in_short
 
 # options that change neither an answer nor a score; tasks and code stand for themselves
 FREE = (
     *("out", "in_flight", "threads", "json", "key_env", "name", "price", "slots", "device"),
     *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
     *("part", "gather", "limit", "track", "licence", "max_cost", "max_total_tokens", "words"),
-    "server_python",
+    *("server_python", "prompts", "asked_in"),
 )
 THINKING = "enable_thinking"  # the argument of chat templates
 # settings that a comparison of two evaluations does not name: what was compared, and how it ran
@@ -59,6 +60,9 @@ def settings_of(
     if tokenizer is not None:
         found["tokenizer"] = tokenizer.fingerprint
     found["families"] = families_hash(tasks)
+    prompts = getattr(args, "asked_in", None)
+    if prompts is not None and (words := prompts.settings(tasks)):
+        found["words"] = words
     return found
 
 
@@ -80,7 +84,7 @@ def asked_how(meta: Mapping[str, Any]) -> dict[str, Any]:
     """What of an evaluation's record says how the model was asked, for a comparison of two."""
     settings: Mapping[str, Any] = meta.get("settings") or {}
     found = {name: value for name, value in settings.items() if name not in OF_ITSELF}
-    return found | {"thinking": meta.get("thinking")}
+    return found | {"thinking": meta.get("thinking"), "words": in_short(meta.get("words"))}
 
 
 def weights_hash(folders: Sequence[Path]) -> str:

@@ -27,7 +27,12 @@ Row = dict[str, Any]
 Key = tuple[str, int]  # task id and sample
 VERSION = 2  # of the record: 1 knew neither whole weights nor the tokenizer
 ASKED = "task_hash"  # the field of a row
-HASHES = ("weights", "tokenizer", "families")  # settings whose values say nothing to a reader
+HASHES = (
+    "weights",
+    "tokenizer",
+    "families",
+    "words",
+)  # settings whose values say nothing to a reader
 
 
 class Journal:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
+from configs.loader import ConfigError
 from rewards.seeds import derive_seed
-from rewards.task import Task
+from rewards.task import Message, Task
 from rollouts.call_arguments import fitting
 from rollouts.environment import (
     Closing,
@@ -27,42 +29,69 @@ from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore
 from rollouts.tools import ToolCall, ToolSpec
+from rollouts.words.templates import Kind, Slot, Words, ours
 
 NAME = "python_executor"
 PREDICTION = "prediction.csv"
+ARGUMENTS = ("code", "files_to_load", "files_to_save")
 _STATUS = {"ok": "Finished", "error": "Finished", "timeout": "TimeLimitExceeded"}
+
+KIND = Kind(
+    NAME,
+    {
+        "system": Slot(),
+        "user": Slot((), ("question",)),
+        "tool": Slot(("seconds", "megabytes", "uses")),
+        **{name: Slot() for name in ARGUMENTS},
+        "brief": Slot(),
+        "strict": Slot(),
+    },
+    Path(__file__).with_suffix(".yaml"),
+    lambda task: NAME in task.tools,
+)
 
 
 def tool_spec(settings: ExecutorSettings) -> ToolSpec:
-    """The schema as the model sees it."""
-    names = {"type": "array", "items": {"type": "string"}}
-    strict = {"required": ["code", "files_to_load", "files_to_save"], "additionalProperties": False}
+    """The schema as the model sees it. Raises `ConfigError` for `brief` in words without it."""
+    words = settings.words or ours(KIND)
     if settings.brief:
-        fields: dict[str, Any] = {
-            "code": {"type": "string"},
-            "files_to_load": names,
-            "files_to_save": names,
-        }
-        return ToolSpec(NAME, "Run Python.", {"type": "object", "properties": fields, **strict})
-    fields = {
-        "code": {"type": "string", "description": "A Python script. Print what you want to see."},
-        "files_to_load": {
-            **names,
-            "description": "Names of files in the work folder that the script opens; each "
-            "is copied beside it before it starts. No other file is there.",
-        },
-        "files_to_save": {
-            **names,
-            "description": "Names of files the script writes that are to be kept in the "
-            "work folder, for later calls or as the result.",
-        },
-    }
-    about = (
-        "Run a Python script in a new process and an empty folder. Variables and files that are "
-        f"not saved are gone afterwards. At most {settings.run_s:g} seconds a run, "
-        f"{settings.file_mb} MB a file, {settings.uses} uses in this conversation."
+        if not words["brief"]:
+            raise ConfigError("brief: these words have no short description; leave brief out")
+        return ToolSpec(NAME, words["brief"], parameters({}))
+    about = words.fill(
+        "tool",
+        seconds=f"{settings.run_s:g}",
+        megabytes=settings.file_mb,
+        uses=settings.uses,
     )
-    return ToolSpec(NAME, about, {"type": "object", "properties": fields, **strict})
+    shape = parameters({name: words[name] for name in ARGUMENTS})
+    return ToolSpec(NAME, about, shape, strict=bool(words["strict"]))
+
+
+def parameters(said: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON schema of the tool's arguments, with what is said of each, if anything."""
+    text, names = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+    shapes: dict[str, dict[str, Any]] = {"code": text, "files_to_load": names}
+    shapes["files_to_save"] = names
+    fields = {
+        name: {**shape, **({"description": said[name]} if said.get(name) else {})}
+        for name, shape in shapes.items()
+    }
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(ARGUMENTS),
+        "additionalProperties": False,
+    }
+
+
+def first_messages(task: Task, words: Words) -> list[Message]:
+    """The task's messages in these words: its last one is the question."""
+    *before, last = task.prompt
+    said = [*before, {**last, "content": words.fill("user", question=last["content"])}]
+    if words["system"] and said[0]["role"] != "system":
+        said = [{"role": "system", "content": words["system"]}, *said]
+    return said
 
 
 class PythonExecutor:
@@ -91,7 +120,8 @@ class PythonExecutor:
             file_mb=self._settings.file_mb,
             total_mb=self._settings.folder_mb,
         )
-        return Opening(self._task.prompt, [self._spec])
+        words = self._settings.words or ours(KIND)
+        return Opening(first_messages(self._task, words), [self._spec])
 
     async def reply(self, said: Said) -> Reply:
         """Run every call of the message in order; no call ends the episode."""

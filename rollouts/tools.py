@@ -18,19 +18,23 @@ from rewards.thoughts import may_think, parted
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A function the model may call; `parameters` is a JSON schema of type object."""
+    """A function the model may call; `parameters` is a JSON schema of type object; `strict` says
+    that calls must fit it, as OpenAI has it."""
 
     name: str
     description: str
     parameters: dict[str, Any]
+    strict: bool = False
 
     def schema(self) -> dict[str, Any]:
         """The form that chat templates and endpoints take."""
-        function = {
+        function: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
             "parameters": self.parameters,
         }
+        if self.strict:
+            function["strict"] = True
         return {"type": "function", "function": function}
 
 

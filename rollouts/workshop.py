@@ -19,6 +19,7 @@ from rollouts.now import run_now as run_now  # commands find it here too
 from rollouts.own import Own, made, read_env
 from rollouts.tool import Tool
 from rollouts.toolbox import Toolbox
+from rollouts.words.prompts import Places, Prompts, prompts_of
 
 if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
     from rollouts.krama.agents.notebook import Notebook
@@ -38,22 +39,50 @@ class ToolSettings:
     steps: int = 20
 
 
-def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSettings:
-    """From a run's settings."""
+# what has words → where they are, and how they are read out of a release
+WORDS: Places = {
+    "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.words"),
+    "python_executor": ("rollouts.python_executor", "rollouts.dare.words"),
+    "ds_guru": ("rollouts.krama.words", "rollouts.krama.words"),
+}
+
+
+def read_prompts(text: str) -> Prompts:
+    """`prompts=TEXT`. Raises `ConfigError`."""
+    return prompts_of(WORDS, text)
+
+
+def tool_settings(
+    config: ToolsConfig, budget: Budget | None = None, prompts: Prompts | None = None
+) -> ToolSettings:
+    """From a run's settings. In a release's words an agent is told whole errors, as there."""
+    words = (prompts or Prompts(WORDS)).words
     executor = ExecutorSettings(
         run_s=config.run_s,
         file_mb=config.file_mb,
         uses=(budget or Budget()).turns,
         output_kb=config.output_kb,
         brief=config.brief,
+        words=words.get("python_executor"),
     )
+    guru = words.get("ds_guru")
     lake = LakeSettings(
         snippet_tokens=config.snippet_tokens,
         rows=config.snippet_rows,
         tries=config.tries,
         run_s=config.run_s,
+        feedback=0 if guru and guru.source == "release" else LakeSettings.feedback,
+        words=guru,
     )
     return ToolSettings(budget or Budget(), executor, lake, config.workers)
+
+
+def in_words(prompts: Prompts) -> ToolSettings:
+    """The usual settings, in these words."""
+    found, said = ToolSettings(), tool_settings(ToolsConfig(), prompts=prompts)
+    executor = replace(found.executor, words=said.executor.words)
+    lake = replace(found.lake, words=said.lake.words, feedback=said.lake.feedback)
+    return replace(found, executor=executor, lake=lake)
 
 
 class Workshop:

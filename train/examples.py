@@ -52,12 +52,15 @@ class Example:
         return len(self.answer) if self.mask is None else sum(self.mask)
 
 
-def read_examples(path: str, tokenizer: ChatTokenizer, asked: Chosen = ALL) -> list[Example]:
-    """The examples of a JSONL or parquet file, of any form of row; only those `asked` for.
+def read_examples(
+    path: str, tokenizer: ChatTokenizer, asked: Chosen = ALL, prompts: str = ""
+) -> list[Example]:
+    """The examples of a JSONL or parquet file, of any form of row; only those `asked` for, tasks in
+    the words of `prompts`.
 
     Raises `TaskError` naming the row that nothing can be learned from.
     """
-    return examples_of(training_rows(path, asked), tokenizer, Path(path).parent)
+    return examples_of(training_rows(path, asked, prompts), tokenizer, Path(path).parent)
 
 
 def examples_of(

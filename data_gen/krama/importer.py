@@ -20,6 +20,8 @@ from rewards.krama.match import as_list
 from rewards.krama.published import Mode
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
+from rollouts.krama.words import KIND
+from rollouts.words.templates import ours
 
 DOMAINS = ("archeology", "astronomy", "biomedical", "environment", "legal", "wildfire")
 TRIMMED_FILES = 10
@@ -251,10 +253,7 @@ def end_to_end(entry: Entry, folder: str, mode: Mode, gold: Sequence[str]) -> Ta
 
 def sub_task(entry: Entry, step: Step, folder: str, mode: Mode, gold: Sequence[str]) -> Task:
     """One sub-question asked on its own; the prompt states the overall goal (section 7)."""
-    question = (
-        f"The overall goal is to answer this question: {entry.query}\n\n"
-        f"Answer only this part of it: {step.query}"
-    )
+    question = ours(KIND).fill("part", question=entry.query, part=step.query)
     row = {"answer_type": step.answer_type, "answer": step.answer, "step": step.step}
     row |= _plain(step.plain)
     made = _task(entry, step.id, f"krama-{entry.domain}-sub", question, row, folder, mode, gold)

@@ -1,51 +1,20 @@
-"""Request wrappers: the two chat messages of a task, by prompt mode (spec section 11)."""
+"""The messages of a refinement task, by prompt mode (spec section 11), in words from a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from rewards.parse import render
-from rewards.task import Message
+from rewards.task import Message, Task
+from rollouts.cdr.words import ANALYSIS, FORMATS, MODES, SLOTS
+from rollouts.words.templates import Kind, Words, ours
 
-MODES = ("direct", "few_shot", "plan_first", "state_aware")
+__all__ = ["KIND", "MODES", "Example", "messages"]
 
-SYSTEM = (
-    "You are a careful text refinement engine. Follow the request exactly and in the order it "
-    "gives. Return only the required tagged output, without reasoning or commentary."
-)
-SYSTEM_ANALYSIS = (
-    "You are a careful text refinement engine. Follow the request exactly and in the order it "
-    "gives. Return one short analysis block and then only the required tagged output."
-)
-CONTRACT = f"""\
-Return tagged output only, in exactly one of these forms:
-{render("KEEP", "...")}
-{render("DROP", "...")}
-Rules:
-- <status> holds KEEP or DROP and nothing else.
-- <clean_text> holds the text. With KEEP it is the final refined text; with DROP it is the text as \
-it stood when it was rejected.
-- Backslashes are ordinary characters; do not escape anything.
-- No Markdown, no code fences, no explanations."""
-
-PLAN = """\
-Before the tagged output write one <analyze>...</analyze> block that restates the procedure as an \
-ordered list of steps with their rules and thresholds, for example:
-<analyze>
-1. remove e-mail addresses
-2. reject the text if it has fewer than 10 words
-</analyze>"""
-
-STATES = """\
-Before the tagged output write one <analyze>...</analyze> block that names the states of the text \
-that matter: S0 is the input, and every step that changes the text makes the next state; a filter \
-makes none, it looks at one. Say which state each step works on, one line each. With DROP, stop at \
-the last valid state. For example:
-<analyze>
-S0 -> S1: remove e-mail addresses
-S1: reject the text if it has fewer than 10 words
-</analyze>"""
+MARK = "words"  # in a task's meta: the hash of the words that it is asked in, where not ours
 
 
 class Example(NamedTuple):
@@ -57,61 +26,60 @@ class Example(NamedTuple):
     result: str
 
 
-# What the release shows in every prompt; here only where there are no training tasks to draw from.
-FIXED = (
-    Example(
-        "Remove web links and e-mail addresses, then squeeze runs of spaces into one.",
-        "See  https://example.org  for   details.",
-        "KEEP",
-        "See for details.",
-    ),
-    Example(
-        "Remove web links and e-mail addresses, "
-        "then reject the text if it has fewer than 10 words.",
-        "Short note: https://example.org",
-        "DROP",
-        "Short note: ",
-    ),
-)
-
-
-def block(requirement: str, text: str) -> str:
-    """Task and input, as they stand in the request and in its examples."""
-    return f"Task:\n{requirement}\n\nRaw input text:\n<input>\n{text}\n</input>"
-
-
 def messages(
     requirement: str,
     text: str,
     mode: str = "direct",
     output_format: str = "tagged_text",
-    examples: Sequence[Example] = FIXED,
+    examples: Sequence[Example] = (),
+    words: Words | None = None,
 ) -> list[Message]:
-    """System and user message; `examples` are those of few_shot. Raises ValueError for a mode that
-    does not exist."""
+    """System and user message; `examples` are those of few_shot, () for the fixed ones of the
+    words. Raises ValueError for a mode that does not exist."""
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: wanted one of {', '.join(MODES)}")
-    if output_format == "json":
-        user = (
-            f"{block(requirement, text)}\n\nReturn only the required JSON, no code fences and "
-            "no explanations."
+    words = words or ours(KIND)
+    form = FORMATS.get(output_format, "")
+    shown = "\n\n".join(
+        words.fill(
+            "example",
+            number=i,
+            requirement=one.requirement,
+            input=one.text,
+            output=render(one.status, one.result),
         )
-        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
-    parts = [block(requirement, text)]
-    if mode == "few_shot":
-        shown = [
-            f"Example {i}\n{block(one.requirement, one.text)}\n\n"
-            f"Correct output:\n{render(one.status, one.result)}"
-            for i, one in enumerate(examples, 1)
-        ]
-        parts = [*shown, "Now the task itself.", *parts]
-    elif mode == "plan_first":
-        parts.append(PLAN)
-    elif mode == "state_aware":
-        parts.append(STATES)
-    parts.append(CONTRACT)
-    analysis = mode in ("plan_first", "state_aware")
-    return [
-        {"role": "system", "content": SYSTEM_ANALYSIS if analysis else SYSTEM},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+        for i, one in enumerate(examples, 1)
+    )
+    user = words.fill(
+        form or mode,
+        requirement=requirement,
+        input=text,
+        contract=words["contract"],
+        examples=shown or words["examples"],
+    )
+    system = words["system_analysis" if mode in ANALYSIS and not form else "system"]
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _asks(task: Task) -> bool:
+    own = isinstance(task.meta.get("requirement"), str) and "input_text" in task.gold
+    return own and (task.family == "structured" or "mode" in task.gold)
+
+
+def _ask(task: Task, words: Words) -> Task:
+    """The task in these words; in few_shot behind their fixed examples. One that is asked in them
+    already stays as it is."""
+    if not _asks(task) or task.meta.get(MARK, ours(KIND).hash) == words.hash:
+        return task
+    form = task.gold.get("output_format")
+    if form is None:
+        form = "json" if task.family == "structured" else "tagged_text"
+    mode = str(task.gold.get("mode") or "direct")
+    said = (str(task.meta["requirement"]), str(task.gold["input_text"]))
+    meta = {k: v for k, v in task.meta.items() if k != "examples"}
+    if words.source != "ours":
+        meta[MARK] = words.hash
+    return replace(task, prompt=messages(*said, mode, str(form), words=words), meta=meta)
+
+
+KIND = Kind("refinement", SLOTS, Path(__file__).with_name("words.yaml"), _asks, _ask)

@@ -16,6 +16,7 @@ from rewards.seeds import derive_seed
 from rewards.shingles import shingles, tokens
 from rewards.task import Task
 from rollouts.cdr.prompts import Example, messages
+from rollouts.words.templates import Words
 
 POOL = 32  # tasks of one track and status that examples are drawn from: the shortest
 SAME_RECIPE = 4  # of them that may have one recipe
@@ -149,19 +150,21 @@ def draw(
     return taken
 
 
-def with_examples(task: Task, pool: Pool, shots: Shots) -> Task:
-    """The task with its prompt asked anew behind its examples, whose ids `meta.examples` has.
+def with_examples(task: Task, pool: Pool, shots: Shots, words: Words | None = None) -> Task:
+    """The task with its prompt asked anew, in `words`, behind its examples, whose ids
+    `meta.examples` has.
     Unchanged where it shows none, or where the pool has nothing for it: it then shows the two
     fixed ones. Wordings of one instance show the same examples."""
     if not shows_examples(task):
         return task
-    gold, words = task.gold, str(task.meta["requirement"])
-    texts = Example(words, gold["input_text"], gold["status"], gold["text"])
+    gold, requirement = task.gold, str(task.meta["requirement"])
+    texts = Example(requirement, gold["input_text"], gold["status"], gold["text"])
     key, document = str(task.meta.get("instance") or task.id), document_of(task)
     drawn = draw(pool, task.track, key, document, texts, shots)
     if not drawn:
         return task
-    prompt = messages(words, texts.text, "few_shot", examples=[shot.example for shot in drawn])
+    shown = [shot.example for shot in drawn]
+    prompt = messages(requirement, texts.text, "few_shot", examples=shown, words=words)
     meta = task.meta | {"examples": [shot.id for shot in drawn]}
     return replace(task, prompt=prompt, meta=meta)
 

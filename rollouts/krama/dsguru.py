@@ -16,59 +16,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from rewards.family import THOUGHT
 from rewards.task import Task
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import groups, more_rows, snippet, title
+from rollouts.krama.words import KIND, csv_files, question_of, tables_of
 from rollouts.sandbox.model import Result
 from rollouts.sandbox.pool import Pool
+from rollouts.words.templates import ours, places
 
 Variant = Literal["no-context", "one-shot", "few-shot"]
-SYSTEM = "You are an experienced data scientist."
 _NAMES_MOST = 300
-
-_TASK = """Write a plan and a Python pipeline that answer a question from the files of a data lake.
-
-Question: {question}
-
-Files: {files}
-{snippet}
-Think step by step first. Expect dirty data: missing values, markers such as M or <, notes and \
-totals among the rows, several header lines, numbers written as text. Do not trust the types you \
-see; convert columns before you compute, compare or join.
-
-Then write the plan as a JSON array in one block that starts with ```json and ends with ```. Each \
-step has "id" ("main-task" for the whole question; "subtask-1", "subtask-2", … for its parts), \
-"query" (what the step finds out), "data_sources" (file names) and "subtasks" (a list of steps of \
-the same shape), for example:
-[{{"id": "main-task", "query": "…", "data_sources": ["a.csv"], "subtasks": [{{"id": "subtask-1", \
-"query": "Which column holds the year?", "data_sources": ["a.csv"]}}]}}]
-
-Then write the pipeline in one block that starts with ```python and ends with ```. The files are \
-below the folder data/. It prints nothing but one JSON object whose keys are the step ids:
-print(json.dumps({{"subtask-1": first, "main-task": answer}}))
-Give "main-task" as the bare answer (a number, a text or a list), rounded only where the question \
-says so."""
-
-_REPAIR = """The pipeline failed. Correct it and give the whole pipeline again in one block that \
-starts with ```python and ends with ```.
-
-Code:
-{code}
-
-Output:
-{output}
-
-Error:
-{error}"""
-
-
-_MISSING = {
-    "no_code": "The reply holds no block that starts with ```python.",
-    THOUGHT: "The reply ended before its reasoning did; it holds no answer.",
-}
 
 
 class DsGuru:
@@ -85,6 +44,7 @@ class DsGuru:
     ) -> None:
         self._task = task
         self._variant: Variant = variant
+        self._words = settings.words or ours(KIND)
         self._lake = LakeFolder(task, seed, root, pool, settings)
         self._plan = self._code = ""
         self._tries = 0
@@ -96,22 +56,40 @@ class DsGuru:
 
     async def open(self) -> Opening:
         await self._lake.open()
-        question = str(self._task.prompt[-1]["content"])
-        names = [f"data/{name}" for name in self._lake.index.files]
-        if len(names) > _NAMES_MOST:
-            names = [title(g) for g in groups(self._lake.index)]
-        shown = ""
-        if self._variant != "no-context":
-            settings = self._lake.settings
-            heads = await asyncio.to_thread(
-                more_rows, self._lake.path, self._lake.index, settings.rows
-            )
-            text = snippet(
-                self._lake.index, settings.snippet_tokens, question, settings.rows, heads
-            )
-            shown = f"\nWhat the files hold (types and odd cells as found, sample rows):\n{text}\n"
-        text = _TASK.format(question=question, files=", ".join(names), snippet=shown)
-        return Opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}])
+        words = self._words
+        field = "task_without_files" if self._variant == "no-context" else "task"
+        question = question_of(self._task, words)
+        values: dict[str, str] = {}
+        for place in places(words.texts[field]):
+            values[place] = await self._value(place, question)
+        text = words.fill(field, **values)
+        system = {"role": "system", "content": words["system"]}
+        return Opening([*([system] if words["system"] else []), {"role": "user", "content": text}])
+
+    async def _value(self, place: str, question: str) -> str:
+        """What stands at a place of the first message."""
+        lake, settings = self._lake, self._lake.settings
+        match place:
+            case "question":
+                return question
+            case "question_json":  # inside a JSON text
+                return json.dumps(question)[1:-1]
+            case "files":
+                names = [f"data/{name}" for name in lake.index.files]
+                if len(names) > _NAMES_MOST:
+                    names = [title(g) for g in groups(lake.index)]
+                return ", ".join(names)
+            case "names":
+                return str(csv_files(lake.path))
+            case "paths":
+                return str([f"data/{name}" for name in csv_files(lake.path)])
+            case "tables":
+                sizes = (settings.rows, settings.snippet_tokens)
+                return await asyncio.to_thread(tables_of, lake.path, self._words, *sizes)
+            case _:
+                heads = await asyncio.to_thread(more_rows, lake.path, lake.index, settings.rows)
+                sizes = (settings.snippet_tokens, question, settings.rows, heads)
+                return snippet(lake.index, *sizes)
 
     async def reply(self, said: Said) -> Reply:
         """Run the pipeline of this message; done once one runs, else its error goes back."""
@@ -119,9 +97,9 @@ class DsGuru:
         if self._tries == 0:
             self._plan = found.plan  # the plan of the first try stays
         self._tries += 1
-        if not found.code:
+        if not found.code and (error := self._words[found.missing]):
             self._kind = found.missing
-            return self._after("", "", _MISSING[found.missing], 0.0)
+            return self._after("", "", error, 0.0)
         result = await self._lake.run(found.code, max(said.seconds, 0.1))
         failed = result.status != "ok"
         self._kind = "ran" if not failed else result.status
@@ -141,9 +119,9 @@ class DsGuru:
             self._give_up(code, output)
             return Reply(done=True, records=[record], errors={self._kind: 1}, seconds=seconds)
         most = self._lake.settings.feedback // 3
-        text = _REPAIR.format(
-            code=clip(code, 2 * most), output=clip(output, most), error=clip(error, most)
-        )
+        if most:
+            code, output, error = clip(code, 2 * most), clip(output, most), clip(error, most)
+        text = self._words.fill("repair", code=code, output=output, error=error)
         return Reply(
             [{"role": "user", "content": text}],
             records=[record],

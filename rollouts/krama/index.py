@@ -21,6 +21,7 @@ import json
 import os
 import re
 import sqlite3
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -544,7 +545,7 @@ def snippet(
     rows: int = 3,
     heads: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """A description of the lake of at most `budget` tokens (about; see CHARS_A_TOKEN).
+    """A description of the lake of at most `budget` tokens (about; see CHARS_A_TOKEN; 0: all).
 
     First every group's name, then columns with their types and odd cells, then up to `rows`
     sample rows; groups that share words with the question come first in line for the budget.
@@ -552,7 +553,8 @@ def snippet(
 
     keeps (`more_rows`).
     """
-    room = int(budget * CHARS_A_TOKEN) - 40  # for the line that counts what is left out
+    # 40 are for the line that counts what is left out
+    room = int(budget * CHARS_A_TOKEN) - 40 if budget else sys.maxsize
     wanted = _words(question)
     listed = groups(index)
     rank = sorted(

@@ -43,7 +43,7 @@ def task_text(question: str, index: LakeIndex, settings: LakeSettings) -> str:
         files = "\n".join(_described(name, index.files[name], rows) for name in named)
     else:
         room = int(settings.snippet_tokens * CHARS_A_TOKEN)
-        files = "Files: " + ", ".join(f"data/{name}" for name in index.files)[:room]
+        files = "Files: " + ", ".join(f"data/{name}" for name in index.files)[: room or None]
     return _TASK.format(question=question, files=files)
 
 

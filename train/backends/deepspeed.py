@@ -356,4 +356,5 @@ def main(config: SftRunConfig, stop: StopFlag) -> None:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
-    train(config, read_examples(config.data, tokenizer, asked_for(config)), source, stop)
+    examples = read_examples(config.data, tokenizer, asked_for(config), config.prompts)
+    train(config, examples, source, stop)

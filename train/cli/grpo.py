@@ -55,7 +55,7 @@ def run(config: GrpoRunConfig) -> None:
 
     from rollouts.now import run_now
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop, tool_settings
+    from rollouts.workshop import Workshop, read_prompts, tool_settings
     from train.expected import rl_line
     from train.grpo import budget_of, train_grpo
     from train.model.order import fitting
@@ -70,19 +70,21 @@ def run(config: GrpoRunConfig) -> None:
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     root = Path(config.data).parent
+    prompts = read_prompts(config.prompts)
     shop = Workshop(root, tool_settings(config.tools), config.env)
-    tasks = [shop.equip(task) for task in tasks]
+    tasks = prompts.asked(map(shop.equip, tasks))
     config, why = fitted(config, tasks, tokenizer, source)
     for line in filter(None, (said, why)):
         print(line, flush=True)
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
     score = with_noise(score, config.noise, config.seed)
-    tools = tool_settings(config.tools, budget)
+    tools = tool_settings(config.tools, budget, prompts)
     shop = Workshop(root, tools, config.env)
-    held = [shop.equip(task) for task in held]
+    held = prompts.asked(map(shop.equip, held))
     shop.check([*tasks, *held], ids=True)
     inputs: dict[str, Path | str] = {"data": Path(config.data), "model": source}
     inputs["tokenizer"] = tokenizer.fingerprint
+    inputs |= prompts.inputs()
     if config.validation:
         inputs["validation"] = Path(config.validation)
     with Run(config, inputs) as run:
@@ -153,7 +155,7 @@ def fitted(
 def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRunConfig, str]:
     """The same before anything is loaded, as far as data and tokenizer are on this machine."""
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop
+    from rollouts.workshop import Workshop, read_prompts
     from train.lengths import unfitted
     from train.model.source import local_model
 
@@ -165,7 +167,8 @@ def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRu
         return config, "lengths: not measured, the model or the data is not on this machine"
     tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
     shop = Workshop(Path(config.data).parent, env=config.env)
-    tasks = [shop.equip(task) for task in training_tasks(config.data, asked=asked_for(config))]
+    found = training_tasks(config.data, asked=asked_for(config))
+    tasks = read_prompts(config.prompts).asked(map(shop.equip, found))
     return fitted(config, tasks, tokenizer, folder, here)
 
 

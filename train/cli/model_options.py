@@ -15,7 +15,7 @@ from rollouts.engines.server.opening import URLS, add_engine
 
 # `engine.slots=64` is `--slots 64`, as in the settings of the commands that train
 WORDS = {f"engine.{name}": name for name in ("device", "dtype", "threads", "slots")}
-TEMPLATE = "model.chat_template_kwargs"
+TEMPLATE, PROMPTS = "model.chat_template_kwargs", "prompts"
 
 
 class Renamed(argparse.Action):
@@ -51,8 +51,10 @@ def add_words(made: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="key=value",
         help="reward.FAMILY.SETTING=VALUE: how answers are scored; model.chat_template_kwargs="
-        "JSON or .NAME=VALUE; engine.slots=64 and the like: the same as --slots 64",
+        "JSON or .NAME=VALUE; engine.slots=64 and the like: the same as --slots 64; "
+        "prompts=release:DIR: ask in the words of a copy of the release, prompts=FILE: in your own",
     )
+    made.set_defaults(prompts="")
 
 
 def add_sampling(to: Any, n: str, temperature: float) -> None:
@@ -147,13 +149,18 @@ def add_episodes(to: Any) -> None:
     )
     add("--calls", default="hermes", help="how calls are spelled (%(default)s)")
     add("--brief", action="store_true", help="a short description of the tool")
-    add("--snippet-tokens", type=int, default=8000, help="of a lake in the prompt (%(default)s)")
+    add(
+        "--snippet-tokens",
+        type=int,
+        metavar="N",
+        help="of a lake in the prompt; 0: all of it (8000; all in a release's words)",
+    )
     add(
         "--snippet-rows",
         type=int,
-        default=5,
         metavar="N",
-        help="of each group of files there, as far as these tokens allow (%(default)s)",
+        help="of each group of files there, as far as these tokens allow (5; as many as the "
+        "release shows in its words)",
     )
 
 
@@ -166,10 +173,12 @@ def settle(args: Any, answers: bool) -> None:
         raise ConfigError(f"--model {args.model}: say which model there: --endpoint-model NAME")
     least = {"n": 1, "in_flight": 1, "slots": 1, "threads": 0, "turns": 0, "top_k": 0}
     least |= {"max_new_tokens": 0, "max_total_tokens": 0, "max_length": 0, "limit": 0}
-    least |= {"tries": 1, "snippet_rows": 0, "snippet_tokens": 50, "max_cost": 0, "temperature": 0}
+    least |= {"tries": 1, "snippet_rows": 0, "snippet_tokens": 0, "max_cost": 0, "temperature": 0}
     for name, most in least.items():
         if (given := getattr(args, name)) is not None and given < most:
             raise ConfigError(f"--{name.replace('_', '-')} {given}: give {most} or more")
+    if 0 < (args.snippet_tokens or 0) < 50:
+        raise ConfigError(f"--snippet-tokens {args.snippet_tokens}: give 50 or more, or 0 for all")
     if not 0 < args.top_p <= 1:
         raise ConfigError(f"--top-p {args.top_p}: give a share above 0, 1 at most")
     if args.n is not None and args.n > 1 and answers:
@@ -200,6 +209,8 @@ def _take_words(args: Any) -> None:
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise ConfigError(f"{word}: wanted a value as of --{WORDS[name]}")
             setattr(args, WORDS[name], value)
+        elif equals and name == PROMPTS:
+            args.prompts = text
         elif equals and name == TEMPLATE and isinstance(value, dict):
             template |= cast("dict[str, Any]", value)
         elif equals and name.startswith(f"{TEMPLATE}.") and len(parts) == 3:
@@ -207,8 +218,9 @@ def _take_words(args: Any) -> None:
         elif equals and len(parts) == 3 and parts[0] == "reward":
             rewards.setdefault(parts[1], {})[parts[2]] = value
         else:
-            known = ", ".join(["reward.FAMILY.SETTING=VALUE", f"{TEMPLATE}=JSON", *WORDS])
-            hint = console.near_miss(name, [*WORDS, TEMPLATE])
+            more = [f"{TEMPLATE}=JSON", f"{PROMPTS}=FILE", f"{PROMPTS}=release:DIR"]
+            known = ", ".join(["reward.FAMILY.SETTING=VALUE", *more, *WORDS])
+            hint = console.near_miss(name, [*WORDS, TEMPLATE, PROMPTS])
             raise ConfigError(f"{word}: wanted {known}{hint}")
     args.rewards, args.chat_template_kwargs = rewards, json.dumps(template)
 

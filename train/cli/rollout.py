@@ -86,7 +86,8 @@ def run(args: Any) -> int:
     require_families(given)
     root = args.tasks.resolve().parent
     shop = workshop(args, root)
-    tasks = [shop.equip(with_absolute_files(task, root)) for task in given]
+    equipped = [shop.equip(with_absolute_files(task, root)) for task in given]
+    tasks = args.asked_in.asked(equipped)
     shop.check(tasks)
     weights, tally = weights_of(args.rewards, "command line"), Tally()
     by_id = {task.id: task for task in tasks}

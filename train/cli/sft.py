@@ -44,12 +44,12 @@ def main(argv: list[str]) -> int:
 
 def run(config: SftRunConfig) -> None:
     """Train here, on one device."""
-    rows = training_rows(config.data, asked_for(config))
+    rows = training_rows(config.data, asked_for(config), config.prompts)
     config, said = with_validation(config)
     held = validation_tasks(config)
 
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop
+    from rollouts.workshop import Workshop, in_words, read_prompts
     from train.expected import sft_line
     from train.lengths import fit_sft, room_of
     from train.model.source import resolve_model
@@ -60,6 +60,8 @@ def run(config: SftRunConfig) -> None:
     from train.sft import train_sft
     from train.validation import Validation
 
+    prompts = read_prompts(config.prompts)
+    held = prompts.asked(held)
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     examples = _examples(config, rows, tokenizer)
@@ -70,6 +72,7 @@ def run(config: SftRunConfig) -> None:
         print(line, flush=True)
     inputs: dict[str, Path | str] = {"data": Path(config.data), "model": source}
     inputs["tokenizer"] = tokenizer.fingerprint
+    inputs |= prompts.inputs()
     if config.validation:
         inputs["validation"] = Path(config.validation)
     with Run(config, inputs) as run:
@@ -86,7 +89,7 @@ def run(config: SftRunConfig) -> None:
                 scorer(weights_of({})),
                 config.eval,
                 max(len(e.answer) for e in examples),
-                Workshop(Path(str(config.validation)).parent).maker,
+                Workshop(Path(str(config.validation)).parent, in_words(prompts)).maker,
             )
             loop = run.loop("sft", validation.of(policy))
         print(sft_line(policy, kept, config.sft, loop), flush=True)
@@ -109,7 +112,7 @@ def on_devices(config: SftRunConfig) -> int:
 
     if config.validation not in (None, AUTO):
         raise ConfigError("--backend deepspeed does not evaluate while it trains; leave validation")
-    rows = training_rows(config.data, asked_for(config))
+    rows = training_rows(config.data, asked_for(config), config.prompts)
     config = with_folder(settled(replace(config, validation=None), config.cluster.device))
     config, said = _fitted(config, rows)
     print(said, flush=True)
@@ -148,7 +151,8 @@ def dry_run(config: SftRunConfig, backend: str) -> None:
     from train.run.setup import settled
 
     config, found = with_validation(config)
-    rows = training_rows(config.data, asked_for(config)) if Path(config.data).is_file() else []
+    there = Path(config.data).is_file()
+    rows = training_rows(config.data, asked_for(config), config.prompts) if there else []
     config, said = _fitted(settled(config), rows, backend == "embedded")
     print("\n".join(filter(None, (dump(config), found, said))))
     if backend == "deepspeed":

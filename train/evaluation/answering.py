@@ -34,7 +34,8 @@ from rollouts.sampler import (
     tokens_of,
 )
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.workshop import ToolSettings, Workshop, tool_settings
+from rollouts.words.prompts import line
+from rollouts.workshop import ToolSettings, Workshop, read_prompts, tool_settings
 from train.evaluation.rows import CHEAT, REFERENCES
 
 Note = Callable[[dict[str, str]], None]
@@ -57,8 +58,23 @@ def is_folder(model: str) -> bool:
     return not (is_reference(model) or words)
 
 
+def settle_words(args: Any) -> None:
+    """Read the words of `prompts=`, as `asked_in`, and settle what is shown of a lake: as the
+    release shows it in its own words. Raises `ConfigError`."""
+    args.asked_in = read_prompts(args.prompts)
+    for name, words in args.asked_in.words.items():
+        print(f"{name}: {line(words.to_json())}", flush=True)
+    guru = args.asked_in.words.get("ds_guru")
+    rows, tokens = (guru.settings["rows"], 0) if guru and guru.settings else (5, 8000)
+    if guru and guru.settings and args.snippet_rows is None:
+        print(f"ds_guru: {rows} rows of a table, as the release shows them (--snippet-rows)")
+    args.snippet_rows = rows if args.snippet_rows is None else args.snippet_rows
+    args.snippet_tokens = tokens if args.snippet_tokens is None else args.snippet_tokens
+
+
 def workshop(args: Any, root: Path = Path("/")) -> Workshop:
     """Environments for tasks whose files start from `root`."""
+    settle_words(args)
     tools = ToolsConfig(
         calls=args.calls,
         brief=args.brief,
@@ -66,10 +82,10 @@ def workshop(args: Any, root: Path = Path("/")) -> Workshop:
         snippet_rows=args.snippet_rows,
         tries=args.tries,
     )
-    settings = tool_settings(tools)
+    settings = tool_settings(tools, prompts=args.asked_in)
     run_s = {"run_s": args.run_s} if args.run_s else {}
     executor: dict[str, Any] = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
-    kept = ("snippet_tokens", "rows", "tries")
+    kept = ("snippet_tokens", "rows", "tries", "feedback", "words")
     lake: dict[str, Any] = {name: getattr(settings.lake, name) for name in kept} | run_s
     return Workshop(
         root,

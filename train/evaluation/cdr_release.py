@@ -24,9 +24,10 @@ from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, write_jsonl
 from rewards.thoughts import answer_after_thoughts
-from rollouts.cdr.prompts import messages
+from rollouts.cdr.prompts import MARK, messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 from rollouts.identity import thinking
+from rollouts.words.templates import Words, places
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, tell
 from train.evaluation.contract import Found, Opened, Row
@@ -44,6 +45,12 @@ class CdrEval:
     seed: int = 0
     shots: Shots = field(default_factory=Shots)  # of few_shot
     examples: Path | None = None  # where they come from, else train.jsonl of the folder
+    words: Words | None = None  # that rows are asked in; None: ours
+
+    @property
+    def draws(self) -> bool:
+        """Whether few_shot draws examples: a release's words have their own."""
+        return self.words is None or "examples" in places(self.words.texts["few_shot"])
 
 
 def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
@@ -60,13 +67,22 @@ def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
 def tasks_of(rows: Sequence[Row], config: CdrEval, pool: Pool | None = None) -> list[Task]:
     """One task a row and variant; the id says which. `pool`: what examples are drawn from."""
     made = [_task(row, i, v, config) for row in rows for i, v in variants_of(row, config)]
-    return [with_examples(task, pool, config.shots) for task in made] if pool else made
+    if not pool:
+        return made
+    return [with_examples(task, pool, config.shots, config.words) for task in made]
 
 
 def examples_of(place: Path, config: CdrEval) -> Pool:
     """The examples of few_shot: of the training tasks of a build's folder, or those that the
     command line names; {} for another mode, and where there are none. Raises `TaskError`."""
     if config.mode != "few_shot":
+        return {}
+    if not config.draws and config.examples is not None:
+        raise TaskError(
+            f"--examples {config.examples}: the words of few_shot have their own examples; leave "
+            "it out, or leave prompts= out"
+        )
+    if not config.draws:
         return {}
     if config.shots.count < 1 or config.shots.longest < 1:
         raise TaskError("--shots and --shot-chars: give 1 or more")
@@ -99,6 +115,8 @@ def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
         "has_filter": filtered,
         "order_slot": row.get("order_slot"),
     }
+    if config.words is not None:
+        meta[MARK] = config.words.hash
     return Task(
         id=f"{row['instance_id']}#{index}",
         family="structured" if row["scoring_profile"] in (JSON, MIXED) else "refinement",
@@ -108,7 +126,8 @@ def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
             variant["user_requirement"],
             row["input_text"],
             config.mode,
-            "json" if row["output_format"] != "tagged_text" else "tagged_text",
+            row["output_format"],
+            words=config.words,
         ),
         gold=row | added,
         group=row.get("order_group_instance_id") or None,
@@ -146,6 +165,8 @@ def _without_examples(tasks: Sequence[Task], config: CdrEval) -> str:
     bare = [t for t in tasks if shows_examples(t) and "examples" not in t.meta]
     if config.mode != "few_shot" or not bare:
         return ""
+    if not config.draws:
+        return f"few_shot: {len(bare)} prompts show the examples of the words that are asked in"
     tracks = ", ".join(dict.fromkeys(task.track for task in bare))
     return (
         f"few_shot: {len(bare)} prompts of {tracks} show two fixed examples, for want of training "
@@ -164,7 +185,8 @@ def _what(word: str, picked: Picked) -> str:
 
 def _config(args: Any) -> CdrEval:
     shots = Shots(args.shots, args.shot_chars, args.seed)
-    return CdrEval(args.mode, args.k, args.seed, shots, args.examples)
+    words = args.asked_in.words.get("refinement")
+    return CdrEval(args.mode, args.k, args.seed, shots, args.examples, words)
 
 
 def prediction_rows(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import TaskError
+from rollouts.words.prompts import lines
 from train.evaluation.comparing import Comparison, compare_rows
 from train.evaluation.tables import Cell, Draw, in_order, tables
 
@@ -129,7 +130,11 @@ def provenance(data: Mapping[str, Any]) -> list[str]:
     """Lines that say which split was evaluated, and what of it the model was trained on."""
     meta = data.get("meta") or {}
     said = (meta.get("trained_on") or {}).get("said")
-    return [*(f"split: {split}" for split in meta.get("splits") or ()), *([said] if said else [])]
+    official = any(opened.get("benchmark") for opened in meta.get("opened") or ())
+    words = (meta.get("words") or {}).items()
+    shown = {name: one for name, one in words if official or one["source"] != "ours"}
+    splits = [f"split: {split}" for split in meta.get("splits") or ()]
+    return [*splits, *([said] if said else []), *lines(shown)]
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float]:

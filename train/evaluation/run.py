@@ -24,6 +24,7 @@ from rollouts.identity import thinking
 from rollouts.journal import ASKED
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
+from rollouts.words.prompts import lines
 from rollouts.workshop import Workshop
 from train.evaluation.answering import UNASKED, Given, Job, answer_all, workshop
 from train.evaluation.benchmarks import BENCHMARKS, plan_of
@@ -44,7 +45,8 @@ def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
     use_families(args.family)
     shop = workshop(args)
     asked = open_all(args.tasks, args)
-    asked = replace(asked, tasks=[shop.equip(task) for task in asked.tasks])
+    equipped = [shop.equip(task) for task in asked.tasks]
+    asked = replace(asked, tasks=args.asked_in.asked(equipped))
     weights = weights_of_args(args, asked)
     for line in [*(line for part in asked.opened for line in part.said), asked.seen.said]:
         if line:
@@ -162,6 +164,7 @@ def _results(
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
         "thinking": thinking(args),
+        "words": args.asked_in.record(asked.tasks),
         "versions": installed(PACKAGES),
         "code": revision(),
         "machine": machine(),
@@ -197,7 +200,8 @@ def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
         by_id = {t.id: t for t in asked.tasks if asked.opened[asked.of[t.id]].benchmark == name}
         mine = [row for row in rows if row["task_id"] in by_id]
         made = write([by_id[str(row["task_id"])] for row in mine], mine, args.out, args)
-        found[name] = {**made.numbers, "text": made.text}
+        said = lines(args.asked_in.record(by_id.values()))
+        found[name] = {**made.numbers, "text": "\n".join([made.text, *said])}
     return found
 
 

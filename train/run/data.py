@@ -76,8 +76,9 @@ def validation_tasks(config: SftRunConfig | GrpoRunConfig) -> list[Task]:
     return training_tasks(config.validation, VALIDATION)[: config.eval.tasks or None]
 
 
-def training_rows(path: str, asked: Chosen = ALL) -> list[tuple[str, Row]]:
-    """(where it stands, row) of a file of texts to imitate that are `asked` for.
+def training_rows(path: str, asked: Chosen = ALL, prompts: str = "") -> list[tuple[str, Row]]:
+    """(where it stands, row) of a file of texts to imitate that are `asked` for; tasks among them
+    are asked in the words of `prompts`.
 
     Raises `ConfigError` when there is no such file and `TaskError` when it cannot be read, is
     empty, or holds what must not be trained on.
@@ -100,7 +101,23 @@ def training_rows(path: str, asked: Chosen = ALL) -> list[tuple[str, Row]]:
                 f"{where}: the chat is about {name}, a published evaluation database; leave the "
                 "row out"
             )
-    return rows
+    return _in_words(rows, prompts) if prompts else rows
+
+
+def _in_words(rows: list[tuple[str, Row]], prompts: str) -> list[tuple[str, Row]]:
+    from rollouts.workshop import read_prompts  # imports much: only where it is needed
+
+    words = read_prompts(prompts)
+    tasks = {
+        where: Task.from_json(row, where)
+        for where, row in rows
+        if "gold" in row and "prompt" in row
+    }
+    asked = dict(zip(tasks, words.asked(tasks.values()), strict=True))
+    return [
+        (where, {**row, **asked[where].to_json()} if asked.get(where) != tasks.get(where) else row)
+        for where, row in rows
+    ]
 
 
 def _texts(messages: Any) -> Iterator[str]:

@@ -12,8 +12,9 @@ from front import command
 from small_corpus import write_corpus
 
 from rewards.task import Task, read_tasks
-from rollouts.cdr.prompts import FIXED
+from rollouts.cdr.prompts import KIND
 from rollouts.cdr.shots import alike
+from rollouts.words.templates import ours
 
 main = command("tasks")
 SMALL = (
@@ -71,7 +72,7 @@ def test_examples_are_training_tasks_of_the_track_and_no_copies(built: Path) -> 
             drawn += 1
         inputs = INPUT.findall(task.prompt[-1]["content"])
         assert inputs[-1] == task.gold["input_text"]
-        own = [FIXED[0].text, FIXED[1].text]
+        own = INPUT.findall(ours(KIND)["examples"])
         assert (inputs[:-1] == own) == ("examples" not in task.meta)
     counted = json.loads((built / "manifest.json").read_text())["few_shot"]
     all_of = sum(map(len, tasks.values()))
@@ -123,7 +124,7 @@ def test_an_evaluation_draws_from_the_training_tasks_beside_the_tracks(
         rows = [json.loads(line) for line in lines]
         return [(r["track"], INPUT.findall(r["messages"][1]["content"])[:-1]) for r in rows]
 
-    fixed = [FIXED[0].text, FIXED[1].text]
+    fixed = INPUT.findall(ours(KIND)["examples"])
     asked = prompts("own", "--tasks", f"cdr:{built}", "--limit", "30")
     assert any(inputs != fixed for _, inputs in asked)
     for track, inputs in asked:

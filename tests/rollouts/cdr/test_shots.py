@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.task import Task
-from rollouts.cdr.prompts import FIXED, Example, messages
+from rollouts.cdr.prompts import KIND, Example, messages
 from rollouts.cdr.shots import POOL, SAME_RECIPE, Shots, alike, draw, pool_of, with_examples
+from rollouts.words.templates import ours
 
 WORDS = ["tea", "moss", "lamp", "rope", "fern", "gate", "salt", "drum", "kite", "oak", "plum"]
 WORDING = "Remove e-mail addresses."
+
+
+def fixed() -> str:
+    """The fixed examples."""
+    return ours(KIND)["examples"]
 
 
 def text_of(number: int, words: int = 12) -> str:
@@ -63,7 +69,7 @@ def test_examples_stand_before_the_task_with_their_answers() -> None:
     statuses = {name: "KEEP" if int(name[1:]) % 2 else "DROP" for name in (one, two)}
     assert set(statuses.values()) == {"KEEP", "DROP"}  # they take turns
     assert f"<status>{statuses[two]}</status>" in shown
-    assert FIXED[0].text not in shown
+    assert fixed() not in shown
 
 
 def test_tasks_draw_examples_of_their_own_and_the_same_again() -> None:
@@ -94,7 +100,7 @@ def test_only_training_tasks_of_the_track_that_are_short_are_shown() -> None:
     assert with_examples(task(9, split="test"), pool, shots).meta["examples"] == ["t1"]
     alone = task(9, split="test", track="order_m")
     assert with_examples(alone, pool, shots) is alone  # the two fixed ones stay
-    assert FIXED[0].text in said(alone)
+    assert fixed() in said(alone)
 
 
 def test_the_pool_has_the_shortest_of_many_recipes_and_documents() -> None:

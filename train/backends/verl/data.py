@@ -83,11 +83,11 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(config)
     tasks = list(
-        fitting(_read(config.data, "data", config.env, asked_for(config)), tokenizer, config.rl)
+        fitting(_read(config, config.data, "data", asked_for(config)), tokenizer, config.rl)
     )
     ordered = training_order(tasks, config.rl, config.seed)
     held = (
-        _read(config.cluster.val_data, "cluster.val_data", config.env)
+        _read(config, config.cluster.val_data, "cluster.val_data")
         if config.cluster.val_data
         else []
     )
@@ -107,8 +107,8 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     return {"tasks": len(tasks), "train": len(rows), "val": len(held)}
 
 
-def _read(path: str, key: str, env: str | None, asked: Chosen = ALL) -> list[Task]:
-    from rollouts.workshop import Workshop
+def _read(config: GrpoRunConfig, path: str, key: str, asked: Chosen = ALL) -> list[Task]:
+    from rollouts.workshop import Workshop, read_prompts
 
     if not path or not Path(path).is_file():
         raise ConfigError(f"{key}={path!r}: no such file; give a tasks.jsonl file")
@@ -116,8 +116,8 @@ def _read(path: str, key: str, env: str | None, asked: Chosen = ALL) -> list[Tas
     if not tasks:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
     tasks = asked.of(tasks, path)
-    shop = Workshop(Path(path).parent, env=env)
-    tasks = [shop.equip(task) for task in tasks]
+    shop = Workshop(Path(path).parent, env=config.env)
+    tasks = read_prompts(config.prompts).asked(map(shop.equip, tasks))
     try:
         shop.check(tasks)
     except TaskError as error:

@@ -37,7 +37,7 @@ from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, R
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
-from rollouts.workshop import Workshop, tool_settings
+from rollouts.workshop import Workshop, read_prompts, tool_settings
 from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import ROLLOUTS
 from train.grpo import budget_of
@@ -70,7 +70,7 @@ class Plain:
 def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
     """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
     config = load_run(GrpoRunConfig, path)
-    tools = tool_settings(config.tools, budget_of(config.rl))
+    tools = tool_settings(config.tools, budget_of(config.rl), read_prompts(config.prompts))
     tools = replace(tools, workers=config.cluster.sandbox_workers)
     tokenizer = tokenizer_of(config)
     return config, tokenizer, Workshop(Path(config.data).parent, tools, config.env)

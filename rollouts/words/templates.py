@@ -1,0 +1,214 @@
+"""Templates of the words around a task: what a file of them may hold, and how one is filled.
+
+A file is YAML with a section for each kind of words; a section has one text a field. `{name}` in a
+text is a place that is filled, `{{` and `}}` are braces. Which fields a kind has, and which
+places a field may and must have, says its `Kind`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from configs.loader import ConfigError, read_yaml
+from rewards.task import Task
+
+Source = Literal["ours", "own", "release"]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A field of a section: the places that its text may have, and those that it must have. A text
+    without places that must be there may be empty."""
+
+    may: tuple[str, ...] = ()
+    must: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one kind: `texts` by field. `hash` is of texts and settings; `known` is the
+    release with this hash, "" for another; `place` is where they were read. `settings` are numbers
+    that a release's code fixes, such as the rows of a table that it shows."""
+
+    name: str
+    texts: Mapping[str, str]
+    source: Source
+    hash: str
+    known: str = ""
+    place: str = ""
+    settings: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def fill(self, name: str, **values: object) -> str:
+        """The text of a field with its places filled."""
+        return filled(self.texts[name], values)
+
+    def __getitem__(self, name: str) -> str:
+        """The text of a field without places."""
+        return filled(self.texts[name], {})
+
+    def to_json(self) -> dict[str, str]:
+        """For records: whose words these are. Not where they lie, which is another place on
+        another machine."""
+        return {"source": self.source, "hash": self.hash, "known": self.known}
+
+
+def unchanged(task: Task, words: Words) -> Task:
+    """A task whose words are put around it when its episode opens."""
+    return task
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a release's copy gave: texts by field, numbers, and the sources of code beside them that
+    decides what is sent."""
+
+    texts: Mapping[str, str]
+    settings: Mapping[str, int] = field(default_factory=dict[str, int])
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What has words, by the section's name. `ours` is the file of the default; `asks` says whether
+    a task is asked in these words, and `ask` asks it in others."""
+
+    name: str
+    slots: Mapping[str, Slot]
+    ours: Path
+    asks: Callable[[Task], bool]
+    ask: Callable[[Task, Words], Task] = unchanged
+
+
+@dataclass(frozen=True)
+class Release:
+    """Where a kind's words are in a release: `read` reads a user's copy of it, None where a folder
+    holds none; `known` names releases by the hash of their words."""
+
+    read: Callable[[Path], Read | None]
+    known: Mapping[str, str]
+
+
+@lru_cache(maxsize=1024)
+def parts(text: str) -> tuple[tuple[str, str | None], ...]:
+    """(text, the place after it or None) of a template. Raises ValueError for one that is none."""
+    found: list[tuple[str, str | None]] = []
+    for before, name, form, conversion in string.Formatter().parse(text):
+        if name is not None and (form or conversion or not name.isidentifier()):
+            raise ValueError(f"{{{name}}} is no place; write one as {{name}}, a brace as {{{{")
+        found.append((before, name))
+    return tuple(found)
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    return "".join(
+        before if name is None else f"{before}{values[name]}" for before, name in parts(text)
+    )
+
+
+def places(text: str) -> set[str]:
+    """The places of a template."""
+    return {name for _, name in parts(text) if name is not None}
+
+
+def unfilled(template: str, text: str) -> dict[str, str] | None:
+    """What stands at the places of a text that a template was filled to, None for another text."""
+    pattern = "".join(
+        re.escape(before) + ("" if name is None else f"(?P<{name}>.*?)")
+        for before, name in parts(template)
+    )
+    found = re.fullmatch(pattern, text, re.DOTALL)
+    return None if found is None else found.groupdict()
+
+
+def escaped(text: str) -> str:
+    """A text as a template without places."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def checked(kind: Kind, section: Mapping[str, Any], where: str) -> dict[str, str]:
+    """The texts of a section. Raises `ConfigError` for a field that is unknown, is missing or is no
+    text, and for places that a text may not have or lacks."""
+    for name in section:
+        if name not in kind.slots:
+            raise ConfigError(f"{where}: unknown field {name}; known are {', '.join(kind.slots)}")
+    texts: dict[str, str] = {}
+    for name, slot in kind.slots.items():
+        if name not in section:
+            raise ConfigError(f"{where}: field {name} is missing; copy the rest from {kind.ours}")
+        text = section[name]
+        if not isinstance(text, str):
+            raise ConfigError(f"{where}: {name}: wanted a text, in quotes or after |-")
+        texts[name] = text
+        try:
+            there = places(text)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {name}: {error}") from None
+        if unknown := sorted(there - {*slot.may, *slot.must}):
+            known = ", ".join(f"{{{p}}}" for p in dict.fromkeys((*slot.must, *slot.may)))
+            raise ConfigError(
+                f"{where}: {name}: unknown place {{{unknown[0]}}}; known are {known or 'none'}"
+            )
+        if lacking := [place for place in slot.must if place not in there]:
+            raise ConfigError(f"{where}: {name}: the text lacks {{{lacking[0]}}}")
+    return texts
+
+
+def hash_of(texts: Mapping[str, str], more: Iterable[Any] = ()) -> str:
+    """SHA-256 of texts and what else decides what is sent, in hexadecimal."""
+    whole = json.dumps([dict(texts), *more], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def ours(kind: Kind) -> Words:
+    """The words that Assay asks in where nothing else is said."""
+    texts = _ours(kind.ours, kind.name)
+    return Words(kind.name, texts, "ours", hash_of(texts)[:16], place=str(kind.ours))
+
+
+@lru_cache(maxsize=16)
+def _ours(path: Path, name: str) -> dict[str, str]:
+    section = cast("Mapping[str, Any]", read_yaml(path)[name])
+    return {field: str(text) for field, text in section.items()}
+
+
+def own(kinds: Mapping[str, Kind], path: Path) -> dict[str, Words]:
+    """The words of a file, by kind. Raises `ConfigError`."""
+    found: dict[str, Words] = {}
+    for name, section in read_yaml(path).items():
+        if name not in kinds:
+            raise ConfigError(f"{path}: unknown section {name}; known are {', '.join(kinds)}")
+        if not isinstance(section, dict):
+            raise ConfigError(f"{path}: {name}: wanted `field: text` lines")
+        texts = checked(kinds[name], cast("dict[str, Any]", section), f"{path}: {name}")
+        found[name] = Words(name, texts, "own", hash_of(texts)[:16], place=str(path))
+    if not found:
+        raise ConfigError(f"{path}: no section in it; wanted one of {', '.join(kinds)}")
+    return found
+
+
+def of_release(kind: Kind, release: Release, folder: Path) -> Words | None:
+    """The words of a user's copy of the release in `folder`, None where it holds none. Raises
+    `ConfigError` naming file and line for a form that is not read."""
+    read = release.read(folder)
+    if read is None:
+        return None
+    texts = checked(kind, read.texts, str(folder))
+    code = [hashlib.sha256(text.encode()).hexdigest() for text in read.code]
+    whole = hash_of(texts, [dict(read.settings), code])
+    return Words(
+        kind.name,
+        texts,
+        "release",
+        whole[:16],
+        release.known.get(whole, ""),
+        str(folder),
+        read.settings,
+    )
