@@ -13,6 +13,7 @@ import ast
 import json
 import operator
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,7 +114,9 @@ class Program:
     @cached_property
     def tree(self) -> ast.Module:
         try:
-            return ast.parse(self.source)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a text's escapes
+                return ast.parse(self.source)
         except (SyntaxError, ValueError, RecursionError) as error:
             raise ConfigError(f"{self.path}: not Python that can be read ({error})") from None
 
@@ -378,7 +381,7 @@ class Program:
 
     def _by_name(self, node: ast.Call, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         if name in self.calls:
-            return self.calls[name](*given, **named)
+            return self._tried(node, self.calls[name], *given, **named)
         if name in self.functions:
             return self.call(name, *given, **named)
         if name == "open":
