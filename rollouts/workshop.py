@@ -47,9 +47,9 @@ WORDS: Places = {
 }
 
 
-def read_prompts(text: str) -> Prompts:
-    """`prompts=TEXT`. Raises `ConfigError`."""
-    return prompts_of(WORDS, text)
+def read_prompts(text: str, strict: bool = False) -> Prompts:
+    """`prompts=TEXT`; `strict` refuses a release that is not known. Raises `ConfigError`."""
+    return prompts_of(WORDS, text, strict)
 
 
 def tool_settings(

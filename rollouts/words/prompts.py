@@ -64,17 +64,17 @@ def kind_of(places: Places, name: str) -> Kind:
     return found
 
 
-def prompts_of(places: Places, text: str) -> Prompts:
+def prompts_of(places: Places, text: str, strict: bool = False) -> Prompts:
     """`prompts=TEXT`: a YAML file, a folder of such files, or `release:DIR`, a release's checkout
-    or a folder of checkouts; "" for ours. A release that is not known is used with a warning.
-    Raises `ConfigError`."""
+    or a folder of checkouts; "" for ours. A release that is not known is used with a warning, or
+    with `strict` refused. Raises `ConfigError`."""
     if not text:
         return Prompts(places)
     path = Path(text.removeprefix(RELEASE)).expanduser()
     if not path.exists():
         raise ConfigError(f"prompts={text}: no such file or folder")
     if text.startswith(RELEASE):
-        return Prompts(places, _released(places, text, path))
+        return Prompts(places, _released(places, text, path, strict))
     kinds = {name: kind_of(places, name) for name in places}
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     if not files:
@@ -88,7 +88,7 @@ def prompts_of(places: Places, text: str) -> Prompts:
     return Prompts(places, words)
 
 
-def _released(places: Places, text: str, folder: Path) -> dict[str, Words]:
+def _released(places: Places, text: str, folder: Path, strict: bool) -> dict[str, Words]:
     inner = sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
     words: dict[str, Words] = {}
     for name, (_, module) in places.items():
@@ -103,12 +103,13 @@ def _released(places: Places, text: str, folder: Path) -> dict[str, Words]:
                     f"of {name}; name one of them"
                 )
             words[name] = found
-            if not found.known:
-                print(
-                    f"prompts={text}: {place} is no release that Assay knows ({name}, words "
-                    f"{found.hash}); its words are used as they are",
-                    file=sys.stderr,
-                )
+            if found.known:
+                continue
+            said = f"prompts={text}: {place} is no release that Assay knows ({name}, words "
+            said += f"{found.hash})"
+            if strict:
+                raise ConfigError(f"{said}; leave --strict out to use its words as they are")
+            print(f"{said}; its words are used as they are", file=sys.stderr)
     if not words:
         raise ConfigError(
             f"prompts={text}: no release whose words are known lies there; give the folder of a "

@@ -162,8 +162,10 @@ def checked(kind: Kind, section: Mapping[str, Any], where: str) -> dict[str, str
 
 
 def hash_of(texts: Mapping[str, str], more: Iterable[Any] = ()) -> str:
-    """SHA-256 of texts and what else decides what is sent, in hexadecimal."""
-    whole = json.dumps([dict(texts), *more], sort_keys=True, ensure_ascii=False)
+    """SHA-256 of texts and what else decides what is sent, in hexadecimal. Fields that are empty do
+    not count: a release stays known when a kind gets another one."""
+    said = {name: text for name, text in texts.items() if text}
+    whole = json.dumps([said, *more], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -61,7 +61,7 @@ def is_folder(model: str) -> bool:
 def settle_words(args: Any) -> None:
     """Read the words of `prompts=`, as `asked_in`, and settle what is shown of a lake: as the
     release shows it in its own words. Raises `ConfigError`."""
-    args.asked_in = read_prompts(args.prompts)
+    args.asked_in = read_prompts(args.prompts, getattr(args, "strict", False))
     for name, words in args.asked_in.words.items():
         print(f"{name}: {line(words.to_json())}", flush=True)
     guru = args.asked_in.words.get("ds_guru")
