@@ -21,7 +21,6 @@ import json
 import os
 import re
 import sqlite3
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -553,8 +552,7 @@ def snippet(
 
     keeps (`more_rows`).
     """
-    # 40 are for the line that counts what is left out
-    room = int(budget * CHARS_A_TOKEN) - 40 if budget else sys.maxsize
+    room = int((budget or 1 << 50) * CHARS_A_TOKEN) - 40  # for the line that counts what is left
     wanted = _words(question)
     listed = groups(index)
     rank = sorted(

@@ -36,5 +36,7 @@ def test_thinking_of_a_folder_is_what_its_template_is_given(tmp_path: Path) -> N
 
 def test_a_comparison_names_how_models_were_asked_and_not_which() -> None:
     meta = {"settings": {"mode": "direct", "model": "a", "weights": "b"}, "thinking": True}
-    assert asked_how(meta) == {"mode": "direct", "thinking": True}
+    assert asked_how(meta) == {"mode": "direct", "thinking": True, "words": "ours"}
+    words = {"refinement": {"source": "release", "hash": "ab", "known": "Bench 1"}}
+    assert asked_how(meta | {"words": words})["words"] == "Bench 1"
     assert asked_how({}) == {"thinking": None}
