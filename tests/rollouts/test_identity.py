@@ -39,4 +39,4 @@ def test_a_comparison_names_how_models_were_asked_and_not_which() -> None:
     assert asked_how(meta) == {"mode": "direct", "thinking": True, "words": "ours"}
     words = {"refinement": {"source": "release", "hash": "ab", "known": "Bench 1"}}
     assert asked_how(meta | {"words": words})["words"] == "Bench 1"
-    assert asked_how({}) == {"thinking": None}
+    assert asked_how({}) == {"thinking": None, "words": "ours"}

@@ -15,6 +15,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("torch")
 
 from front import command
+from releases import imported, write_release
 
 from assay.rows import read_rows
 from rewards.http_client import GIVE_UP
@@ -79,6 +80,16 @@ def gold(body: Body) -> str:
     return f"<analyze>x</analyze><status>KEEP</status><clean_text>{GOLD[name]}</clean_text>"
 
 
+class Ended:
+    """Where a request of a runner ends."""
+
+    messages: Any = None
+
+    def _call_once(self, messages: Any) -> str:
+        self.messages = messages
+        return ""
+
+
 def run(url: str, bench: Path, out: Path, *more: str) -> int:
     return eval_main(
         [
@@ -133,6 +144,45 @@ def test_an_endpoint_is_asked_in_every_mode(
     }
     kept = [row["messages"][:-1] for _, row in read_rows(tmp_path / "out" / "rows.jsonl")]
     assert sorted(map(str, kept)) == sorted(str(b["messages"]) for b in seen)  # for `assay view`
+
+
+@pytest.mark.parametrize("mode", ["direct", "few_shot"])
+def test_an_endpoint_is_asked_in_the_words_of_a_release(
+    mode: str, bench: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    release = write_release(tmp_path / "release", "refinement")
+    runner: Any = imported(release / "src/cdrbench_v3/run_inference.py")
+    prompts = f"prompts=release:{release}"
+    out = tmp_path / "out"
+    with serving(lambda body: "<status>KEEP</status><clean_text>x</clean_text>") as (url, seen):
+        assert run(url, bench, out, "--mode", mode, prompts) == 0
+        assert "one that Assay does not know" in capfd.readouterr().out
+        assert run(url, bench, out, "--mode", mode, prompts) == 0  # it goes on, and asks nothing
+        assert len(seen) == 9
+        assert run(url, bench, out, "--mode", mode) == 2  # in other words it does not
+        assert "words" in capfd.readouterr().err
+        assert run(url, bench, tmp_path / "o", prompts, "--strict") == 2
+    sent: list[str] = []
+    for path in sorted(bench.rglob("*.jsonl")):
+        for _, one in read_rows(path):
+            for index in range(3):
+                end = Ended()
+                runner._infer_one(end, one, index, prompt_mode=mode, candidate_rows=[])
+                sent.append(str(end.messages))
+    assert sorted(str(b["messages"]) for b in seen) == sorted(sent)
+    meta = json.loads((out / "results.json").read_text())["meta"]
+    (words,) = meta["words"].values()
+    assert (words["source"], words["known"]) == ("release", "")
+
+
+def test_ours_is_said_under_the_tables(
+    bench: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", "gold", "--tasks", f"cdr:{bench}", "--out", str(tmp_path / "o")]
+    assert eval_main(words) == 0
+    assert "asked in Assay's words: not comparable with published" in capfd.readouterr().out
+    meta = json.loads((tmp_path / "o" / "results.json").read_text())["meta"]
+    assert meta["words"]["refinement"]["source"] == "ours"
 
 
 def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path: Path) -> None:
