@@ -117,7 +117,8 @@ def test_an_agent_is_asked_and_corrected_as_the_release_does_it(
     bare = f"Of {question}: {names} at {paths}, as {example}"
     whole = f'Of {question}: {names} at {paths} hold\n{data}\nas {example} and {{"main-task": 1}}\n'
     system = {"role": "system", "content": "You know data."}
-    for variant, text in (("no-context", bare), ("one-shot", whole), ("few-shot", whole)):
+    asked: dict[Variant, str] = {"no-context": bare, "one-shot": whole, "few-shot": whole}
+    for variant, text in asked.items():
         agent = guru(place, tmp_path / "lake", variant)
         opened = asyncio.run(agent.open())
         assert list(opened.messages) == [system, {"role": "user", "content": text}]
