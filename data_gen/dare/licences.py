@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from rewards.task import TaskError
 
 OPEN = {
-    *("cc0", "cc-by", "cc-by-sa", "public-domain", "odbl", "odc-by", "pddl"),
+    *("cc0", "cc-by", "cc-by-sa", "public-domain", "odbl", "dbcl", "odc-by", "pddl"),
+    *("cdla-sharing", "cdla-permissive"),
     *("mit", "apache", "gpl", "lgpl", "agpl", "bsd"),
 }
 _PLAIN = (
     (r"\bcc.?0\b|cc.?zero", "cc0"),
     (r"\bpddl\b", "pddl"),
-    (r"\bodbl\b|open database|database contents|dbcl", "odbl"),
-    (r"\bodc.?by\b|open data commons attribution", "odc-by"),
+    (r"\bodbl\b|open database", "odbl"),
+    (r"database contents|dbcl", "dbcl"),
+    (r"\bodc.?by\b|open data commons attribution|odc attribution", "odc-by"),
+    (r"cdla.*sharing|community data.*sharing", "cdla-sharing"),
+    (r"cdla.*permissive|community data.*permissive", "cdla-permissive"),
     (r"\bagpl|affero", "agpl"),
     (r"\blgpl|lesser general public", "lgpl"),
     (r"\bgpl|general public licen[cs]e", "gpl"),
@@ -30,7 +34,9 @@ def family(licence: str) -> str:
     """One name for all spellings and versions of a licence: `cc-by-nc-sa`, `mit`; a text that is
     none of the known ones stays as it is, in lower case."""
     low = " ".join(licence.lower().split())
-    if re.search(r"\bcc.?by|creative commons|attribution", low) and "open data" not in low:
+    if re.search(r"\bcc.?by|creative commons|attribution", low) and not re.search(
+        r"open data|\bodc\b", low
+    ):
         parts = ["cc-by"] if re.search(r"\bby\b|attribution", low) else []
         for mark, words in (
             ("nc", r"\bnc\b|non.?commercial"),
@@ -49,11 +55,12 @@ def family(licence: str) -> str:
 
 _SPDX = {
     **{"cc0": "CC0-1.0", "pddl": "PDDL-1.0", "odbl": "ODbL-1.0", "odc-by": "ODC-By-1.0"},
-    **{"mit": "MIT", "apache": "Apache-2.0"},
+    **{"mit": "MIT", "apache": "Apache-2.0", "dbcl": "DbCL-1.0"},
 }
 _NUMBERED = {  # families whose name holds the version
     **{f: f.upper() for f in ("cc-by", "cc-by-sa", "cc-by-nc", "cc-by-nd", "cc-by-nc-sa")},
     "cc-by-nc-nd": "CC-BY-NC-ND",
+    **{"cdla-sharing": "CDLA-Sharing", "cdla-permissive": "CDLA-Permissive"},
 }
 
 

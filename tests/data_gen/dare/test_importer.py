@@ -34,6 +34,12 @@ DARE = SHARED / "dare/tasks"
         ("Attribution-ShareAlike 3.0 Unported (CC BY-SA 3.0)", "CC-BY-SA-3.0"),
         ("CC BY-NC-SA 4.0", "CC-BY-NC-SA-4.0"),
         ("ODC Public Domain Dedication and Licence (PDDL)", "PDDL-1.0"),
+        ("ODC Attribution License (ODC-By)", "ODC-By-1.0"),
+        ("Open Database License (ODbL)", "ODbL-1.0"),
+        ("DbCL-1.0", "DbCL-1.0"),
+        ("Database: Open Database, Contents: Database Contents", "ODbL-1.0"),
+        ("Community Data License Agreement - Sharing - Version 1.0", "CDLA-Sharing-1.0"),
+        ("Community Data License Agreement - Permissive - Version 1.0", "CDLA-Permissive-1.0"),
         ("Community Data License Agreement", "Community Data License Agreement"),
         ("CC BY", "CC BY"),  # of which version nobody says
         ("GPL 2", "GPL 2"),

@@ -23,6 +23,7 @@ from data_gen.dare.layout import read_entries
 from data_gen.dare.official import find_copy
 from rewards.families import family_of
 from rewards.task import TaskError, read_tasks
+from train.run.data import training_tasks
 
 main = command("tasks")
 OFFICIAL = SHARED / "dare/tasks"
@@ -169,6 +170,10 @@ def test_what_is_evaluation_is_no_training_task_whatever_it_is_called(
     tasks = read_tasks(tmp_path / "T" / "tasks.jsonl")
     assert not any(task.meta.get("published") for task in tasks)
     assert {task.split for task in tasks} == {"train"}
+    assert training_tasks(str(tmp_path / "T" / "tasks.jsonl")) == tasks
+    assert run(evaluation, tmp_path / "E") == 0
+    with pytest.raises(TaskError, match="is a published benchmark task"):
+        training_tasks(str(tmp_path / "E" / "tasks.jsonl"))
 
 
 def test_rows_in_another_order_and_format_are_the_same_table(
