@@ -8,7 +8,7 @@ listed in `refused.jsonl` with the reason.
 
 What is scored is DARE-bench's metric for class and reg tasks. DSBench's own number, the share of
 the way from its baseline's metric to the best one (`data_modeling/show_results.py`), needs a
-script for each competition and is not computed.
+script for each competition: `assay eval --dsbench DIR` runs those of the user's copy.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
@@ -112,6 +112,8 @@ def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
         "target": targets,
         "problem_type": KIND[family],
         "save_file_type": "csv",
+        "competition": name,
+        "key": key,
     }
     files = ["train_v2.csv", "val_v2.csv", "metadata.txt"]
     write_database(
@@ -170,9 +172,16 @@ async def import_dsbench(top: Path, out: Path) -> None:
     if not rows:
         raise TaskError(inputs[0].why[0])
     write_question_list(out, rows)
-    meta = {"published": True, "benchmark": "DSBench"}
+    about = {"published": True, "benchmark": "DSBench"}
     tasks = [
-        await task_of(entry, variant, out, "eval", pool=None, meta=meta)
+        await task_of(
+            entry,
+            variant,
+            out,
+            "eval",
+            pool=None,
+            meta={**about, **{name: entry.recipe[name] for name in ("competition", "key")}},
+        )
         for entry in read_entries(out)
         for variant in variants_of(entry)
     ]

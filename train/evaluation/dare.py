@@ -28,6 +28,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
+from train.evaluation import dsbench
 from train.evaluation.agents import acted_on, agents_budget
 from train.evaluation.contract import (
     HELDOUT,
@@ -52,6 +53,12 @@ def options(parser: ArgumentParser) -> None:
     group.add_argument("--only", default="", help="tracks, comma-separated")
     group.add_argument(
         "--simulate", action="store_true", help="make IF answers in this environment"
+    )
+    group.add_argument(
+        "--dsbench",
+        type=Path,
+        metavar="DIR",
+        help="DSBench's data_modeling folder, whose scripts score tasks of its competitions",
     )
 
 
@@ -132,6 +139,7 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     }
     return {
         "readings": readings,
+        **dsbench.more(task, run, args.dsbench),
         "errors": dict(run.errors),
         "files": {name: len(data) for name, data in sorted(run.files.items())},
         "failure_category": category(task, run, score),
@@ -143,7 +151,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     tracks = by_track(rows, args.seed)
     total = totals(tracks, rows)
     cost = costs(rows, _question_tokens(tasks, args))
-    text = text_tables(tracks, total, cost)
+    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), dsbench.line(rows)]))
     write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total, "costs": cost}, text)
 
