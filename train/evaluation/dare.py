@@ -28,7 +28,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
-from train.evaluation import dsbench
+from train.evaluation import dare_dsbench
 from train.evaluation.agents import acted_on, agents_budget
 from train.evaluation.contract import (
     HELDOUT,
@@ -139,7 +139,7 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     }
     return {
         "readings": readings,
-        **dsbench.more(task, run, args.dsbench),
+        **dare_dsbench.more(task, run, args.dsbench),
         "errors": dict(run.errors),
         "files": {name: len(data) for name, data in sorted(run.files.items())},
         "failure_category": category(task, run, score),
@@ -151,7 +151,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     tracks = by_track(rows, args.seed)
     total = totals(tracks, rows)
     cost = costs(rows, _question_tokens(tasks, args))
-    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), dsbench.line(rows)]))
+    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), dare_dsbench.line(rows)]))
     write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total, "costs": cost}, text)
 

@@ -13,7 +13,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
 from rewards.task import Task, TaskError, read_tasks, with_absolute_files
-from train.evaluation.dsbench import line, relative_gap
+from train.evaluation.dare_dsbench import line, relative_gap
 
 NAME = "own-houses"
 # the share of rows that are right, row by row, as scripts of competitions compare
