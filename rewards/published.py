@@ -19,6 +19,7 @@ from typing import Any, cast
 FILE = Path(__file__).with_name("published.json")
 ENOUGH = 2  # lines of a database's description in one chat: the chat is about that database
 LEAST = 40  # characters of a line that says anything
+LONGEST = 20_000  # characters of a question; what is longer holds a document
 _BREAK = re.compile(r"\\r|\\n|[\r\n]")  # tools may answer in JSON, where line ends are escaped
 
 
@@ -61,22 +62,24 @@ def _strings(said: Any) -> Iterator[str]:
             yield from _strings(value)
 
 
-def published_database(texts: Iterable[str], names: Iterable[str] = ()) -> str:
-    """The published evaluation database that the texts of one chat or task are about, "" for none.
+def published_database(
+    questions: Iterable[str], answers: Iterable[str] = (), names: Iterable[str] = ()
+) -> str:
+    """The published evaluation database that a task or chat is about, "" for none.
 
-    A question is recognised as a whole, a description by two lines of it, and a database by its own
-    name where one of `names` is it (`NAME` or `NAME:VARIANT`). A question that names nothing but a
-    target and files is like those of other databases; of it nothing is said.
+    `questions` are what is asked: one of them is recognised as a whole. In `answers`, what tools
+    said, two lines of a description are enough. `names` are what a row says of itself; a
+    database's name (`NAME` or `NAME:VARIANT`) is enough. A question that names nothing but a target
+    and files is like those of other databases; of it nothing is said.
     """
-    databases, questions, lines = _known()
+    databases, known, lines = _known()
     for name in names:
         if name.partition(":")[0] in databases:
             return name.partition(":")[0]
-    seen: set[str] = set()
-    for text in texts:
-        if name := questions.get(text_hash(text)):
+    for text in questions:
+        if len(text) <= LONGEST and (name := known.get(text_hash(text))):
             return name
-        said = "\n".join(_strings(text))
-        seen |= {h for h in map(text_hash, lines_of(said)) if h in lines}
+    said = (line for text in answers for part in _strings(text) for line in lines_of(part))
+    seen = {h for h in map(text_hash, said) if h in lines}
     (name, count), *_ = Counter(lines[h] for h in seen).most_common(1) or [("", 0)]
     return name if count >= ENOUGH else ""

@@ -17,11 +17,12 @@ from rewards.chosen import ALL, Chosen
 from rewards.families import require_families
 from rewards.published import published_database
 from rewards.task import Task, TaskError, read_tasks, refuse_published
-from rollouts.chats import FIELDS, without_nulls
+from rollouts.chats import FIELDS, ROLES, without_nulls
 
 Row = Mapping[str, Any]
 Run = TypeVar("Run", SftRunConfig, GrpoRunConfig)
 AUTO, VALIDATION = "auto", "validation"
+_NAME = 200  # characters of a name
 FEW = 32  # tasks of a validation file that nobody named
 
 
@@ -95,8 +96,8 @@ def training_rows(path: str, asked: Chosen = ALL, prompts: str = "") -> list[tup
             raise TaskError(
                 f"{where}: a rollout of a published benchmark task; train on generated ones"
             )
-        chat = [text for name in FIELDS for text in _texts(row.get(name))]
-        if name := published_database(chat, (v for v in row.values() if isinstance(v, str))):
+        users, tools = _asked_and_told(row)
+        if name := published_database(users, tools, (v for v in row.values() if _short(v))):
             raise TaskError(
                 f"{where}: the chat is about {name}, a published evaluation database; leave the "
                 "row out"
@@ -120,8 +121,26 @@ def _in_words(rows: list[tuple[str, Row]], prompts: str) -> list[tuple[str, Row]
     ]
 
 
+def _asked_and_told(row: Row) -> tuple[list[str], list[str]]:
+    """(what users say in a row's chat, what tools say)."""
+    asked: list[str] = []
+    told: list[str] = []
+    for name in FIELDS:
+        listed = row.get(name)
+        for message in listed if isinstance(listed, list | tuple) else ():
+            if isinstance(message, Mapping):
+                role = ROLES.get(str(message.get("role", message.get("from"))))
+                if role in ("user", "tool"):
+                    (asked if role == "user" else told).extend(_texts(message))
+    return asked, told
+
+
+def _short(value: Any) -> bool:
+    return isinstance(value, str) and len(value) < _NAME
+
+
 def _texts(messages: Any) -> Iterator[str]:
-    """What is said in a chat, also in parts and in calls; a chat that is none gives nothing."""
+    """The texts of a message, also those in parts."""
     if isinstance(messages, str):
         yield messages
     elif isinstance(messages, Mapping):
