@@ -6,16 +6,17 @@ Runs `assay eval` once for every setting, each in its own folder below `--out`, 
 for each: the mean outcome by track and over all tasks, the paired difference from the first setting
 with a 95 % interval clustered by source, tokens and turns of an answer, tokens of a turn and
 minutes. On CDR-Bench a second table has, by track, the release's RS, RS@K and OCS@K, tokens of an
-answer, and the paired difference of RS@K from the first setting. `sweep.md` and `sweep.json` keep
-the tables. A sweep that was stopped goes on when the same
-command is run again. Exit status 3 when some answers have no outcome.
+answer, and the paired difference of RS@K from the first setting; a third is its main table, and
+`cdr_reports` the release's leaderboard. `sweep.md` and `sweep.json` keep the tables. A sweep that
+was stopped goes on when the same command is run again. Exit status 3 when some answers have no outcome.
 
-Presets are the published sweeps: `dare-budget` (DARE-bench, Table 4: turns and seconds a run), and
-of KramaBench's Tables 6 and 12 to 14 `krama-rows` (10, 50, 100, 150 rows of each file, 5 tries) and
+Presets are the published sweeps: `cdr-strategies` is CDR-Bench's Table 2, the four prompt modes;
+`cdr-thinking` its Figure 5: thinking off, then on, of a model whose chat template has
+`enable_thinking`. `dare-budget` is DARE-bench's Table 4: turns and seconds a run. Of KramaBench's
+Tables 6 and 12 to 14 are `krama-rows` (10, 50, 100, 150 rows of each file, 5 tries) and
 `krama-tries` (5, 10, 15, 20 tries, 100 rows). A preset of KramaBench gives the lake's description
 100,000 tokens, as the paper bounds it by rows alone; `--snippet-tokens` among the options of
-`assay eval` overrules that. `cdr-thinking` is CDR-Bench's Figure 5: thinking off, then on, of a
-model whose chat template has `enable_thinking`.
+`assay eval` overrules that.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from typing import Any
 
 from assay.files import write_text
 from assay.rows import read_rows
+from rollouts.cdr.prompts import MODES
+from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.comparing import compare_rows, signed
 from train.evaluation.results import read_results
 from train.evaluation.tables import mean
@@ -40,6 +43,10 @@ from train.evaluation.tables import mean
 ROOT = Path(__file__).parent.parent
 _ROWS = "--agent ds-guru-few-shot --settings end-to-end --snippet-tokens 100000"
 PRESETS: dict[str, tuple[str, ...]] = {
+    "cdr-strategies": tuple(f"--mode {mode}" for mode in MODES),
+    "cdr-thinking": tuple(
+        f"model.chat_template_kwargs.enable_thinking={word}" for word in ("false", "true")
+    ),
     "dare-budget": tuple(
         f"--turns {turns} --run-s {seconds}"
         for turns, seconds in ((3, 300), (5, 200), (6, 180), (8, 120), (10, 100), (15, 100))
@@ -47,9 +54,6 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "krama-rows": tuple(f"{_ROWS} --tries 5 --snippet-rows {n}" for n in (10, 50, 100, 150)),
     "krama-tries": tuple(f"{_ROWS} --snippet-rows 100 --tries {n}" for n in (5, 10, 15, 20)),
 }
-PRESETS["cdr-thinking"] = tuple(
-    f"model.chat_template_kwargs.enable_thinking={word}" for word in ("false", "true")
-)
 UNSCORED = 3  # exit status of `assay eval` when answers have no outcome
 Row = Mapping[str, Any]
 
@@ -202,11 +206,19 @@ def main(words: Sequence[str]) -> int:
         release += more
         before = before or found
     kept = {"given": given, "settings": lines} | ({"release": release} if release else {})
-    text = "\n".join([table(lines), *([release_table(release)] if release else [])])
+    shown = [table(lines), *([release_table(release)] if release else [])]
+    shown += _official([args.out / folder_of(s) for s in settings], args.out)
+    text = "\n".join(shown)
     write_text(args.out / "sweep.json", json.dumps(kept, indent=1))
     write_text(args.out / "sweep.md", text)
     print(text)
     return status
+
+
+def _official(runs: Sequence[Path], out: Path) -> list[str]:
+    """What benchmarks themselves make of several runs side by side."""
+    several = (benchmark.several for benchmark in BENCHMARKS.values())
+    return [text for more in several if more and (text := more(runs, out, ""))]
 
 
 if __name__ == "__main__":

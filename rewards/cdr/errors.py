@@ -180,10 +180,11 @@ def analyse(predictions: Sequence[Row]) -> dict[str, Any]:
 
 def stop_behaviour(predictions: Sequence[Row]) -> dict[str, dict[str, Any]]:
     """Of order_f answers whose gold drops the text: by slot, the shares that are nearer to the text
-    where the recipe stops, and to that of the full run, and how much nearer."""
-    stops: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    where the recipe stops, and to that of the full run, how much nearer, and `rs`, the share that
+    is right (paper Fig. 6)."""
+    stops: defaultdict[str, list[tuple[str, int, bool]]] = defaultdict(list)
     for row, _, variant in _answers(predictions):
-        _stop(row, _said(variant)[1], stops)
+        _stop(row, *_said(variant), stops)
     return {slot: _stop_summary(rows) for slot, rows in sorted(stops.items())}
 
 
@@ -225,7 +226,9 @@ def _right(row: Row, status: str, text: str) -> bool:
     return same and normalise(text) == normalise(str(row["reference_text"]))
 
 
-def _stop(row: Row, text: str, stops: defaultdict[str, list[tuple[str, int]]]) -> None:
+def _stop(
+    row: Row, status: str, text: str, stops: defaultdict[str, list[tuple[str, int, bool]]]
+) -> None:
     """order_f rows whose gold is DROP and whose full run differs from the stop text."""
     full, stop = row.get("reference_text_full_run"), str(row["reference_text"])
     track = str(row.get("source_track") or row.get("benchmark_track"))
@@ -236,13 +239,19 @@ def _stop(row: Row, text: str, stops: defaultdict[str, list[tuple[str, int]]]) -
     near = Levenshtein.distance(text, stop)
     far = Levenshtein.distance(text, str(full))
     side = "stop" if near < far else "full" if near > far else "tie"
-    stops[str(slot_name(row.get("order_slot")))].append((side, far - near))
+    stops[str(slot_name(row.get("order_slot")))].append(
+        (side, far - near, _right(row, status, text))
+    )
 
 
-def _stop_summary(rows: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    gaps = [gap for _, gap in rows]
-    shares = _shares(Counter(side for side, _ in rows))
-    return shares | {"mean_gap": mean(gaps), "median_gap": median(gaps)}
+def _stop_summary(rows: Sequence[tuple[str, int, bool]]) -> dict[str, Any]:
+    gaps = [gap for _, gap, _ in rows]
+    shares = _shares(Counter(side for side, _, _ in rows))
+    return (
+        shares
+        | {"rs": mean(float(right) for *_, right in rows)}
+        | {"mean_gap": mean(gaps), "median_gap": median(gaps)}
+    )
 
 
 def _order_side(row: Row, text: str, others: Sequence[Row]) -> str:

@@ -7,12 +7,12 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from assay.files import write_text
 from assay.rows import read_rows
 from rewards.cdr.predictions import JSON, PROFILES
-from rewards.cdr.scorefile import ScoredFile, mean
+from rewards.cdr.scorefile import ScoredFile
 from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 Row = dict[str, Any]
@@ -182,128 +182,3 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-
-
-def reports(root: Path, base_model: str | None = None) -> list[Row]:
-    """The leaderboard files under `reports/`, from every paper_metrics.json below `root`; returns
-    the core ranking (average RS@K over the available core tracks, percentage points)."""
-    papers: list[Row] = []
-    subtasks: list[Row] = []
-    for path in sorted(root.glob("*/*/score_*/paper_metrics.json")):
-        paper = cast("Row", json.loads(path.read_text(encoding="utf-8")))
-        if str(paper["track"]).startswith("semantic_") and str(paper["track"]).endswith("_atomic"):
-            own = _subtasks(path.parent / "instance_metrics.jsonl", paper)
-            paper["atomic_macro_rs@k"] = _mean(row["rs@k"] for row in own)
-            subtasks += own
-        papers.append(paper)
-    core = [p for p in papers if p["track"] in CORE]
-    semantic = [p for p in papers if str(p["track"]).startswith("semantic_")]
-    ranking = _rank(core, base_model)
-    out = root / "reports"
-    write_csv(out / "core_summary.csv", core)
-    write_csv(out / "core_model_summary.csv", ranking)
-    write_csv(
-        out / "model_waterline.csv",
-        [
-            {k: r[k] for k in ("rank", "model", "core_average_rs@k", "delta_to_best")}
-            for r in ranking
-        ],
-    )
-    write_csv(out / "semantic_summary.csv", semantic)
-    subtasks.sort(key=lambda row: (row["domain"], row["subtask"], -(row["rs@k"] or 0.0)))
-    write_csv(out / "semantic_subtasks.csv", subtasks)
-    models = _semantic_models(semantic)
-    write_csv(out / "semantic_model_summary.csv", models)
-    found = {"core": ranking, "semantic": models, "semantic_subtasks": subtasks}
-    write_json(out / "summary.json", found)
-    write_text(out / "summary.md", _markdown(ranking))
-    return ranking
-
-
-def subtask_of(row: Row) -> str:
-    """What a semantic row counts under, as the release groups them: its `semantic_operator`, else
-    its `operator`, else its track."""
-    names = (row.get(name) for name in ("semantic_operator", "operator", "source_track"))
-    return str(next((name for name in names if name), None))
-
-
-def _subtasks(instances: Path, paper: Row) -> list[Row]:
-    """A row a subtask of a domain's atomic track, fractions; `instances` counts those with RS@K."""
-    own: dict[str, list[Row]] = {}
-    for _, row in read_rows(instances):
-        own.setdefault(subtask_of(row), []).append(row)
-    return [
-        {
-            "domain": str(paper["track"]).removeprefix("semantic_").removesuffix("_atomic"),
-            "subtask": name,
-            "model": paper["model"],
-            "instances": sum(row["rs_at_k"] is not None for row in own[name]),
-            "rs@k": mean(row["rs_at_k"] for row in own[name]),
-            "rs": mean(row["rs"] for row in own[name]),
-            "rg": mean(row["mean_rg"] for row in own[name]),
-        }
-        for name in sorted(own)
-    ]
-
-
-def _points(value: float | None) -> float | None:
-    return None if value is None else round(100 * value, 4)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    found = [v for v in values if v is not None]
-    return sum(found) / len(found) if found else None
-
-
-def _rank(core: Sequence[Row], base_model: str | None) -> list[Row]:
-    rows: list[Row] = []
-    for model in sorted({str(p["model"]) for p in core}):
-        own = {str(p["track"]): p for p in core if p["model"] == model}
-        average = _mean(own[t]["mean_rs@k"] for t in CORE if t in own)
-        rows.append(
-            {"model": model, "core_average_rs@k": _points(average)}
-            | {f"{t}_rs@k": _points(own[t]["mean_rs@k"]) if t in own else None for t in CORE}
-        )
-    rows.sort(key=lambda r: (-(r["core_average_rs@k"] or 0.0), r["model"]))
-    best = rows[0]["core_average_rs@k"] if rows else None
-    base = next((r["core_average_rs@k"] for r in rows if r["model"] == base_model), None)
-    return [
-        {"rank": i}
-        | row
-        | {
-            "delta_to_best": _minus(row["core_average_rs@k"], best),
-            "delta_to_base": _minus(row["core_average_rs@k"], base),
-        }
-        for i, row in enumerate(rows, 1)
-    ]
-
-
-def _minus(value: float | None, other: float | None) -> float | None:
-    return None if value is None or other is None else round(value - other, 4)
-
-
-def _semantic_models(papers: Sequence[Row]) -> list[Row]:
-    """Per model and domain: atomic macro average over subtasks, compositional, and the gap."""
-    rows: list[Row] = []
-    for model in sorted({str(p["model"]) for p in papers}):
-        row: Row = {"model": model}
-        for domain in ("pii", "hallu", "rubric", "safety"):
-            own = {str(p["track"]): p for p in papers if p["model"] == model}
-            atomic = own.get(f"semantic_{domain}_atomic", {})
-            whole = own.get(f"semantic_{domain}_compositional", {})
-            one = _points(atomic.get("atomic_macro_rs@k", atomic.get("mean_rs@k")))
-            other = _points(whole.get("mean_rs@k"))
-            row |= {
-                f"{domain}_atomic": one,
-                f"{domain}_compositional": other,
-                f"{domain}_gap": _minus(one, other),
-            }
-        rows.append(row)
-    return rows
-
-
-def _markdown(ranking: Sequence[Row]) -> str:
-    names = ("rank", "model", "core_average_rs@k", *(f"{t}_rs@k" for t in CORE))
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    lines += ["| " + " | ".join(str(r.get(n, "")) for n in names) + " |" for r in ranking]
-    return "\n".join(lines) + "\n"

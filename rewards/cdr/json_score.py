@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-_OPENS = re.compile(r"<(?:(clean_text)|(output)|(result)|(answer))>", re.IGNORECASE)
-_CLOSES = tuple(
-    re.compile(f"</{name}>", re.IGNORECASE) for name in ("clean_text", "output", "result", "answer")
+_TAGS = tuple(
+    (re.compile(f"<{name}>", re.IGNORECASE), re.compile(f"</{name}>", re.IGNORECASE))
+    for name in ("clean_text", "output", "result", "answer")
 )
 _FAILED = object()
 
@@ -32,35 +32,33 @@ class JsonMatch:
 def parse_json(text: str) -> Any:
     """The JSON value of a response, leniently; raises ValueError when there is none.
 
-    The whole response, else the content of the first answer tag, else what the first `{` or `[`
-    begins, with trailing text ignored (spec section 12.5).
+    The whole response, else the content of the first tag of each kind, else what the first `{` or
+    `[` begins, with trailing text ignored (spec section 12.5). `null` alone is no answer.
     """
-    for piece in (text, _tagged(text)):
-        if piece is not None:
-            value = _load(piece.strip())
-            if value is not _FAILED:
-                return value
-    starts = [i for i in (text.find("{"), text.find("[")) if i >= 0]
-    if starts:
-        try:
-            return json.JSONDecoder().raw_decode(text, min(starts))[0]
-        except (ValueError, RecursionError):
-            pass
+    for piece in (text, *_tagged(text)):
+        value = _load(piece.strip())
+        if value is None:
+            break
+        if value is not _FAILED:
+            return value
+    else:
+        starts = [i for i in (text.find("{"), text.find("[")) if i >= 0]
+        if starts:
+            try:
+                return json.JSONDecoder().raw_decode(text, min(starts))[0]
+            except (ValueError, RecursionError):
+                pass
     raise ValueError("no JSON in the response")
 
 
-def _tagged(text: str) -> str | None:
-    """What stands between the first answer tag that is closed and its end: the first match of
-    `<(clean_text|output|result|answer)>(.*?)</\\1>`, in linear time."""
-    unclosed: set[int] = set()
-    for opening in _OPENS.finditer(text):
-        which = int(opening.lastindex or 1) - 1
-        if which in unclosed:
-            continue
-        if closing := _CLOSES[which].search(text, opening.end()):
-            return text[opening.end() : closing.start()]
-        unclosed.add(which)
-    return None
+def _tagged(text: str) -> Iterator[str]:
+    """What stands in the first closed tag of each kind, in the release's order of kinds: the first
+    match of `<TAG>(.*?)</TAG>`, in linear time."""
+    for opens, closes in _TAGS:
+        opening = opens.search(text)
+        closing = closes.search(text, opening.end()) if opening else None
+        if opening and closing:
+            yield text[opening.end() : closing.start()]
 
 
 def _load(text: str) -> Any:

@@ -69,14 +69,13 @@ def score_prediction(row: Mapping[str, Any], status: str | None, text: str) -> P
         match = compare_json(row.get("reference_json") or _need(row, "reference_json"), text)
     except ValueError as error:
         raise TaskError(f"the row's reference is no JSON ({error}); check the row") from None
-    found = corrected_text(match)
-    metrics = refinement_metrics(
-        _need(row, "input_text"), "KEEP", _need(row, "reference_text"), "KEEP", found
-    )
+    wanted, found = str(row.get("reference_status") or "KEEP"), corrected_text(match)
+    reference = _need(row, "reference_text")
+    metrics = refinement_metrics(_need(row, "input_text"), wanted, reference, status or "", found)
     success = match.exact and metrics.rs
-    return PredictionScore(
-        success, metrics.rg if gain else None, True, metrics, match, n1_success=success
-    )
+    same = metrics.status_match and normalise_lines(found) == normalise_lines(reference)
+    gained = metrics.rg if gain else None
+    return PredictionScore(success, gained, metrics.status_match, metrics, match, n1_success=same)
 
 
 def _score_text(row: Mapping[str, Any], status: str, text: str) -> PredictionScore:
@@ -115,6 +114,8 @@ def metric_row(score: PredictionScore, row: Mapping[str, Any], text: str) -> dic
     }
     if score.metrics is not None:
         m = score.metrics
+        if score.match is not None:
+            text = corrected_text(score.match)
         reference = str(row.get("reference_text") or "")
         found |= {
             "edit_distance_input_to_reference": m.d_in,
@@ -135,7 +136,7 @@ def metric_row(score: PredictionScore, row: Mapping[str, Any], text: str) -> dic
         found |= {
             "json_parse_success": score.match.parsed,
             "json_exact_match": score.match.exact,
-            "field_matches": score.match.fields,
-            "field_accuracy": score.match.accuracy,
+            "field_matches": score.match.fields if score.match.parsed else {},
+            "field_accuracy": score.match.accuracy if score.match.parsed else None,
         }
     return found

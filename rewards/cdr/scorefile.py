@@ -16,6 +16,15 @@ SLOT_NAMES = {"front": "pre", "middle": "mid", "end": "post"}
 REPORTED_SLOTS = ("pre", "mid", "post")
 
 
+_OF_A_ROW = (  # what a scored answer says of its row
+    *("benchmark_track", "benchmark_split", "source_track", "track_family", "domain"),
+    *("source_domain", "operator", "operator_kind", "semantic_operator", "reference_status"),
+    *("order_family_id", "order_slot", "order_group_instance_id"),
+    *("required_slots_for_group_success", "scoring_profile", "output_format"),
+    "reports_refinement_gain",
+)
+
+
 @dataclass(frozen=True)
 class ScoredFile:
     """`variants` has a row a prediction, `instances` one a task; `paper` is paper_metrics.json."""
@@ -63,18 +72,22 @@ def score_variants(row: Mapping[str, Any]) -> list[Row]:
     for variant in sorted(listed, key=lambda v: int(v.get("prompt_variant_index") or 0)):
         valid = bool(variant.get("valid_prediction", True)) and not variant.get("prediction_error")
         text = str(variant.get("predicted_clean_text") or "")
-        status = str(variant.get("predicted_status") or "")
+        said = variant.get("predicted_status")
+        status = "KEEP" if said is None else str(said)
         scored: Row = {"recipe_success": False, "refinement_gain": None, "status_match": False}
         if valid:
             scored = metric_row(score_prediction(row, status, text), row, text)
         found.append(
             {
-                "instance_id": row.get("instance_id"),
+                **{name: row.get(name) for name in ("instance_id", *_OF_A_ROW)},
                 "prompt_variant_index": variant.get("prompt_variant_index"),
                 "prompt_style_id": variant.get("prompt_style_id"),
                 "predicted_status": variant.get("predicted_status"),
                 "prediction_error": variant.get("prediction_error"),
                 "scorable": valid,
+                "valid_prediction": valid,
+                "scorable_prediction": valid,
+                "primary_score": float(bool(scored["recipe_success"])),
                 **scored,
             }
         )
@@ -97,6 +110,7 @@ def instance_metrics(row: Mapping[str, Any], scored: Sequence[Row], k: int, seed
         "track_family",
         "source_track",
         "domain",
+        "source_domain",
         "operator",
         "operator_kind",
         "semantic_operator",
@@ -111,11 +125,14 @@ def instance_metrics(row: Mapping[str, Any], scored: Sequence[Row], k: int, seed
         "reference_status",
         "input_length_bucket",
         "difficulty_label",
+        "reports_refinement_gain",
     )
     return {name_: row.get(name_) for name_ in ("instance_id", *kept)} | {
         "num_prompt_variants": len(scored),
         "num_sampled_prompt_variants": len(picked),
         "num_scorable_variants": len(usable),
+        "num_sampled_scorable_variants": sum(v["scorable"] for v in picked),
+        "required_at_k_prompt_variants": k if k > 0 else len(scored),
         "at_k_complete": complete,
         "rs": mean([float(v["recipe_success"]) for v in usable]) or 0.0,
         "rs_at_k": any(v["recipe_success"] for v in picked) if complete else None,
@@ -200,11 +217,11 @@ def summarise(
         name = str(variant["prompt_variant_index"])
         counts[name] = counts.get(name, 0) + 1
     groups = {str(r["order_group_instance_id"]) for r in instances if r["order_group_instance_id"]}
+    size = k if k > 0 else "all"
+    paper = paper_metrics(instances, track, model, k, seed)
     summary: Row = {
-        "track": track,
-        "model": model,
-        "prompt_variant_sample_size": k if k > 0 else "all",
-        "prompt_variant_sampling_seed": seed,
+        **{name: value for name, value in paper.items() if not name.startswith("mean_")},
+        "prompt_variant_sample_size_for_rs_at_k": size,
         "num_variant_predictions": len(variants),
         "variant_index_counts": counts,
         "overall": overall(instances),

@@ -68,6 +68,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="with --inspect: tasks with gold, beside those that the runs name",
     )
+    made.add_argument(
+        "--base-model",
+        default="",
+        metavar="NAME",
+        help="of several runs of CDR-Bench: the model of the leaderboard that the others are "
+        "compared with",
+    )
     console.add_family(made)
     return made
 
@@ -96,5 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(evaluated) > 1:
         print(seeds_table(evaluated))
     if len(runs) > 1:
-        print(f"side by side: {write_several(runs, options.out)}")
+        page = write_several(runs, options.out)
+        for benchmark in BENCHMARKS.values():
+            more = benchmark.several
+            if more and (text := more(list(runs), page.parent, options.base_model)):
+                print(f"{text}\n")
+        print(f"side by side: {page}")
     return 0

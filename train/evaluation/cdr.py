@@ -62,4 +62,5 @@ BENCHMARK = Benchmark(
     tables=later("train.evaluation.cdr_release", "tables"),
     shown=later("train.evaluation.cdr_shown", "tables_of"),
     report=later("train.evaluation.cdr_errors", "write_errors"),
+    several=later("train.evaluation.cdr_shown", "side_by_side"),
 )

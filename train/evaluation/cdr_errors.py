@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,25 @@ def write_errors(run: Path) -> str:
         found[name] = analyse([row for _, row in read_rows(path)])
     if not found:
         return ""
+    if len(found) > 1:
+        found["all"] = _together(list(found.values()))
     write_json(run / "errors.json", found)
     (run / "errors.html").write_text(_page(found), "utf-8", "backslashreplace")
     texts = [f"{name}\n{error_text(rows)}" for name, rows in found.items()]
     return "\n".join(texts) + f"\nerrors: {run / 'errors.html'}"
+
+
+def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The failure modes of all tracks, as the paper's Fig. 13b to d show them."""
+    modes = {name: sum(part["failure_modes"].get(name, 0) for part in parts) for name in MODES}
+    return {
+        "predictions": sum(part["predictions"] for part in parts),
+        "failures": sum(part["failures"] for part in parts),
+        "failure_modes": {name: count for name, count in modes.items() if count},
+        "operator_progress": None,
+        "stop_behaviour": {},
+        "order_confusion": {"n": 0},
+    }
 
 
 def _page(found: dict[str, dict[str, Any]]) -> str:

@@ -1,12 +1,13 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
-"""The numbers behind the paper's figures and appendix tables, track by track, from scored answers.
+"""The numbers behind the paper's figures and tables, from scored answers.
 
 Answers are read as the release reads them, so that these numbers go with `paper_metrics.json`:
-RS@K by input length (Fig. 3), domain (Fig. 4), recipe length, filter place and difficulty; RS@1 to
-RS@K and RS by style (Fig. 12); rates of statuses, of stopping and of taking one order for the other
-(Fig. 13a); and the subtasks of the semantic extension (Tables 9 to 12).
+RS@K by recipe length (Fig. 3), of atomic and compositional tasks by domain (Fig. 4); RS@1 to RS@K
+and RS by style (Fig. 12); failure rates (Fig. 13a); stopping at a rejecting filter (Fig. 6); errors
+on swapped orders (Table 3); the subtasks of the semantic extension (Tables 9 to 12). By input
+length, filter place and difficulty, and the rates of statuses, are ours.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ from typing import Any
 
 from rewards.cdr.errors import order_confusion, stop_behaviour
 from rewards.cdr.family import length_slice
-from rewards.cdr.files import CORE, subtask_of
+from rewards.cdr.files import CORE
+from rewards.cdr.leaderboard import subtask_of
 from rewards.cdr.scorefile import REPORTED_SLOTS, ScoredFile, mean, slot_name
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import Draw, ends, grouped, in_order, known, rs_curve
 
 Row = dict[str, Any]
 TURNS = (*REPORTED_SLOTS, "easy", "medium", "hard")
+# the paper's two families of core tasks, for Fig. 4 and Fig. 12
+FAMILIES = {
+    "atomic": ("atomic_m", "atomic_f"),
+    "compositional": ("agnostic_m", "order_m", "order_f"),
+}
 DOMAINS = ("pii", "hallu", "rubric", "safety")
 # a subtask of hallucination processing → its key in the report that asks for everything
 KEYS = {
@@ -43,17 +50,26 @@ class TrackAnswers:
 
 
 def figures(tracks: Mapping[str, TrackAnswers], draw: Draw) -> Row:
-    """All numbers as JSON: `by` (slice → track → value → cell), `style`, `curve`, `rates` (by
-    track) and `subtasks` (by domain). Cells are those of `cell`."""
+    """All numbers as JSON: `by` (slice → track → value → cell), `domains` (domain → family → cell),
+    `style`, `curve` and `family_curve`, `failures` (track → answers and share wrong), `rates` and
+    `stops` (by track), `orders`, and `subtasks` (by domain). Cells are those of `cell`."""
     core = {name: found for name, found in tracks.items() if name in CORE}
     return {
         "by": {
             name: {track: _by(found, value_of, draw) for track, found in core.items()}
             for name, value_of in SLICES.items()
         },
+        "domains": _domains(core, draw),
         "style": {track: _styles(found, draw) for track, found in tracks.items()},
-        "curve": {track: _curve(found.scored) for track, found in tracks.items()},
+        "curve": {track: _curve(found.scored.variants) for track, found in tracks.items()},
+        "family_curve": {
+            name: _curve([v for found in mine for v in found.scored.variants])
+            for name, mine in _families(core).items()
+        },
+        "failures": {track: _failures(found) for track, found in tracks.items()},
         "rates": {track: _rates(found) for track, found in core.items()},
+        "stops": stop_behaviour(core["order_f"].rows) if "order_f" in core else {},
+        "orders": order_confusion(core["order_m"].rows) if "order_m" in core else {"n": 0},
         "subtasks": {
             domain: found for domain in DOMAINS if (found := _subtasks(domain, tracks, draw))
         },
@@ -73,7 +89,7 @@ def _steps(row: Mapping[str, Any]) -> str | None:
 SLICES: dict[str, Callable[[Row], str | None]] = {
     "input characters": lambda row: length_slice(len(str(row["input_text"]))),
     "domain": lambda row: row.get("domain"),
-    "recipe steps": _steps,
+    "recipe length": _steps,
     "filter place": _slot,
     "difficulty": lambda row: row.get("difficulty_label"),
 }
@@ -85,6 +101,34 @@ def _by(found: TrackAnswers, value_of: Callable[[Row], str | None], draw: Draw) 
         if value := value_of(row):
             parts.setdefault(value, []).append((row, instance))
     return {value: cell(parts[value], draw) for value in sorted(parts, key=in_turn)}
+
+
+def _families(core: Mapping[str, TrackAnswers]) -> dict[str, list[TrackAnswers]]:
+    return {
+        name: mine
+        for name, tracks in FAMILIES.items()
+        if (mine := [core[track] for track in tracks if track in core])
+    }
+
+
+def _domains(core: Mapping[str, TrackAnswers], draw: Draw) -> dict[str, dict[str, Row]]:
+    """Domain → family → cell, over the instances of all tracks of a family."""
+    made: dict[str, dict[str, Row]] = {}
+    for name, mine in _families(core).items():
+        by: dict[str, list[tuple[Row, Row]]] = {}
+        for found in mine:
+            for row, instance in zip(found.rows, found.scored.instances, strict=True):
+                by.setdefault(str(row.get("domain") or ""), []).append((row, instance))
+        by.pop("", None)
+        for domain, pairs in by.items():
+            made.setdefault(domain, {})[name] = cell(pairs, draw)
+    return {domain: made[domain] for domain in sorted(made)}
+
+
+def _failures(found: TrackAnswers) -> Row:
+    """Answers to single wordings, and the share of them that is wrong."""
+    usable = [variant for variant in found.scored.variants if variant["scorable"]]
+    return {"n": len(usable), "wrong": mean(not v["recipe_success"] for v in usable)}
 
 
 def in_turn(value: str) -> tuple[int, tuple[list[int], bool, str]]:
@@ -131,9 +175,9 @@ def _styles(found: TrackAnswers, draw: Draw) -> dict[str, Row]:
     return made
 
 
-def _curve(scored: ScoredFile) -> Row:
+def _curve(variants: Sequence[Row]) -> Row:
     """RS@1 … RS@K, unbiased, over the instances that have all K wordings scored."""
-    asked = grouped(scored.variants, lambda variant: str(variant["instance_id"]))
+    asked = grouped(variants, lambda variant: str(variant["instance_id"]))
     k = max(map(len, asked.values()), default=0)
     whole = [m for m in asked.values() if len(m) == k and all(v["scorable"] for v in m)]
     right = [sum(bool(v["recipe_success"]) for v in mine) for mine in whole]
@@ -142,28 +186,13 @@ def _curve(scored: ScoredFile) -> Row:
 
 def _rates(found: TrackAnswers) -> dict[str, Row]:
     """Rates over all answers of a track, and by filter place where it has some: how often gold
-    drops, how often the answer does, KEEP texts that are dropped and DROP texts that are kept; of
-    DROP texts whose full run differs, answers nearer to the stop text than to the full run; of
-    wrong answers to swapped orders, those nearer to the canonical order."""
+    drops, how often the answer does, KEEP texts that are dropped and DROP texts that are kept."""
     of = {str(row["instance_id"]): row for row in found.rows}
     usable = [(of[str(v["instance_id"])], v) for v in found.scored.variants if v["scorable"]]
-    instances = {str(one["instance_id"]): one for one in found.scored.instances}
-    stops, confused = stop_behaviour(found.rows), order_confusion(found.rows)
     made = {"all": _statuses(usable)}
-    made["all"]["canonical"] = confused.get("canonical", 0.0) if confused["n"] else None
     for slot in REPORTED_SLOTS:
-        mine = [(row, variant) for row, variant in usable if _slot(row) == slot]
-        if not mine:
-            continue
-        names = dict.fromkeys(str(row["instance_id"]) for row, _ in mine)
-        stop = stops.get(slot, {})
-        stopped, ran = (stop.get(side, 0.0) if stop else None for side in ("stop", "full"))
-        made[slot] = _statuses(mine) | {
-            "rs@k": mean(instances[name]["rs_at_k"] for name in names),
-            "stop": stopped,
-            "full": ran,
-            "stop_minus_full": None if stopped is None or ran is None else stopped - ran,
-        }
+        if mine := [(row, variant) for row, variant in usable if _slot(row) == slot]:
+            made[slot] = _statuses(mine)
     return made
 
 
@@ -200,7 +229,7 @@ def _subtasks(domain: str, tracks: Mapping[str, TrackAnswers], draw: Draw) -> Ro
     if whole is not None:
         pairs = list(zip(whole.rows, whole.scored.instances, strict=True))
         made["compositional"] = cell(pairs, draw)
-        made["steps"] = _by(whole, SLICES["recipe steps"], draw) if domain == "pii" else {}
+        made["steps"] = _by(whole, SLICES["recipe length"], draw) if domain == "pii" else {}
     if alone is not None and whole is not None:
         one, other = made["macro"], made["compositional"]["rs@k"]
         made["gap"] = None if one is None or other is None else one - other

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.rows import read_rows
-from rewards.cdr.files import reports, write_scores
+from rewards.cdr.files import write_scores
 from rewards.cdr.ids import sample_variants
+from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.refinement import gold_answer
 from rewards.cdr.scorefile import score_file
@@ -33,6 +34,7 @@ from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, 
 from train.evaluation.contract import Found, Opened, Row
 from train.evaluation.tables import Draw
 
+STYLES = 3  # of wording, in the semantic extension
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
 
@@ -224,14 +226,14 @@ def prediction_rows(
 def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
     status, text = None, None
     lost = answer["failure"]
-    tagged = row["output_format"] == "tagged_text"
-    gold = gold_answer(row) if tagged else str(row.get("reference_json"))
+    told = str(row.get("reference_json") or row.get("reference_text"))
+    gold = gold_answer(row) if row["output_format"] == "tagged_text" else told
     said = answer_after_thoughts(answer["output"], gold)
-    if lost is None and tagged:
+    if lost is None and row["output_format"] == "json":
+        status, text = "KEEP", said.strip()
+    elif lost is None:
         read = parse_release(said)
         status, text = read.status, read.text
-    elif lost is None:
-        status, text = "KEEP", said.strip()
     return {
         "prompt_variant_index": index,
         "prompt_style_id": variant.get("style_id"),
@@ -260,11 +262,12 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
         home = root / track / model
         done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thought)
         write_jsonl(home / f"predictions_{suffix}.jsonl", done)
-        scored = score_file(done, config.k if core else 0, config.seed, track, model)
+        known = str(done[0].get("benchmark_track") or track)  # what the release calls the track
+        scored = score_file(done, _k_of(done, core, config), config.seed, known, model)
         write_scores(home / f"score_{suffix}", scored)
         papers[track] = scored.paper
         answers[track] = TrackAnswers(done, scored)
-    reports(root)
+    leaderboard([root], root / "reports")
     return Found(
         {
             "paper_metrics": papers,
@@ -273,6 +276,13 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
         },
         f"{paper_table(papers)}\nfiles: {root}",
     )
+
+
+def _k_of(rows: Sequence[Row], core: bool, config: CdrEval) -> int:
+    """K of a track's RS@K. The semantic extension has three styles, and is scored at 3."""
+    if core:
+        return config.k
+    return STYLES if min(len(row["variant_predictions"]) for row in rows) >= STYLES else 0
 
 
 def paper_table(papers: Mapping[str, Row]) -> str:

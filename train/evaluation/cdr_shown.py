@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from train.evaluation.cdr_figures import in_turn
+from rewards.cdr.files import CORE
+from rewards.cdr.leaderboard import leaderboard
+from rewards.task import TaskError
+from train.evaluation.cdr_figures import FAMILIES, in_turn
 from train.evaluation.contract import Table
-from train.evaluation.results import number, percent, with_interval
+from train.evaluation.results import aligned, number, percent, with_interval
 
 Row = Mapping[str, Any]
 DOMAINS = {
@@ -19,16 +23,12 @@ DOMAINS = {
     "rubric": "rubric scoring",
     "safety": "safety tagging",
 }
+PLACES = {"pii": "Table 9", "hallu": "Table 10", "safety": "Table 11", "rubric": "Table 12"}
 RATES = (
     ("gold_drop", "gold drops"),
     ("said_drop", "answer drops"),
     ("false_drop", "KEEP dropped"),
     ("false_keep", "DROP kept"),
-    ("rs@k", "RS@K"),
-    ("stop", "nearer stop"),
-    ("full", "nearer full run"),
-    ("stop_minus_full", "stop − full"),
-    ("canonical", "nearer canonical"),
 )
 CELLS = "RS@K with its 95 % interval, clustered by document, and the number of instances. "
 
@@ -39,11 +39,99 @@ def tables_of(numbers: Row) -> Sequence[Table]:
     found: Row = numbers.get("figures") or {}
     if not found:
         return ()
-    return [*_slices(found), *_styles(found), *_curve(found), *_rates(found), *_subtasks(found)]
+    parts = (_lengths, _domains, _slices, _curve, _styles, _failures, _stops, _orders, _rates)
+    return [*_main(numbers), *(t for part in parts for t in part(found)), *_subtasks(found)]
+
+
+def side_by_side(runs: Sequence[Path], out: Path, base_model: str = "") -> str:
+    """Table 2 over several runs, models or prompting strategies, and the release's leaderboard,
+    whose files go to `out/cdr_reports`. "" where no two lines would stand there.
+
+    Raises `TaskError` for a base model that is not among them.
+    """
+    roots = [root for run in runs if (root := run / "data" / "evaluation").is_dir()]
+    if len(roots) < 2:
+        return ""
+    board = leaderboard(roots, out / "cdr_reports", base_model)
+    if base_model and base_model not in board.papers:
+        there = ", ".join(sorted(board.papers))
+        raise TaskError(f"--base-model {base_model}: no such line; there is {there}")
+    table = main_results(board.papers)
+    heads = ("model", "suite", "primary_value_pct", "rank", "delta_vs_best_pp", "delta_vs_base_pp")
+    lines = [[*heads], *([str(row.get(n) or "–") for n in heads] for row in board.waterline)]
+    said = [table.title, *aligned(table.lines), table.note, "", *aligned(lines)]
+    return "\n".join([*said, f"leaderboard: {out / 'cdr_reports'}"])
+
+
+def main_results(named: Mapping[str, Mapping[str, Row]]) -> Table:
+    """Table 2 of the paper: a line a model or prompting strategy, from `paper_metrics` by track."""
+    columns: list[tuple[str, str, str]] = []
+    for track in CORE:
+        if any(track in papers for papers in named.values()):
+            columns += [(track, "mean_rs@k", f"{track} RS@K"), (track, "mean_rg", "RG")]
+        if track.startswith("order") and any(
+            "ocs_at_k" in p.get(track, {}) for p in named.values()
+        ):
+            columns.append((track, "ocs_at_k", "OCS@K"))
+        if track == "order_f":
+            slots = ("pre", "mid", "post")
+            columns += [(track, f"rs_{slot}@k", f"RS@K {slot}") for slot in slots]
+    columns = [c for c in columns if any(c[1] in p.get(c[0], {}) for p in named.values())]
+    lines = [["model", *(head for *_, head in columns)]]
+    for name, papers in named.items():
+        lines.append([name, *(_points(papers.get(t, {}).get(key)) for t, key, _ in columns)])
+    note = "Table 2 of the paper, per cent. Answers are read as the release does."
+    return Table("CDR-Bench main results", lines, note)
+
+
+def _points(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
+def _main(numbers: Row) -> Iterator[Table]:
+    papers: Mapping[str, Row] = numbers.get("paper_metrics") or {}
+    if any(track in papers for track in CORE):
+        model = next(str(paper["model"]) for paper in papers.values())
+        yield main_results({model: papers})
+
+
+def _lengths(found: Row) -> Iterator[Table]:
+    by: Mapping[str, Mapping[str, Row]] = found["by"].get("recipe length") or {}
+    tracks = [track for track in FAMILIES["compositional"] if by.get(track)]
+    values = sorted({v for track in tracks for v in by[track]}, key=in_turn)
+    if not values:
+        return
+    lines = [["operators", *tracks]]
+    lines += [[value, *(_cell(by[track].get(value)) for track in tracks)] for value in values]
+    drawn = [
+        (track, [(float(v), c["rs@k"]) for v, c in by[track].items() if c["rs@k"] is not None])
+        for track in tracks
+    ]
+    note = "Fig. 3 of the paper. " + CELLS
+    yield Table("CDR-Bench by recipe length", lines, note, drawn, "operators")
+
+
+def _domains(found: Row) -> Iterator[Table]:
+    by: Mapping[str, Mapping[str, Row]] = found.get("domains") or {}
+    names = [name for name in FAMILIES if any(name in cells for cells in by.values())]
+    if not names:
+        return
+    lines = [["domain", *names, "gap"]]
+    for domain, cells in by.items():
+        one, other = ((cells.get(name) or {}).get("rs@k") for name in FAMILIES)
+        gap = "–" if one is None or other is None else f"{100 * (other - one):+.1f} pp"
+        lines.append([domain, *(_cell(cells.get(name)) for name in names), gap])
+    note = (
+        "Fig. 4 of the paper: atomic_m and atomic_f together, the three compositional tracks "
+        "together, and compositional − atomic in percentage points. " + CELLS
+    )
+    yield Table("CDR-Bench by domain, atomic and compositional", lines, note)
 
 
 def _slices(found: Row) -> Iterator[Table]:
     for name, by in found["by"].items():
+        if name == "recipe length":
+            continue
         tracks = [track for track, values in by.items() if values]
         values = sorted({v for track in tracks for v in by[track]}, key=in_turn)
         if len(values) < 2:
@@ -78,14 +166,18 @@ def _styles(found: Row) -> Iterator[Table]:
     lines = [["style", *by]]
     for style in styles:
         lines.append([style, *(_cell(by[track].get(style), "rs") for track in by)])
-    note = "RS of the answers to each style, with its 95 % interval and the number of answers."
+    note = (
+        "Fig. 12 (right) of the paper: RS of the answers to each style, with its 95 % interval and "
+        "the number of answers."
+    )
     yield Table("CDR-Bench by style", lines, note)
 
 
 def _curve(found: Row) -> Iterator[Table]:
+    of: Mapping[str, Row] = {**(found.get("family_curve") or {}), **found["curve"]}
     curves: dict[str, dict[int, float | None]] = {
-        track: {int(k): v for k, v in curve.items() if k.isdigit()}
-        for track, curve in found["curve"].items()
+        name: {int(k): v for k, v in curve.items() if k.isdigit()}
+        for name, curve in of.items()
         if curve["n"]
     }
     ks = sorted({k for curve in curves.values() for k in curve})
@@ -93,44 +185,75 @@ def _curve(found: Row) -> Iterator[Table]:
         return
     lines = [["wordings", *curves]]
     lines += [[str(k), *(number(curve.get(k)) for curve in curves.values())] for k in ks]
-    lines.append(["instances", *(str(found["curve"][track]["n"]) for track in curves)])
+    lines.append(["instances", *(str(of[name]["n"]) for name in curves)])
     drawn = [
         (track, [(float(k), v) for k, v in curve.items() if v is not None])
         for track, curve in curves.items()
     ]
     note = (
-        "The chance that one of k drawn wordings is right, over the instances of which all "
-        "wordings were scored. `--k 0` on `tracks_all_prompts` asks all eleven."
+        "Fig. 12 (left) of the paper. The chance that one of k drawn wordings is right, over the "
+        "instances of which all wordings were scored. `--k 0` on `tracks_all_prompts` asks all "
+        "eleven."
     )
     yield Table("CDR-Bench RS@K", lines, note, drawn, "K")
 
 
-def _rates(found: Row) -> Iterator[Table]:
-    rows = [
-        (f"{track} {slot}" if slot != "all" else track, rates)
-        for track, by in found["rates"].items()
-        for slot, rates in by.items()
-    ]
-    having = [(key, head) for key, head in RATES if any(r.get(key) is not None for _, r in rows)]
-    if not having:
+def _failures(found: Row) -> Iterator[Table]:
+    by: Mapping[str, Row] = found.get("failures") or {}
+    lines = [["track", "answers", "wrong"]]
+    for track, cell in by.items():
+        if cell["n"]:
+            lines.append([track, str(cell["n"]), f"{100 * cell['wrong']:.1f} %"])
+    if lines[1:]:
+        note = "Fig. 13a of the paper: each answer counts, not each instance."
+        yield Table("CDR-Bench failure rates", lines, note)
+
+
+def _stops(found: Row) -> Iterator[Table]:
+    by: Mapping[str, Row] = found.get("stops") or {}
+    lines = [["filter place", "answers", "RS", "nearer stop", "nearer full run", "stop − full"]]
+    for slot in sorted(by, key=in_turn):
+        row = by[slot]
+        stop, full = row.get("stop", 0.0), row.get("full", 0.0)
+        shares = (percent(stop), percent(full), f"{100 * (stop - full):+.1f} pp")
+        lines.append([slot, str(row["n"]), f"{row['rs']:.3f}", *shares])
+    if lines[1:]:
+        note = (
+            "Fig. 6 of the paper: answers to order_f texts that a filter drops and whose full run "
+            "differs; nearer by edit distance to where the recipe stops, or to the full run."
+        )
+        yield Table("CDR-Bench stopping at a rejecting filter", lines, note)
+
+
+def _orders(found: Row) -> Iterator[Table]:
+    row: Row = found.get("orders") or {"n": 0}
+    if not row["n"]:
         return
-    lines = [["track", "answers", *(head for _, head in having)]]
-    for name, rates in rows:
-        cells = [
-            _signed(rates.get(key)) if key == "stop_minus_full" else percent(rates.get(key))
-            for key, _ in having
-        ]
-        lines.append([name, str(rates["n"]), *cells])
+    sides = ("canonical", "swapped", "tie")
+    lines = [
+        ["order_m, swapped order", "wrong answers", *(f"nearer {s}" for s in sides[:2]), "tie"]
+    ]
+    shares = (f"{100 * row.get(side, 0.0):.1f} %" for side in sides)
+    lines.append(["all", str(row["n"]), *shares])
     note = (
-        "KEEP dropped: share of texts to keep that the answer drops. Nearer stop, nearer full run: "
-        "of texts to drop whose full run differs, by edit distance. Nearer canonical: of wrong "
-        "answers to a swapped order, those nearer to the canonical order's gold."
+        "Table 3 of the paper: wrong answers to a swapped order, nearer by edit distance to the "
+        "gold of the canonical order, or to their own."
     )
-    yield Table("CDR-Bench rates", lines, note)
+    yield Table("CDR-Bench errors on swapped orders", lines, note)
 
 
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.0%}"
+def _rates(found: Row) -> Iterator[Table]:
+    lines = [["track", "answers", *(head for _, head in RATES)]]
+    for track, by in found["rates"].items():
+        for slot, rates in by.items() if by["all"]["n"] else ():
+            name = track if slot == "all" else f"{track} {slot}"
+            lines.append([name, str(rates["n"]), *(percent(rates.get(key)) for key, _ in RATES)])
+    if lines[1:]:
+        note = (
+            "Not in the paper. KEEP dropped: share of texts to keep that the answer drops. DROP "
+            "kept: share of texts to drop that the answer keeps."
+        )
+        yield Table("CDR-Bench statuses", lines, note)
 
 
 def _subtasks(found: Row) -> Iterator[Table]:
@@ -146,7 +269,7 @@ def _subtasks(found: Row) -> Iterator[Table]:
             lines.append([f"all at once, {steps} steps", *_row(cell), "–"])
         if by.get("gap") is not None:
             lines.append(["gap", f"{by['gap']:+.3f}", "–", "–", "–"])
-        note = CELLS + (
+        note = f"{PLACES[domain]} of the paper. {CELLS}" + (
             "Gap: mean of subtasks − all at once. Right within the whole: share of answers to all "
             "at once in which this field is right."
         )

@@ -138,7 +138,8 @@ class Benchmark:
     `rewards` which settings of its families' scorers the options mean (they apply to words with its
     prefix), `tables` writes its official files into a folder, from the rows of its tasks in their
     order; `shown` makes tables for the report of what `tables` gave as numbers; `report` adds pages
-    of its own to a run's folder and gives the text to print, "" for none.
+    of its own to a run's folder and gives the text to print, "" for none; `several` does so for
+    several runs side by side, given the folder for its files and the name of a base model.
     """
 
     open: Callable[[str, Args], Opened]
@@ -149,3 +150,4 @@ class Benchmark:
     tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
     shown: Callable[[Mapping[str, Any]], Sequence[Table]] = no_tables
     report: Callable[[Path], str] | None = None
+    several: Callable[[Sequence[Path], Path, str], str] | None = None

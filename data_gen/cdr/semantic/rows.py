@@ -43,7 +43,7 @@ STYLES = (
 FORMATS = {
     "text_refinement": "tagged_text",
     "structured_json": "json",
-    "mixed_structured_text": "json_and_tagged_text",
+    "mixed_structured_text": "json",
 }
 
 
@@ -135,7 +135,9 @@ def make_row(
         "recipe_prompt_key": stable_id(TRACK_NAMES[domain], split, operator),
         "reference_status": "KEEP",
         "reference_text": text if text is not None else json.dumps(value, ensure_ascii=False),
-        "reference_json": value if profile == "mixed_structured_text" else None,
+        "reference_json": json.dumps(value, ensure_ascii=False, sort_keys=True)
+        if profile == "mixed_structured_text"
+        else None,
         "output_format": FORMATS[profile],
         "scoring_profile": profile,
         "reports_refinement_gain": profile != "structured_json",

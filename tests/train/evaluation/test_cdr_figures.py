@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from front import command
 
-from rewards.cdr.files import reports, write_scores
+from rewards.cdr.files import write_scores
+from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.scorefile import score_file
 from rewards.task import json_text, write_jsonl
 from train.evaluation.cdr_figures import TrackAnswers, figures
-from train.evaluation.cdr_shown import tables_of
+from train.evaluation.cdr_shown import main_results, tables_of
 from train.evaluation.tables import Draw
 from train.report.benchmark_tables import text_of
 from train.report.page import render
@@ -86,7 +87,7 @@ def test_rs_at_k_by_length_domain_and_steps() -> None:
     assert (lengths["≤ 500"]["n"], lengths["≤ 500"]["rs@k"]) == (1, 1.0)  # d lacks an answer
     assert lengths["≤ 500"]["rs"] == pytest.approx((1 / 3 + 1) / 2)
     assert lengths["> 8000"]["rs@k"] == 1.0 and lengths["≤ 8000"]["rs@k"] == 0.0
-    assert by["recipe steps"]["order_f"]["1"]["n"] == 1
+    assert by["recipe length"]["order_f"]["1"]["n"] == 1
     lines = lines_of(found({"order_f": rows}), "CDR-Bench by domain")
     assert lines["best − worst"] == ["1.000 (web, pii)"]
     assert lines["web"][0].startswith("1.000 [") and lines["web"][0].endswith("(2)")
@@ -118,7 +119,7 @@ def test_the_curve_and_the_styles() -> None:
     assert {name: (c["n"], c["rs"]) for name, c in styles.items()} == {
         **{"style 0": (4, 0.75), "style 1": (4, 0.5), "style 2": (3, 0.0)}
     }
-    assert lines_of(numbers, "CDR-Bench RS@K")["instances"] == ["3"]
+    assert lines_of(numbers, "CDR-Bench RS@K")["instances"] == ["3", "3"]
 
 
 def test_rates_of_statuses_stopping_and_order() -> None:
@@ -138,24 +139,77 @@ def test_rates_of_statuses_stopping_and_order() -> None:
     ]
     numbers = found({"order_f": slots, "order_m": orders})
     rates = numbers["rates"]["order_f"]
-    assert rates["all"] | {"canonical": None} == {
+    assert rates["all"] == {
         "n": 8,
         "gold_drop": 5 / 8,
         "said_drop": 4 / 8,
         "false_drop": pytest.approx(1 / 3),
         "false_keep": pytest.approx(2 / 5),
-        "canonical": None,
     }
-    assert rates["pre"]["said_drop"] == pytest.approx(1 / 3) and rates["pre"]["stop"] is None
-    assert rates["mid"]["stop"] == pytest.approx(2 / 3)
-    assert rates["mid"]["stop_minus_full"] == pytest.approx(1 / 3)
-    assert (rates["mid"]["rs@k"], rates["post"]["rs@k"]) == (1.0, None)
-    assert numbers["rates"]["order_m"]["all"]["canonical"] == 0.5
+    assert rates["pre"]["said_drop"] == pytest.approx(1 / 3)
+    assert list(numbers["stops"]) == ["mid"]  # of the others no full run differs
+    mid = numbers["stops"]["mid"]
+    assert (mid["n"], mid["stop"], mid["full"]) == (3, pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert mid["rs"] == pytest.approx(2 / 3)
+    lines = lines_of(numbers, "CDR-Bench stopping at a rejecting filter")
+    assert lines["mid"] == ["3", "0.667", "67%", "33%", "+33.3 pp"]
+    assert numbers["orders"] == {"n": 2, "canonical": 0.5, "swapped": 0.5}
+    lines = lines_of(numbers, "CDR-Bench errors on swapped orders")
+    assert lines["all"] == ["2", "50.0 %", "50.0 %", "0.0 %"]
+    assert lines_of(numbers, "CDR-Bench failure rates")["order_m"] == ["4", "50.0 %"]
+    assert "order_f pre" in lines_of(numbers, "CDR-Bench statuses")
     assert list(lines_of(numbers, "CDR-Bench by filter place")) == [
         *("filter place", "pre", "mid", "post")
     ]
-    lines = lines_of(numbers, "CDR-Bench rates")
-    assert lines["order_f mid"][lines["track"].index("stop − full")] == "+33%"
+
+
+def test_recipe_length_is_shown_of_the_compositional_tracks() -> None:
+    def of(track: str, *steps: int) -> list[Row]:
+        names = (["x_mapper"] * count for count in steps)
+        return [
+            row(f"{track} {at}", [RIGHT if len(ops) < 3 else WRONG] * 3, operator_sequence=ops)
+            | {"source_track": track}
+            for at, ops in enumerate(names)
+        ]
+
+    tracks = {"atomic_m": of("atomic_m", 1), "order_m": of("order_m", 2, 2, 10)}
+    numbers = found(tracks | {"agnostic_m": of("agnostic_m", 3, 10)})
+    lines = lines_of(numbers, "CDR-Bench by recipe length")
+    assert list(lines) == ["operators", "2", "3", "10"]
+    assert lines["operators"] == ["agnostic_m", "order_m"]
+    assert lines["2"][0] == "–" and lines["2"][1].endswith("(2)")
+    assert lines["10"][1].startswith("0.000")
+
+
+def test_domains_have_the_gap_from_atomic_to_compositional() -> None:
+    alone = [
+        row("a", [RIGHT] * 3, source_track="atomic_m"),
+        row("b", [WRONG] * 3, source_track="atomic_m"),
+        row("c", [RIGHT] * 3, source_track="atomic_m", domain="pii"),
+    ]
+    whole = [row("d", [WRONG] * 3), row("e", [RIGHT] * 3), row("f", [WRONG] * 3), row("g", [WRONG])]
+    filters = [row("h", [RIGHT] * 3, source_track="atomic_f")]
+    numbers = found({"atomic_m": alone, "atomic_f": filters, "order_f": whole})
+    lines = lines_of(numbers, "CDR-Bench by domain, atomic and compositional")
+    assert lines["web"][0].startswith("0.667") and lines["web"][0].endswith("(3)")
+    assert lines["web"][1].startswith("0.333") and lines["web"][2] == "-33.3 pp"
+    assert lines["pii"][1:] == ["–", "–"]
+    curve = lines_of(numbers, "CDR-Bench RS@K")
+    assert curve["wordings"][:2] == ["atomic", "compositional"]
+    assert curve["instances"][:2] == ["4", "3"]
+
+
+def test_the_main_results_stand_side_by_side() -> None:
+    papers = {
+        "direct": {"order_f": {"mean_rs@k": 0.5, "mean_rg": 1 / 3, "ocs_at_k": 0.0, "rs_mid@k": 1}},
+        "plan_first": {"atomic_m": {"mean_rs@k": 0.25, "mean_rg": None}},
+    }
+    table = main_results(papers)
+    assert list(table.lines[0]) == [
+        *("model", "atomic_m RS@K", "RG", "order_f RS@K", "RG", "OCS@K", "RS@K mid")
+    ]
+    assert list(table.lines[1]) == ["direct", "–", "–", "50.00", "33.33", "0.00", "100.00"]
+    assert list(table.lines[2]) == ["plan_first", "25.00", "–", "–", "–", "–", "–"]
 
 
 def semantic(domain: str, split: str, name: str, answers: Sequence[str], **more: Any) -> Row:
@@ -207,17 +261,22 @@ def test_subtasks_alone_and_within_the_whole() -> None:
     assert lines["gap"][0] == "+0.750" and lines["verbosity"][-1] == "33%"
 
 
+def _rubric(summary: Row) -> list[float]:
+    rows = summary["semantic_rows"]
+    return [r["atomic_avg_rs_at_k"] for r in rows if r["domain"] == "semantic_rubric"]
+
+
 def test_subtasks_of_all_models_stand_in_the_reports(tmp_path: Path) -> None:
     for model in ("m", "n"):
         for track, rows in rubric().items():
             home = tmp_path / track / model / "score_semantic_styles3"
             write_scores(home, score_file(rows[: 1 + (model == "m")], 0, 0, track, model))
-    reports(tmp_path)
+    leaderboard([tmp_path], tmp_path / "reports")
     listed = (tmp_path / "reports" / "semantic_subtasks.csv").read_text().splitlines()
     assert listed[0] == "domain,subtask,model,instances,rs@k,rs,rg"
     assert [line.split(",")[2:5] for line in listed[1:]] == [["n", "1", "1.0"], ["m", "2", "0.5"]]
     summary = json.loads((tmp_path / "reports" / "summary.json").read_text())
-    assert [one["rubric_atomic"] for one in summary["semantic"]] == [50.0, 100.0]
+    assert _rubric(summary) == [0.5, 1.0]
 
 
 def test_rows_that_name_their_operator_alone_have_its_subtask(tmp_path: Path) -> None:
@@ -231,9 +290,9 @@ def test_rows_that_name_their_operator_alone_have_its_subtask(tmp_path: Path) ->
     track = "semantic_hallu_atomic"
     home = tmp_path / track / "m" / "score_semantic_styles3"
     write_scores(home, score_file(rows, 0, 0, track, "m"))
-    reports(tmp_path)
+    leaderboard([tmp_path], tmp_path / "reports")
     summary = json.loads((tmp_path / "reports" / "summary.json").read_text())
-    assert summary["semantic"][0]["hallu_atomic"] == 25.0
+    assert summary["semantic_rows"][1]["atomic_avg_rs_at_k"] == 0.25
     mine = found({track: rows}, 0)["subtasks"]["hallu"]
     assert mine["macro"] == 0.25 and set(mine["atomic"]) == set(counts)
 

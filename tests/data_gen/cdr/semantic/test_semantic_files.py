@@ -14,7 +14,8 @@ from semantic_samples import FAVA, PII, RUBRIC, SAFETY, all_rows
 
 from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.rows import published
-from rewards.cdr.files import find_tracks, read_track, reports, write_scores
+from rewards.cdr.files import find_tracks, read_track, write_scores
+from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response
 from rewards.families import score_answer
@@ -169,6 +170,7 @@ def test_the_leaderboard_averages_subtasks_of_a_domain(tmp_path: Path) -> None:
     scored = score_file(done, 0, 0, "semantic_safety_atomic", "m")
     home = tmp_path / "semantic_safety_atomic" / "m" / "score_semantic_styles3"
     write_scores(home, scored)
-    reports(tmp_path)
-    model = json.loads((tmp_path / "reports" / "summary.json").read_text())["semantic"][0]
-    assert model["safety_atomic"] == pytest.approx(100 * (1 / 3 + 1 + 0) / 3, abs=1e-3)
+    leaderboard([tmp_path], tmp_path / "reports")
+    rows = json.loads((tmp_path / "reports" / "summary.json").read_text())["semantic_rows"]
+    (safety,) = (row for row in rows if row["domain"] == "semantic_safety")
+    assert safety["atomic_avg_rs_at_k"] == pytest.approx((1 / 3 + 1 + 0) / 3)
