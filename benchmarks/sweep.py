@@ -8,7 +8,8 @@ with a 95 % interval clustered by source, tokens and turns of an answer, tokens 
 minutes. On CDR-Bench a second table has, by track, the release's RS, RS@K and OCS@K, tokens of an
 answer, and the paired difference of RS@K from the first setting; a third is its main table, and
 `cdr_reports` the release's leaderboard. `sweep.md` and `sweep.json` keep the tables. A sweep that
-was stopped goes on when the same command is run again. Exit status 3 when some answers have no outcome.
+was stopped goes on when the same command is run again. Exit status 3 when some answers have no
+outcome.
 
 Presets are the published sweeps: `cdr-strategies` is CDR-Bench's Table 2, the four prompt modes;
 `cdr-thinking` its Figure 5: thinking off, then on, of a model whose chat template has

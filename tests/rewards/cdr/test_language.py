@@ -28,7 +28,7 @@ def plainly(text: str) -> list[Step]:
         if match is not None:
             at = match.end()
             meaning = _any_reader()[1][int(match.lastindex or 1) - 1]
-            found.append(language._meant(meaning, match.group()))
+            found.append(language._meant(meaning, match.group())[0])
     return found
 
 
