@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdr_copies import as_tracks, track_rows
 from front import command
 
 from rewards.cdr.files import write_scores
@@ -346,3 +347,24 @@ def test_an_evaluation_shows_its_figures(
     said = capsys.readouterr().out
     assert "CDR-Bench by domain" in said and "best − worst" in said and "≤ 1000" in said
     assert render("t", data | {"benchmarks": {}}, [], {})
+
+
+def test_several_runs_have_one_main_table_and_a_leaderboard(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    as_tracks(tmp_path / "bench", track_rows(("atomic_m", "order_f")))
+    for name in ("gold", "empty"):
+        words = ["--model", name, "--tasks", f"cdr:{tmp_path / 'bench'}", "--no-baselines"]
+        assert command("eval")([*words, "--out", str(tmp_path / name)]) == 0
+    runs = [str(tmp_path / "gold"), str(tmp_path / "empty")]
+    capsys.readouterr()
+    assert command("report")([*runs, "--no-view", "--base-model", "empty"]) == 0
+    said = capsys.readouterr().out
+    lines = [line.split() for line in said.splitlines()]
+    assert ["gold", "100.00", "100.00", "100.00", "100.00"] in [line[:5] for line in lines]
+    assert ["gold", "core_rule", "100.00", "1", "+0.00", "+100.00"] in lines
+    water = (tmp_path / "cdr_reports" / "model_waterline.csv").read_text()
+    assert water.splitlines()[2].endswith("empty,0.00,+100.00")
+    assert command("report")([*runs, "--no-view", "--base-model", "other"]) == 2
+    assert "--base-model other: no such line; there is empty, gold" in capsys.readouterr().err
