@@ -72,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
         "--base-model",
         default="",
         metavar="NAME",
-        help="of several runs of CDR-Bench: the model of the leaderboard that the others are "
-        "compared with",
+        help="of several runs: the model of a benchmark's leaderboard that the others are compared "
+        "with",
     )
     console.add_family(made)
     return made
