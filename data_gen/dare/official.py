@@ -142,7 +142,9 @@ def list_tasks(place: str, out: Path, wanted: Wanted) -> int:
     """Write `out/index.jsonl`: the tasks that an import would give, without their gold. Nothing is
     computed. Returns how many there are."""
     top = find_copy(place, wanted.split)
-    parts, _ = parts_of(top, wanted)
+    parts, lost = parts_of(top, wanted)
+    if short := len(lost) + sum(bool(part.why) for part in parts):
+        print(f"{top}: {short} databases lack files; what is whole is asked", file=sys.stderr)
     licences = read_licences(top)
     tasks = [
         bare_task(part.entry, variant, out, wanted.split, meta=_meta(part.entry, licences, wanted))

@@ -20,9 +20,8 @@ from train.evaluation.tables import ends, mean, source
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 READINGS = ("strict", "release")
 NOTE = (
-    "`strict` and `release` are two readings of the same files. Published numbers compare with "
-    "`release`, which computes what the published harness computes; `strict` also wants every key "
-    "once."
+    "`strict` and `release` are two readings of the same files. Published numbers were computed as "
+    "`release`; `strict` also wants every key exactly once."
 )
 
 

@@ -97,6 +97,8 @@ def test_a_missing_file_leaves_out_what_needs_it(tmp_path: Path, capsys: Any) ->
         **dict.fromkeys(("ann_flats_class", "dan_dogs_class", "eva_eggs_class"), 1),
         **dict.fromkeys(("bob_shops_ts", "cem_cars_reg"), 0),
     }
+    assert run(home, tmp_path / "L", "--list") == 0
+    assert "5 databases lack files; what is whole is asked" in capsys.readouterr().err
     assert run(home, tmp_path / "S", "--strict") == 2
     assert "5 of its databases lack files; bob_shops_ts: left out" in capsys.readouterr().err
     assert not (tmp_path / "S" / "tasks.jsonl").exists()
