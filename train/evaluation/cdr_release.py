@@ -31,7 +31,7 @@ from rollouts.identity import thinking
 from rollouts.words.templates import Words, places
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, tell
-from train.evaluation.contract import Found, Opened, Row
+from train.evaluation.contract import Found, Opened, Row, in_words
 from train.evaluation.tables import Draw
 
 STYLES = 3  # of wording, in the semantic extension
@@ -274,7 +274,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
             "parsing": "release here, strict in rows and tables",
             "figures": figures(answers, Draw(seed=args.seed)),
         },
-        f"{paper_table(papers)}\nfiles: {root}",
+        in_words(f"{paper_table(papers)}\nfiles: {root}", tasks, args),
     )
 
 

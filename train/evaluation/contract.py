@@ -20,6 +20,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
+from rollouts.words.prompts import lines
 
 Row = dict[str, Any]
 Args = Any  # the parsed command line
@@ -74,6 +75,13 @@ class Table:
     note: str = ""
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]] = ()
     across: str = ""  # what x is
+
+
+def in_words(text: str, tasks: Sequence[Task], args: Args) -> str:
+    """A benchmark's tables with a line below that says whose words its tasks were asked in, and so
+    whether its numbers compare with published ones."""
+    said = list(lines(args.asked_in.record(tasks)))
+    return "\n".join([text.rstrip("\n"), "", *said]) if said else text
 
 
 def plain_plan(task: Task, args: Args, tokenizer: ChatTokenizer | None) -> Plan:

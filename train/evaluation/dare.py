@@ -37,6 +37,7 @@ from train.evaluation.contract import (
     Opened,
     Row,
     all_heldout,
+    in_words,
     published_room,
     splits_of,
 )
@@ -151,7 +152,10 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     tracks = by_track(rows, args.seed)
     total = totals(tracks, rows)
     cost = costs(rows, _question_tokens(tasks, args))
-    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), dare_dsbench.line(rows)]))
+    text = "
+
+".join(filter(None, [text_tables(tracks, total, cost), dare_dsbench.line(rows)]))
+    text = in_words(text, tasks, args)
     write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total, "costs": cost}, text)
 

@@ -47,6 +47,7 @@ from train.evaluation.contract import (
     Row,
     all_heldout,
     budget_of,
+    in_words,
     splits_of,
 )
 from train.evaluation.krama_tables import over_published, summary, text_tables
@@ -256,8 +257,8 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
         "snippet_tokens": args.snippet_tokens,
         "over": over_published(tasks),
     }
-    shown = text_tables(numbers, meta)
-    write_text(out / "tables.md", shown)
+    shown = in_words(text_tables(numbers, meta), tasks, args)
+    write_text(out / "tables.md", shown + "\n" * (not shown.endswith("\n")))
     return Found({"tables": numbers, **meta}, shown)
 
 

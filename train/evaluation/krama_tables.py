@@ -209,7 +209,8 @@ def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
     lines = [f"KramaBench, {meta['agent']}, {meta['model']}, reading {meta['reading']}"]
     if "tries" in meta:
         few_shot = f", {meta['tries']} tries" if meta["agent"] == "ds-guru-few-shot" else ""
-        rows = f"{meta['rows']} rows a file within {meta['snippet_tokens']} tokens"
+        within = f" within {meta['snippet_tokens']} tokens" if meta["snippet_tokens"] else ""
+        rows = f"{meta['rows']} rows a file{within}"
         lines[0] += f"{few_shot}, {rows}"
     for setting, columns in _COLUMNS.items():
         if setting not in tables:

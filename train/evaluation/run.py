@@ -24,7 +24,6 @@ from rollouts.identity import thinking
 from rollouts.journal import ASKED
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
-from rollouts.words.prompts import lines
 from rollouts.workshop import Workshop
 from train.evaluation.answering import UNASKED, Given, Job, answer_all, workshop
 from train.evaluation.benchmarks import BENCHMARKS, plan_of
@@ -200,8 +199,7 @@ def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
         by_id = {t.id: t for t in asked.tasks if asked.opened[asked.of[t.id]].benchmark == name}
         mine = [row for row in rows if row["task_id"] in by_id]
         made = write([by_id[str(row["task_id"])] for row in mine], mine, args.out, args)
-        said = lines(args.asked_in.record(by_id.values()))
-        found[name] = {**made.numbers, "text": "\n".join([made.text, *said])}
+        found[name] = {**made.numbers, "text": made.text}
     return found
 
 
