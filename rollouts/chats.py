@@ -298,7 +298,12 @@ def tools_of(said: Any, where: str) -> list[ToolSpec]:
         listed = (json.loads(said) if isinstance(said, str) else said) or []
         inner = [tool.get("function") or tool for tool in listed]
         return [
-            ToolSpec(f["name"], f.get("description") or "", _schema(f.get("parameters") or {}))
+            ToolSpec(
+                f["name"],
+                f.get("description") or "",
+                _schema(f.get("parameters") or {}),
+                bool(f.get("strict")),
+            )
             for f in inner
         ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

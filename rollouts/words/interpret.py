@@ -210,7 +210,8 @@ class Program:
                 case ast.AnnAssign(value=ast.expr() as value):
                     self._assign(node.target, self.value(value, env), env)
                 case ast.AugAssign(op=ast.Add(), target=ast.Name(id=name)):
-                    env[name] = self._plus(node, env[name], self.value(node.value, env))
+                    before = self.value(ast.Name(name, lineno=node.lineno), env)
+                    env[name] = self._plus(node, before, self.value(node.value, env))
                 case ast.If():
                     self._run(node.body if self.value(node.test, env) else node.orelse, env)
                 case ast.For(orelse=[]):
@@ -372,6 +373,8 @@ class Program:
         named: dict[str, Any] = {}
         for word in node.keywords:
             value = self.value(word.value, env)
+            if word.arg is None and not isinstance(value, dict):
+                raise self.refused(node, "what ** unpacks")
             named |= {word.arg: value} if word.arg else cast("dict[str, Any]", value)
         if isinstance(node.func, ast.Name):
             return self._by_name(node, node.func.id, given, named)
@@ -384,7 +387,7 @@ class Program:
             return self._tried(node, self.calls[name], *given, **named)
         if name in self.functions:
             return self.call(name, *given, **named)
-        if name == "open":
+        if name == "open" and given:
             return Page(str(given[0]))
         if name not in _PLAIN:
             raise self.refused(node, f"a call of {name}")
@@ -405,7 +408,7 @@ class Program:
             return "/".join(str(one) for one in given)
         found, name = self.value(func.value, env), func.attr
         if isinstance(found, Bag) and name == "get":
-            return found.members.get(*given)
+            return self._tried(node, found.members.get, *given)
         if isinstance(found, Bag) and name in self.functions and name not in found.members:
             return self.call(name, found, *given, **named)
         if isinstance(found, Page) and name in ("read", "write"):
@@ -413,7 +416,7 @@ class Program:
         if isinstance(found, str) and name == "format" and not given:
             return self._tried(node, filled, found, named)
         if isinstance(found, str) and name == "join":
-            return self._tried(node, found.join, list(given[0]))
+            return self._tried(node, found.join, *given)
         known = isinstance(found, str) and name in _TEXT
         known |= isinstance(found, list) and name in ("append", "extend")
         if isinstance(found, dict) and name in ("keys", "values", "items"):

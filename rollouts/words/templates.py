@@ -199,7 +199,13 @@ def own(kinds: Mapping[str, Kind], path: Path) -> dict[str, Words]:
 def of_release(kind: Kind, release: Release, folder: Path) -> Words | None:
     """The words of a user's copy of the release in `folder`, None where it holds none. Raises
     `ConfigError` naming file and line for a form that is not read."""
-    read = release.read(folder)
+    try:
+        read = release.read(folder)
+    except ConfigError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{folder}: its prompts have a form that is not read ({why})") from None
     if read is None:
         return None
     texts = checked(kind, read.texts, str(folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -235,3 +236,26 @@ def test_the_real_releases_are_known(capsys: pytest.CaptureFixture[str]) -> None
     prompts = read_prompts(f"release:{os.environ['ASSAY_RELEASES']}")
     assert set(prompts.words) == set(WORDS) and all(w.known for w in prompts.words.values())
     assert capsys.readouterr().err == ""
+
+
+PIECES = ["(", ")", "[", "]", ":", ",", "=", "**", "*", ".get", "None", "{", "}", "f", "'", "\n"]
+MORE = ["open()", "x", "0", "not", "row", "if", "else", "return", "+", "%", "lambda: 0", "self"]
+
+
+@settings(max_examples=150)
+@given(
+    name=st.sampled_from(list(FILES)), where=st.integers(0), piece=st.sampled_from(PIECES + MORE)
+)
+def test_a_damaged_release_is_read_or_refused_and_never_fails(
+    tmp_path_factory: pytest.TempPathFactory, name: str, where: int, piece: str
+) -> None:
+    folder = write_release(tmp_path_factory.mktemp("r"), name)
+    paths = list(FILES[name])
+    path = folder / paths[where % len(paths)]
+    tokens = re.split(r"(\W)", path.read_text("utf-8"))
+    tokens[where % len(tokens)] = piece
+    path.write_text("".join(tokens), "utf-8")
+    try:
+        assert read_prompts(f"release:{folder}").words[name].source == "release"
+    except ConfigError as error:
+        assert str(folder) in str(error)
