@@ -152,9 +152,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     tracks = by_track(rows, args.seed)
     total = totals(tracks, rows)
     cost = costs(rows, _question_tokens(tasks, args))
-    text = "
-
-".join(filter(None, [text_tables(tracks, total, cost), dare_dsbench.line(rows)]))
+    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), dare_dsbench.line(rows)]))
     text = in_words(text, tasks, args)
     write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total, "costs": cost}, text)
