@@ -14,7 +14,7 @@ from typing import Any, cast
 from rewards.explain import Explanation
 from rewards.table_marks import TableMarks
 from rewards.task import Answer, Score, Task, TaskError, unscored
-from rewards.thoughts import WRAPS, parted
+from rewards.thoughts import WRAPS, Parted, parted
 
 __all__ = [
     "Answer",
@@ -254,7 +254,8 @@ def gold_answer(family: Family, task: Task) -> Answer | None:
 
 def without_thoughts(family: Family, task: Task, answer: Answer) -> Answer:
     """The answer without what a reasoning model thought before it (rewards/thoughts.py)."""
-    return _parted(family, task, answer)[0]
+    text = parted_answer(family, task, answer.text).answer
+    return answer if text == answer.text else replace(answer, text=text)
 
 
 THOUGHT = "thought_did_not_end"  # why an answer that was cut inside its thought earns nothing
@@ -265,15 +266,16 @@ def score_after_thoughts(
 ) -> Score:
     """The scorer's word on what follows a thought. Where the thought did not end, and so nothing
     follows, the score says that (`THOUGHT`)."""
-    plain, ended = _parted(family, task, answer)
+    found = parted_answer(family, task, answer.text)
+    plain = answer if found.answer == answer.text else replace(answer, text=found.answer)
     score = family.score(task, plain, *arguments)
-    if ended or answer.files or not isinstance(score, Score) or score.outcome != 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if found.ended or answer.files or not isinstance(score, Score) or score.outcome != 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         return score
     return replace(score, why=THOUGHT)
 
 
-def _parted(family: Family, task: Task, answer: Answer) -> tuple[Answer, bool]:
-    """(the answer without thoughts, whether these ended)."""
+def parted_answer(family: Family, task: Task, text: str) -> Parted:
+    """What a model says to a task as thought and answer; what gold holds is no thought's mark."""
 
     def known() -> Answer | None:
         try:
@@ -294,9 +296,7 @@ def _parted(family: Family, task: Task, answer: Answer) -> tuple[Answer, bool]:
             said.append("<answer>")
         return "\n".join(said)
 
-    found = parted(answer.text, gold, prompt)
-    same = found.answer == answer.text
-    return answer if same else replace(answer, text=found.answer), found.ended
+    return parted(text, gold, prompt)
 
 
 def source_of(family: Family, task: Task) -> str:

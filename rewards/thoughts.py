@@ -60,12 +60,16 @@ _SIGNS = ("think", "THINK", "thought", "reasoning>", "reflection>", *_CONTROLS)
 
 @dataclass(frozen=True)
 class Parted:
-    """A message in its two parts. `ended` is False where a thought was begun and not closed: then
-    there is no answer."""
+    """A message in its two parts. `missing` is the mark that would close a thought that was begun
+    and not closed: then there is no answer."""
 
     thought: str
     answer: str
-    ended: bool = True
+    missing: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return not self.missing
 
 
 def answer_after_thoughts(
@@ -100,8 +104,8 @@ def parted(
         return Parted("", text)
     right = gold if isinstance(gold, str) else gold()
     found = _Reading(text, pairs, right, whole())
-    if not found.leading():
-        return Parted(found.said(), "", False)
+    if missing := found.leading():
+        return Parted(found.said(), "", missing)
     found.trailing()
     found.unopened()
     answer = text[found.at : found.end]
@@ -185,15 +189,16 @@ class _Reading:
         """All that was thought."""
         return "\n\n".join(filter(None, map(str.strip, self.thoughts)))
 
-    def leading(self) -> bool:
-        """Pass over the thoughts at the start; False where one of them is not closed."""
+    def leading(self) -> str:
+        """Pass over the thoughts at the start; the mark that is missing where one is not closed."""
         text = self.text
         while True:
             fence = _FENCE.match(text, self.at)
             at = fence.end() if fence else self.at
             pair = next((p for p in self._pairs if text.startswith(p.opening, at)), None)
             if pair is None or self._begin.startswith(pair.opening):
-                return self._in_words()
+                self._in_words()
+                return ""
             close = pair.closed_at.get(at, -1)
             if close < 0:  # a mark that the thought speaks of may have taken the one that closes
                 close = _next(pair.closings, at, last=pair.closing not in self._held)
@@ -201,12 +206,12 @@ class _Reading:
             inside = at + len(pair.opening)
             self._take(inside, close if close >= 0 else self.end)
             if close < 0:
-                return False
+                return pair.closing
             self.at = _after_space(text, close + len(pair.closing))
             if fence and text.startswith(_FENCED, self.at):
                 self.at = _after_space(text, self.at + len(_FENCED))
 
-    def _in_words(self) -> bool:
+    def _in_words(self) -> None:
         """Pass over a thought that is marked in words."""
         for opening, closing in _WORDS:
             begun = re.compile(opening).match(self.text, self.at)
@@ -215,7 +220,6 @@ class _Reading:
                 self._take(begun.end(), ended.start())
                 self.at = _after_space(self.text, ended.end())
                 break
-        return True
 
     def trailing(self) -> None:
         """Leave out thoughts that follow the answer and end the message."""

@@ -80,7 +80,8 @@ class TokenConversation:
         ids = list(completion.ids[:count])
         cut = completion.stop == "length" or count < len(completion.ids)
         self._ended = bool(ids) and ids[-1] in self._tokenizer.stop_ids
-        self._append(ids, completion.logprobs[:count], completion.sampling_logprobs[:count])
+        laws = completion.logprobs[:count], completion.sampling_logprobs[:count]
+        self._append(ids, *laws, completion.drawn(count))
         text = self._tokenizer.text(ids)
         self.messages.append({"role": "assistant", "content": text})
         return Heard(text, self._tokenizer.calls.read(text), cut)
@@ -112,9 +113,10 @@ class TokenConversation:
         ids: Sequence[int],
         logprobs: Sequence[float] | None = None,
         sampling: Sequence[float] | None = None,
+        mask: Sequence[int] | None = None,
     ) -> None:
         self.ids += ids
-        self.loss_mask += [0 if logprobs is None else 1] * len(ids)
+        self.loss_mask += [0] * len(ids) if mask is None else mask
         self.logprobs += [0.0] * len(ids) if logprobs is None else logprobs
         self.sampling_logprobs += [0.0] * len(ids) if sampling is None else sampling
 

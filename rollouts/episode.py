@@ -143,13 +143,13 @@ def trajectory(
     zeros = [0.0] * len(prompt)
     failure = completion.failure
     if failure is not None:  # what was drawn means nothing
-        completion = replace(completion, ids=[], logprobs=[], sampling_logprobs=[], stop="error")
+        completion = Completion([], [], [], "error", failure)
     text = tokenizer.text(completion.ids)
     return Trajectory(
         task_id=task.id,
         sample=sample,
         ids=prompt + completion.ids,
-        loss_mask=[0] * len(prompt) + [1] * len(completion.ids),
+        loss_mask=[0] * len(prompt) + completion.drawn(),
         logprobs=zeros + completion.logprobs,
         sampling_logprobs=zeros + completion.sampling_logprobs,
         stop=completion.stop,

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.thoughts import MARKS
+from rewards.thoughts import MARKS, parted
 from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError
 from rollouts.control_tokens import TokenCoder, UnspeakableText, whole
 from rollouts.tools import (
@@ -24,6 +24,8 @@ from rollouts.tools import (
 )
 
 _THOUGHT = "qzTHOUGHTqz"  # stands for what was thought before an answer
+_FINAL = "<|channel|>final<|message|>"
+_CLOSES = {_FINAL: f"<|end|><|start|>assistant{_FINAL}"}  # how gpt-oss ends its analysis
 _ANCHORS = ("\n", "x", ".", "0")  # what an answer's first letters are read after
 
 
@@ -297,6 +299,11 @@ class ChatTokenizer:
             lead = ""
         ids = self._go_on("x" if apart else before, extra + lead + said, exact)
         return [*self._closing, *ids] if turn.opened and not thought else ids
+
+    def thought_end(self, ids: Sequence[int]) -> list[int]:
+        """Ids that end the thought in which an answer's ids stop; none where they stop in none."""
+        mark = parted(self.text(ids)).missing
+        return self._go_on("x", _CLOSES.get(mark, f"\n{mark}\n\n")) if mark else []
 
     def turn(self, content: str, calls: Sequence[ToolCall] = (), thought: str = "") -> list[int]:
         """Ids of a whole turn of the assistant's, with the token that ends it: what was thought

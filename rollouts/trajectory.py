@@ -47,6 +47,15 @@ class Completion:
     failure: str | None = None
     """Why this is no answer, whatever was drawn (`NO_NUMBERS`); None for an answer."""
 
+    given: tuple[int, int] = (0, 0)
+    """Which of the ids (start, end) were put there and not drawn: they carry no loss."""
+
+    def drawn(self, count: int | None = None) -> list[int]:
+        """The loss mask of the first `count` ids: 1 for those that were drawn."""
+        start, end = self.given
+        size = len(self.ids) if count is None else count
+        return [0 if start <= i < end else 1 for i in range(size)]
+
 
 UNTOLD = "messages_without_usage"  # in `notes`: how many messages' tokens nobody told
 
@@ -92,6 +101,12 @@ class Trajectory:
     def answer(self) -> Answer:
         """What there is to score: the one place where a trajectory becomes an answer."""
         return Answer(self.text, self.stop == "length", self.files, self.failure)
+
+    @property
+    def told(self) -> str:
+        """What an endpoint told apart as thought before the last message."""
+        last = self.messages[-1] if self.messages else {}
+        return str(last.get("reasoning_content") or "") if last.get("role") == "assistant" else ""
 
     @property
     def sampled(self) -> int:

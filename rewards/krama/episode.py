@@ -47,7 +47,7 @@ def read_text(text: str) -> dict[str, Any]:
     object with the key `answer`; `{}` when there is neither."""
     text = text[-MAX_CHARS:]
     if tagged := _between(text, re.compile("<answer>"), re.compile("</answer>"), 0):
-        inner = tagged[-1].strip()
+        inner = tagged[-1].rpartition("<answer>")[2].strip()  # a family of models adds its own
         return _object(inner) or {"answer": inner}
     for body in reversed([*_between(text, _FENCE, _FENCE_END, 1), text.strip()]):
         if found := _object(body):

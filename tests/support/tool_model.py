@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +33,33 @@ def tasks(count: int, path: Path, tools: bool = True) -> Path:
     return path
 
 
-def write_model(folder: Path, template: str, steps: int = 60, **changes: Any) -> Path:
+def write_model(
+    folder: Path,
+    template: str,
+    steps: int = 60,
+    thought: str = "",
+    answers: Sequence[str] = ANSWERS,
+    **changes: Any,
+) -> Path:
     """A random Llama of 60k parameters, taught to call first and then to pick an answer.
+    `thought`: what it writes before each message; `answers`: those it learns to pick from;
     `changes`: of its configuration."""
     from tiny_model import small_llama, write_tiny_tokenizer
     from transformers import AutoTokenizer
 
     write_tiny_tokenizer(folder)
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens([CALL, *ANSWERS])
+    messages = [thought + text for text in (CALL, *answers)]
+    tokenizer.add_tokens(messages)
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     model: Any = small_llama(len(tokenizer), **changes)
-    _teach(model, folder, steps)
+    _teach(model, folder, steps, tokenizer.convert_tokens_to_ids(messages))
     model.save_pretrained(folder)
     return folder
 
 
-def _teach(model: Any, folder: Path, steps: int) -> None:
+def _teach(model: Any, folder: Path, steps: int, said: list[int]) -> None:
     from tiny_model import teach_endings
 
     from rollouts.environment import ExecutorSettings
@@ -59,7 +69,7 @@ def _teach(model: Any, folder: Path, steps: int) -> None:
     chat = ChatTokenizer(folder)
     spec = tool_spec(ExecutorSettings())
     end = chat.stop_ids[0]
-    call, *answers = (chat.answer(text)[0] for text in (CALL, *ANSWERS))
+    call, *answers = said
     first = chat.prompt([{"role": "user", "content": "1 axb"}], [spec])
     tool = {"role": "tool", "name": "python_executor", "content": '{"stdout": "42"}'}
     second = [*first, call, end, *chat.follow([tool], ended=True)]

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from configs.loader import ConfigError
 from rewards import console
-from rollouts.engines.server.opening import URLS, add_engine
+from rollouts.engines.server.opening import EMBEDDED, URLS, add_engine
 
 # `engine.slots=64` is `--slots 64`, as in the settings of the commands that train
 WORDS = {f"engine.{name}": name for name in ("device", "dtype", "threads", "slots")}
@@ -74,6 +74,18 @@ def add_sampling(to: Any, n: str, temperature: float) -> None:
         help="of one message. 0: by task, half as long again as gold in the model's own tokens; "
         "4096 with tools, where gold is no text, and at an endpoint. A model that thinks before it "
         "answers needs more",
+    )
+    _add_thinking(add)
+
+
+def _add_thinking(add: Any) -> None:
+    add(
+        "--max-thinking-tokens",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the thought that a message of a model folder, or of --engine, begins with: then "
+        "its closing mark is put there, and the model answers (0: no bound but --max-new-tokens)",
     )
 
 
@@ -174,6 +186,7 @@ def settle(args: Any, answers: bool) -> None:
     least = {"n": 1, "in_flight": 1, "slots": 1, "threads": 0, "turns": 0, "top_k": 0}
     least |= {"max_new_tokens": 0, "max_total_tokens": 0, "max_length": 0, "limit": 0}
     least |= {"tries": 1, "snippet_rows": 0, "snippet_tokens": 0, "max_cost": 0, "temperature": 0}
+    least |= {"max_thinking_tokens": 0}
     for name, most in least.items():
         if (given := getattr(args, name)) is not None and given < most:
             raise ConfigError(f"--{name.replace('_', '-')} {given}: give {most} or more")
@@ -181,6 +194,12 @@ def settle(args: Any, answers: bool) -> None:
         raise ConfigError(f"--snippet-tokens {args.snippet_tokens}: give 50 or more, or 0 for all")
     if not 0 < args.top_p <= 1:
         raise ConfigError(f"--top-p {args.top_p}: give a share above 0, 1 at most")
+    if args.max_thinking_tokens and args.engine == EMBEDDED and args.model.startswith(URLS):
+        raise ConfigError(
+            f"--max-thinking-tokens {args.max_thinking_tokens}: an endpoint of words bounds "
+            "thoughts itself; give its own field, such as --request "
+            "'{\"thinking_token_budget\": N}' for vLLM, or --engine with --tokenizer"
+        )
     if args.n is not None and args.n > 1 and answers:
         raise ConfigError(f"--n {args.n}: {args.model} gives the same answer each time")
     if (args.n or 1) > 1 and args.temperature == 0 and not args.model.startswith("solver:"):

@@ -17,6 +17,7 @@ from rewards.progress import Progress
 from rewards.task import Answer, Task, TaskError
 from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
+from rollouts.engines.thinking import ThinkingBudget
 from rollouts.identity import settings_of
 from rollouts.journal import Journal, Key, Row, read_record
 from rollouts.now import run_now
@@ -298,7 +299,7 @@ def opened(
             config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
             engine = load_local(folders, tokenizer, config, args.slots, job.servers.parent)
             note(engine.about())
-            yield Batch(engine, tokenizer, args.slots)
+            yield Batch(_bounded(args, engine, tokenizer), tokenizer, args.slots)
     finally:
         run_now(job.shop.close())
 
@@ -362,7 +363,14 @@ def _server(
     ):
         note({"engine": args.engine, "version": engine.version})
         words = tokenizer or found.tokenizer
-        yield Each(engine.complete, words, args.in_flight, args.model)
+        bounded = _bounded(args, engine, words)
+        yield Each(bounded.complete, words, args.in_flight, args.model)
+
+
+def _bounded(args: Any, engine: Any, tokenizer: ChatTokenizer) -> Any:
+    """An engine of token ids with the bound of thoughts that the command line gives."""
+    most = args.max_thinking_tokens
+    return ThinkingBudget(engine, tokenizer, most) if most else engine
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 from rewards.families import family_of, score_answer
 from rewards.family import Family, cheat_answer, gold_answer, source_of, without_thoughts
 from rewards.task import Answer, Score, Task, TaskError
+from rollouts.record import thought_of
 from rollouts.sampler import answered
 from rollouts.trajectory import UNTOLD, Trajectory
 
@@ -32,6 +33,7 @@ def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = (
     family = family_of(task)
     read, written = prompt_tokens(run), run.sampled
     told = not run.notes.get(UNTOLD)
+    thought = thought_of(run, task)
     cost = (read * price[0] + written * price[1]) / 1e6 if price and told else None
     return {
         "task_id": task.id,
@@ -47,6 +49,7 @@ def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = (
         "failure": run.failure,
         "stop": run.stop,
         "output": run.text,
+        **({"thought": thought} if thought else {}),
         "tokens_in": read if told else None,
         "tokens_out": written if told else None,
         "turns": run.turns,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewards.explain import Explanation
+from rewards.thoughts import Parted, answer_after_thoughts, parted
+from rollouts.chats import THOUGHTS
 from train.view.pieces import Pieces
 
 
@@ -36,8 +38,10 @@ def body_of(
     text: str,
     found: Explanation | None,
     where: str,
+    gold: str | Callable[[], str] = "",
 ) -> str:
-    """Everything but the tokens; a conversation without the messages of its prompt."""
+    """Everything but the tokens; a conversation without the messages of its prompt. A mark of a
+    thought that `gold` holds is text."""
     body: dict[str, Any] = {"where": where, "text": text}
     if messages:
         rest = (
@@ -46,7 +50,14 @@ def body_of(
             else (list(messages))
         )
         if rest != [{"role": "assistant", "content": text}]:
-            body["messages"] = rest
+            body["messages"] = [_apart(message, gold) for message in rest]
+    if "messages" not in body:
+        alone = {"role": "assistant", "content": text}
+        said = _apart(alone, gold, str(row.get("thought") or ""))
+        if "thought" in said:
+            body["messages"] = [said]
+    if found is None and (answer := answer_after_thoughts(text, gold)) != text:
+        body["answer"] = answer
     if calls := list_of(row.get("tool_calls")):
         body["calls"] = calls
     if tools := list_of(row.get("tools")):
@@ -70,6 +81,20 @@ def body_of(
             "spaces": finding.spaces_only,
         }
     return dumps(body)
+
+
+def _apart(message: Any, gold: str | Callable[[], str], thought: str = "") -> Any:
+    """A message with what the model thought before it apart from what it said."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return message
+    content = message.get("content")
+    read = parted(content, gold) if isinstance(content, str) else Parted("", "")
+    told = [message[name] for name in THOUGHTS if isinstance(message.get(name), str)]
+    thoughts = list(filter(None, [*told[:1], read.thought])) or [thought]
+    if not any(thoughts):
+        return message
+    shown = {"content": read.answer} if read.thought else {}
+    return {**message, **shown, "thought": "\n\n".join(thoughts)}
 
 
 def _named(tool: Any) -> bool:

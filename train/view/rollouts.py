@@ -12,6 +12,7 @@ from typing import Any
 
 from rewards.explain import Explanation
 from rewards.families import family_named
+from rewards.family import gold_answer
 from rewards.task import Task, TaskError
 from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
 from train.view.gold import Tasks, explained, gold_of
@@ -97,9 +98,18 @@ class Reader:
             label=str(row.get("label") or ""),
             said=_said(row),
             answer=crc(text),
-            body=body_of(row, messages, prompt, text, found, line.shown),
+            body=body_of(row, messages, prompt, text, found, line.shown, lambda: _gold(task)),
             tokens=tokens_of(row, self._pieces),
         )
+
+
+def _gold(task: Task | None) -> str:
+    """The gold text, where it is known."""
+    try:
+        made = gold_answer(family_named(task.family), task) if task is not None else None
+    except Exception:  # of a family of somebody's own
+        return ""
+    return "" if made is None else made.text
 
 
 def _needed(line: Line) -> tuple[str, str]:

@@ -264,6 +264,28 @@ def test_tool_calls_keep_code_output_errors_and_time(tmp_path: Path) -> None:
     assert index_of(page)["rows"]["calls"] == [1]
 
 
+def test_thoughts_stand_apart_from_what_was_said(tmp_path: Path) -> None:
+    """Marked in the text, told apart by an endpoint, or kept by an evaluation without messages."""
+    task = refinement(0)
+    said = str(task.gold["text"])
+    inline = f"<think>\nhm\n</think>\n\n{said}"
+    told = [*task.prompt, {"role": "assistant", "reasoning_content": "hm", "content": said}]
+    rows = [
+        line(task, 0, inline),
+        line(task, 1, said, messages=told),
+        {k: v for k, v in line(task, 2, said).items() if k != "messages"} | {"thought": "hm"},
+        line(task, 3, said),
+        line(task, 4, "<think>hm"),
+    ]
+    write_jsonl(tmp_path / "r.jsonl", rows)
+    bodies = items_of(page_of(tmp_path / "r.jsonl"), "body")
+    shown = [body["messages"][-1] for body in bodies if "messages" in body]
+    assert [m["thought"] for m in shown] == ["hm"] * 4
+    assert [m["content"] for m in shown] == [said, said, said, ""]
+    assert bodies[0]["answer"] == said and bodies[0]["text"] == inline
+    assert bodies[4]["answer"] == "" and "messages" not in bodies[3]
+
+
 def tokenizer(folder: Path) -> None:
     data = {
         "model": {"vocab": {"Ġhe": 7, "Ã": 8, "©": 9}},

@@ -57,7 +57,7 @@ function goldPart(asked, body) {
   const made = Object.entries(body.files || {}).map(([name, size]) => `${name} (${size} bytes)`).join(", ");
   return part("Against gold", gold.why ? el("p", { class: "quiet" }, gold.why) : null,
     gold.text ? [el("h4", {}, "Gold"), pre(gold.text)] : null, files,
-    el("h4", {}, "Answer"), pre(body.text),
+    el("h4", {}, "Answer"), pre(body.answer ?? body.text),
     made ? el("p", {}, `Files handed in, which rollouts do not keep: ${made}.`) : null);
 }
 

@@ -51,6 +51,10 @@ function messageElement(message, next) {
   const answer = role === "user" && RESPONSE.exec(text);
   if (role === "tool" || answer) return outputElement(answer ? answer[1] : text, message.name, next());
   const body = role === "assistant" ? assistantParts(text) : [textBlock(text)];
+  if (message.thought) {
+    body.unshift(el("details", { class: "thought quiet" },
+      el("summary", {}, `Thought: ${many(message.thought.length, "character")}`), textBlock(message.thought)));
+  }
   for (const call of message.tool_calls || []) {
     const f = call.function || {};
     body.push(callElement(f.name, parsed(f.arguments) || { arguments: f.arguments }));
