@@ -33,6 +33,11 @@ def find_copy(place: Path) -> Copy:
 
     Raises `TaskError` where there is no workload, or no folder of lakes beside it.
     """
+    if not place.exists():
+        raise TaskError(
+            f"{place}: no such file or folder; the release is a git repository, mitdbg/Kramabench "
+            "on GitHub: clone it and give the folder"
+        )
     if place.is_file():
         workloads, home = (place,), place.parent
     else:

@@ -51,9 +51,10 @@ class LakeFolder:
         """What a run is given: the folder it sees → the sandbox's name of the lake."""
         return {"data": self._name}
 
-    async def open(self) -> None:
-        """Index the lake and announce it to the sandbox."""
-        self.index = await asyncio.to_thread(index_lake, self.path)
+    async def open(self, indexed: bool = True) -> None:
+        """Announce the lake to the sandbox, and index it for an agent that is told of its files."""
+        if indexed:
+            self.index = await asyncio.to_thread(index_lake, self.path)
         try:
             self._pool().share(self._name, str(self.path.resolve()))
         except ValueError as error:

@@ -207,7 +207,7 @@ _COLUMNS: dict[str, _Columns] = {
 def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
     """Markdown. Scores are means over tasks (overall: over all tasks, not over domains)."""
     lines = [f"KramaBench, {meta['agent']}, {meta['model']}, reading {meta['reading']}"]
-    if "tries" in meta:
+    if "tries" in meta and str(meta["agent"]).startswith("ds-guru"):
         few_shot = f", {meta['tries']} tries" if meta["agent"] == "ds-guru-few-shot" else ""
         within = f" within {meta['snippet_tokens']} tokens" if meta["snippet_tokens"] else ""
         rows = f"{meta['rows']} rows a file{within}"

@@ -53,6 +53,7 @@ class Notebook:
             work_mb=max(1024, 8 * executor.file_mb),
         )
         self._files: Mapping[str, bytes] = {}
+        self._names: list[tuple[Path, int]] = []
         self._session: Session | None = None
         self._prelude, self._fresh = prelude, True
         self._prediction: bytes | None = None
@@ -64,7 +65,9 @@ class Notebook:
     async def open(self) -> None:
         """Look at the files, and be ready for a first cell."""
         if self.lake is not None:
-            await self.lake.open()
+            await self.lake.open(indexed=False)
+            below = self.lake.path.rglob("*")
+            self._names = sorted((p, p.stat().st_size) for p in below if p.is_file())
         else:
             self._files = self._load(self.task)
 
@@ -72,7 +75,8 @@ class Notebook:
         """(path as a cell opens it, bytes) of every file that the task brings."""
         if self.lake is None:
             return sorted((name, len(data)) for name, data in self._files.items())
-        return [(f"data/{name}", note.size) for name, note in self.lake.index.files.items()]
+        home = self.lake.path
+        return [(f"data/{p.relative_to(home).as_posix()}", size) for p, size in self._names]
 
     def restart(self) -> None:
         """Forget all variables and all files that cells made."""

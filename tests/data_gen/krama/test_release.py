@@ -48,6 +48,8 @@ def test_a_workload_file_has_its_lakes_beside_it(tmp_path: Path) -> None:
     main(["--import", str(one), "--out", str(tmp_path / "k")])
     found = read_tasks(tmp_path / "k" / "tasks.jsonl")
     assert [t.gold["answer"] for t in found] == [7, 8]  # alone, it is asked
+    with pytest.raises(TaskError, match="clone it and give the folder"):
+        find_copy(tmp_path / "mitdbg/Kramabench")
     (tmp_path / "empty").mkdir()
     with pytest.raises(TaskError, match="give its checkout"):
         find_copy(tmp_path / "empty")
