@@ -164,10 +164,15 @@ def comparisons(data: Mapping[str, Any]) -> list[Comparison]:
 # --- text ----------------------------------------------------------------------------------------
 
 
+def asked_as(parts: Sequence[Shown]) -> str:
+    """What the counts of a table are of: tasks, or wordings where instances have several."""
+    return "wordings" if any("rs@k" in part.cell for part in parts) else "tasks"
+
+
 def columns(parts: Sequence[Shown]) -> list[str]:
     """Headings of the results table; those that no model has a number for are left out."""
     cells = [part.cell for part in parts]
-    several = any("rs@k" in cell for cell in cells)
+    several = asked_as(parts) == "wordings"
     names = ["model", *(("instances", "wordings") if several else ("tasks",)), "outcome [95 %]"]
     names += ["balanced"] * any("balanced" in cell for cell in cells)
     names += ["reward", "no answer", "cut", "tokens"]
@@ -207,8 +212,7 @@ def slice_table(parts: Sequence[Shown]) -> list[list[str]]:
     and is left out."""
     several = [part for part in parts if "rs@k" in part.cell]
     heads = [f"{part.name} {at_k(part.cell)}" for part in several]
-    asked = "wordings" if several else "tasks"
-    lines = [["slice", asked, *(part.name for part in parts), *heads]]
+    lines = [["slice", asked_as(parts), *(part.name for part in parts), *heads]]
     families = list(dict.fromkeys(f for part in parts for f in part.tables["by_slice"]))
     for family in families:
         of = [part.tables["by_slice"].get(family, {}) for part in parts]
@@ -248,7 +252,7 @@ def curve_table(parts: Sequence[Shown]) -> list[list[str]]:
 
 def family_table(parts: Sequence[Shown]) -> list[list[str]]:
     """Headings and lines by family, where there are several."""
-    lines = [["family", "tasks", *(part.name for part in parts)]]
+    lines = [["family", asked_as(parts), *(part.name for part in parts)]]
     families = list(dict.fromkeys(f for part in parts for f in part.tables["by_family"]))
     for family in families if len(families) > 1 else ():
         cells = [part.tables["by_family"].get(family) for part in parts]

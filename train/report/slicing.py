@@ -15,6 +15,7 @@ from train.evaluation.results import (
     SHOWN_VALUES,
     TRAINED,
     Shown,
+    asked_as,
     at_k,
     draw_of,
     named_rows,
@@ -70,8 +71,7 @@ def slices(parts: Sequence[Shown], data: Mapping[str, Any], links: Links) -> str
         comparison = changes.get((one.family, one.name, one.value))
         more = _change(comparison, links, one.words(families), reach) if pair else []
         lines.append((kind, [escape(f"{head} = {one.value}"), str(one.tasks), *cells, *more]))
-    asked = "wordings" if any("rs@k" in p.cell for p in models) else "tasks"
-    heads = ["slice", asked, *(p.name for p in models)]
+    heads = ["slice", asked_as(models), *(p.name for p in models)]
     heads += [f"{pair[0]} → {pair[1]}", ""] if pair else []
     if not lines:
         return ""

@@ -126,6 +126,9 @@ def test_an_evaluation_says_what_was_asked(
     said = capsys.readouterr().out
     assert "12 wordings of 4 test tasks of the release" in said and "held-out" not in said
     assert "track order_m is not there and is left out" in said
+    heads = [line.split() for line in said.splitlines()]
+    assert ["slice", "wordings", "gold", "gold", "RS@3"] in heads
+    assert ["model", "instances", "wordings"] in [words[:3] for words in heads]
     page = (tmp_path / "out/report.html").read_text()
     assert "12 wordings of 4 test tasks of the release" in page
     data = json.loads((tmp_path / "out/results.json").read_text())
