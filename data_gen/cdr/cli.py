@@ -17,7 +17,7 @@ from typing import Any
 
 from configs.cdr import CdrConfig
 from configs.loader import load
-from data_gen.cdr import few_shot
+from data_gen.cdr import build_tables, few_shot
 from data_gen.cdr.domains import LABELS, chosen_operators
 from data_gen.cdr.out import Tracks
 from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, SWAP
@@ -41,6 +41,7 @@ from data_gen.cdr.stages.work import (
 from data_gen.inputs import say_inputs
 from data_gen.readers import CorpusError
 from rewards import console, provenance
+from rewards.cdr.styles import RESULT_STYLES
 from rewards.processes import FEW, Crew
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
@@ -190,11 +191,23 @@ def _paraphrases(counts: dict[str, Any]) -> str:
     )
 
 
+def _told(counts: dict[str, int]) -> str:
+    """How many rows are asked for by their result."""
+    others = {why: n for why, n in counts.items() if why != "outcome"}
+    why = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in others.items())
+    return (
+        f"{' and '.join(RESULT_STYLES)}: {counts.get('outcome', 0)} rows describe the result, "
+        f"{sum(others.values())} tell the steps" + (f" ({why})" if why else "")
+    )
+
+
 def _say_tracks(made: Tracks, out: Path) -> None:
     """The counts of the tracks, and what is in no split."""
     manifest = made.manifest
     for track, count in manifest["counts"].get("track", {}).items():
         print(f"{out / 'tracks' / track}.jsonl: {count} verified tasks")
+    if told := manifest["counts"].get("wording of result styles"):
+        print(_told(told))
     refused = ", ".join(f"{n} {why}" for why, n in manifest["units_refused"].items())
     if refused:
         print(f"left out: {refused}")
@@ -203,6 +216,7 @@ def _say_tracks(made: Tracks, out: Path) -> None:
             print(f"in no split: {count} rows, {why}")
     for (operator, does), own in made.unsaid.items():
         print(f"  {own.rows} rows: {operator} {does}")
+    print(build_tables.short(manifest["statistics"]), f"({out / build_tables.FILE})")
     if shown := few_shot.said(manifest["few_shot"]) if "few_shot" in manifest else "":
         print(shown)
     if spoken := manifest.get("paraphrases"):

@@ -90,7 +90,8 @@ def chosen_operators(only: Sequence[str]) -> frozenset[str]:
                 f"operators.only names {name!r}; give `paper`, or operators such as "
                 f"{', '.join(sorted(known)[:3])} (docs/operators.md)"
             )
-    return frozenset(only) - {"paper"} | (PAPER if "paper" in only else frozenset())
+    named = frozenset(name for name in only if name != "paper")
+    return named | PAPER if "paper" in only else named
 
 
 def internal_name(domain: str) -> str:

@@ -119,12 +119,14 @@ def _read(text: str) -> tuple[list[Clause], str]:
 @dataclass(frozen=True)
 class PromptVariant:
     """One wording of a recipe, as the release stores it; `source` is written when it is not our
-    grammar."""
+    grammar, `wording` in the styles that describe a result: whether it does (`outcome`) or has to
+    tell the steps (`steps`)."""
 
     style_id: str
     style_label: str
     user_requirement: str
     source: str = "grammar"
+    wording: str = ""
 
     def to_json(self) -> dict[str, str]:
         row = {
@@ -132,7 +134,11 @@ class PromptVariant:
             "style_label": self.style_label,
             "user_requirement": self.user_requirement,
         }
-        return row if self.source == "grammar" else row | {"source": self.source}
+        if self.source != "grammar":
+            row["source"] = self.source
+        if self.wording:
+            row["wording"] = self.wording
+        return row
 
 
 def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list[PromptVariant]:

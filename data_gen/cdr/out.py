@@ -12,7 +12,9 @@ from typing import Any
 
 from assay.files import named
 from configs.cdr import CdrConfig
+from data_gen.cdr.build_tables import FILE, page, parted, statistics
 from data_gen.cdr.few_shot import shots_of, show_examples
+from data_gen.cdr.library import LibraryRecipe
 from data_gen.cdr.rows import TRACKS
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
@@ -29,6 +31,7 @@ FILES = (
     "config.yaml",
     "pipeline.jsonl",
     "manifest.json",
+    FILE,
     "certificate.json",
     *MANIFEST_TRACKS,
     *(f"tracks_all_prompts/{track}.jsonl" for track in TRACKS),
@@ -123,10 +126,12 @@ def write_tracks(
     counted: Iterable[Counter[str]],
     config: CdrConfig,
     out: Path,
+    library: Iterable[LibraryRecipe],
     paraphrases: dict[str, Any] | None = None,
 ) -> Tracks:
     """Write what is said about the tracks in the new folder `out`. `counted`: of every share, when
-    its lines are written. `paraphrases`: counts of what an endpoint was asked."""
+    its lines are written; `library`: the recipes. `paraphrases`: counts of what an endpoint was
+    asked."""
     counts: Counter[str] = Counter()
     rows_of: Counter[str] = Counter()
     for unit in sided.made:
@@ -136,7 +141,10 @@ def write_tracks(
         for own in counted:
             counts.update(own)
             progress.add(own["rows"])
-    manifest = _manifest(config, counts, sided)
+    others, facts = parted(counts)
+    manifest = _manifest(config, others, sided)
+    manifest["statistics"] = statistics(facts, library)
+    (out / FILE).write_text(page(manifest["statistics"]), encoding="utf-8")
     if config.instruct.mode == "few_shot":
         files = [f"{split}.jsonl" for split in SPLITS]
         manifest["few_shot"] = show_examples(out, files, shots_of(config.instruct))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 from configs.cdr import InstructConfig
@@ -16,8 +17,11 @@ from data_gen.cdr.instruct import (
     pool,
     variant,
 )
+from data_gen.cdr.outcome import read_outcome, say_outcome
 from data_gen.cdr.rows import PlannedRow, key_of
+from data_gen.cdr.settle import Outcome
 from rewards.gold import Step
+from rewards.seeds import derive_seed
 
 Frozen = tuple[str, tuple[tuple[str, Any], ...]]  # operator and parameters
 Asked = tuple[str, tuple[Frozen, ...]]  # recipe_prompt_key and recipe
@@ -59,6 +63,19 @@ def pool_of(asked: Asked, config: InstructConfig) -> Pool:
         return Pool(tuple(pool(wanted, key, config.seed, config.forms)))
     except InstructionError as error:
         return Pool((), f"unspoken: {str(error)[:60]}")
+
+
+@lru_cache(maxsize=20_000)
+def describing(
+    asked: Asked, style: str, label: str, outcome: Outcome, config: InstructConfig
+) -> PromptVariant:
+    """The variant of a style of a recipe that describes its outcome. It is read back; raises
+    `InstructionError` when it does not say just that."""
+    rng = Random(derive_seed(config.seed, "outcome", asked[0], style))
+    text = say_outcome(outcome, style, rng, config.forms)
+    if read_outcome(text) != (outcome, style):
+        raise InstructionError(f"{text!r} does not read back to its outcome")
+    return PromptVariant(style, label, text, wording="outcome")
 
 
 _STYLES = {style.id: style for style in STYLES}

@@ -214,6 +214,7 @@ def task_of(
             "requirement": variant.user_requirement,
             "style": variant.style_id,
             "composed": row["composed"],
+            **({"wording": variant.wording} if variant.wording else {}),
         },
     )
 

@@ -6,16 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import Manners, PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase_pool import Wordings
-from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, in_manners, pool_of
+from data_gen.cdr.pools import (
+    Asked,
+    Frozen,
+    Pools,
+    asked_of,
+    describing,
+    frozen,
+    in_manners,
+    pool_of,
+)
 from data_gen.cdr.rows import PlannedRow, Row, release_row
-from data_gen.cdr.said.check import decided_in, manner_of
+from data_gen.cdr.said.check import decided_in, holds, manner_of, says
+from data_gen.cdr.settle import Outcome, claims, described, in_words, settled
 from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
+from rewards.cdr.styles import RESULT_STYLES
+from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Execution, Step, bind, run_bound
 
 
 @dataclass(frozen=True)
@@ -23,13 +34,19 @@ class Written:
     """Rows of one unit, or why none of it is written. `asked`: the variants that each row's
     training tasks are asked in, longer ones where the pool's words do not say what happens to the
     row's text; `unsaid`: the operator that does another thing to one of the texts than any of its
-    words say, and what, in two parts."""
+    words say, and what, in two parts. `told`: of each row that is drawn in a style that describes
+    the result "outcome", or why that style tells the steps there; "" of others."""
 
     rows: list[Row] = field(default_factory=list[Row])
     pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
     asked: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
     refused: str = ""
     unsaid: tuple[str, str] = ("", "")
+    told: list[str] = field(default_factory=list[str])
+
+
+class _Unsaid(Exception):
+    """A mapper does to a text what the words do not say."""
 
 
 class Proof:
@@ -41,6 +58,7 @@ class Proof:
 
     def __init__(self) -> None:
         self._steps: dict[Frozen, BoundStep] = {}
+        self._mappers: dict[str, BoundStep] = {}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self._manner: dict[tuple[str, str], int | str] = {}
 
@@ -61,9 +79,7 @@ class Proof:
                 after = text
             else:
                 after = bound.call(text, **bound.params)
-                if (manner := self._manner.get((step.operator, text))) is None:
-                    manner = manner_of(step.operator, text, after)
-                    self._manner[step.operator, text] = manner
+                manner = self._manner_of(step.operator, text, after)
                 keep = True
             if isinstance(manner, str):
                 return step.operator, manner
@@ -71,6 +87,58 @@ class Proof:
             if not keep:
                 break
         return tuple(found)
+
+    def outcome(self, row: Row, steps: Sequence[Step]) -> Outcome | str:
+        """The row's recipe as a description of its result, which leads to its gold in every order
+        that it allows; else why it cannot be told so."""
+        text = row["input_text"]
+        try:
+            found = described(text, steps, self._apply)
+            if isinstance(found, str):
+                return found
+            made = settled(found, text, self._apply, self._keeps)
+        except (ValueError, RecursionError):  # an operator that fails in another order
+            return "fails_in_another_order"
+        gold = (row["reference_status"], row["reference_text"])
+        return found if made == gold else "not_settled"
+
+    def is_true(self, outcome: Outcome, text: str, steps: Sequence[Step]) -> bool:
+        """Whether the words alone say what every mapper does in every order that they allow, and
+        whether the result, and a rejected text, are then what is said of them."""
+        said_in = dict(outcome.states)
+
+        def apply(mapper: str, before: str) -> str:
+            after = self._apply(mapper, before)
+            manner = said_in[mapper]
+            if self._manner_of(mapper, before, after) == manner or says(
+                mapper, manner, before, after
+            ):
+                return after
+            raise _Unsaid
+
+        try:
+            settled(outcome, text, apply, self._keeps)
+        except _Unsaid:
+            return False
+        return all(
+            holds(name, said_in[name], made)
+            for name, made in claims(outcome, text, steps, self._apply)
+        )
+
+    def _manner_of(self, mapper: str, before: str, after: str) -> int | str:
+        """`manner_of`, remembered."""
+        if (found := self._manner.get((mapper, before))) is None:
+            found = self._manner[mapper, before] = manner_of(mapper, before, after)
+        return found
+
+    def _apply(self, mapper: str, text: str) -> str:
+        if (step := self._mappers.get(mapper)) is None:
+            step = self._step(Step(mapper, dict(RECIPE_PARAMS.get(mapper, {}))))
+            self._mappers[mapper] = step
+        return step.call(text, **step.params)
+
+    def _keeps(self, step: Step, text: str) -> bool:
+        return self._step(step).judge(text)[0]
 
     def _step(self, step: Step) -> BoundStep:
         name = frozen(step)
@@ -108,6 +176,7 @@ def word(
     rows: list[Row] = []
     pools: list[list[PromptVariant]] = []
     asked: list[list[PromptVariant]] = []
+    told: list[str] = []
     unsaid = ("", "")
     for planned in unit:
         steps = planned.steps
@@ -118,7 +187,6 @@ def word(
         key = wanted[0]
         variants = [paraphrased(v, key, wordings) for v in found.variants]
         picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
-        row = release_row(planned, variants, picked, config.variants, config.seed)
         trained = wordings_of(
             len(variants),
             picked,
@@ -127,6 +195,10 @@ def word(
             key,
             planned.instance.id,
         )
+        row = release_row(planned, variants, picked, config.variants, config.seed)
+        drawn = range(len(variants)) if config.all_prompts else {*picked, *trained}
+        results = [i for i in drawn if _is_for_result(variants[i])]
+        outcome: Outcome | str = proof.outcome(row, steps) if results else ""
         said = [
             # the grammar's words were read back to the recipe when their pool was made
             wordings[key, v.style_id].steps if v.source == "paraphrase" else steps
@@ -134,17 +206,57 @@ def word(
         ]
         if why := refusal(row, steps, said, proof):
             return Written(refused=why)
+        for i in results:
+            variants[i] = _for_result(wanted, variants[i], outcome, config)
+        row["prompt_variants"] = [variants[i].to_json() for i in picked]
         asked_in = [variants[i] for i in trained]
         if config.as_said and not unsaid[0]:
             manners = proof.manners(row["input_text"], steps)
             if _names_an_operator(manners):
                 unsaid = manners
-            elif any(manners):
-                asked_in = [in_manners(wanted, v.style_id, manners, config) for v in asked_in]
+            else:
+                said_in = cast("Manners", manners)
+                meant: Outcome | str = ""
+                if isinstance(outcome, Outcome) and any(v.wording for v in asked_in):
+                    meant = in_words(outcome, steps, said_in)
+                    meant = meant if proof.is_true(meant, row["input_text"], steps) else ""
+                asked_in = [_asked_in(wanted, v, said_in, meant, config) for v in asked_in]
         rows.append(row)
         pools.append(variants)
         asked.append(asked_in)
-    return Written(rows, pools, asked, unsaid=unsaid)
+        told.append("outcome" if isinstance(outcome, Outcome) else outcome)
+    return Written(rows, pools, asked, unsaid=unsaid, told=told)
+
+
+def _is_for_result(variant: PromptVariant) -> bool:
+    """Whether a variant is of a style that describes the result, and in our grammar."""
+    return variant.style_id in RESULT_STYLES and variant.source == "grammar"
+
+
+def _for_result(
+    asked: Asked, variant: PromptVariant, outcome: Outcome | str, config: InstructConfig
+) -> PromptVariant:
+    """The variant as a description of the outcome, where it has one."""
+    if isinstance(outcome, str):
+        return replace(variant, wording="steps")
+    return describing(asked, variant.style_id, variant.style_label, outcome, config)
+
+
+def _asked_in(
+    asked: Asked,
+    variant: PromptVariant,
+    manners: Manners,
+    outcome: Outcome | str,
+    config: InstructConfig,
+) -> PromptVariant:
+    """The variant with the words of every step in its manner; it tells the steps where the result
+    is not what those words say of it."""
+    if variant.wording == "outcome" and isinstance(outcome, Outcome):
+        return _for_result(asked, variant, outcome, config)
+    if not any(manners) and variant.wording != "outcome":
+        return variant
+    plain = in_manners(asked, variant.style_id, manners, config)
+    return replace(plain, wording="steps" if variant.wording else "")
 
 
 def _names_an_operator(found: Manners | tuple[str, str]) -> TypeGuard[tuple[str, str]]:

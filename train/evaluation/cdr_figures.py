@@ -21,6 +21,7 @@ from rewards.cdr.family import length_slice
 from rewards.cdr.files import CORE
 from rewards.cdr.leaderboard import subtask_of
 from rewards.cdr.scorefile import REPORTED_SLOTS, ScoredFile, mean, slot_name
+from rewards.cdr.styles import kind_of
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import Draw, ends, grouped, in_order, known, rs_curve
 
@@ -61,6 +62,7 @@ def figures(tracks: Mapping[str, TrackAnswers], draw: Draw) -> Row:
         },
         "domains": _domains(core, draw),
         "style": {track: _styles(found, draw) for track, found in tracks.items()},
+        "style_kind": {track: _kinds(found, draw) for track, found in core.items()},
         "curve": {track: _curve(found.scored.variants) for track, found in tracks.items()},
         "family_curve": {
             name: _curve([v for found in mine for v in found.scored.variants])
@@ -163,15 +165,37 @@ def source_of(row: Mapping[str, Any]) -> str:
 
 def _styles(found: TrackAnswers, draw: Draw) -> dict[str, Row]:
     """RS of the answers to each style of wording."""
+    return _answers_by(found, lambda variant: str(variant.get("prompt_style_id") or ""), draw)
+
+
+def _kinds(found: TrackAnswers, draw: Draw) -> dict[str, Row]:
+    """RS of the answers to styles that list operations, and to those about the result."""
+    told = {
+        (str(row["instance_id"]), place): variant.get("wording")
+        for row in found.rows
+        for place, variant in enumerate(row.get("prompt_variants") or [])
+    }
+
+    def kind(variant: Mapping[str, Any]) -> str:
+        style = str(variant.get("prompt_style_id") or "")
+        name = (str(variant["instance_id"]), int(variant.get("prompt_variant_index") or 0))
+        return kind_of(style, told.get(name)) if style else ""
+
+    return _answers_by(found, kind, draw)
+
+
+def _answers_by(
+    found: TrackAnswers, part_of: Callable[[Mapping[str, Any]], str], draw: Draw
+) -> dict[str, Row]:
     documents = {str(row["instance_id"]): source_of(row) for row in found.rows}
     usable = [variant for variant in found.scored.variants if variant["scorable"]]
-    parts = grouped(usable, lambda variant: str(variant.get("prompt_style_id") or ""))
+    parts = grouped(usable, part_of)
     made: dict[str, Row] = {}
-    for style in sorted(filter(None, parts)):
-        outcomes = [float(variant["recipe_success"]) for variant in parts[style]]
-        sources = [documents[str(variant["instance_id"])] for variant in parts[style]]
+    for part in sorted(filter(None, parts)):
+        outcomes = [float(variant["recipe_success"]) for variant in parts[part]]
+        sources = [documents[str(variant["instance_id"])] for variant in parts[part]]
         rs = mean_interval(outcomes, sources, draw.resamples, draw.seed)
-        made[style] = {"n": len(outcomes), "rs": known(rs.value), "interval": ends(rs)}
+        made[part] = {"n": len(outcomes), "rs": known(rs.value), "interval": ends(rs)}
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rewards.cdr.files import CORE
 from rewards.cdr.leaderboard import leaderboard
+from rewards.cdr.styles import KINDS
 from rewards.task import TaskError
 from train.evaluation.cdr_figures import FAMILIES, in_turn
 from train.evaluation.contract import Table
@@ -166,9 +167,13 @@ def _styles(found: Row) -> Iterator[Table]:
     lines = [["style", *by]]
     for style in styles:
         lines.append([style, *(_cell(by[track].get(style), "rs") for track in by)])
+    kinds: Mapping[str, Row] = found.get("style_kind", {})
+    for kind in KINDS if any("outcome" in values for values in kinds.values()) else ():
+        lines.append([kind, *(_cell(kinds.get(track, {}).get(kind), "rs") for track in by)])
     note = (
         "Fig. 12 (right) of the paper: RS of the answers to each style, with its 95 % interval and "
-        "the number of answers."
+        "the number of answers. Styles about the result (outcome) against those that list the "
+        "operations (enumerating)."
     )
     yield Table("CDR-Bench by style", lines, note)
 

@@ -56,6 +56,7 @@ LETTER: dict[str, tuple[Reading, ...]] = {
 OTHER_FIGURES = "shows other figures than it says"
 UNSETTLED = "decides by a count that its words do not settle"
 FIGURES = "latex_figure_context_extractor_mapper"
+_PARTS = (FIGURES, "extract_tables_from_html_mapper")
 
 
 def manner_of(operator: str, before: str, after: str) -> int | str:
@@ -78,6 +79,22 @@ def manner_of(operator: str, before: str, after: str) -> int | str:
     if len(after) < len(said):
         return "takes out more than its words say"
     return "leaves what its words name" if len(after) > len(said) else "changes another thing"
+
+
+def holds(operator: str, manner: int, text: str) -> bool:
+    """Whether by a manner of a mapper's words a text has nothing left that the mapper sees to. Of
+    mappers that leave a part of a text alone this is not asked: what they made is that part."""
+    return operator in _PARTS or says(operator, manner, text, text)
+
+
+def says(operator: str, manner: int, before: str, after: str) -> bool:
+    """Whether a manner of a mapper's words says its change of a text."""
+    if operator == FIGURES:
+        return latex.shows_figures(before, after, bool(manner))
+    if operator not in READINGS:
+        return True
+    reading = LETTER[operator][manner - 1] if manner else READINGS[operator]
+    return reading(before) == after
 
 
 def decided_in(step: Step, text: str, keep: bool) -> int | str:

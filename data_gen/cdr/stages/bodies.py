@@ -17,6 +17,7 @@ from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple
 
 from configs.cdr import InstructConfig
+from data_gen.cdr.build_tables import facts_of
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.rows import PlannedRow, Row, filter_of, tasks_of
 from data_gen.cdr.write import Written
@@ -88,8 +89,8 @@ def packed(
                 "track": row["source_track"],
                 "status": row["reference_status"],
                 "filters": ["any_filter", held] if held else ["no_filter"],
-                "counted": list(_counted(row)),
-                "styles": [task.meta["style"] for task in tasks],
+                "counted": [*_counted(row), *facts_of(row), *_told(done.told[place])],
+                "styles": [[t.meta["style"], t.meta.get("wording", "")] for t in tasks],
                 "texts": [texts.setdefault(text, len(texts)) for text in said],
             }
         )
@@ -131,7 +132,7 @@ def unpacked(data: bytes, sides: Sequence[str], config: InstructConfig) -> Lines
     for row, side in zip(rows, sides, strict=True):
         places: list[int] = row["texts"]
         said = [texts[place] for place in places]
-        styles: list[str] = row["styles"]
+        styles: list[tuple[str, str]] = row["styles"]
         folders = ("tracks", "tracks_all_prompts")[: 1 + config.all_prompts]
         for folder in folders:
             files.append((f"{folder}/{row['track']}.jsonl", _filled(next(parts), said)))
@@ -214,8 +215,17 @@ def _counted(row: Row) -> Iterator[str]:
         yield f"operator {name}"
 
 
-def _asked(row: dict[str, Any], split: str, styles: Sequence[str]) -> Iterator[str]:
-    for style in styles:
+def _told(told: str) -> Iterator[str]:
+    if told:
+        yield f"wording of result styles {told}"
+
+
+def _asked(row: dict[str, Any], split: str, styles: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Of the tasks of a row, asked in some styles; these that describe the result say whether
+    they do."""
+    for style, wording in styles:
+        if wording:
+            yield f"result styles of {split} {wording}"
         yield f"tasks of {split} {row['track']}"
         yield f"styles of {split} {style}"
         for name in row["filters"]:

@@ -164,7 +164,8 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
             spoken: Any = None
             if work.config.paraphrase.url:
                 spoken = read_json(work.plan / "paraphrases.json")
-            tracks = write_tracks(sided, counted, work.config, new, spoken)
+            library, _ = library_at(work.folder)
+            tracks = write_tracks(sided, counted, work.config, new, library.entries, spoken)
         else:
             _write_pipeline(work, documents, units, new)
     return _built(work, documents, units, tracks)

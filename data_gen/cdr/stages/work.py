@@ -37,7 +37,7 @@ from data_gen.readers import Piece, Source, cut
 from rewards.task import TaskError
 from rewards.versions import installed
 
-FORMAT = "4"  # of the files here; a folder of another one cannot be gone on from
+FORMAT = "5"  # of the files here; a folder of another one cannot be gone on from
 OPEN = 100_000  # documents whose columns a process holds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr.domains import NOT_IN_PAPER, PAPER, chosen_operators
 from data_gen.cdr.instruct import read_instruction
+from data_gen.cdr.outcome import read_outcome
+from data_gen.cdr.settle import Outcome
 from data_gen.cdr.stages.facts import filters_of, mappers_of
 from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.gold import execute
+from rewards.cdr.styles import RESULT_STYLES
+from rewards.gold import RECIPE_PARAMS, Step, execute
 from rewards.task import Task, TaskError, read_tasks
 
 main = command("tasks")
@@ -45,6 +49,22 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+def orders_of(outcome: Outcome) -> list[list[Step]]:
+    """Every order of the steps that a description allows, of up to five steps."""
+    asked = [Step(name, dict(RECIPE_PARAMS.get(name, {}))) for name in sorted(outcome.mappers)]
+    if outcome.judged:
+        asked.append(outcome.judged.step)
+    found: list[list[Step]] = []
+    for order in permutations(asked):
+        names = [step.operator for step in order]
+        if any(names.index(a) > names.index(b) for a, b in outcome.once | outcome.ahead):
+            continue
+        if outcome.judged and outcome.before != {*names[: names.index(outcome.judged.operator)]}:
+            continue
+        found.append(list(order))
+    return found
+
+
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     return [row for path in find_tracks(folder).values() for row in read_track(path)]
 
@@ -56,11 +76,37 @@ def test_every_written_row_is_valid_and_follows_from_its_words(built: Path) -> N
     for row in rows:
         check_row(row, row["instance_id"])
         for variant in row["prompt_variants"]:
-            steps, style = read_instruction(variant["user_requirement"])
+            if variant.get("wording") == "outcome":
+                outcome, style = read_outcome(variant["user_requirement"])
+                orders = orders_of(outcome)
+            else:
+                steps, style = read_instruction(variant["user_requirement"])
+                orders = [steps]
             assert style == variant["style_id"]
-            run = execute(row["input_text"], steps)
-            assert (run.status, run.text) == (row["reference_status"], row["reference_text"])
+            assert orders
+            for steps in orders[:12]:
+                run = execute(row["input_text"], steps)
+                assert (run.status, run.text) == (row["reference_status"], row["reference_text"])
         assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+
+
+def test_styles_about_the_result_describe_it_where_that_is_true(
+    built: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: Counter[tuple[str, str | None]] = Counter()
+    for row in (json.loads(line) for t in find_tracks(built).values() for line in t.open()):
+        for variant in row["prompt_variants"]:
+            told[variant["style_id"], variant.get("wording")] += 1
+    assert {style for style, wording in told if wording} == {*RESULT_STYLES}
+    assert {style for style, wording in told if wording is None}.isdisjoint(RESULT_STYLES)
+    counts = json.loads((built / "manifest.json").read_text())["counts"]
+    rows = counts["wording of result styles"]
+    assert rows["outcome"] > 0.5 * sum(rows.values())
+    tasks = [t for s in ("train", "heldout") for t in read_tasks(built / f"{s}.jsonl")]
+    assert {t.meta["wording"] for t in tasks if t.meta["style"] in RESULT_STYLES} >= {"outcome"}
+    assert not [t for t in tasks if "wording" in t.meta and t.meta["style"] not in RESULT_STYLES]
+    told_in = [t.meta["wording"] for t in tasks if t.split == "train" and "wording" in t.meta]
+    assert counts["result styles of train"] == dict(Counter(told_in))
 
 
 def test_order_groups_are_whole(built: Path) -> None:

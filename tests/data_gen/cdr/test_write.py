@@ -11,8 +11,10 @@ from configs.cdr import InstructConfig
 from data_gen.cdr.pools import asked_of, distinct, pool_of
 from data_gen.cdr.records import Record
 from data_gen.cdr.rows import PlannedRow
+from data_gen.cdr.settle import Outcome
 from data_gen.cdr.tracks import Instance
 from data_gen.cdr.write import Proof, word
+from rewards.cdr.styles import RESULT_STYLES
 from rewards.gold import Step, bind_recipe, execute, run_bound
 from rewards.gold.recipe import BoundStep
 
@@ -79,3 +81,26 @@ def test_pools_that_were_made_before_give_the_same_words() -> None:
     assert word(rows[:1], config, {}, known=known) == word(rows[:1], config, {})
     refused = {asked[0]: replace(known[asked[0]], variants=(), refused="unspoken: x")}
     assert word(rows[:1], config, {}, known=refused).refused == "unspoken: x"
+
+
+def test_a_result_is_described_where_the_words_say_what_every_mapper_does() -> None:
+    name = "remove_repeat_sentences_mapper"
+    outcome = Outcome(frozenset({(name, 0)}))
+    said = "The box is open now. The lid is here. The box is open now."
+    unsaid = "The box weighs 3.5 kg now. The lid weighs 4.5 kg now."  # "5 kg now." is no sentence
+    assert Proof().is_true(outcome, said, [Step(name)])
+    assert not Proof().is_true(outcome, unsaid, [Step(name)])
+
+
+def test_a_row_is_asked_for_by_its_result_or_says_that_it_tells_the_steps() -> None:
+    texts = {"outcome": "Write to a@b.org now.", "steps": "password: token: abc"}
+    names = {"outcome": "clean_email_mapper", "steps": "clean_secret_mapper"}
+    for wording, text in texts.items():
+        step = Step(names[wording])
+        planned = row(text, execute(text, [step]).text, (step.operator,))
+        found = word([planned], InstructConfig(variants=0), {})
+        told = {v["style_id"]: v.get("wording") for v in found.rows[0]["prompt_variants"]}
+        assert len(told) == 11
+        assert {told.pop(style) for style in RESULT_STYLES} == {wording}
+        assert set(told.values()) == {None}
+        assert (found.told == ["outcome"]) == (wording == "outcome")

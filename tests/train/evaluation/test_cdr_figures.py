@@ -123,6 +123,31 @@ def test_the_curve_and_the_styles() -> None:
     assert lines_of(numbers, "CDR-Bench RS@K")["instances"] == ["3", "3"]
 
 
+def test_styles_about_the_result_stand_against_those_that_list_operations() -> None:
+    def asked(name: str, outcomes: list[tuple[str, str]], told: str) -> Row:
+        made = row(name, outcomes)
+        styles = ("goal_oriented", "concise_brief", "recipe_narrative")
+        for style, variant in zip(styles, made["variant_predictions"], strict=True):
+            variant["prompt_style_id"] = style
+        listed = [{"style_id": style} for style in styles]
+        made["prompt_variants"] = [listed[0] | {"wording": told}, *listed[1:]] if told else listed
+        return made
+
+    rows = [
+        asked("a", [WRONG, RIGHT, WRONG], "outcome"),
+        asked("b", [WRONG, RIGHT, RIGHT], "steps"),
+        asked("c", [RIGHT, WRONG, WRONG], ""),  # the release says nothing of it
+    ]
+    numbers = found({"order_f": rows})
+    kinds = numbers["style_kind"]["order_f"]
+    assert {name: (c["n"], c["rs"]) for name, c in kinds.items()} == {
+        "enumerating": (4, 0.5),
+        "outcome": (5, 0.4),
+    }
+    shown = lines_of(numbers, "CDR-Bench by style")
+    assert shown["outcome"][0].endswith("(5)") and shown["enumerating"][0].endswith("(4)")
+
+
 def test_rates_of_statuses_stopping_and_order() -> None:
     drop = {"reference_status": "DROP", "reference_text": "one two three"}
     full = {"reference_text_full_run": "one"}

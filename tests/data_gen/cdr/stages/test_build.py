@@ -91,7 +91,7 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     out = tmp_path_factory.mktemp("whole")
     assert main(words(corpus, out)) == 0
     found = files(out)
-    assert len(found) == 5 + 5 + 3 + 6 and all(found[f"{s}.jsonl"] for s in ("train", "heldout"))
+    assert len(found) == 5 + 5 + 4 + 6 and all(found[f"{s}.jsonl"] for s in ("train", "heldout"))
     return found
 
 
