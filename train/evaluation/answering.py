@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import EngineConfig, ToolsConfig
+from rewards.family import THOUGHT
 from rewards.file_sets import alone
 from rewards.progress import Progress
 from rewards.task import Answer, Task, TaskError
@@ -396,6 +397,14 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
         print(
             f"{command}: {cut} of {len(rows)} answers ({cut / len(rows):.0%}) were cut by the "
             "token limit or the model's context; --max-new-tokens raises the first",
+            file=sys.stderr,
+        )
+    thought = sum(row.get("why") == THOUGHT for row in rows)
+    if thought:
+        print(
+            f"{command}: {thought} of {len(rows)} answers ({thought / len(rows):.0%}) ended inside "
+            "their thought and earn nothing; raise --max-new-tokens, or bound the thought: "
+            "--max-thinking-tokens",
             file=sys.stderr,
         )
     late = sum(row.get("stop") == "turns" for row in rows)

@@ -101,6 +101,14 @@ def test_an_endpoint_that_thinks_scores_as_one_that_does_not(
     assert all(r[3] for r in found.values()) and not any(r[3] for r in plain.values())
 
 
+def test_answers_that_end_inside_their_thought_are_told_of(
+    world: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = evaluated(world, tmp_path / "out", lambda text: {"content": f"<think>{text}"})
+    assert {(row[0], row[2]) for row in found.values()} == {(0.0, "thought_did_not_end")}
+    assert "ended inside their thought and earn nothing" in capsys.readouterr().err
+
+
 THOUGHT = "<think>\nhm <status>DROP</status>\n</think>\n\n"
 
 
