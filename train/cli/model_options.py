@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from configs.loader import ConfigError
@@ -220,7 +222,7 @@ def _take_words(args: Any) -> None:
 
     rewards: dict[str, dict[str, Any]] = {}
     template: dict[str, Any] = json_object("--chat-template-kwargs", args.chat_template_kwargs)
-    for word in args.words:
+    for word in [*args.words, *_words_of(args)]:
         name, equals, text = word.partition("=")
         parts, value = name.split("."), yaml.safe_load(text)
         if equals and name in WORDS:
@@ -242,6 +244,17 @@ def _take_words(args: Any) -> None:
             hint = console.near_miss(name, [*WORDS, TEMPLATE, PROMPTS])
             raise ConfigError(f"{word}: wanted {known}{hint}")
     args.rewards, args.chat_template_kwargs = rewards, json.dumps(template)
+
+
+def _words_of(args: Any) -> list[str]:
+    """`key=value` words that stand among those of `--tasks`, which takes all that follow it; they
+    are taken out there. A file of such a name is a file."""
+    if not isinstance(args.tasks, list):
+        return []
+    given = cast("list[str]", args.tasks)
+    found = [w for w in given if re.match(r"[a-z_]+(\.\w+)*=", w) and not Path(w).exists()]
+    args.tasks = [word for word in given if word not in found]
+    return found
 
 
 def json_object(option: str, text: str) -> dict[str, Any]:

@@ -306,6 +306,11 @@ def test_a_reward_setting_changes_rewards_and_no_outcome(place: Path, tmp_path: 
     assert drops[0]["mean_outcome"] == drops[1]["mean_outcome"]
     assert drops[0]["mean_reward"] > drops[1]["mean_reward"]
     assert main(["reward.refinement.nothing=1", *words(place, tmp_path / "c", "gold")]) == 2
+    command = words(place, tmp_path / "d", "gold")
+    command.insert(2, setting)  # behind --tasks, which takes all that follows
+    assert main(command) == 0
+    behind = json.loads((tmp_path / "d" / "results.json").read_text())
+    assert behind["baselines"]["cheat:drop"]["overall"] == drops[1]
 
 
 def test_one_task_of_two_files_is_refused(
