@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import re
 import shlex
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 from assay_command import run
+from cdr_copies import as_tracks, track_rows
 from chat_server import serving
+from dare_copy import write_copy
+from krama_checkout import make_checkout
 from places import ROOT
+from releases import write_release
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -58,7 +63,7 @@ def play(name: str, folder: Path, model: str = "", **words: str) -> str:
 
 
 def test_every_tutorial_is_run_here() -> None:
-    here = {"documents", "tables", "lake", "reward", "tools", "endpoint", "cluster"}
+    here = {"documents", "tables", "lake", "reward", "tools", "endpoint", "cluster", "benchmarks"}
     assert {path.stem for path in TUTORIALS.glob("*.md")} == {"start", *here}
     assert all(commands(name) for name in here)
 
@@ -142,3 +147,20 @@ def test_an_endpoint(tmp_path: Path) -> None:
     with serving(lambda body: "<status>DROP</status><clean_text></clean_text>") as (url, seen):
         said = play("endpoint", tmp_path, URL=url, NAME="any")
     assert len(seen) == 4 and "cheat:drop" in said
+
+
+@pytest.mark.slow
+def test_the_three_benchmarks(tiny_folder: Path, tmp_path: Path) -> None:
+    as_tracks(tmp_path / "cdr-bench" / "data" / "benchmark_v3", track_rows())
+    write_copy(tmp_path / "dare-bench", ("a_class", "b_reg", "c_ts"))
+    make_checkout(tmp_path / "Kramabench")
+    write_release(tmp_path / "cdr-bench", "refinement")
+    write_release(tmp_path / "dare-bench", "python_executor")
+    write_release(tmp_path / "Kramabench", "ds_guru")
+    play("benchmarks", tmp_path, model=str(tiny_folder))
+    for benchmark in ("cdr", "dare", "krama"):
+        gold = json.loads((tmp_path / "gold" / benchmark / "results.json").read_text())
+        assert gold["tables"]["overall"]["mean_outcome"] == 1.0
+        asked = json.loads((tmp_path / "runs" / benchmark / "results.json").read_text())
+        (words,) = asked["meta"]["words"].values()
+        assert words["source"] == "release" and asked["rows"]
