@@ -31,7 +31,7 @@ from rollouts.identity import thinking
 from rollouts.words.templates import Words, places
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, tell
-from train.evaluation.contract import Found, Opened, Row, in_words
+from train.evaluation.contract import OF_A_RELEASE, Found, Opened, Row, in_words
 from train.evaluation.tables import Draw
 
 STYLES = 3  # of wording, in the semantic extension
@@ -157,7 +157,7 @@ def open_folder(rest: str, args: Any) -> Opened:
         notes={"mode": config.mode, "k": config.k, "rows_left_out": picked.left_out},
         said=said,
         heldout=picked.heldout,
-        asked="test tasks of the release" if picked.official else "",
+        asked=OF_A_RELEASE if picked.official else "",
         split=f"{what} ({sum(map(len, picked.tracks.values()))} rows)",
     )
 

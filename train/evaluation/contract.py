@@ -26,6 +26,7 @@ Row = dict[str, Any]
 Args = Any  # the parsed command line
 HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
 HELDOUT = "heldout.jsonl"  # in the folder of a build
+OF_A_RELEASE = "test tasks of the release"  # what reports call published tasks
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rewards.task import (
     with_absolute_files,
 )
 from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
-from train.evaluation.contract import HELDOUT, Opened, all_heldout, splits_of
+from train.evaluation.contract import HELDOUT, OF_A_RELEASE, Opened, all_heldout, splits_of
 from train.evaluation.drawing import even_draw, unit_of
 from train.evaluation.parts import part_of
 from train.evaluation.trained import UNKNOWN, Seen, without_trained
@@ -69,7 +69,10 @@ def open_word(word: str, args: Any) -> Opened:
     """One word of `--tasks`. Raises `TaskError`."""
     name, colon, rest = word.partition(":")
     if colon and name in BENCHMARKS:
-        return replace(BENCHMARKS[name].open(rest, args), benchmark=name)
+        opened = BENCHMARKS[name].open(rest, args)
+        published = bool(opened.tasks) and all(t.meta.get("published") for t in opened.tasks)
+        called = opened.asked or (OF_A_RELEASE if published else "")
+        return replace(opened, benchmark=name, asked=called)
     path = Path(word)
     if path.is_dir():
         path = _in_folder(path)

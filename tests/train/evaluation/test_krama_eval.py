@@ -319,6 +319,7 @@ def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
     assert "Gold is doubted of 1 tasks and 1 sub-tasks" in said
     assert "legal-hard-1: the reference keeps five rows a state" in said
     assert "quick-start-questions.json: 2 tasks left out" in said
+    assert "6 test tasks of the release" in said and "held-out" not in said
     assert evaluate([*words, str(tmp_path / "p"), "--no-doubted"]) == 0
     data = json.loads((tmp_path / "p/results.json").read_text("utf-8"))
     assert "of these doubted" not in data["benchmarks"]["krama"]["tables"]["end-to-end"]
