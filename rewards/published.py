@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from rewards.task import Task, TaskError, refuse_without_gold
+
 FILE = Path(__file__).with_name("published.json")
 ENOUGH = 2  # lines of a database's description in one chat: the chat is about that database
 LEAST = 40  # characters of a line that says anything
@@ -83,3 +85,25 @@ def published_database(
     seen = {h for h in map(text_hash, said) if h in lines}
     (name, count), *_ = Counter(lines[h] for h in seen).most_common(1) or [("", 0)]
     return name if count >= ENOUGH else ""
+
+
+def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
+    """Raise `TaskError` for a published benchmark's task, known by its mark or by its question, or
+    one whose gold is doubted: they are for evaluation, and never train anything; and for a task
+    without gold."""
+    for task in tasks:
+        refuse_without_gold([task], where)
+        if task.meta.get("published"):
+            raise TaskError(
+                f"{where}: task {task.id} is a published benchmark task; train on generated ones "
+                "and keep it for `assay eval`"
+            )
+        if name := published_database(str(message.get("content") or "") for message in task.prompt):
+            raise TaskError(
+                f"{where}: task {task.id} asks a question of {name}, a published evaluation "
+                "database; leave it out of what is trained on"
+            )
+        if task.gold.get("doubt"):
+            raise TaskError(
+                f"{where}: task {task.id} has doubted gold ({task.gold['doubt']}); leave it out"
+            )

@@ -15,7 +15,6 @@ from assay.rows import json_line as json_line
 from assay.rows import json_text as json_text
 from assay.rows import parse_object as parse_object
 from assay.rows import read_rows, write_rows
-from rewards.published import published_database
 
 Message = dict[str, str]
 write_jsonl = write_rows
@@ -235,26 +234,4 @@ def refuse_without_gold(tasks: Iterable[Task], where: str | Path) -> None:
             raise TaskError(
                 f"{where}: task {task.id} came without its gold; take answers to it with "
                 "`assay rollout`, and have them scored by whoever pushed the set"
-            )
-
-
-def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
-    """Raise `TaskError` for a published benchmark's task, known by its mark or by its question, or
-    one whose gold is doubted: they are for evaluation, and never train anything; and for a task
-    without gold."""
-    for task in tasks:
-        refuse_without_gold([task], where)
-        if task.meta.get("published"):
-            raise TaskError(
-                f"{where}: task {task.id} is a published benchmark task; train on generated ones "
-                "and keep it for `assay eval`"
-            )
-        if name := published_database(message["content"] for message in task.prompt):
-            raise TaskError(
-                f"{where}: task {task.id} asks a question of {name}, a published evaluation "
-                "database; leave it out of what is trained on"
-            )
-        if task.gold.get("doubt"):
-            raise TaskError(
-                f"{where}: task {task.id} has doubted gold ({task.gold['doubt']}); leave it out"
             )

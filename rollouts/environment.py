@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rewards.task import Task
 from rollouts.tools import ToolCall, ToolSpec
-from rollouts.words.templates import Words
+
+if TYPE_CHECKING:  # who trains reads no words of releases
+    from rollouts.words.templates import Words
 
 
 @dataclass(frozen=True)

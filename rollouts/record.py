@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rewards.families import family_of
-from rewards.family import parted_answer
 from rewards.task import Score, Task
 from rollouts.trajectory import Trajectory
 
@@ -15,13 +13,6 @@ from rollouts.trajectory import Trajectory
 def _known(logprobs: Sequence[float]) -> list[float | None]:
     """None for what a server did not tell."""
     return [None if math.isnan(x) else round(x, 6) for x in logprobs]
-
-
-def thought_of(trajectory: Trajectory, task: Task) -> str:
-    """What the model thought before its last message: told apart by an endpoint, or marked in the
-    text; "" where it thought nothing."""
-    marked = parted_answer(family_of(task), task, trajectory.text).thought
-    return "\n\n".join(filter(None, [trajectory.told, marked]))
 
 
 def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
@@ -43,8 +34,8 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "sampling_logprobs": _known(trajectory.sampling_logprobs),
         "messages": trajectory.messages,  # what `assay select` makes a training row of
     }
-    if thought := thought_of(trajectory, task):
-        row["thought"] = thought
+    if trajectory.told:
+        row["thought"] = trajectory.told  # what an endpoint told apart; other thoughts are in text
     if task.meta.get("published") or task.gold.get("doubt"):
         row["published"] = True  # `assay select` refuses it
     if licence := task.meta.get("licence"):

@@ -19,7 +19,8 @@ from rewards.chosen import ALL, Chosen
 from rewards.families import family_named
 from rewards.family import gold_answer
 from rewards.marks import asked_mark, marks_of, row_marks
-from rewards.task import Task, TaskError, refuse_published, with_absolute_files
+from rewards.published import refuse_published
+from rewards.task import Task, TaskError, with_absolute_files
 from rollouts.chats import Chat, chat_of, is_chat, read_calls
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tools import ToolSpec

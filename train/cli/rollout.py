@@ -79,6 +79,7 @@ def run(args: Any) -> int:
     from train.evaluation.answering import Job, answer_all, say_end, workshop
     from train.evaluation.benchmarks import plan_of
     from train.evaluation.live import Tally
+    from train.evaluation.rows import thought_of
     from train.run.settings import weights_of
 
     use_families(args.family)
@@ -98,7 +99,10 @@ def run(args: Any) -> int:
 
     def row(task: Task, run: Trajectory) -> dict[str, Any]:
         score = score_answer(task, run.answer(), weights)
-        return to_json(run, score, task) | {"run_seed": args.seed, "marks": marks(task.id)}
+        thought = thought_of(run, task)
+        kept = {"thought": thought} if thought else {}
+        more = {"run_seed": args.seed, "marks": marks(task.id)}
+        return to_json(run, score, task) | kept | more
 
     def reference(name: str, task: Task) -> Answer:
         from rollouts.solvers import answer_by

@@ -6,9 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewards.families import family_of, score_answer
-from rewards.family import Family, cheat_answer, gold_answer, source_of, without_thoughts
+from rewards.family import (
+    Family,
+    cheat_answer,
+    gold_answer,
+    parted_answer,
+    source_of,
+    without_thoughts,
+)
 from rewards.task import Answer, Score, Task, TaskError
-from rollouts.record import thought_of
 from rollouts.sampler import answered
 from rollouts.trajectory import UNTOLD, Trajectory
 
@@ -25,6 +31,13 @@ def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
         return score_answer(task, trajectory.answer(), weights)
 
     return score
+
+
+def thought_of(trajectory: Trajectory, task: Task) -> str:
+    """What the model thought before its last message: told apart by an endpoint, or marked in the
+    text; "" where it thought nothing."""
+    marked = parted_answer(family_of(task), task, trajectory.text).thought
+    return "\n\n".join(filter(None, [trajectory.told, marked]))
 
 
 def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = ()) -> Row:

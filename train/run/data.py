@@ -15,8 +15,8 @@ from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.chosen import ALL, Chosen
 from rewards.families import require_families
-from rewards.published import published_database
-from rewards.task import Task, TaskError, read_tasks, refuse_published
+from rewards.published import published_database, refuse_published
+from rewards.task import Task, TaskError, read_tasks
 from rollouts.chats import FIELDS, ROLES, without_nulls
 
 Row = Mapping[str, Any]

@@ -16,7 +16,8 @@ from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view
 from data_gen.krama.obscure.words import exchange, new_words
 from rewards.krama.episode import subtask_credit
 from rewards.krama.failure import category
-from rewards.task import Task, TaskError, read_tasks, refuse_published
+from rewards.published import refuse_published
+from rewards.task import Task, TaskError, read_tasks
 
 main = front.command("tasks", "krama")
 

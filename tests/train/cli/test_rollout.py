@@ -111,7 +111,7 @@ def test_eval_writes_results_and_a_report(
 ) -> None:
     out = tmp_path / "e"
     words = ["eval", "--model", str(tiny_folder), "--tracks", str(tasks), "--out", str(out)]
-    more = ["--max-new-tokens", "5", "--n", "2", "--temperature", "1"]
+    more = ["--max-new-tokens", "5", "--n", "2", "--temperature", "1", "--top-p", "0.9"]
     assert assay.main([*words, *more]) == 0
     data = json.loads((out / "results.json").read_text())
     gold = data["baselines"]["gold"]["overall"]

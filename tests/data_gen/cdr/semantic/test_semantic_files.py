@@ -19,7 +19,8 @@ from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response
 from rewards.families import score_answer
-from rewards.task import Answer, TaskError, read_tasks, refuse_published
+from rewards.published import refuse_published
+from rewards.task import Answer, TaskError, read_tasks
 
 main = command("tasks")
 
