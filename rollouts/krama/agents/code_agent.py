@@ -1,5 +1,5 @@
 # smolagents is an extra: where it is absent, a type checker cannot know what comes out of it.
-# pyright: reportMissingImports=false, reportUnknownVariableType=false
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUntypedBaseClass=false, reportUnknownParameterType=false
 """smolagents' CodeAgent as an environment: its own loop and prompts, from its package.
@@ -199,6 +199,7 @@ class CodeAgent:
             import smolagents
             from smolagents import models
             from smolagents.local_python_executor import CodeOutput, PythonExecutor
+            from smolagents.tools import tool
         except ImportError:
             raise TaskError(
                 "--agent smolagents: the package is not installed; install the extra `agents` "
@@ -243,7 +244,7 @@ class CodeAgent:
                 return CodeOutput(output=value, logs=logs, is_final_answer=final)
 
         agent = smolagents.CodeAgent(
-            tools=[smolagents.tool(list_files), smolagents.tool(read_file)],
+            tools=[tool(list_files), tool(read_file)],
             model=Model(),
             executor=Executor(),
             additional_authorized_imports=["*"],
