@@ -249,9 +249,10 @@ def _take_words(args: Any) -> None:
 def _words_of(args: Any) -> list[str]:
     """`key=value` words that stand among those of `--tasks`, which takes all that follow it; they
     are taken out there. A file of such a name is a file."""
-    if not isinstance(args.tasks, list):
+    listed: Any = args.tasks
+    if not isinstance(listed, list):
         return []
-    given = cast("list[str]", args.tasks)
+    given = cast("list[str]", listed)
     found = [w for w in given if re.match(r"[a-z_]+(\.\w+)*=", w) and not Path(w).exists()]
     args.tasks = [word for word in given if word not in found]
     return found
