@@ -198,6 +198,7 @@ class CodeAgent:
         try:
             import smolagents
             from smolagents import models
+            from smolagents.agents import CodeAgent
             from smolagents.local_python_executor import CodeOutput, PythonExecutor
             from smolagents.tools import tool
         except ImportError:
@@ -243,7 +244,7 @@ class CodeAgent:
                 value, logs, final = outer.run_cell(code_action)
                 return CodeOutput(output=value, logs=logs, is_final_answer=final)
 
-        agent = smolagents.CodeAgent(
+        agent = CodeAgent(
             tools=[tool(list_files), tool(read_file)],
             model=Model(),
             executor=Executor(),
