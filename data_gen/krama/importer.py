@@ -23,7 +23,6 @@ from rewards.task import Task, TaskError
 from rollouts.krama.words import KIND
 from rollouts.words.templates import ours
 
-DOMAINS = ("archeology", "astronomy", "biomedical", "environment", "legal", "wildfire")
 TRIMMED_FILES = 10
 STAR_FILES = 10  # gold files that oracle* shows at most, as the paper's closed systems took no more
 LAKE = "lake"  # the key of `Task.files` that names the lake's folder

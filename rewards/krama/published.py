@@ -16,8 +16,6 @@ COUNTS = {
     "legal": (30, 188),
     "wildfire": (21, 120),
 }
-TASKS = sum(tasks for tasks, _ in COUNTS.values())
-SUBTASKS = sum(subtasks for _, subtasks in COUNTS.values())
 
 # Tasks that list a source which is not in the release's own lake under any spelling: a name of
 # another version of a file, a pattern, or words. That such a source is not found says nothing.

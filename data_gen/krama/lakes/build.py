@@ -21,7 +21,7 @@ from assay.files import write_text
 from assay.tables.doubts import count
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.krama.folders import write_tasks
-from data_gen.krama.importer import DOMAINS, LAKE
+from data_gen.krama.importer import LAKE
 from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
 from data_gen.krama.lakes.constants import best_constants, paying
@@ -35,6 +35,7 @@ from data_gen.krama.lakes.sides import parted
 from data_gen.krama.lakes.wording import reworded_tasks
 from rewards import console
 from rewards.file_sets import replacing_all
+from rewards.krama.published import COUNTS
 from rewards.processes import Crew, cores, one_thread
 from rewards.progress import Progress
 from rewards.task import Task, TaskError
@@ -238,7 +239,7 @@ def main(argv: Sequence[str]) -> int:
         warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
         proof = build(args)
     names = {f.parent.name if f.name == "input" else f.name for f in args.lakes}
-    if real := sorted(names & {*DOMAINS}):
+    if real := sorted(names & {*COUNTS}):
         print(
             f"assay tasks: note: {', '.join(real)}: KramaBench's own lakes; give them with "
             "--heldout when you test on the benchmark",
