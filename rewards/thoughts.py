@@ -196,7 +196,7 @@ class _Reading:
             fence = _FENCE.match(text, self.at)
             at = fence.end() if fence else self.at
             pair = next((p for p in self._pairs if text.startswith(p.opening, at)), None)
-            if pair is None or self._begin.startswith(pair.opening):
+            if pair is None or self._begun_by_gold(pair.opening, text[self.at : at]):
                 self._in_words()
                 return ""
             close = pair.closed_at.get(at, -1)
@@ -210,6 +210,10 @@ class _Reading:
             self.at = _after_space(text, close + len(pair.closing))
             if fence and text.startswith(_FENCED, self.at):
                 self.at = _after_space(text, self.at + len(_FENCED))
+
+    def _begun_by_gold(self, opening: str, fence: str) -> bool:
+        """Whether gold begins with a mark, in a fence or not: then it is text."""
+        return self._begin.startswith((opening, fence + opening))
 
     def _in_words(self) -> None:
         """Pass over a thought that is marked in words."""
