@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("data_gen.exports.cli", "tasks for Harbor, verifiers, TRL, inspect and NeMo Gym"),
     "push": ("data_gen.sharing.push", "a set of tasks as a dataset folder, here or on a hub"),
     "pull": ("data_gen.sharing.pull", "a pushed set of tasks, checked, as `assay tasks` leaves it"),
-    "verify": ("rewards.verify", "compare files with the record of what made them"),
+    "verify": ("assay.verify", "compare files with the record of what made them"),
     "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
     "doctor": ("train.doctor.cli", "say what this machine can run"),
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
     os.environ.setdefault(*HUGE_PAGES)
     try:
-        from rewards.console import as_program
+        from assay.console import as_program
 
         return as_program(lambda: _front(sys.argv[1:]))
     except (MemoryError, OSError) as error:  # before the words for it could be loaded
@@ -81,13 +81,13 @@ def _front(args: list[str]) -> int:
         print(f"assay {metadata.version('assay')}")
         return 0
     if args[0] not in COMMANDS:
-        from rewards.console import near_miss
+        from assay.console import near_miss
 
         hint = near_miss(args[0], [*COMMANDS])
         print(f"assay: no command {args[0]!r}{hint}\n\n{usage()}", end="", file=sys.stderr)
         return 2
     try:
-        from rewards import provenance  # not for the version or the list of commands
+        from assay import record as provenance  # not for the version or the list of commands
 
         provenance.forget()
         module = importlib.import_module(COMMANDS[args[0]][0])
@@ -105,12 +105,12 @@ def _front(args: list[str]) -> int:
 
 def _status(error: BaseException, command: str) -> int | None:
     """The exit status of an error that a user can mend, which is said; None for a bug."""
-    from rewards.console import PIPE, status_of
+    from assay.console import PIPE, status_of
 
     known: tuple[type[Exception], ...] = ()
     try:
+        from assay.task import TaskError
         from configs.loader import ConfigError
-        from rewards.task import TaskError
 
         known = (TaskError, ConfigError)
     except (MemoryError, OSError):  # there was none left to load them into

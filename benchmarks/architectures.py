@@ -35,7 +35,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import assay
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 from rollouts.engines.engine import ModelError
 from rollouts.trajectory import Sampling
 from train.model.packing import Segment, pack
@@ -150,7 +150,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 FAMILY = """
-from rewards.family import Family, Score
+from assay.family import Family, Score
 def score(task, answer):
     share = sum(map(ord, answer.text)) % 7 / 6
     return Score(float(answer.text == task.gold["text"]), share, {}, "")

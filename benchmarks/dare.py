@@ -60,7 +60,7 @@ def reward(rows: int, repeats: int) -> None:
 async def plumbing(episodes: int) -> None:
     from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model
 
-    from rewards.task import Task
+    from assay.task import Task
     from rollouts.engines.scripted import ScriptedEngine
     from rollouts.environment import Budget, ExecutorSettings
     from rollouts.episode import rollout

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from assay.task import json_line
 from data_gen.corpora import SHIPPED
-from rewards.task import json_line
 
 MAX_CHARS = 2600  # of one document: enough for a dozen passages, small enough to ship
 MIN_CHARS = 500

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from assay.task import Task, read_tasks
 from benchmarks.stages import EPOCHS, Stages, assay, change, lasting, options, part, rows_of, spent
 from rewards.score_rows import score_row
-from rewards.task import Task, read_tasks
 from train.evaluation.stats import balanced, balanced_difference
 
 Row = dict[str, Any]

@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 
-from rewards.task import read_tasks
+from assay.task import read_tasks
 from rollouts.engines.torch.decode import Products, can_prepack, products
 from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import TorchEngine, set_threads

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rewards.families import score_answer
-from rewards.task import Task, write_jsonl
+from assay.families import score_answer
+from assay.task import Task, write_jsonl
 from rollouts.engines.scripted import ScriptedEngine
 from rollouts.environment import Budget
 from rollouts.episode import rollout

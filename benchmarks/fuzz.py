@@ -24,12 +24,12 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from assay import scorer_timeout as guard
+from assay.progress import progress
+from assay.seeds import derive_seed
 from benchmarks.fuzz_read import Read, Reading
 from benchmarks.fuzz_readings import READINGS, drawn
 from benchmarks.fuzz_words import TOKENS, output
-from rewards import guard
-from rewards.progress import progress
-from rewards.seeds import derive_seed
 
 DEADLINE = 10.0  # seconds of processor time for one output, read once
 HANGS = 600.0  # seconds of clock time, for machines that do other work too

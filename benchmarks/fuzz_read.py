@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rewards.task import Score
+from assay.task import Score
 
 
 @dataclass(frozen=True)

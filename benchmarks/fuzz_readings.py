@@ -13,8 +13,11 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from assay.families import BUILT_IN
+from assay.task import Task
 from benchmarks.fuzz_read import Read, Reading, scored
 from benchmarks.fuzz_sql import sql_gold, sql_read
+from rewards.audit.laws import gold_of
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
@@ -24,13 +27,10 @@ from rewards.cdr.structured import score_structured
 from rewards.cli import score_lines
 from rewards.dare.prediction import read_gold, score_table
 from rewards.dare.read import Unreadable, check_shape
-from rewards.families import BUILT_IN
 from rewards.gold import Step, execute
 from rewards.krama.answer import ANSWER_TYPES, score_response
 from rewards.krama.episode import AnswerReward, score_episode, subtask_credit
-from rewards.laws import gold_of
 from rewards.parse import parse, render
-from rewards.task import Task
 from rollouts.call_arguments import fitting
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tools import FORMATS, ToolSpec
@@ -300,7 +300,7 @@ def _family(name: str) -> Callable[[int, str], Read]:
     """The built-in family's own entry, with the output as text and as every file."""
 
     def read(pick: int, text: str) -> Read:
-        from rewards.task import Answer
+        from assay.task import Answer
 
         family = BUILT_IN[name]
         gold = _GOLDS[name](pick)

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.families import use_families
+from assay.task import Task, TaskError, read_tasks, write_jsonl
 from data_gen.exports.cli import main as export
-from rewards.families import use_families
-from rewards.task import Task, TaskError, read_tasks, write_jsonl
 
 ROOT = Path(__file__).resolve().parents[1]
 JAIL = "rollouts.harbor.environment:JailEnvironment"

@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.task import read_tasks
 from benchmarks.engine import demo_tasks, timed
-from rewards.task import read_tasks
 from rollouts.engines.torch import decode
 from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.engine import TorchEngine, set_threads

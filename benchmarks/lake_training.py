@@ -33,6 +33,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.seeds import derive_seed
 from benchmarks.stages import (
     Place,
     assay,
@@ -45,7 +46,6 @@ from benchmarks.stages import (
     seeds_of,
     spent,
 )
-from rewards.seeds import derive_seed
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 

@@ -27,9 +27,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.task import write_jsonl
 from benchmarks import demo_search, order
 from benchmarks.stages import Place, Stages, assay, change, level, options, rows_of, spent
-from rewards.task import write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 

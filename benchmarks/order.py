@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.task import read_tasks, write_jsonl
 from benchmarks.stages import (
     Stages,
     assay,
@@ -46,7 +47,6 @@ from benchmarks.stages import (
 )
 from data_gen.demo.order import REPEATS
 from rewards.cdr.states import refinement_states
-from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 
 FORMS = {"plain": "states=false", "states": "states=true"}

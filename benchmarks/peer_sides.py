@@ -81,9 +81,9 @@ def our_samples(gate: Gate, setup: Setup) -> None:
 
 def our_step(gate: Gate, setup: Setup) -> None:
     """A whole step of `train_grpo`, its loop and log included."""
+    from assay.task import Score, Task
     from configs.schema import GrpoRunConfig
     from configs.training import GrpoConfig
-    from rewards.task import Score, Task
     from rollouts.prompts import ChatTokenizer
     from train.grpo import train_grpo
     from train.model.policy import load_policy

@@ -37,10 +37,10 @@ from subprocess import PIPE
 from typing import Any
 
 from assay import HUGE_PAGES
+from assay.families import family_named
+from assay.family import gold_answer
+from assay.task import Task, read_tasks
 from benchmarks.engine import decode_floor, demo_tasks, timed, train_floor
-from rewards.families import family_named
-from rewards.family import gold_answer
-from rewards.task import Task, read_tasks
 from rollouts.engines.server.process import Launch
 from rollouts.engines.torch.decode import can_prepack, products
 from rollouts.engines.torch.device import choose_dtype

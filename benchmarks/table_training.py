@@ -41,6 +41,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.seeds import derive_seed
+from assay.task import read_tasks, write_jsonl
 from benchmarks.stages import (
     Place,
     assay,
@@ -53,8 +55,6 @@ from benchmarks.stages import (
     seeds_of,
     spent,
 )
-from rewards.seeds import derive_seed
-from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.task import write_jsonl
 from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, seeds_of, spent
-from rewards.task import write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 

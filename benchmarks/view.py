@@ -21,11 +21,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rewards.families import score_answer
+from assay.families import score_answer
+from assay.seeds import derive_seed
+from assay.task import Task, write_jsonl
 from rewards.gold import Step, execute
 from rewards.parse import render
-from rewards.seeds import derive_seed
-from rewards.task import Task, write_jsonl
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
 

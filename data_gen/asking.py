@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.extras import install_extra
-from rewards.journal import Appender, end_journal, read_journal, rewrite_journal
-from rewards.task import TaskError
-from rewards.thoughts import answer_after_thoughts
+from assay.journal import Appender, end_journal, read_journal, rewrite_journal
+from assay.task import TaskError
+from assay.thoughts import answer_after_thoughts
 from rollouts.conversation import ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.now import run_now

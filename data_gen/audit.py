@@ -17,10 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from rewards import twins
-from rewards.audited import Audited, audit_family, row_of
-from rewards.chosen import Seen, add_chosen, chosen
-from rewards.console import (
+from assay.console import (
     DONE,
     FAILED,
     Parser,
@@ -32,12 +29,11 @@ from rewards.console import (
     add_tasks,
     parser,
 )
-from rewards.families import family_named, require_families, use_families
-from rewards.family import Family
-from rewards.laws import Broken, Examined, mean_scores, split_law
-from rewards.progress import Progress
-from rewards.respelled import lines as respelled_lines
-from rewards.task import (
+from assay.families import family_named, require_families, use_families
+from assay.family import Family
+from assay.filters import Seen, add_chosen, chosen
+from assay.progress import Progress
+from assay.task import (
     Task,
     TaskError,
     read_tasks,
@@ -45,6 +41,10 @@ from rewards.task import (
     with_absolute_files,
     write_jsonl,
 )
+from rewards.audit import twins
+from rewards.audit.format_variants import lines as respelled_lines
+from rewards.audit.laws import Broken, Examined, mean_scores, split_law
+from rewards.audit.report import Audited, audit_family, row_of
 
 Report = dict[str, Any]
 

@@ -10,9 +10,9 @@ from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Union, cast
 
+from assay.family import Family
+from assay.task import TaskError
 from configs.loader import ConfigError, load
-from rewards.family import Family
-from rewards.task import TaskError
 
 _MADE_FROM: dict[Any, Callable[[Any], Any]] = {  # a setting's type: how it is made from a tuple
     list: list,

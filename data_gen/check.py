@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
+from assay.families import use_families
 from assay.files import write_bytes
+from assay.task import TaskError, json_text
+from assay.workers import Crew
 from data_gen.corpora import CorpusError
 from data_gen.near import Side
 from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
-from rewards.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
-from rewards.families import use_families
-from rewards.processes import Crew
-from rewards.task import TaskError, json_text
 from rollouts.machine import usable_cores
 
 SHOWN = 20  # example pairs of a part

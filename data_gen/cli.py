@@ -6,9 +6,9 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from rewards.console import near_miss
-from rewards.families import has_family
-from rewards.task import TaskError
+from assay.console import near_miss
+from assay.families import has_family
+from assay.task import TaskError
 
 # name: (module:function of argv, what it does, an example). A new builder is one entry.
 BUILDERS: dict[str, tuple[str, str, str]] = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from assay.tables.doubts import Doubt, count
-from rewards.task import write_jsonl
+from assay.task import write_jsonl
 
 REFUSED = "refused.jsonl"
 SHOWN = 40  # lines printed; the file has all of them

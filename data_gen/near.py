@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.table_marks import TableMarks
 from data_gen.overlap import BANDS, PERMUTATIONS, Fingerprint, Signatures
 from data_gen.prints import PARTS, Prints, Texts, compared
-from rewards.table_marks import TableMarks
 
 TEXT_BYTES = 8 + 8 + 2 * PERMUTATIONS + 4 * BANDS + 8
 ROW_BYTES = 200  # its id, document and recipe

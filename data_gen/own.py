@@ -19,13 +19,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from assay.console import Parser, add_family, add_out, add_seed, near_miss, parser
+from assay.families import all_families, family_named, use_families
+from assay.family import Family
+from assay.task import Answer, Task, TaskError, json_line, json_text
+from assay.versions import GOLD, installed
 from data_gen.builder_settings import read_settings
 from data_gen.resplit import Wanted, resplit
 from data_gen.splits import add_splits, read_list, say_empty
-from rewards.console import Parser, add_family, add_out, add_seed, near_miss, parser
-from rewards.families import all_families, family_named, use_families
-from rewards.family import Family
-from rewards.laws import (
+from rewards.audit.laws import (
     Broken,
     empty_law,
     gold_law,
@@ -34,8 +36,6 @@ from rewards.laws import (
     shared_content,
     split_law,
 )
-from rewards.task import Answer, Task, TaskError, json_line, json_text
-from rewards.versions import GOLD, installed
 
 CERTIFICATE = "certificate.json"
 SAID = ("heldout", "validation")  # splits that are missed when they are empty

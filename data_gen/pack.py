@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from assay import console
 from assay.files import replacing
 from assay.rows import read_rows
-from rewards import console
-from rewards.task import Task, TaskError, json_line
+from assay.task import Task, TaskError, json_line
 
 OUTSIDE = "files"
 

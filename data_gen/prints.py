@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.families import family_of
 from assay.rows import blocks
+from assay.table_marks import TableMarks
+from assay.task import Task, TaskError, refuse_unfinished, with_absolute_files
 from data_gen.demo.passages import canonical_hash
 from data_gen.overlap import Fingerprint, fingerprint, signature, values_of
-from rewards.families import family_of
-from rewards.laws import contents, normal
-from rewards.table_marks import TableMarks
-from rewards.task import Task, TaskError, refuse_unfinished, with_absolute_files
+from rewards.audit.laws import contents, normal
 
 PARTS = ("contents", "inputs", "references")
 _EMPTY = canonical_hash("")

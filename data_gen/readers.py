@@ -24,8 +24,8 @@ from typing import Any, BinaryIO, cast
 
 from assay.parquet import arrow_rows
 from assay.rows import file_system, is_url, stored, unpacked
+from assay.task import TaskError
 from rewards.gold.core import library
-from rewards.task import TaskError
 
 TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}
 TABLE_ENDINGS = (

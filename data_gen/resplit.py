@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.family import Family, source_of
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.family import Family, source_of
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 
 TRAIN = "train"
 

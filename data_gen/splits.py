@@ -10,12 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from assay.console import Parser
+from assay.seeds import derive_seed
+from assay.task import Task
+from assay.versions import installed
 from data_gen.corpora import CorpusError, Document
 from data_gen.demo.passages import canonical_hash, cut_passages
-from rewards.console import Parser
-from rewards.seeds import derive_seed
-from rewards.task import Task
-from rewards.versions import installed
 
 
 def split_documents(

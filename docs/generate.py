@@ -160,10 +160,10 @@ def cell(text: str) -> str:
 
 def settings_page() -> str:
     """Every setting of runs and builders, from the text under its field."""
+    from assay.families import all_families
     from configs.cdr import CdrConfig
     from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
     from data_gen.demo.settings import DemoTaskSettings
-    from rewards.families import all_families
 
     parts = [NOTE, "# Settings\n"]
     parts.append(

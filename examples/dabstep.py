@@ -16,7 +16,7 @@ import re
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from rewards.family import Answer, Cheat, Family, Floor, Score, Task, TaskError
+from assay.family import Answer, Cheat, Family, Floor, Score, Task, TaskError
 
 _GROUPED = re.compile(r"\$?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+[.,]\d+)")
 _NUMBER = re.compile(r"\d*\.\d+|\d+\.?\d*")

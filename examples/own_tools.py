@@ -3,7 +3,7 @@
 import random
 import sqlite3
 
-from rewards.family import Family, Score, Task
+from assay.family import Family, Score, Task
 from rollouts.tool import Context, tool
 
 FIGS = "SELECT boxes FROM stock WHERE fruit = 'fig'"

@@ -15,16 +15,16 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 
+from assay.console import DONE, UNSCORED, Parser, add_family, parser
+from assay.families import all_families, use_families
+from assay.filters import add_chosen, chosen
+from assay.progress import Progress
 from assay.rows import STANDARD, blocks, is_plain, matching, total_bytes, writing_lines
-from rewards.chosen import add_chosen, chosen
-from rewards.console import DONE, UNSCORED, Parser, add_family, parser
-from rewards.families import all_families, use_families
-from rewards.processes import cores, in_turn
-from rewards.progress import Progress
+from assay.task import TaskError
+from assay.workers import cores, in_turn
 from rewards.score_rows import numbered, prepare, score_block
 from rewards.score_rows import score_lines as score_lines
 from rewards.score_rows import score_row as score_row
-from rewards.task import TaskError
 from rewards.task_file import open_tasks
 
 SMALL = 8 << 20  # bytes that one process scores in about a second

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from rewards.laws import contents, normal
-from rewards.table_marks import Known, KnownNumbers, TableMarks
-from rewards.table_numbers import packed
-from rewards.task import Task
+from assay.table_marks import Known, KnownNumbers, TableMarks
+from assay.table_numbers import packed
+from assay.task import Task
+from rewards.audit.laws import contents, normal
 
 MASK = (1 << 63) - 1  # positive, and an int64 for every reader of JSON and parquet
 
@@ -29,7 +29,7 @@ class Marks:
 
     def flat(self) -> list[int]:
         """All of them, each once, in order; behind them the sketches of each table's columns of
-        numbers (`rewards.table_numbers.packed`), which begin with a negative number."""
+        numbers (`assay.table_numbers.packed`), which begin with a negative number."""
         own = [mark for table in self.tables for mark in (*table.columns, *table.rows)]
         sketches = sorted({tuple(packed(table.numbers)) for table in self.tables})
         return [*sorted({*self.texts, *own}), *chain.from_iterable(sketches)]

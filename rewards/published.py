@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.task import Task, TaskError, refuse_without_gold
+from assay.task import Task, TaskError, refuse_without_gold
 
 FILE = Path(__file__).with_name("published.json")
 ENOUGH = 2  # lines of a database's description in one chat: the chat is about that database

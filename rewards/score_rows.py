@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
+from assay.families import all_families, family_named, score_answer
+from assay.family import Family, output_of
+from assay.filters import ALL, Chosen
 from assay.rows import Block
-from rewards.chosen import ALL, Chosen
-from rewards.families import all_families, family_named, score_answer
-from rewards.family import Family, output_of
-from rewards.task import Answer, Score, Task, TaskError, json_line, refuse_without_gold
+from assay.task import Answer, Score, Task, TaskError, json_line, refuse_without_gold
 from rewards.task_file import Tasks
 
 Row = dict[str, Any]

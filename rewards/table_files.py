@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from rewards.table_marks import TableMarks
-from rewards.task import TaskError
+from assay.table_marks import TableMarks
+from assay.task import TaskError
 
 FILES = 40  # of a folder, where no task says which it uses
 
@@ -42,9 +42,9 @@ def _first(folder: Path) -> Iterator[Path]:
 @lru_cache(maxsize=4096)
 def _of_file(path: str, size: int, changed: int) -> tuple[TableMarks, ...]:
     del size, changed  # part of the key: another content of the same file is read anew
+    from assay.table_marks import marks_of_frame
     from assay.tables.plan import Unread
     from assay.tables.read import readings, settle
-    from rewards.table_marks import marks_of_frame
 
     place = Path(path)
     found: list[TableMarks] = []

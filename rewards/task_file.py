@@ -6,9 +6,9 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
+from assay.families import require_families
 from assay.rows import blocks, is_plain, is_url
-from rewards.families import require_families
-from rewards.task import Task, TaskError, parse_object, refuse_unfinished
+from assay.task import Task, TaskError, parse_object, refuse_unfinished
 
 KEPT = 512  # tasks in memory at a time: rows mostly come in the order of their tasks
 

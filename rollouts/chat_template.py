@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, cast
 
-from rewards.task import TaskError
+from assay.task import TaskError
 
 # stand for a question and an answer while the template's frame around them is read
 ASKED, SAID = "qzQUESTIONqz", "qzANSWERqz"

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.call_arguments import fitting
 from rollouts.tools import FORMATS, ToolCall, ToolSpec, make_call
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.environment import Closing, Environment, Opening, Reply, Said
 from rollouts.tools import ToolCall, ToolSpec
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rollouts.environment import EnvironmentFailure
 
 if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it

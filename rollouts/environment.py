@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.tools import ToolCall, ToolSpec
 
 if TYPE_CHECKING:  # who trains reads no words of releases

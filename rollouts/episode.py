@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rollouts.conversation import ChatConversation, TokenConversation
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Environment, Maker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.environment import EnvironmentFailure
 from rollouts.sandbox.errors import SandboxError
 

@@ -18,9 +18,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assay.families import family_of
 from assay.files import file_hash, write_text
-from rewards.families import family_of
-from rewards.task import Task
+from assay.task import Task
 from rollouts.machine import cache_folder
 from rollouts.prompts import ChatTokenizer, template_arguments
 from rollouts.words.prompts import in_short

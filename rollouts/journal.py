@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any
 
 from assay.files import write_bytes
+from assay.journal import Appender, end_journal, key_of, read_journal, rewrite_journal
 from assay.rows import is_plain, read_rows, write_rows
-from rewards.journal import Appender, end_journal, key_of, read_journal, rewrite_journal
-from rewards.task import Task, TaskError, json_text
+from assay.task import Task, TaskError, json_text
 from rollouts.identity import task_hash
 
 Row = dict[str, Any]

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rewards.seeds import derive_seed
-from rewards.task import Task
+from assay.seeds import derive_seed
+from assay.task import Task
 from rollouts.conversation import TokenConversation
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rewards.outside import load_object
-from rewards.task import TaskError
+from assay.plugins import load_object
+from assay.task import TaskError
 from rollouts.context import Context
 from rollouts.environment import Environment
 from rollouts.tool import Tool

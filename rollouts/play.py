@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rewards.seeds import derive_seed
-from rewards.task import Task
+from assay.seeds import derive_seed
+from assay.task import Task
 from rollouts.conversation import (
     ChatConversation,
     ChatReply,

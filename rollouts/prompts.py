@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.thoughts import MARKS, parted
+from assay.thoughts import MARKS, parted
 from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError
 from rollouts.control_tokens import TokenCoder, UnspeakableText, whole
 from rollouts.tools import (

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from assay.seeds import derive_seed
+from assay.task import Message, Task
 from configs.loader import ConfigError
-from rewards.seeds import derive_seed
-from rewards.task import Message, Task
 from rollouts.call_arguments import fitting
 from rollouts.environment import (
     Closing,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rewards.task import Score, Task
+from assay.task import Score, Task
 from rollouts.trajectory import Trajectory
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rewards.families import family_of
-from rewards.family import gold_answer
-from rewards.task import Task
+from assay.families import family_of
+from assay.family import gold_answer
+from assay.task import Task
 from rollouts.prompts import ChatTokenizer
 
 LEAST = 96  # tokens of any answer

@@ -15,8 +15,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rewards.seeds import derive_seed
-from rewards.task import Answer, Task
+from assay.seeds import derive_seed
+from assay.task import Answer, Task
 from rollouts.conversation import ChatConversation, TokenConversation
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
@@ -258,7 +258,7 @@ async def sample_side_by_side(
     asked: Asked, model: Each, keep: Keep, allowance: Allowance | None = None
 ) -> None:
     """`sample` on a loop that runs already. What `keep` raises and bad input end every episode."""
-    from rewards.http_client import CircuitBreaker  # an engine in this process asks nobody
+    from assay.http_client import CircuitBreaker  # an engine in this process asks nobody
 
     missing, allowed = asked.missing(), allowance or Allowance()
     queue, breaker = iter(missing), CircuitBreaker(f"--model {model.name}", command="assay")

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, cast
 
-from rewards.families import family_of
-from rewards.family import as_answer, cheat_answer, gold_answer
-from rewards.task import Answer, Task, TaskError
+from assay.families import family_of
+from assay.family import as_answer, cheat_answer, gold_answer
+from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.dare.solvers import SOLVERS as TABLE_SOLVERS
 from rollouts.engines.scripted import Script, Solver, Turn

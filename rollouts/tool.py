@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.arguments import Misfit, converted, help_of, is_optional, schema_of
 from rollouts.context import Context
 from rollouts.docstring import described

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from rewards.thoughts import may_think, parted
+from assay.thoughts import may_think, parted
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ MAX_CALLS = 16  # in one message; what follows is one bad call
 
 def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
     """The calls of a message's answer; those that were only thought of do not count
-    (rewards/thoughts.py). Inside a call that can be read a thought's mark is part of the call."""
+    (assay/thoughts.py). Inside a call that can be read a thought's mark is part of the call."""
     answer = parted(text, whole=lambda: _readable(text, read_body)).answer
     marks = [(m.start(), m.end(), m.group()) for m in _MARK.finditer(answer)]
     calls: list[ToolCall] = []

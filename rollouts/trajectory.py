@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from rewards.task import Answer
+from assay.task import Answer
 
 Stop = Literal["eos", "length", "tool", "error"]  # why one message ended
 # Why an episode ended: the model stopped calling (`eos`), a message or the sequence was cut

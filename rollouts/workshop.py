@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.families import all_families, family_of
+from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
-from rewards.families import all_families, family_of
-from rewards.task import Task, TaskError
 from rollouts.combined import Combined
 from rollouts.context import Context
 from rollouts.environment import Budget, Environment, ExecutorSettings, LakeSettings

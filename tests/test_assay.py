@@ -14,10 +14,10 @@ import pytest
 from places import ROOT
 
 import assay
+from assay import console
+from assay.task import TaskError
 from configs.loader import ConfigError
 from data_gen.cli import BUILDERS
-from rewards import console
-from rewards.task import TaskError
 from rollouts.sandbox.model import SandboxError
 
 HEAVY = re.compile(r"\|\s+(torch|transformers|pandas|sklearn|scipy|safetensors|ray|verl)\s*$", re.M)
@@ -112,7 +112,7 @@ def test_the_front_door_maps_every_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "own_command.py").write_text(
-        "from rewards.task import TaskError\n"
+        "from assay.task import TaskError\n"
         "def main(argv):\n"
         "    raise TaskError('no') if argv else RuntimeError('a bug')\n"
     )

@@ -11,8 +11,8 @@ from bad_files import BAD, PLACES, Place, write_bad
 from mixed_tasks import refinement
 
 import assay
-from rewards import families
-from rewards.task import write_jsonl
+from assay import families
+from assay.task import write_jsonl
 
 STATUSES = {0, 1, 2, 3}  # docs: done, failed, cannot be used, some rows without an outcome
 LONGEST = 3_000  # characters that a command may say of a bad file

@@ -11,7 +11,7 @@ from front import command
 from mixed_tasks import mixed, write_canned, write_mixed
 
 from assay.rows import read_rows, write_rows
-from rewards.task import json_line
+from assay.task import json_line
 from train.run.data import training_rows, training_tasks
 
 pytest.importorskip("zstandard")

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from assay.families import states_of
+from assay.progress import Progress
+from assay.task import Task, read_tasks
 from configs.loader import to_dict
 from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import write_demo
 from data_gen.demo.settings import preset
-from rewards.families import states_of
-from rewards.progress import Progress
-from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.demo_time import (
     Speeds,

@@ -15,12 +15,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from rewards.chosen import ALL, Chosen
-from rewards.families import family_named
-from rewards.family import gold_answer
+from assay.families import family_named
+from assay.family import gold_answer
+from assay.filters import ALL, Chosen
+from assay.task import Task, TaskError, with_absolute_files
 from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.published import refuse_published
-from rewards.task import Task, TaskError, with_absolute_files
 from rollouts.chats import Chat, chat_of, is_chat, read_calls
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tools import ToolSpec

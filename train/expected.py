@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from assay.task import Task
 from configs.sft import SftConfig
 from configs.training import GrpoConfig
-from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example
 from train.grpo import sample

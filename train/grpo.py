@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.seeds import derive_seed
+from assay.task import Score, Task
 from configs.checks import warmup_steps
 from configs.training import GrpoConfig
-from rewards.seeds import derive_seed
-from rewards.task import Score, Task
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import rollout

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.sft import SftConfig
 from configs.training import GrpoConfig
-from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text
 from train.examples import Example

@@ -7,9 +7,9 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from assay.seeds import derive_seed
+from assay.task import Score, Task
 from configs.noise import NoiseConfig
-from rewards.seeds import derive_seed
-from rewards.task import Score, Task
 from rollouts.trajectory import Trajectory
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.families import score_answer
-from rewards.task import Score, Task
+from assay.families import score_answer
+from assay.task import Score, Task
 from rollouts.trajectory import Trajectory
 
 

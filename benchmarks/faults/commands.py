@@ -206,7 +206,7 @@ def make_inputs(home: Path, run: Run, torch: bool) -> None:
     from small_corpus import write_corpus
     from small_lake import make_lake
 
-    from rewards.task import write_jsonl
+    from assay.task import write_jsonl
 
     place = home / "in"
     place.mkdir(parents=True)

@@ -7,9 +7,9 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from assay.seeds import derive_seed
 from benchmarks.faults.commands import Command
 from benchmarks.faults.launch import Ended
-from rewards.seeds import derive_seed
 
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, ENDED = 0, 1, 2, 3, 75, 143
 KILLED = -signal.SIGKILL

@@ -15,6 +15,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from assay import console
+from assay import record as provenance
+from assay.workers import FEW, Crew
 from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr import build_tables, few_shot
@@ -40,9 +43,7 @@ from data_gen.cdr.stages.work import (
 )
 from data_gen.inputs import say_inputs
 from data_gen.readers import CorpusError
-from rewards import console, provenance
 from rewards.cdr.styles import RESULT_STYLES
-from rewards.processes import FEW, Crew
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
 MAPS = ("facts", "traces", "rows")  # these are run shard by shard

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from assay.seeds import derive_seed
 from configs.cdr import ComposeConfig
 from data_gen.cdr.domains import execution_order
 from data_gen.cdr.mining import MinedRecipe, Signature
-from rewards.seeds import derive_seed
 
 _TRIES = 40  # draws for each recipe asked for
 

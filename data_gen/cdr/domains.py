@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from rewards.task import TaskError
+from assay.task import TaskError
 
 # Name in a corpus -> the benchmark's internal name, which ids and keys are made with.
 INTERNAL = {"web": "web", "latex": "arxiv", "rag": "knowledge_base", "privacy": "pii"}

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import replacing
+from assay.progress import Progress
 from assay.rows import read_rows
+from assay.task import Task, json_line
 from configs.cdr import InstructConfig
-from rewards.progress import Progress
-from rewards.task import Task, json_line
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 
 TRAIN = "train.jsonl"

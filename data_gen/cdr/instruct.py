@@ -14,11 +14,11 @@ from random import Random
 from typing import Any
 
 from assay.listed import beside
+from assay.seeds import derive_seed
+from assay.task import TaskError
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.language import Clause, pick, read_clauses, say_step, speakable
 from rewards.gold import Step
-from rewards.seeds import derive_seed
-from rewards.task import TaskError
 
 _MARK = "\ue000"
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import named
+from assay.progress import Progress
+from assay.versions import installed
 from configs.cdr import CdrConfig
 from data_gen.cdr.build_tables import FILE, page, parted, statistics
 from data_gen.cdr.few_shot import shots_of, show_examples
@@ -21,8 +23,6 @@ from data_gen.cdr.stages.bodies import Lines
 from data_gen.cdr.stages.heads import Head
 from data_gen.near import overlaps, shared
 from data_gen.overlap import Fingerprint
-from rewards.progress import Progress
-from rewards.versions import installed
 
 SPLITS = ("train", "validation", "heldout")
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)

@@ -16,10 +16,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from assay.listed import beside
+from assay.task import TaskError
 from data_gen.cdr.settle import Judged, Outcome
 from rewards.cdr import phrases
 from rewards.cdr.language import NUMBER, pick, read_number, say_number
-from rewards.task import TaskError
 
 T = TypeVar("T")
 _MEANT = "I mean those there "

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
+from assay.http_client import ChatEndpoint
 from data_gen.cdr.instruct import InstructionError, PromptVariant, read_instruction
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.language import read_number, say_number, say_step
 from rewards.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
 from rewards.gold import RECIPE_PARAMS, Step
-from rewards.http_client import ChatEndpoint
 
 CHECKS = (
     "functional_equivalence",

@@ -17,16 +17,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from assay.http_client import ChatEndpoint, CircuitBreaker, EndpointError
+from assay.journal import read_journal
+from assay.progress import Progress
+from assay.task import TaskError, json_line
 from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, wordings_of
 from data_gen.cdr.paraphrase import Candidate, paraphrase
 from data_gen.cdr.rows import PlannedRow, key_of
 from rewards.cdr.ids import stable_id
 from rewards.gold import Step
-from rewards.http_client import ChatEndpoint, CircuitBreaker, EndpointError
-from rewards.journal import read_journal
-from rewards.progress import Progress
-from rewards.task import TaskError, json_line
 
 Row = dict[str, Any]
 FILE = "paraphrases.jsonl"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
+from assay.seeds import derive_seed
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import (
     STYLES,
@@ -21,7 +22,6 @@ from data_gen.cdr.outcome import read_outcome, say_outcome
 from data_gen.cdr.rows import PlannedRow, key_of
 from data_gen.cdr.settle import Outcome
 from rewards.gold import Step
-from rewards.seeds import derive_seed
 
 Frozen = tuple[str, tuple[tuple[str, Any], ...]]  # operator and parameters
 Asked = tuple[str, tuple[Frozen, ...]]  # recipe_prompt_key and recipe

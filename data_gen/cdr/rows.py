@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assay.task import Task
 from data_gen.cdr.construct import bucket
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.tracks import GROUP_RULE, SWAP_RULE, Instance, SwapPair
 from rewards.cdr.ids import prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
-from rewards.task import Task
 from rollouts.cdr.prompts import messages
 
 Row = dict[str, Any]

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from assay.seeds import derive_seed
 from configs.cdr import SelectConfig, SplitConfig
 from data_gen.cdr.rows import PlannedRow, difficulty
 from data_gen.cdr.stages.heads import Head
 from data_gen.overlap import copies_of
 from rewards.cdr.ids import stable_id
-from rewards.seeds import derive_seed
 
 Unit = list[PlannedRow]
 

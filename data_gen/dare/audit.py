@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.progress import progress
+from assay.task import Task, TaskError
 from data_gen.dare.layout import Frame, csv_bytes, read_table
+from rewards.audit.laws import Broken
 from rewards.dare.metrics import raw_r2
 from rewards.dare.prediction import TableGold, read_gold, score_table
-from rewards.laws import Broken
-from rewards.progress import progress
-from rewards.task import Task, TaskError
 
 CHEAT_LIMIT = 0.1  # what a cheat may earn in the strict reading
 Finding = dict[str, Any]

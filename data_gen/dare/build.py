@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.file_sets import unfinished
+from assay.task import Task, TaskError, write_jsonl
 from data_gen.dare.alike import without_repeats
 from data_gen.dare.certificate import certificate, inputs_of
 from data_gen.dare.database import Built, Settings
@@ -33,8 +35,6 @@ from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_tables
 from data_gen.inputs import REFUSED, say_inputs
 from rewards.dare.prediction import read_gold, score_table
-from rewards.file_sets import unfinished
-from rewards.task import Task, TaskError, write_jsonl
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:

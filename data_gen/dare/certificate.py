@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.tables.doubts import Doubt, count
+from assay.task import Task, TaskError
+from assay.versions import TABLES, installed
 from data_gen.dare.database import Built
 from data_gen.dare.proof import counts
 from data_gen.inputs import Input
-from rewards.task import Task, TaskError
-from rewards.versions import TABLES, installed
 
 
 def inputs_of(found: Sequence[Built], rows: Sequence[Mapping[str, Any]]) -> list[Input]:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.files import machine_failed
+from assay.seeds import derive_seed
 from assay.tables.plan import Unreadable
+from assay.task import TaskError
 from data_gen.dare.baseline import tabular_baseline
 from data_gen.dare.database import (
     Built,
@@ -44,8 +46,6 @@ from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from data_gen.dare.words import phrases, plain_about
 from data_gen.leaks import given_away
-from rewards.seeds import derive_seed
-from rewards.task import TaskError
 from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.pool import Pool
 

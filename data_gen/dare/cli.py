@@ -8,11 +8,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay import console
+from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
-from rewards import console
 from rewards.dare.prediction import read_gold, score_table
-from rewards.task import TaskError, read_tasks, write_jsonl
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 

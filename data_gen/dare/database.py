@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.doubts import Doubt
+from assay.task import TaskError
 from data_gen.dare.describe import About
 from data_gen.dare.domains import domain_of_text
 from data_gen.dare.layout import Frame, write_database
@@ -18,7 +19,6 @@ from data_gen.dare.sources import Source, column_texts, table_hash
 from data_gen.dare.wishes import Wishes
 from data_gen.dare.words import described
 from data_gen.inputs import Refusal
-from rewards.task import TaskError
 
 
 @dataclass(frozen=True)

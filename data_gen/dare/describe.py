@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from assay.console import near_miss
+from assay.task import TaskError
 from data_gen.dare.sources import Source
 from data_gen.dare.wishes import loaded, require_columns, table_named
-from rewards.console import near_miss
-from rewards.task import TaskError
 
 _FIELDS = ("title", "licence", "about", "columns", "tables")
 

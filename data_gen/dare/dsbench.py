@@ -21,6 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.progress import progress
+from assay.seeds import derive_seed
+from assay.task import TaskError, write_jsonl
 from data_gen.dare.importer import task_of, variants_of
 from data_gen.dare.layout import (
     KIND,
@@ -33,9 +36,6 @@ from data_gen.dare.layout import (
 )
 from data_gen.dare.wording import mm_question
 from data_gen.inputs import Input, say_inputs
-from rewards.progress import progress
-from rewards.seeds import derive_seed
-from rewards.task import TaskError, write_jsonl
 
 MOST_CLASSES = 20
 MOST_LABELS = 200  # texts; more are written, not chosen among

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from assay.task import Task, TaskError
 from data_gen.dare.layout import SIMULATED, VARIANTS, Entry
 from data_gen.dare.licences import spdx
 from data_gen.dare.reference_run import recipe_of, simulate
 from rewards.dare.prediction import read_gold
-from rewards.task import Task, TaskError
 from rollouts.sandbox.pool import Pool
 
 TOOL = "python_executor"

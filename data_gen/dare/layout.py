@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from assay.task import TaskError
 from rewards.dare.prediction import TASK_TYPES
-from rewards.task import TaskError
 
 Frame = Any  # a pandas DataFrame; its annotations are partial
 FAMILY = {"classification": "class", "regression": "reg", "time_series_analysis": "ts"}

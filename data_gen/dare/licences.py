@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rewards.task import TaskError
+from assay.task import TaskError
 
 OPEN = {
     *("cc0", "cc-by", "cc-by-sa", "public-domain", "odbl", "dbcl", "odc-by", "pddl"),

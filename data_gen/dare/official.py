@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.hub import local_place
+from assay.progress import progress
+from assay.task import Task, TaskError, write_jsonl
 from data_gen.dare.domains import domain_of_page
 from data_gen.dare.importer import (
     bare_task,
@@ -28,8 +30,6 @@ from data_gen.dare.importer import (
 from data_gen.dare.layout import LISTING, SIMULATED, Absent, Entry, listed_entries
 from data_gen.dare.published import evaluation_database
 from data_gen.inputs import REFUSED, SHOWN, Input, Refusal
-from rewards.progress import progress
-from rewards.task import Task, TaskError, write_jsonl
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.task import TaskError
 from data_gen.dare.layout import Entry
-from rewards.task import TaskError
 from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.model import Limits
 from rollouts.sandbox.pool import Pool

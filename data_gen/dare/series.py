@@ -17,6 +17,7 @@ from typing import Any
 
 from assay.errors import TaskError
 from assay.files import machine_failed
+from assay.seeds import derive_seed
 from assay.tables.plan import Unreadable
 from data_gen.columns import look, look_at, speaks_of, words_of
 from data_gen.dare.baseline import TREES, any_beats, design, forecasts
@@ -55,7 +56,6 @@ from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
 from data_gen.inputs import Refusal
 from data_gen.leaks import is_number, tells_within, told_by_key
-from rewards.seeds import derive_seed
 
 
 @dataclass(frozen=True)

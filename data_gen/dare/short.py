@@ -14,9 +14,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.task import TaskError
 from data_gen.dare.layout import Frame
 from data_gen.dare.targets import Looked
-from rewards.task import TaskError
 
 MOST = 7  # features
 ROWS = 600

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.doubts import Doubt
+from assay.task import TaskError
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import TableFile, local_tables
 from data_gen.dare.packages import Listed, listed
 from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.proof.original import Original
 from data_gen.together import Together
-from rewards.task import TaskError
 
 
 @dataclass(frozen=True)

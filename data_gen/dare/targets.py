@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.seeds import derive_seed
 from data_gen.columns import Column, look_at, of_calendar, speaks_of, words_of
 from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
@@ -33,7 +34,6 @@ from data_gen.leaks import (
     tells,
     two_labels,
 )
-from rewards.seeds import derive_seed
 
 MAX_ROWS = 4000
 LEAST_ROWS = 120

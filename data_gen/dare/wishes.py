@@ -15,12 +15,12 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from assay.task import TaskError
 from data_gen.columns import look
 from data_gen.dare.layout import Frame
 from data_gen.dare.sources import Source
 from data_gen.dare.time_columns import times_in
 from data_gen.leaks import is_label, is_number
-from rewards.task import TaskError
 
 FAMILIES = {"class": ("IF", "MM"), "reg": ("IF", "MM"), "ts": ("XF", "CF")}
 _NOTHING = ("constant", "text", "key", "name", "id", "lists")  # kinds that nobody can predict

@@ -15,6 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from assay.files import machine_failed
+from assay.progress import Progress
+from assay.seeds import derive_seed
+from assay.workers import Crew, one_thread
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import describe
@@ -22,9 +25,6 @@ from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from data_gen.inputs import Refusal
-from rewards.processes import Crew, one_thread
-from rewards.progress import Progress
-from rewards.seeds import derive_seed
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 from rollouts.workshop import run_now

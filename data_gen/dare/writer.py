@@ -20,14 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from assay.progress import Progress
+from assay.seeds import derive_seed
 from data_gen.asking import FILE, GREEDY, Endpoint, answers
 from data_gen.asking import said as text_of
 from data_gen.dare.refine import lacks, misread, read_back
 from data_gen.dare.wording import OPENINGS
 from data_gen.rewording import Job, Rewording, report, reword_all
 from data_gen.rewording_facts import Facts, malformed
-from rewards.progress import Progress
-from rewards.seeds import derive_seed
 
 _STEPS = tuple(OPENINGS["steps"])
 _FREE = (

@@ -11,6 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.progress import progress
+from assay.seeds import derive_seed
+from assay.task import Task
 from data_gen.corpora import Corpus, Document
 from data_gen.demo.drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
 from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
@@ -22,9 +25,6 @@ from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.cdr.states import written
 from rewards.cdr.written import MODE, TAG
 from rewards.gold import Execution, execute, run_bound
-from rewards.progress import progress
-from rewards.seeds import derive_seed
-from rewards.task import Task
 
 __all__ = [
     "DemoTaskError",

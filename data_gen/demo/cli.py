@@ -10,17 +10,17 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from assay.console import Parser, add_out, add_seed, parser
+from assay.file_sets import replacing_all
 from assay.files import write_bytes
+from assay.task import Task, json_text, write_jsonl
+from assay.versions import GOLD, installed
 from data_gen.builder_settings import given_values
 from data_gen.corpora import Corpus, read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_splits
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.splits import add_splits, certificate, read_list, say_empty
-from rewards.console import Parser, add_out, add_seed, parser
-from rewards.file_sets import replacing_all
-from rewards.task import Task, json_text, write_jsonl
-from rewards.versions import GOLD, installed
 
 CERTIFICATE = "certificate.json"
 FILES = (CERTIFICATE, *(f"{n}.jsonl" for n in ("train_sft", "train_rl", "validation", "heldout")))

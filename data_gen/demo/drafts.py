@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from assay.seeds import derive_seed
+from assay.task import TaskError
 from data_gen.demo.inject import WEAVERS, Woven, frame, pick, weave, weave_markup, wrap
 from data_gen.demo.passages import Passage, PassagePool, canonical_hash
 from data_gen.demo.settings import DemoTaskSettings
 from data_gen.demo.wording import filter_number, read_requirement, say_recipe
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
-from rewards.seeds import derive_seed
-from rewards.task import TaskError
 
 # Spoken thresholds. Passages come clearly below or clearly above all of them.
 THRESHOLDS: dict[str, tuple[int, ...]] = {

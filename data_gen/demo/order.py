@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from assay.progress import progress
+from assay.seeds import derive_seed
+from assay.task import Task
 from data_gen.corpora import Corpus
 from data_gen.demo.build import SYSTEM, DemoTaskError, verify, with_states
 from data_gen.demo.inject import Woven, before_sentence, pick, weave
@@ -28,9 +31,6 @@ from data_gen.demo.wording import filter_step, read_requirement, say_recipe
 from data_gen.splits import sentence_keys, split_documents
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
-from rewards.progress import progress
-from rewards.seeds import derive_seed
-from rewards.task import Task
 
 LOW, HIGH = 0.9, 1.4
 BRIEF = "Do the steps in order."

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards import console
+from assay import console
+from assay.families import all_families
+from assay.file_sets import replacing_all
+from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of
-from rewards.families import all_families
-from rewards.file_sets import replacing_all
-from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rollouts import adapters
 
 # form: (the adapter's file, how it is used)

@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rewards.family import Family
-from rewards.syntax import parse_python
-from rewards.task import TaskError
+from assay.family import Family
+from assay.syntax import parse_python
+from assay.task import TaskError
 
 OURS = ("assay", "rewards", "configs", "rollouts")
 _HOME = ("data_gen", "train")  # what builds and trains; a scorer does without
@@ -77,7 +77,7 @@ def _of_file(family: Family) -> Carried:
     path, _, name = family.origin.rpartition(":")
     source = Path(path).read_bytes()
     load = _Load(family.name)
-    load.take("rewards.guard", path)
+    load.take("assay.scorer_timeout", path)
     for wanted in _imports(source, path, whole=True):
         load.take(wanted, path)
     return Carried({**load.modules, OWN: (source, False)}, load.pinned(), f"{OWN}:{name}")
@@ -134,10 +134,10 @@ class _Load:
 
 @lru_cache(maxsize=1)
 def _base() -> frozenset[str]:
-    """What `rewards.family` imports: what those modules import inside of functions is for building
+    """What `assay.family` imports: what those modules import inside of functions is for building
     and auditing, not for scoring."""
     found: set[str] = set()
-    waiting = ["assay", "rewards.family", "rewards.guard"]
+    waiting = ["assay", "assay.family", "assay.scorer_timeout"]
     while waiting:
         name = waiting.pop()
         path = _spec(name)

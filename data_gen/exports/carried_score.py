@@ -96,7 +96,7 @@ def descriptors_pass() -> bool:
 
 def score(about: dict[str, Any], folder: Path) -> Any:
     """The score of what lies in a folder."""
-    from rewards.task import Answer, Task
+    from assay.task import Answer, Task
 
     task = Task.from_json(about["task"])
     text = plain_file(folder / about["text"]) if about["text"] else None
@@ -104,7 +104,7 @@ def score(about: dict[str, Any], folder: Path) -> Any:
     files = {name: data for name, data in found.items() if data is not None}
     answer = Answer((text or b"").decode("utf-8", "replace"), files=files)
     if about["family"]:
-        guard, family = importlib.import_module("rewards.guard"), named(about["family"])
+        guard, family = importlib.import_module("assay.scorer_timeout"), named(about["family"])
         arguments = (family.weights(),) if family.takes_weights else ()
         return guard.guarded(family, task, answer, arguments)
     scorer = about["score"]

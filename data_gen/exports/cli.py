@@ -14,13 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay import console
+from assay.families import require_families, use_families
+from assay.file_sets import replacing_all
+from assay.filters import add_chosen, chosen
+from assay.task import Task, TaskError, read_tasks, refuse_without_gold, write_jsonl
 from data_gen.exports.adapt import FORMS, adapt
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
-from rewards import console
-from rewards.chosen import add_chosen, chosen
-from rewards.families import require_families, use_families
-from rewards.file_sets import replacing_all
-from rewards.task import Task, TaskError, read_tasks, refuse_without_gold, write_jsonl
 
 
 def options() -> console.Parser:

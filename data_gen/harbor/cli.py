@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay import console
+from assay.file_sets import replacing_all
 from assay.files import write_bytes
+from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from data_gen.inputs import Input, say_inputs
-from rewards import console
-from rewards.file_sets import replacing_all
 from rewards.harbor.family import HARBOR, of_rewards
-from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rollouts.harbor.box import box_config
 from rollouts.harbor.image import Image, row
 from rollouts.harbor.shell import NAME

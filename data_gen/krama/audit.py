@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.task import Task
 from data_gen.krama.lakes.constants import best_constants, paying
-from rewards.laws import Broken
-from rewards.task import Task
+from rewards.audit.laws import Broken
 
 
 def audit_answers(

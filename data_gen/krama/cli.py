@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay import console
+from assay.task import Task, TaskError
 from data_gen.krama.folders import find_lake, link_view, write_tasks
 from data_gen.krama.importer import (
     Entry,
@@ -28,10 +30,8 @@ from data_gen.krama.importer import (
 )
 from data_gen.krama.obscure.published import obscure
 from data_gen.krama.release import absent_files, find_copy, gathered
-from rewards import console
 from rewards.krama.answer import score_response
 from rewards.krama.published import MODES, Mode
-from rewards.task import Task, TaskError
 
 PARTS = ("tasks", "subtasks", "doubted", "doubted_subtasks")  # files of tasks
 FOLDERS = {"oracle*": "oracle-star"}  # of views; a star in a path is a pattern to every shell

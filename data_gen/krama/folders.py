@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 
 def find_lake(lakes: Path, domain: str, out: Path) -> Path | None:

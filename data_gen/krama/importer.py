@@ -15,11 +15,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rewards.krama.answer import ANSWER_TYPES
 from rewards.krama.match import as_list
 from rewards.krama.published import Mode
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
 from rollouts.krama.words import KIND
 from rollouts.words.templates import ours
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.syntax import python_literal
 from data_gen.proof.original import NotProvable
-from rewards.syntax import python_literal
 
 _LEAST = 3  # blocks that make a table
 Rows = list[list[str | None]]

@@ -18,18 +18,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay import console
+from assay.families import use_families
 from assay.files import write_text
+from assay.filters import Chosen, add_chosen, chosen
+from assay.progress import Progress
 from assay.rows import is_parquet, matching, total_bytes
+from assay.seeds import derive_seed
+from assay.task import TaskError, parse_object
 from data_gen.selection.index import Index, Place, checked, refuse_unknown
 from data_gen.selection.spool import Spool
 from data_gen.selection.strategies import PICK, Caps, Rules, pick
 from data_gen.selection.training_set import write_training_set
-from rewards import console
-from rewards.chosen import Chosen, add_chosen, chosen
-from rewards.families import use_families
-from rewards.progress import Progress
-from rewards.seeds import derive_seed
-from rewards.task import TaskError, parse_object
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
+from assay.filters import licences_in
+from assay.progress import Progress
 from assay.rows import Block, blocks
+from assay.task import TaskError, parse_object
 from data_gen.selection.spool import Spool
 from data_gen.selection.strategies import SILENT, UNREADABLE
-from rewards.chosen import licences_in
-from rewards.progress import Progress
-from rewards.task import TaskError, parse_object
 from rollouts.chats import THOUGHTS, same_words, turns_of
 
 NEEDED = ("task_id", "sample", "outcome", "reward", "track", "tokens", "messages")

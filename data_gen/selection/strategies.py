@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, pvariance
 from typing import Any, Literal
 
-from rewards.task import TaskError
+from assay.task import TaskError
 
 FastestBy = Literal["wall_clock", "cost"]
 Row = Mapping[str, Any]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import replacing
+from assay.filters import licences_in
 from assay.parquet import library
 from assay.rows import is_parquet, write_rows
 from data_gen.selection.index import kept_messages
-from rewards.chosen import licences_in
 
 GROUP_ROWS = 1024  # of a row group
 GROUP_TOKENS = 2 << 20  # or as many tokens

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from assay.filters import licences_of
+from assay.task import Task, TaskError
 from data_gen.readers import library
-from rewards.chosen import licences_of
-from rewards.task import Task, TaskError
 
 GROUP_ROWS = 1000  # of a row group
 COLUMNS = {

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from rewards.task import GOLD_LEFT_OUT, Task, TaskError, json_text
+from assay.task import GOLD_LEFT_OUT, Task, TaskError, json_text
 
 MANIFEST, CARD, CERTIFICATE = "assay.json", "README.md", "certificate.json"
 DATA, FILES = "data", "files"

@@ -12,8 +12,8 @@ from typing import Any
 from assay import hub
 from assay.files import UNFINISHED
 from assay.rows import file_system, is_url, stored
+from assay.task import TaskError
 from data_gen.sharing.layout import CARD, DATA, FILES, MANIFEST, Manifest, read_manifest
-from rewards.task import TaskError
 
 
 def is_remote(name: str) -> bool:

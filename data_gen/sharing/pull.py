@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from assay import console
+from assay.file_sets import replacing_all
 from assay.files import write_bytes
+from assay.filters import Chosen, Seen, add_chosen, chosen
+from assay.task import Task, TaskError, json_line, json_text
 from data_gen.sharing import places
 from data_gen.sharing.columns import read_parquet
 from data_gen.sharing.layout import CERTIFICATE, FILES, Manifest, Split, inside
-from rewards import console
-from rewards.chosen import Chosen, Seen, add_chosen, chosen
-from rewards.file_sets import replacing_all
-from rewards.task import Task, TaskError, json_line, json_text
 
 RECORD = "pulled.json"
 

@@ -19,8 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay import console
+from assay.file_sets import replacing_all
 from assay.files import file_hash, write_bytes, write_text
+from assay.filters import Chosen, Seen, add_chosen, chosen, licences_of
 from assay.rows import read_rows
+from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.pack import files_of, kept_with, moved, place_in, places_of
 from data_gen.sharing import places
 from data_gen.sharing.card import card
@@ -36,10 +40,6 @@ from data_gen.sharing.layout import (
     split_name,
     without_gold,
 )
-from rewards import console
-from rewards.chosen import Chosen, Seen, add_chosen, chosen, licences_of
-from rewards.file_sets import replacing_all
-from rewards.task import Task, TaskError, json_line, json_text, refuse_unfinished
 
 _REFUSED = "refused.jsonl"  # what a builder says it did not use: no tasks
 _TASK = {"id", "family", "prompt", "gold"}

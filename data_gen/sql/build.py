@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay import console
 from assay.tables.doubts import count
+from assay.task import Task, TaskError
 from data_gen.inputs import REFUSED, Input, say_inputs
-from rewards import console
-from rewards.task import Task, TaskError
 
 if TYPE_CHECKING:
     from data_gen.krama.lakes.lake import Lake
@@ -72,13 +72,13 @@ def _checked(args: argparse.Namespace) -> None:
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
+    from assay.progress import Progress
+    from assay.workers import Crew, cores, one_thread
     from data_gen.krama.lakes.about import Described, read_about
     from data_gen.krama.lakes.carried import carried_about, export_carried
     from data_gen.krama.lakes.lake import Folder, open_lakes
     from data_gen.sql.generate import Tally, generate
     from data_gen.sql.sides import parted, sides_of
-    from rewards.processes import Crew, cores, one_thread
-    from rewards.progress import Progress
 
     described: Described = read_about(args.describe) if args.describe else {}
     made: list[Task] = []
@@ -167,7 +167,7 @@ def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
     """Counts, reasons for refusal with examples, and the overlap of tables between the splits."""
     import sqlite3
 
-    from rewards.versions import TABLES, installed
+    from assay.versions import TABLES, installed
 
     tables = {n: {str(d) for t in tasks for d in t.meta["tables"]} for n, tasks in parts.items()}
     pairs = [(one, two) for one in PARTS for two in PARTS if one < two]
@@ -202,9 +202,9 @@ def _longest(tasks: Sequence[Task]) -> int:
 
 def _write(out: Path, parts: Parts, proof: dict[str, Any]) -> None:
     """The files, all or none. Every task's gold is scored once more as it is written."""
+    from assay.file_sets import replacing_all
     from assay.files import write_text
-    from rewards.file_sets import replacing_all
-    from rewards.task import write_jsonl
+    from assay.task import write_jsonl
 
     with replacing_all(out, [f"{name}.jsonl" for name in PARTS]) as new:
         for name, tasks in parts.items():

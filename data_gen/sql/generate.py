@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from data_gen.krama.lakes.links import Links
 from data_gen.krama.lakes.tables import Table
 from data_gen.proof.original import NotProvable
@@ -19,11 +21,9 @@ from data_gen.sql.second import Second
 from data_gen.sql.tables import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.sql.wording import pieces, prompt, question
 from data_gen.sql.write import written
-from rewards.seeds import derive_seed
 from rewards.sql.extract import fenced
 from rewards.sql.family import hard_coded
 from rewards.sql.query import TWINS, SqlReward, score_text
-from rewards.task import Task, TaskError
 
 TRIES = 5  # drafts of a kind over a table
 EXAMPLES = 2  # sentences kept of a reason, of each folder

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from assay.seeds import derive_seed
+from assay.table_marks import TableMarks
+from assay.task import Task
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.sides import chosen, copies, families
 from data_gen.together import Together
-from rewards.seeds import derive_seed
 from rewards.sql.family import marks_of
-from rewards.table_marks import TableMarks
-from rewards.task import Task
 
 Sides = dict[str, dict[str, str]]  # folder → table → side
 LIKE = "a table like one of another side"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from rewards.task import Task
+from assay.task import Task
 
 
 def files_of(found: Any) -> dict[str, bytes]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from assay.families import family_named, family_of, score_answer
+from assay.task import Answer, Score, Task, unscored
 from rewards.adapters.rows import files_of, task_of
-from rewards.families import family_named, family_of, score_answer
-from rewards.task import Answer, Score, Task, unscored
 
 # Keys of verl's extra_info: the model's last message alone, whether it was cut off, and the files
 # that the episode left (name to bytes or text).

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.families import family_of, score_answer, use_families
-from rewards.family import gold_answer
-from rewards.task import Answer, Score, Task, TaskError, read_tasks
+from assay.families import family_of, score_answer, use_families
+from assay.family import gold_answer
+from assay.task import Answer, Score, Task, TaskError, read_tasks
 
 TASKS, SETTINGS = "tasks.jsonl", "assay.json"  # beside an adapter
 

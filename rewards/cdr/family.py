@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from assay.family import Answer, Cheat, Family, Floor, output_of
+from assay.task import Score, Task
 from rewards.cdr.forms import JSON_FORMS, TEXT_FORMS
 from rewards.cdr.predictions import JSON, MIXED, profile_of
 from rewards.cdr.refinement import (
@@ -21,10 +23,7 @@ from rewards.cdr.states import refinement_states
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
 from rewards.cdr.twin import refinement_twin
 from rewards.cdr.written import result_of
-from rewards.explain import Explanation
-from rewards.family import Answer, Cheat, Family, Floor, output_of
 from rewards.parse import parse_strict
-from rewards.task import Score, Task
 
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
@@ -90,12 +89,6 @@ def _labels(task: Task, answer: Answer) -> tuple[str, str]:
     return str(status), said.status if said.why == "ok" and said.status else "none"
 
 
-def _explain(task: Task, answer: Answer) -> Explanation:
-    from rewards.cdr.explain import explain  # it executes recipes
-
-    return explain(task, answer)
-
-
 def _content(task: Task) -> Iterable[str]:
     return [str(task.gold.get("input_text") or "")]
 
@@ -133,7 +126,6 @@ REFINEMENT = Family(
     labels=_labels,
     content=_content,
     source=_source,
-    explain=_explain,
     parts=(
         "rg",
         "rs",

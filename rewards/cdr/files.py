@@ -11,9 +11,9 @@ from typing import Any
 
 from assay.files import write_text
 from assay.rows import read_rows
+from assay.task import TaskError, refuse_unfinished, write_jsonl
 from rewards.cdr.predictions import JSON, PROFILES
 from rewards.cdr.scorefile import ScoredFile
-from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 Row = dict[str, Any]
 CORE = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")

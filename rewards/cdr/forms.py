@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from assay.family import Form
+from assay.task import Task
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import TEXT, profile_of
-from rewards.family import Form
 from rewards.parse import render
-from rewards.task import Task
 
 
 def _keep(task: Task, text: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from assay.task import TaskError
 from rewards.cdr.json_score import JsonMatch, compare_json, corrected_text
 from rewards.cdr.refinement import Metrics, refinement_metrics
 from rewards.parse import normalise, normalise_lines
-from rewards.task import TaskError
 
 TEXT, JSON, MIXED = "text_refinement", "structured_json", "mixed_structured_text"
 PROFILES = (TEXT, JSON, MIXED)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from assay.task import Score, TaskError
+from assay.thoughts import answer_after_thoughts
 from rewards.cdr.written import gold_states, result_of
 from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
-from rewards.task import Score, TaskError
-from rewards.thoughts import answer_after_thoughts
 
 STATUSES = ("KEEP", "DROP")
 MAX_OUTPUT_CHARS = 100_000  # longer answers than this, and than ten times the task, are not read

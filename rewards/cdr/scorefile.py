@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from assay.task import TaskError
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.predictions import metric_row, score_prediction
-from rewards.task import TaskError
 
 Row = dict[str, Any]
 SLOT_NAMES = {"front": "pre", "middle": "mid", "end": "post"}

@@ -3,9 +3,9 @@ and what it imports travel with an exported task."""
 
 from __future__ import annotations
 
+from assay.task import Answer, Score, Task
 from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.cdr.structured import StructuredReward, score_structured
-from rewards.task import Answer, Score, Task
 
 
 def score_text(task: Task, answer: Answer, weights: RefinementReward) -> Score:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from assay.task import Answer, Task
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import TEXT, profile_of
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.parse import render
-from rewards.task import Answer, Task
 
 
 def text_spellings(task: Task) -> Mapping[str, str]:

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.task import Task
 from rewards.cdr.language import read_clauses
 from rewards.cdr.recipes import bound_recipe, recipe_of
 from rewards.gold import BoundStep, Execution, GoldError, Step, run_bound
 from rewards.parse import normalise
-from rewards.task import Task
 
 _NUMBERED = re.compile(r"(?:^|\. )(\d+)\. ")  # of a list in the demo's words
 

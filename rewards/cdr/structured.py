@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay.task import Score
+from assay.thoughts import answer_after_thoughts
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import TEXT, profile_of, score_prediction
 from rewards.cdr.refinement import score_refinement
 from rewards.parse import PARSINGS
-from rewards.task import Score
-from rewards.thoughts import answer_after_thoughts
 
 _LIMIT = 100_000  # longer answers are not read
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from assay.seeds import derive_seed
+from assay.task import Task
 from rewards.cdr.states import written
 from rewards.gold import GoldError, Step, bind_recipe, run_bound
 from rewards.parse import normalise
-from rewards.seeds import derive_seed
-from rewards.task import Task
 
 _TOKEN = re.compile(r"(?<![\w@./:\\<-])(?:[a-z]{4,}|[A-Z][a-z]{3,}|\d{2,})(?![\w@/:\\>-])")
 _VOWELS, _OTHERS = "aeiou", "bcdfghjklmnprstvwz"

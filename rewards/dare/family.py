@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.chosen import licences_of
+from assay.family import Answer, Cheat, Family, Floor
+from assay.filters import licences_of
+from assay.table_marks import TableMarks
+from assay.task import Score, Task
 from rewards.dare.prediction import read_gold, score_table_row
 from rewards.dare.scoring import FILE, TableReward, score_file, score_trusted
 from rewards.dare.spellings import benchmark, spellings
 from rewards.dare.twin import table_twin
-from rewards.family import Answer, Cheat, Family, Floor
 from rewards.table_files import tables_of
-from rewards.table_marks import TableMarks
-from rewards.task import Score, Task
 
 
 def _gold(task: Task) -> Answer:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from assay.extras import install_extra
+from assay.task import Score, TaskError
 from rewards.dare.metrics import METRICS, MetricRaises, raw_r2
 from rewards.dare.read import (
     ReaderLost,
@@ -33,7 +34,6 @@ from rewards.dare.read import (
     read_prediction,
     read_truth,
 )
-from rewards.task import Score, TaskError
 
 Reading = Literal["release", "strict"]
 READINGS: tuple[Reading, ...] = ("release", "strict")

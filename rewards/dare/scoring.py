@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from assay.task import Answer, Score, Task
 from rewards.dare.prediction import Reading, read_gold, score_table
-from rewards.task import Answer, Score, Task
 
 FILE = "prediction.csv"
 # Run as a program of its own, so that no import names it; an exported task needs it too.

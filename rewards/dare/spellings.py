@@ -9,9 +9,9 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from assay.task import Answer, Task
 from rewards.dare.prediction import read_gold, score_table
 from rewards.dare.read import read_truth
-from rewards.task import Answer, Task
 
 FILE = "prediction.csv"
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rewards.dare.prediction import read_gold
 from rewards.dare.read import read_truth
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
 
 
 def table_twin(task: Task, seed: int) -> Task | None:

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from assay import console
+from assay.filters import ALL, Chosen, add_chosen, chosen
+from assay.progress import Progress
 from assay.rows import (
     STANDARD,
     Block,
@@ -22,13 +25,10 @@ from assay.rows import (
     total_bytes,
     writing_lines,
 )
-from rewards import console
-from rewards.chosen import ALL, Chosen, add_chosen, chosen
+from assay.workers import cores
 from rewards.gold.core import PROFILES, GoldError
 from rewards.gold.pool import Pool
 from rewards.gold.recipe_file import read_recipe
-from rewards.processes import cores
-from rewards.progress import Progress
 
 BAD_ROWS = 3
 SMALL = 1 << 20  # bytes that one process executes before another has started

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from assay.extras import install_extra
-from rewards.task import TaskError
+from assay.task import TaskError
 
 Profile = Literal["bench", "dj"]
 Kind = Literal["mapper", "filter"]

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar, cast
 
+from assay.task import MachineError, json_line
 from rewards.gold.rows import row_id
 from rewards.gold.worker import ONE_BY_ONE, TOGETHER, read_frame, write_frame
-from rewards.task import MachineError, json_line
 
 Key = TypeVar("Key")
 _ROOT = str(Path(__file__).resolve().parents[2])

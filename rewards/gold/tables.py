@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from assay.rows import is_url, stored, writing
+from assay.task import json_line
 from rewards.gold.core import GoldError, library
 from rewards.gold.pool import Executed, Pool
-from rewards.task import json_line
 
 BATCH_ROWS = 256
 STATUS = "gold_status"

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rewards.family import Answer, Family
-from rewards.task import Score, Task
+from assay.family import Answer, Family
+from assay.task import Score, Task
 
 REWARD = "reward.json"  # what an episode leaves: the numbers of the verifier by name
 

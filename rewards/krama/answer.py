@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
+from assay.task import RIGHT, Score, TaskError
 from rewards.krama import release as release
 from rewards.krama.judge import (
     Judge,
@@ -35,7 +36,6 @@ from rewards.krama.match import (
     rows_alike,
     text_key,
 )
-from rewards.task import RIGHT, Score, TaskError
 
 Reading = Literal["table3", "release"]
 READINGS: tuple[Reading, ...] = ("table3", "release")

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from assay.task import Answer, Score, TaskError
 from rewards.krama.answer import Reading, of_names, score_response, unpaid
 from rewards.krama.judge import Judge, deterministic
-from rewards.task import Answer, Score, TaskError
 
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)")

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rewards.family import THOUGHT
+from assay.family import THOUGHT
+from assay.task import RIGHT
 from rewards.krama.answer import rounding_slip, score_response
 from rewards.krama.match import as_list, close, number
-from rewards.task import RIGHT
 
 _SCALES = (100.0, 0.01, 1000.0, 0.001, 1e6, 1e-6, -1.0)
 

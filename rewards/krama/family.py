@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rewards.family import Answer, Cheat, Family
+from assay.family import Answer, Cheat, Family
+from assay.table_marks import TableMarks
+from assay.task import Score, Task
 from rewards.krama.answer import score_row
 from rewards.krama.episode import AnswerReward, printed
+from rewards.krama.policies import FLOORS, FORMS, answer_type
 from rewards.krama.scoring import judge_of, score_lake
+from rewards.krama.spellings import benchmark, spellings
 from rewards.table_files import tables_below
-from rewards.table_marks import TableMarks
-from rewards.task import Score, Task
 
 
 def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
@@ -77,6 +79,11 @@ ANSWER = Family(
     places={"lake": "data"},
     weights=AnswerReward,
     cheats={"constant": Cheat(_lazy, admits=0.5)},
+    kind=answer_type,
+    forms=FORMS,
+    floors=FLOORS,
+    spellings=spellings,
+    benchmark=benchmark,
     slices=_slices,
     content=_content,
     source=_source,

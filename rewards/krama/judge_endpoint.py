@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewards.http_client import ChatEndpoint, EndpointError
+from assay.http_client import ChatEndpoint, EndpointError
+from assay.thoughts import answer_after_thoughts
 from rewards.krama.judge import JudgeError, Verdict
-from rewards.thoughts import answer_after_thoughts
 
 KEY_ENV = "ASSAY_JUDGE_KEY"  # the environment variable with the judge's key
 _SYSTEM = (

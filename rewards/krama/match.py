@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
-from rewards.syntax import python_literal
+from assay.syntax import python_literal
 
 TOLERANCE = 1e-6  # relative, for exact numbers (specification notes, sections 4.2 and 13)
 _LITERAL_MAX = 4_000_000  # characters; beyond that only JSON is tried

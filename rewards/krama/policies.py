@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rewards.family import Answer, Floor, Form
+from assay.family import Answer, Floor, Form
+from assay.task import Task
+from rewards.audit.blind_policies import shown
 from rewards.krama.episode import printed
-from rewards.policies import shown
-from rewards.task import Task
 
 
 def answer_type(task: Task) -> str:

@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from assay.syntax import python_literal
 from rewards.krama.judge import Judge, JudgeError, NoJudge
 from rewards.krama.match import TOLERANCE, str_to_float
-from rewards.syntax import python_literal
 
 Metric = Callable[[Any, Any, Judge], float | int | bool | None]
 

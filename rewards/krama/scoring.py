@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from assay.task import Answer, Score, Task
 from rewards.krama.episode import AnswerReward, score_episode
 from rewards.krama.judge import Judge, deterministic
-from rewards.task import Answer, Score, Task
 
 # only a judge that a setting names
-STAYS_HOME = ("rewards.krama.judge_endpoint", "rewards.http_client")
+STAYS_HOME = ("rewards.krama.judge_endpoint", "assay.http_client")
 
 
 @lru_cache(maxsize=8)
@@ -18,7 +18,7 @@ def judge_of(url: str, model: str) -> Judge:
     """The judge of paraphrases: an endpoint, or without a URL the deterministic one."""
     if not url:
         return deterministic
-    from rewards.http_client import ChatEndpoint
+    from assay.http_client import ChatEndpoint
     from rewards.krama.judge_endpoint import KEY_ENV, EndpointJudge
 
     return EndpointJudge(ChatEndpoint(url, model, KEY_ENV))

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rewards.family import Answer
+from assay.family import Answer
+from assay.task import Task
 from rewards.krama.answer import score_response
 from rewards.krama.episode import ANSWER as FILE
 from rewards.krama.episode import printed, read_text
-from rewards.task import Task
 
 
 def spellings(task: Task) -> Mapping[str, Answer]:

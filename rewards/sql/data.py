@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
 
+from assay.task import TaskError
 from rewards.sql.compare import Cell, Row, Stored, stored
-from rewards.task import TaskError
 
 Type = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
 TYPES = ("INTEGER", "REAL", "TEXT", "BLOB")

@@ -8,18 +8,17 @@ from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from rewards.family import Answer, Cheat, Family, Floor
-from rewards.seeds import derive_seed
+from assay.family import Answer, Cheat, Family, Floor
+from assay.seeds import derive_seed
+from assay.table_marks import TableMarks, marks_of_frame
+from assay.task import Task, TaskError
 from rewards.sql.compare import Cell
 from rewards.sql.data import Database, packed, quoted, renamed, unpacked
 from rewards.sql.execute import RunnerLost
-from rewards.sql.explain import explain
 from rewards.sql.extract import fenced
 from rewards.sql.query import SqlReward, case_of, read_gold
 from rewards.sql.scoring import score_sql
 from rewards.sql.twins import twin
-from rewards.table_marks import TableMarks, marks_of_frame
-from rewards.task import Task, TaskError
 
 
 def _gold(task: Task) -> str:
@@ -200,5 +199,4 @@ SQL = Family(
     content=_content,
     source=_source,
     parts=("runs", "twins", "published", "bird"),
-    explain=explain,
 )

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
+from assay.task import Score, TaskError, unscored
 from rewards.sql.compare import Cell, Row, bird_equal, equal, same_cell
 from rewards.sql.data import Database, cell_of, read_tables, unpacked
 from rewards.sql.execute import Failed, RunnerLost, run
 from rewards.sql.extract import extract
 from rewards.sql.twins import Focus, twin
-from rewards.task import Score, TaskError, unscored
 
 TWINS = 3  # that a query has to be right on, unless gold says another number
 MORE = 12  # that are added at most, where a constant could stand for a column of the result

@@ -3,8 +3,8 @@ imports travel with an exported task."""
 
 from __future__ import annotations
 
+from assay.task import Answer, Score, Task
 from rewards.sql.query import SqlReward, score_text
-from rewards.task import Answer, Score, Task
 
 COMES_ALONG = ("rewards.sql.runner",)  # run as a program, so no import names it
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from rewards.seeds import derive_seed
+from assay.seeds import derive_seed
 from rewards.sql.compare import Cell, Row
 from rewards.sql.data import Column, Database, Table
 

@@ -18,8 +18,8 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 
+from assay.task import Task
 from rewards.adapters.words import load, score_text
-from rewards.task import Task
 
 HERE = Path(__file__).resolve().parent
 TASKS: dict[str, Task] = {w.task.id: w.task for w in load(HERE)}

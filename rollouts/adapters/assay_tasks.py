@@ -17,8 +17,8 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
+from assay.task import RIGHT, Score, Task
 from rewards.adapters.words import Words, load, score_text
-from rewards.task import RIGHT, Score, Task
 
 HERE = Path(__file__).resolve().parent
 __all__ = ["AssayTaskset"]

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assay.task import Task
 from rewards.adapters.trl import trl_reward
 from rewards.adapters.words import bare, load, score_text
-from rewards.task import Task
 
 HERE = Path(__file__).resolve().parent
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from assay.task import Message, Task
 from rewards.parse import render
-from rewards.task import Message, Task
 from rollouts.cdr.words import ANALYSIS, FORMATS, MODES, SLOTS
 from rollouts.words.templates import Kind, Words, ours
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewards.task import RIGHT, Score, Task
+from assay.task import RIGHT, Score, Task
 from rollouts.trajectory import Trajectory
 
 CATEGORIES = ("instruction adherence", "code error", "code execution limit", "max token limit")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rollouts.dare.scripts import faithful_code, short_code
 from rollouts.dare.short import (
     Asked,

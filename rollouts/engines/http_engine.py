@@ -1,6 +1,6 @@
 """Models behind HTTP as engines: words of a chat endpoint, or token ids of servers.
 
-Requests, retries and the reading of answers are of rewards/http_client.py. A request that fails for
+Requests, retries and the reading of answers are of assay/http_client.py. A request that fails for
 the endpoint's reasons raises `EndpointError`, an `OSError`: the episode is then an infrastructure
 failure, not a wrong answer. A conversation that the model cannot read any more ends as `length`.
 """
@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from rewards.http_client import EndpointError, Message, Patience, get, opened, post, read_chat
-from rewards.seeds import derive_seed
+from assay.http_client import EndpointError, Message, Patience, get, opened, post, read_chat
+from assay.seeds import derive_seed
 from rollouts.conversation import ChatReply, ContextFull
 from rollouts.engines.dialects import (
     DIALECTS,

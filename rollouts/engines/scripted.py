@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.rows import read_rows
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import CallFormat, call_format

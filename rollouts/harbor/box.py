@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.harbor import step
 from rollouts.sandbox.model import NAMESPACED, Config, Limits, SandboxError
 from rollouts.sandbox.pool import Pool

@@ -24,7 +24,7 @@ from harbor.environments.capabilities import (
 )
 from harbor.models.task.config import NetworkMode
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.harbor.box import Box, BoxLimits, box_config
 from rollouts.harbor.image import DOCKERFILE, Image, build, read_image
 from rollouts.harbor.interpreter import lacking, survey

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.harbor.box import KEPT, Box, listed, offered
 
 DOCKERFILE = "Dockerfile"

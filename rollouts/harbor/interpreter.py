@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.harbor.image import Image
 
 _ASK = (

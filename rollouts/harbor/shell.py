@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from assay.task import Task, TaskError
 from rewards.harbor.family import REWARD
-from rewards.task import Task, TaskError
 from rollouts.call_arguments import fitting
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.harbor.box import Box

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from assay.task import TaskError
 from rewards.harbor.family import REWARD, read_rewards
-from rewards.task import TaskError
 from rollouts.harbor.apart import Apart, judging_box, read_apart
 from rollouts.harbor.box import Box, BoxLimits
 from rollouts.harbor.image import DOCKERFILE, Image, build, read_image

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rewards.family import THOUGHT
-from rewards.thoughts import parted
+from assay.family import THOUGHT
+from assay.thoughts import parted
 from rollouts.tools import too_deep
 
 FAILED = "SUT failed to answer this question."

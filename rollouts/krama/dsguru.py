@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, clip, closing

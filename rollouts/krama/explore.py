@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.call_arguments import fitting
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.folder import LakeFolder, clip, closing

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task, TaskError
+from assay.task import Task, TaskError
 from rollouts.environment import Closing, EnvironmentFailure, LakeSettings
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rewards.task import Task, TaskError
+from assay.task import Task, TaskError
 from rollouts.tools import CallFormat
 
 

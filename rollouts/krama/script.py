@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import blocks
 from rollouts.krama.folder import LakeFolder, closing

@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from rewards.family import THOUGHT
-from rewards.task import Task
+from assay.family import THOUGHT
+from assay.task import Task
 from rollouts.krama.index import CHARS_A_TOKEN
 from rollouts.words.interpret import Bag, Program, mark, template
 from rollouts.words.templates import Kind, Read, Release, Slot, Words, ours, unfilled

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from assay import console
 from assay.extras import install_extra
-from rewards import console
 from rollouts.sandbox import probe
 from rollouts.sandbox.capacity import worker_count
 from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError

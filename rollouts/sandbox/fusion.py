@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rewards.http_client import EndpointError, Patience, get, opened, post
+from assay.http_client import EndpointError, Patience, get, opened, post
 from rollouts.sandbox.exchange import Answer
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import check

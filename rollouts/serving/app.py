@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rewards.seeds import derive_seed
+from assay.seeds import derive_seed
 from rollouts.prompts import ChatTokenizer
 from rollouts.serving.asked import Asked, Limits, read_chat, read_completion
 from rollouts.serving.batches import Batches, Full

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.task import Task
 from configs.loader import ConfigError
-from rewards.task import Task
 from rollouts.words.templates import Kind, Release, Words, of_release, ours, own
 
 RELEASE = "release:"

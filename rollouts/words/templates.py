@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from assay.task import Task
 from configs.loader import ConfigError, read_yaml
-from rewards.task import Task
 
 Source = Literal["ours", "own", "release"]
 

@@ -15,9 +15,9 @@ import pytest
 from places import ROOT
 
 from assay import files
+from assay.file_sets import alone, replacing_all, unfinished
 from assay.files import UNFINISHED, replacing, write_bytes, write_text
-from rewards.file_sets import alone, replacing_all, unfinished
-from rewards.task import TaskError, refuse_unfinished, write_jsonl
+from assay.task import TaskError, refuse_unfinished, write_jsonl
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rewards import file_sets
+from assay import file_sets
 
 calls, at = 0, int(sys.argv[2])
 

@@ -11,13 +11,13 @@ from hub_server import SHA, environment, hub_server
 from places import ROOT
 
 from assay.hub import local_place
-from rewards.task import TaskError
+from assay.task import TaskError
 
 pytest.importorskip("huggingface_hub")
 CALL = """
 import sys
 from assay.hub import local_place
-from rewards.task import TaskError
+from assay.task import TaskError
 try:
     print(local_place(sys.argv[1], "own/Bench", sys.argv[2:]))
 except TaskError as error:

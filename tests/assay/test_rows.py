@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay import rows as streams
 from assay.rows import blocks, matching, read_rows, total_bytes, write_rows, writing
-from rewards.task import TaskError
+from assay.task import TaskError
 
 
 def lines_of(names: list[str], size: int = 64) -> list[tuple[str, int, bytes]]:

@@ -10,9 +10,9 @@ import pytest
 from leaky import leaky_file
 from own_families import family_file
 
-from assay import main
-from rewards import families, guard
-from rewards.task import Task, read_tasks, write_jsonl
+from assay import families, main
+from assay import scorer_timeout as guard
+from assay.task import Task, read_tasks, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 

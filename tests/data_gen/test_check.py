@@ -14,7 +14,7 @@ from own_families import family_file
 from table_copies import homes
 
 from assay import main
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 

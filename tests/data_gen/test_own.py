@@ -10,8 +10,8 @@ import pytest
 from own_families import family_file
 
 from assay import main
-from rewards import guard
-from rewards.task import read_tasks
+from assay import scorer_timeout as guard
+from assay.task import read_tasks
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.task import Task, TaskError, read_tasks, write_jsonl
 from data_gen.pack import pack
-from rewards.task import Task, TaskError, read_tasks, write_jsonl
 
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("aiohttp")
 from chat_server import serving
 
+from assay.task import TaskError
 from data_gen.rewording import FILE, Endpoint, Facts, Job, report, reword_all
-from rewards.task import TaskError
 
 QUESTION = "What is the mean of 'Rain' in rain.csv, rounded to 2 decimals?"
 FACTS = Facts(("rain.csv",))

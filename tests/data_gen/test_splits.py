@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from own_families import family_file
 
-from assay import main
+from assay import families, main
+from assay.task import Task, read_tasks
 from data_gen.corpora import CorpusError, Document, read_corpus
 from data_gen.splits import read_list, split_documents
-from rewards import families
-from rewards.task import Task, read_tasks
 
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]
 

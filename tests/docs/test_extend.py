@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from rewards import families
-from rewards.families import load_family
-from rewards.family import Task
-from rewards.twins import twinned
+from assay import families
+from assay.families import load_family
+from assay.family import Task
+from rewards.audit.twins import twinned
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extend.md").read_text("utf-8"), re.DOTALL)
 

@@ -9,8 +9,8 @@ import pytest
 from assay_command import here, rows, run
 from places import ROOT
 
-from rewards.families import load_family
-from rewards.family import Answer, Task
+from assay.families import load_family
+from assay.family import Answer, Task
 
 FILE = ROOT / "examples" / "dabstep.py"
 FAMILY = load_family(str(FILE))

@@ -14,8 +14,8 @@ from places import ROOT
 
 pytest.importorskip("torch")
 
-from rewards.families import use_families
-from rewards.task import Task, TaskError
+from assay.families import use_families
+from assay.task import Task, TaskError
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.solvers import OwnSolver
@@ -44,8 +44,8 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     """Both tools in one episode; the reply of the second holds the gold answer."""
     from asking import chat_rollout
 
-    from rewards.families import score_answer, use_families
-    from rewards.task import read_tasks
+    from assay.families import score_answer, use_families
+    from assay.task import read_tasks
     from rollouts.conversation import ChatReply
     from rollouts.now import run_now
     from rollouts.tools import ToolCall
@@ -100,7 +100,7 @@ def test_the_solver_makes_rollouts_to_learn_from(built: Path, tiny_folder: Path)
 )
 def test_a_solver_that_cannot_be_used_is_said(tmp_path: Path, solver: str, said: str) -> None:
     name = f"lost_{len(solver)}"
-    code = f"from rewards.family import Family, Score\nNAME = {name!r}\n"
+    code = f"from assay.family import Family, Score\nNAME = {name!r}\n"
     code += "FAMILY = Family(NAME, lambda task, answer: Score.of(True), lambda task: '', "
     (tmp_path / "lost.py").write_text(f"{code}solver={solver})\n")
     use_families([str(tmp_path / "lost.py")])

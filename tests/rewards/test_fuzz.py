@@ -9,10 +9,10 @@ import sys
 import pytest
 from places import ROOT
 
+from assay.task import Score
 from benchmarks import fuzz
 from benchmarks.fuzz_read import Read, Reading
 from benchmarks.fuzz_readings import READINGS
-from rewards.task import Score
 
 COUNT = 110  # outputs of each reading
 TABLES = 40  # a table costs more

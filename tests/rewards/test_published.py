@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.task import Task, TaskError
 from rewards import published
 from rewards.published import lines_of, published_database, refuse_published, text_hash
-from rewards.task import Task, TaskError
 
 QUESTION = "Clean the table, use columns a and b, fit a tree with random_state 3, predict `y`."
 LINES = [f"column {k} holds what nobody else measures, in units of {k * 9}" for k in "abc"]

@@ -17,9 +17,9 @@ from front import command
 from places import ROOT
 
 from assay.rows import blocks
-from rewards.processes import in_turn
+from assay.task import Task, TaskError, json_line, write_jsonl
+from assay.workers import in_turn
 from rewards.score_rows import numbered, prepare, score_block, score_lines
-from rewards.task import Task, TaskError, json_line, write_jsonl
 from rewards.task_file import KEPT, TaskFile, open_tasks
 
 main = command("score")
@@ -185,8 +185,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 DYING = """
-from rewards.family import Family
-from rewards.task import Answer, Score, Task
+from assay.family import Family
+from assay.task import Answer, Score, Task
 import os, signal
 
 def score(task: Task, answer: Answer) -> Score:

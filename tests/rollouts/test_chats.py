@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.chats import (
     LEARNED,
     THOUGHTS,

@@ -15,9 +15,9 @@ pytest.importorskip("transformers")
 
 from asking import chat_rollout
 
-from rewards.families import score_answer
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.families import score_answer
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from rollouts.conversation import ChatReply, TokenConversation
 from rollouts.engines.scripted import ScriptedEngine, Turn
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said

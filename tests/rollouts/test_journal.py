@@ -12,13 +12,13 @@ from front import command as front
 
 pytest.importorskip("torch")
 
-from rewards import families
-from rewards.journal import read_journal
-from rewards.task import Task, TaskError, write_jsonl
+from assay import families
+from assay.journal import read_journal
+from assay.task import Task, TaskError, write_jsonl
 from rollouts.journal import Journal
 
 OWN = """
-from rewards.family import Answer, Family, Score, Task
+from assay.family import Answer, Family, Score, Task
 
 
 def score(task: Task, answer: Answer) -> Score:

@@ -11,8 +11,8 @@ import pytest
 from asking import chat_rollout
 from db_tools import FAILING, TOOLS, Echo, double, hang, query, tables, write_db
 
+from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
-from rewards.task import Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.tool import tool
 from rollouts.toolbox import TOOL_CALLS
@@ -240,7 +240,7 @@ def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> 
 def test_a_family_brings_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from rewards import families
+    from assay import families
 
     own = replace(families.BUILT_IN["answer"], name="own", environment=[query])
     monkeypatch.setitem(families._added, "own", own)

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qwen3 import TEMPLATE as QWEN3
 
-from rewards.thoughts import answer_after_thoughts
+from assay.thoughts import answer_after_thoughts
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tools import ToolSpec
 

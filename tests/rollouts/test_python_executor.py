@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.environment import ExecutorSettings, Said
 from rollouts.python_executor import NAME, tool_spec
 from rollouts.tools import ToolCall

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import LEAST, MESSAGE, for_gold, gold_text, room_for
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.http_client import GIVE_UP
-from rewards.task import Answer, Task, TaskError
+from assay.http_client import GIVE_UP
+from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample
 from rollouts.trajectory import Sampling, Trajectory

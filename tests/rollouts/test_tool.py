@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.docstring import described
 from rollouts.tool import Context, tool
 

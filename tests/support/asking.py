@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.environment import Budget, Maker
 from rollouts.sampler import Asked, Each, Plan, sample_side_by_side
 from rollouts.trajectory import Sampling, Trajectory

@@ -14,7 +14,7 @@ from typing import Any
 from places import ROOT
 
 import assay as front
-from rewards.families import VARIABLE
+from assay.families import VARIABLE
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

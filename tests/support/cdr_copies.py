@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.task import write_jsonl
 from rewards.cdr.files import CORE, SEMANTIC
-from rewards.task import write_jsonl
 
 Row = dict[str, Any]
 STYLES = ("direct", "imperative_checklist", "application_context")

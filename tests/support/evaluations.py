@@ -11,10 +11,10 @@ from mixed_tasks import refinement, said
 from places import ROOT
 
 import assay
-from rewards.task import Task, read_tasks, write_jsonl
+from assay.task import Task, read_tasks, write_jsonl
 
 SUMS = """
-from rewards.family import Family, Score
+from assay.family import Family, Score
 
 def score(task, answer):
     if "boom" in answer.text:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.task import Score, Task
 from configs.schema import GrpoConfig, GrpoRunConfig
-from rewards.task import Score, Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Trajectory
 from train.grpo import train_grpo

@@ -6,7 +6,7 @@ from pathlib import Path
 
 LEAKY = '''
 """Sums, with a reward that leaks in one way."""
-from rewards.family import Answer, Cheat, Family, Floor, Score, Task
+from assay.family import Answer, Cheat, Family, Floor, Score, Task
 
 
 def build(seed, count: int = 24):

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 OWN = """
-from rewards.family import Family, Score
+from assay.family import Family, Score
 
 def score(task, answer):
     right = float(answer.text.strip() == task.gold["sum"])

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from rewards.family import Answer, Cheat, Family, Score, Task
+from assay.family import Answer, Cheat, Family, Score, Task
 
 
 def build(seed, count: int = 6, heldout: int = 3, letters: Literal["low", "up"] = "low",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewards.family import Answer, Family, Score, Task
+from assay.family import Answer, Family, Score, Task
 from rollouts.tool import Context, tool
 
 

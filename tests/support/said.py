@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.conversation import ChatReply
 from rollouts.environment import Budget
 from rollouts.episode import run_episode

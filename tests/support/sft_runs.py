@@ -10,7 +10,7 @@ from pathlib import Path
 
 from places import ROOT
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 
 def toy_tasks(path: Path, count: int = 24) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 from small_lake import make_lake
 from travelling import demo_tasks, own_tasks
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 
 def asking(name: str, files: dict[str, str], **more: Any) -> Task:

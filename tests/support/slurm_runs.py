@@ -12,7 +12,7 @@ from pathlib import Path
 from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 TINY = ["engine.device=cpu", "engine.threads=1", "engine.dtype=float32"]
 

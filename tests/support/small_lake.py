@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 
 CODE = """```python
 import json

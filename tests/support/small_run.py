@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rewards.families import score_answer
+from assay.families import score_answer
+from assay.task import Task, json_line, write_jsonl
 from rewards.gold import Step, execute
 from rewards.parse import render
-from rewards.task import Task, json_line, write_jsonl
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
 from train.evaluation.rows import row_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from assay.task import Task
 from rewards.sql.data import Column, Database, Table, packed
-from rewards.task import Task
 
 
 def cars(rows: int = 120) -> Database:

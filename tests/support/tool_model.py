@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 CODE = "print(6 * 7)"
 CALL = (

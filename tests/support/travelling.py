@@ -6,12 +6,12 @@ from pathlib import Path
 
 from places import ROOT
 
+from assay.families import use_families
+from assay.task import Task, write_jsonl
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from data_gen.exports.cli import main as export
 from rewards.adapters.words import said_gold
-from rewards.families import use_families
-from rewards.task import Task, write_jsonl
 
 OWN = str(ROOT / "examples" / "own_family.py")
 

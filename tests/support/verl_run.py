@@ -60,7 +60,7 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 
 def greedy(model: Path, tasks: Path, most: int = 6) -> list[str]:
     """Greedy answers of a model folder to tasks without tools, by the embedded engine."""
-    from rewards.task import read_tasks
+    from assay.task import read_tasks
     from rollouts.engines.torch.engine import load_engine
     from rollouts.prompts import ChatTokenizer
     from rollouts.trajectory import Sampling

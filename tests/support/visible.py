@@ -14,7 +14,7 @@ from typing import Any
 
 from places import SHARED
 
-from rewards.task import Task
+from assay.task import Task
 
 
 @dataclass(frozen=True)

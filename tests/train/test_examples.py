@@ -13,8 +13,8 @@ pytest.importorskip("transformers")
 
 from qwen3 import write_qwen3
 
-from rewards.families import use_families
-from rewards.task import Task, TaskError, write_jsonl
+from assay.families import use_families
+from assay.task import Task, TaskError, write_jsonl
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS
 from train.examples import (
@@ -27,7 +27,7 @@ from train.examples import (
 )
 
 OWN = """
-from rewards.family import Answer, Family, Score
+from assay.family import Answer, Family, Score
 
 def gold(task):
     return {"text": task.gold.get("text"), "none": None,

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 from grpo_runs import RL, each, few_as, refinement_tasks, run_rl  # noqa: E402
 
+from assay.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
-from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 from grpo_runs import each  # noqa: E402
 
+from assay.task import Score, Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
-from rewards.task import Score, Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import describe, refilled, train_grpo  # noqa: E402

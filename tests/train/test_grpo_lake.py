@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 
 from tiny_model import tiny_config  # noqa: E402
 
+from assay.task import Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  # noqa: E402
-from rewards.task import Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.workshop import Workshop, run_now, tool_settings  # noqa: E402
 from train.examples import Example  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 from assay_command import assay, rows
 from slurm_runs import toy_tasks
 
-from rewards.provenance import NAME, Made, read_record
+from assay.record import NAME, Made, read_record
 
 FEW = ("engine.device=cpu", "engine.threads=1", "engine.dtype=float32")
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.task import Score, Task
 from configs.loader import load
 from configs.noise import NoiseConfig
 from configs.schema import GrpoRunConfig
-from rewards.task import Score, Task
 from rollouts.trajectory import Trajectory
 from train.noise import with_noise
 

@@ -24,7 +24,7 @@ from rollouts.tools import call_format  # noqa: E402
 pytestmark = pytest.mark.slow
 
 FAMILY = '''
-from rewards.family import Family, Score, Task
+from assay.family import Family, Score, Task
 from rollouts.tool import Context, tool
 
 PRICES = {"fig": "31", "plum": "84"}

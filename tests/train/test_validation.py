@@ -11,14 +11,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rewards.task import Task, write_jsonl  # noqa: E402
+from assay.task import Task, write_jsonl  # noqa: E402
 from train.cli.grpo import main as grpo  # noqa: E402
 from train.cli.sft import main as sft  # noqa: E402
 from train.run.log import read_metrics  # noqa: E402
 from train.run.stop import EXIT_STOPPED  # noqa: E402
 
 OWN = """
-from rewards.family import Family, Score
+from assay.family import Family, Score
 
 def score(task, answer):
     share = sum(c in "abcdefghijklm" for c in answer.text) / max(len(answer.text), 1)

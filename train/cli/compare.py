@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards import console
-from rewards.families import use_families
-from rewards.task import TaskError
+from assay import console
+from assay.families import use_families
+from assay.task import TaskError
 from rollouts.identity import asked_how
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
 from train.evaluation.results import aligned, is_baseline, named_rows, read_results

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rewards import console
-from rewards.chosen import add_chosen
+from assay import console
+from assay.filters import add_chosen
 from train.cli.model_options import add_episodes, add_model, add_sampling, add_words
 from train.evaluation.benchmarks import BENCHMARKS
 

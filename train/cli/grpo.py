@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.families import states_of
+from assay.task import Task
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
-from rewards.families import states_of
-from rewards.task import Task
 from train.cli.options import given, parser_of
 from train.run.data import AUTO, asked_for, training_tasks, validation_tasks, with_validation
 from train.run.errors import say_known_errors

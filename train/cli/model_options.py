@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from assay import console
 from configs.loader import ConfigError
-from rewards import console
 from rollouts.engines.server.opening import EMBEDDED, URLS, add_engine
 
 # `engine.slots=64` is `--slots 64`, as in the settings of the commands that train

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.console import STATUSES, Parser, add_config, add_family, add_json, parser
+from assay.filters import add_chosen, chosen
 from configs.describe import dotted_docs
-from rewards.chosen import add_chosen, chosen
-from rewards.console import STATUSES, Parser, add_config, add_family, add_json, parser
 
 # a flag and the setting that it stands for
 FLAGS: dict[str, tuple[str, str]] = {

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards import console
-from rewards.families import use_families
-from rewards.task import TaskError
+from assay import console
+from assay.families import use_families
+from assay.task import TaskError
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table
 from train.report.benchmark_tables import text_of

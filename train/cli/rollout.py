@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assay import console
+from assay.filters import add_chosen, chosen
 from configs.loader import ConfigError
-from rewards import console
-from rewards.chosen import add_chosen, chosen
 from train.cli.model_options import add_episodes, add_model, add_sampling, add_words, settle
 
 DESCRIPTION = """Sample answers to tasks, score them, and write them as JSONL. Answers come from a
@@ -71,9 +71,9 @@ def _settle(args: Any) -> None:
 
 def run(args: Any) -> int:
     """Sample what the output does not hold yet; the exit status."""
-    from rewards.families import require_families, score_answer, use_families
+    from assay.families import require_families, score_answer, use_families
+    from assay.task import Answer, Task, read_tasks, with_absolute_files
     from rewards.marks import marks_of
-    from rewards.task import Answer, Task, read_tasks, with_absolute_files
     from rollouts.record import to_json
     from rollouts.trajectory import Trajectory
     from train.evaluation.answering import Job, answer_all, say_end, workshop

@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from assay import console
 from assay.extras import install_extra
-from rewards import console
-from rewards.task import TaskError
+from assay.task import TaskError
 
 SHARE = 0.6  # of the memory that is left, for keys and values
 DESCRIPTION = """Serve a model folder, an adapter folder or a hub name on this machine, with

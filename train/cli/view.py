@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rewards import console
-from rewards.families import use_families
-from rewards.task import TaskError
+from assay import console
+from assay.families import use_families
+from assay.task import TaskError
 from train.view.book import Run, bind, open_runs
 from train.view.links import PAGE
 from train.view.page import write_page

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from assay import console
+from assay.task import TaskError, write_jsonl
 from configs.loader import ConfigError
-from rewards import console
-from rewards.task import TaskError, write_jsonl
 from train.cluster.estimates import estimates
 from train.cluster.plan import Job, Plan, read_plan, sbatch_call
 from train.cluster.serve import gather, run_part

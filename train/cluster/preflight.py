@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.task import TaskError
 from configs.loader import ConfigError
-from rewards.task import TaskError
 from train.cluster.settings import asked, mismatches
 
 OURS = ("assay", "configs", "rewards", "rollouts", "data_gen", "train")

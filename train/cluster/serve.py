@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from assay.files import write_bytes
+from assay.task import TaskError, json_text
 from configs.loader import ConfigError
-from rewards.task import TaskError, json_text
 from rollouts.engines.server.opening import EMBEDDED
 from rollouts.engines.server.process import devices
 from train.evaluation.parts import RESULTS

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.file_sets import alone
 from assay.files import write_bytes, write_text
 from assay.rows import blocks
-from rewards.file_sets import alone
-from rewards.task import TaskError, json_line, parse_object
+from assay.task import TaskError, json_line, parse_object
 
 Run = Callable[[list[str]], int]
 

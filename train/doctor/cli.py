@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from rewards import console
+from assay import console
 from train.doctor import gpu, machine, needs, node
 from train.doctor.finding import Finding
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rewards.task import Task, TaskError
+from assay.task import Task, TaskError
 from rollouts.environment import Budget
 from train.evaluation.contract import budget_of
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.family import THOUGHT
+from assay.file_sets import alone
+from assay.progress import Progress
+from assay.task import Answer, Task, TaskError
 from configs.schema import EngineConfig, ToolsConfig
-from rewards.family import THOUGHT
-from rewards.file_sets import alone
-from rewards.progress import Progress
-from rewards.task import Answer, Task, TaskError
 from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Plan
 from train.evaluation.contract import Benchmark, plain_plan

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Plan
 from train.evaluation.contract import (

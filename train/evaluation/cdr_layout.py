@@ -20,8 +20,8 @@ from typing import Any
 from assay.hub import local_place
 from assay.parquet import arrow_rows
 from assay.rows import read_rows
+from assay.task import TaskError, refuse_unfinished
 from rewards.cdr.files import CORE, SEMANTIC, check_row, find_tracks
-from rewards.task import TaskError, refuse_unfinished
 from train.evaluation.contract import HELDOUT
 
 Row = dict[str, Any]

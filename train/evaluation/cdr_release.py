@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.rows import read_rows
+from assay.task import Task, TaskError, write_jsonl
+from assay.thoughts import answer_after_thoughts
 from rewards.cdr.files import write_scores
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.leaderboard import leaderboard
@@ -23,8 +25,6 @@ from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.refinement import gold_answer
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
-from rewards.task import Task, TaskError, write_jsonl
-from rewards.thoughts import answer_after_thoughts
 from rollouts.cdr.prompts import MARK, messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 from rollouts.identity import thinking

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.task import TaskError
 from rewards.cdr.files import CORE
 from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.styles import KINDS
-from rewards.task import TaskError
 from train.evaluation.cdr_figures import FAMILIES, in_turn
 from train.evaluation.contract import Table
 from train.evaluation.results import aligned, number, percent, with_interval

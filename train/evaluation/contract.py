@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Score, Task
+from assay.task import Score, Task
 from rollouts.engines.server.opening import EMBEDDED
 from rollouts.environment import Budget
 from rollouts.prompts import ChatTokenizer

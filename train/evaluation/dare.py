@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.families import score_answer
 from assay.files import write_text
-from rewards.chosen import chosen
+from assay.filters import chosen
+from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.dare.prediction import mismatch
 from rewards.dare.scoring import TableReward
-from rewards.families import score_answer
-from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import category
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for

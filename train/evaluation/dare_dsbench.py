@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from assay.task import Task, TaskError
 from rewards.dare.prediction import read_gold
 from rewards.dare.read import ReaderLost, Unreadable, read_prediction
 from rewards.dare.scoring import FILE
-from rewards.task import Task, TaskError
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import Row
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from rewards.task import RIGHT
+from assay.task import RIGHT
 from rollouts.dare.failures import CATEGORIES
 from train.evaluation.contract import Row
 from train.evaluation.results import number

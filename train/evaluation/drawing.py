@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from rewards.families import family_of, has_family
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
+from assay.families import family_of, has_family
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 
 
 def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewards.progress import Progress
-from rewards.seeds import derive_seed
-from rewards.task import RIGHT, Task
+from assay.progress import Progress
+from assay.seeds import derive_seed
+from assay.task import RIGHT, Task
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker
 from rollouts.prompts import ChatTokenizer

@@ -22,10 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.families import family_of
+from assay.family import without_thoughts
 from assay.files import write_text
-from rewards.families import family_of
-from rewards.family import without_thoughts
-from rewards.http_client import ChatEndpoint
+from assay.http_client import ChatEndpoint
+from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
 from rewards.krama.judge import JudgeError
@@ -33,7 +34,6 @@ from rewards.krama.judge_endpoint import KEY_ENV, judged_coverage
 from rewards.krama.published import MODES
 from rewards.krama.release import harness
 from rewards.krama.scoring import judge_of
-from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan

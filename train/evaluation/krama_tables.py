@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
+from assay.task import RIGHT, Task
 from rewards.krama.published import COUNTS
 from rewards.krama.release import total
-from rewards.task import RIGHT, Task
 from train.evaluation.stats import wilson
 
 Row = dict[str, Any]

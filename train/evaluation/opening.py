@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.chosen import chosen
-from rewards.families import require_families
-from rewards.task import (
+from assay.families import require_families
+from assay.filters import chosen
+from assay.task import (
     Task,
     TaskError,
     read_tasks,

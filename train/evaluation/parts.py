@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.journal import key_of, read_journal
-from rewards.task import Task, TaskError, json_text
+from assay.journal import key_of, read_journal
+from assay.task import Task, TaskError, json_text
 from rollouts.identity import task_hash
 from rollouts.journal import Row, read_record, refuse_other, refuse_other_tasks
 

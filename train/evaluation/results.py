@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.words.prompts import lines
 from train.evaluation.comparing import Comparison, compare_rows
 from train.evaluation.tables import Cell, Draw, in_order, tables

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.families import family_of, score_answer
-from rewards.family import (
+from assay.families import family_of, score_answer
+from assay.family import (
     Family,
     cheat_answer,
     gold_answer,
@@ -14,7 +14,7 @@ from rewards.family import (
     source_of,
     without_thoughts,
 )
-from rewards.task import Answer, Score, Task, TaskError
+from assay.task import Answer, Score, Task, TaskError
 from rollouts.sampler import answered
 from rollouts.trajectory import UNTOLD, Trajectory
 

@@ -13,13 +13,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from assay.families import all_families, family_of, use_families
 from assay.files import write_bytes, write_text
+from assay.filters import chosen
+from assay.record import revision
+from assay.task import Answer, Task, json_text
+from assay.versions import installed
 from configs.loader import ConfigError, read_section
-from rewards.chosen import chosen
-from rewards.families import all_families, family_of, use_families
-from rewards.provenance import revision
-from rewards.task import Answer, Task, json_text
-from rewards.versions import installed
 from rollouts.identity import thinking
 from rollouts.journal import ASKED
 from rollouts.sampler import answered

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.task import RIGHT
+from assay.task import RIGHT
 from train.evaluation.stats import (
     RESAMPLES,
     Interval,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task, TaskError
+from assay.task import Task, TaskError
 from train.evaluation.answering import is_folder
 from train.run.trained_on import NAME, read_trained
 

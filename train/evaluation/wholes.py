@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rewards.task import RIGHT
+from assay.task import RIGHT
 from train.evaluation.comparing import Row
 
 Made = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.task import Score, Task
 from configs.training import GrpoConfig
-from rewards.task import Score, Task
 from rollouts.record import to_json
 from rollouts.trajectory import NO_NUMBERS, Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread

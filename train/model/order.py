@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.seeds import derive_seed
+from assay.task import Task, TaskError
 from configs.training import GrpoConfig
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
 from train.model.starts import Count, Starts, count, faded, kind_of
 

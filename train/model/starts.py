@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from assay.seeds import derive_seed
+from assay.task import Task
 from configs.training import GrpoConfig
-from rewards.seeds import derive_seed
-from rewards.task import Task
 
 GOLD_STEPS = "gold_steps"  # in a task's meta: steps that were done for the model
 FORGET = 0.97  # of an observation's weight is left a step later; half of it after 23 steps

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.files import replacing
-from rewards.journal import read_journal
-from rewards.task import TaskError
+from assay.journal import read_journal
+from assay.task import TaskError
 from rollouts.tools import call_format
 from train.evaluation.results import named_rows, shown
 from train.report.log_samples import OUTCOME, REWARD, SCORERS, sample_of, summary_of

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.tools import CallFormat, ToolCall, make_call
 from train.view.bodies import list_of, number_of
 from train.view.gold import gold_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rewards.task import RIGHT
+from assay.task import RIGHT
 from train.evaluation.results import is_baseline
 from train.report.markup import Links, section
 

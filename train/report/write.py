@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from assay.files import write_text
-from rewards.task import TaskError
+from assay.task import TaskError
 from train.evaluation.results import check_results, comparisons, ordered, shown
 from train.report.page import render
 from train.report.pooled import One

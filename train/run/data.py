@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.families import require_families
+from assay.filters import ALL, Chosen
 from assay.rows import is_parquet, read_rows
+from assay.task import Task, TaskError, read_tasks
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
-from rewards.chosen import ALL, Chosen
-from rewards.families import require_families
 from rewards.published import published_database, refuse_published
-from rewards.task import Task, TaskError, read_tasks
 from rollouts.chats import FIELDS, ROLES, without_nulls
 
 Row = Mapping[str, Any]

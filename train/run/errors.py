@@ -6,14 +6,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from assay.console import status_of
+from assay.task import TaskError
 from configs.loader import ConfigError
-from rewards.console import status_of
-from rewards.task import TaskError
 
 
 @dataclass
 class Status:
-    """Exit status of a command (`rewards.console`)."""
+    """Exit status of a command (`assay.console`)."""
 
     code: int = 0
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from assay.files import named
-from rewards.task import Score, write_jsonl
+from assay.task import Score, write_jsonl
 from train.run.logged import LogError, named_values
 from train.run.verdict import LOST, lost, ran_away, require_learned, warnings_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 
 
 class LogError(TaskError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.trajectory import Trajectory
 from train.run.log import RunLog
 from train.run.resume import Checkpoints

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.files import file_hash, write_text
+from assay.record import revision
+from assay.versions import GOLD, installed
 from configs.loader import ConfigError, config_hash, dump, to_dict
-from rewards.provenance import revision
-from rewards.versions import GOLD, installed
 from rollouts.identity import weights_hash
 from rollouts.machine import usable_cores
 

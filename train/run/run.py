@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic
 
+from assay import record as provenance
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.machine import ModelConfig
-from rewards import provenance
 from rollouts.prompts import keep_template, template_arguments
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk

@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.families import all_families, use_families
 from configs.loader import ConfigError, load, read_section
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
-from rewards.families import all_families, use_families
 
 Config = TypeVar("Config", DemoConfig, SftRunConfig, GrpoRunConfig)
 RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig)

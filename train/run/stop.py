@@ -12,7 +12,7 @@ import signal
 from types import FrameType
 from typing import Any
 
-from rewards.task import SavedAndStopped
+from assay.task import SavedAndStopped
 
 EXIT_STOPPED, EXIT_INTERRUPTED = 75, 130
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)

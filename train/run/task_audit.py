@@ -1,7 +1,8 @@
 """`rl.audit`: what a run asks of its own tasks before it learns from their reward.
 
 A sample of every family in the mix is audited under the run's own reward settings
-(`rewards.audited`): gold has to score 1, and nothing without the work may earn more than its floor.
+(`rewards.audit.report`): gold has to score 1, and nothing without the work may earn more than its
+floor.
 A fault refuses the run, or is a warning; what was found stands in run.json under `audit`.
 """
 
@@ -12,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rewards.audited import SampleReport, audit_sample
-from rewards.task import Task, TaskError, with_absolute_files
+from assay.task import Task, TaskError, with_absolute_files
+from rewards.audit.report import SampleReport, audit_sample
 from train.run.record import note_in_record
 
 Mode = Literal["refuse", "warn", "off"]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.task import MachineError
+from assay.task import MachineError
 
 Row = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.families import family_of
-from rewards.family import gold_answer
-from rewards.task import Answer, Task
+from assay.families import family_of
+from assay.family import gold_answer
+from assay.task import Answer, Task
 from rollouts.trajectory import Trajectory
 from train.run.hacking import StepMeans, named_signs
 from train.run.log import read_metrics

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.explain import Explanation
-from rewards.thoughts import Parted, answer_after_thoughts, parted
+from assay.thoughts import Parted, answer_after_thoughts, parted
 from rollouts.chats import THOUGHTS
+from train.view.explain import Explanation
 from train.view.pieces import Pieces
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from train.run.log import read_metrics
 from train.view.bodies import number_of
 from train.view.gold import Tasks, read_records, task_files

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.explain import Explanation, Finding, Work, align, plain_spine
-from rewards.families import family_named
-from rewards.family import gold_answer, without_thoughts
-from rewards.task import Answer, Task, TaskError, read_tasks
+from assay.families import family_named
+from assay.family import Family, gold_answer, without_thoughts
+from assay.task import Answer, Task, TaskError, read_tasks
+from train.view.explain import Explanation, Finding, Work, align, plain_spine
 
 _SHOWN_GOLD = 2_000_000  # characters of one gold file
 
@@ -109,14 +110,24 @@ def gold_of(task: Task) -> dict[str, Any]:
     return {"text": made.text, "files": files}
 
 
+EXPLAINERS = {"refinement": "train.view.explain_cdr", "sql": "train.view.explain_sql"}
+# what explains an answer of a family, step by step; they execute recipes and queries
+
+
+def explainer_of(family: Family) -> Callable[[Task, Answer], Explanation] | None:
+    """The function that explains answers of a family; None where nobody gave one."""
+    name = EXPLAINERS.get(family.name)
+    return importlib.import_module(name).explain if name else family.explain
+
+
 def explained(task: Task | None, row: Mapping[str, Any], text: str) -> Explanation | None:
     """Where the answer leaves gold; None where there is no text to compare with."""
     if task is None:
         return _inline(row, text)
     try:
         family = family_named(task.family)
-        if family.explain is not None:
-            return family.explain(task, without_thoughts(family, task, Answer(text)))
+        if explain := explainer_of(family):
+            return explain(task, without_thoughts(family, task, Answer(text)))
         made = gold_answer(family, task)
     except Exception:  # a family of somebody's own: the page shows the rest
         return None

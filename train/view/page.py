@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from assay.file_sets import replacing_all
 from assay.files import write_text
-from rewards.file_sets import replacing_all
 from train.view.book import Book
 
 CHUNK = 150_000  # characters of JSON in a chunk, or one item that is longer

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.control_tokens import token_bytes
 
 FILE = "tokenizer.json"

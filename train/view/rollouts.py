@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.explain import Explanation
-from rewards.families import family_named
-from rewards.family import gold_answer
-from rewards.task import Task, TaskError
+from assay.families import family_named
+from assay.family import gold_answer
+from assay.task import Task, TaskError
 from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
+from train.view.explain import Explanation
 from train.view.gold import Tasks, explained, gold_of
 from train.view.pieces import Pieces
 from train.view.sources import Line, Source, crc

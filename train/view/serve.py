@@ -9,7 +9,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from train.view.book import Run, bind
 from train.view.page import KINDS, Chunks, index_text, shell
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.rows import is_plain, parse_object, read_rows
-from rewards.task import TaskError
+from assay.task import TaskError
 from train.evaluation.results import named_rows, read_results
 from train.view.links import ANSWERS, EVALUATION, TRAINING
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from assay import console
+from assay.file_sets import replacing_all
+from assay.seeds import derive_seed
+from assay.task import Task, write_jsonl
 from data_gen.cdr import few_shot
 from data_gen.cdr.out import certificate
 from data_gen.cdr.semantic import hallu, judged, pii
@@ -20,12 +24,8 @@ from data_gen.inputs import Input, say_inputs
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
 from data_gen.splits import add_splits, read_list, say_empty, share_of
-from rewards import console
 from rewards.cdr.files import SEMANTIC
 from rewards.cdr.structured import gold_response, score_structured
-from rewards.file_sets import replacing_all
-from rewards.seeds import derive_seed
-from rewards.task import Task, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.cdr.shots import Shots, add_shots, pool_of, shows_examples, with_examples
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from assay.listed import beside
+from assay.syntax import python_literal
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
-from rewards.syntax import python_literal
 
 _GROUPS: Mapping[str, str] = beside(__file__, "words.yaml")["pii_groups"]
 GROUPS = {group: labels.split() for group, labels in _GROUPS.items()}

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from assay.seeds import derive_seed
 from data_gen.cdr.construct import bucket
 from rewards.cdr.files import FIELDS
 from rewards.cdr.ids import stable_id
-from rewards.seeds import derive_seed
 
 Row = dict[str, Any]
 TRACK_NAMES = {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from assay.files import replacing, write_text
-from rewards.task import TaskError
+from assay.task import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 OPEN = 128  # files of a process

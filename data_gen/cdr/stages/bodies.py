@@ -16,12 +16,12 @@ from functools import lru_cache
 from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple
 
+from assay.task import Task, json_line, json_text
 from configs.cdr import InstructConfig
 from data_gen.cdr.build_tables import facts_of
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.rows import PlannedRow, Row, filter_of, tasks_of
 from data_gen.cdr.write import Written
-from rewards.task import Task, json_line, json_text
 
 TRAIN, ELSEWHERE = "train", "heldout"  # splits in which a row's tasks differ
 _TEXTS = ("input_text", "reference_text", "reference_text_full_run")

@@ -12,7 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from assay.file_sets import replacing_all
 from assay.files import replacing
+from assay.progress import Progress
+from assay.task import json_line
+from assay.workers import Crew
 from configs.loader import dump
 from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
@@ -42,10 +46,6 @@ from data_gen.cdr.stages.plan import plan_units
 from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.rowmap import Worded, heads_of, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
-from rewards.file_sets import replacing_all
-from rewards.processes import Crew
-from rewards.progress import Progress
-from rewards.task import json_line
 
 _RECIPES = 8  # of a wording job
 _CHUNK, _MANY = 32, 512  # units of a job: that writes tasks, that does less

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from assay.progress import Progress
+from assay.workers import Crew
 from data_gen.cdr.records import Replays
 from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.stages.arrays import Array, save_arrays, write_json
@@ -19,8 +21,6 @@ from data_gen.cdr.stages.parts import UNLICENSED, DiskPart
 from data_gen.cdr.stages.recipes import Support, Tables, build_library, replay_support
 from data_gen.cdr.stages.work import Work, documents_at, documents_of, opened, sharded
 from data_gen.readers import CorpusError
-from rewards.processes import Crew
-from rewards.progress import Progress
 
 HELD = 16_000_000  # document ids that are compared side by side
 _SUPPORTS = 16  # documents of one replaying job

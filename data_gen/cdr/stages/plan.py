@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.progress import Progress
+from assay.workers import Crew
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.records import Replays
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
@@ -36,8 +38,6 @@ from data_gen.cdr.stages.work import (
     trace_of,
 )
 from data_gen.cdr.swaps import swap_pairs
-from rewards.processes import Crew
-from rewards.progress import Progress
 
 
 class Pieces:

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from assay.files import replacing
+from assay.progress import Progress
+from assay.task import json_line
+from assay.workers import Crew
 from data_gen.cdr.construct import instance_row, swap_row
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Wording, Wordings
@@ -33,9 +36,6 @@ from data_gen.cdr.stages.units import Maker, Rules
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from data_gen.cdr.write import Proof, word
 from data_gen.overlap import print_of
-from rewards.processes import Crew
-from rewards.progress import Progress
-from rewards.task import json_line
 
 PART = 512  # units of a file, at least: a job of its own
 KINDS = 2  # pieces of a unit: rows of pipeline.jsonl, body

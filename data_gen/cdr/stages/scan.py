@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from assay.files import replacing
+from assay.progress import Progress
+from assay.workers import Crew
 from data_gen.cdr.inputs import group_of
 from data_gen.cdr.records import active_mappers
 from data_gen.cdr.sources import Found, Row, class_of, found_in, is_licensed, record_of
@@ -21,8 +23,6 @@ from data_gen.cdr.stages.documents import key_of
 from data_gen.cdr.stages.facts import facts_of, mappers_of
 from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED, Columns
 from data_gen.cdr.stages.work import Work, opened
-from rewards.processes import Crew
-from rewards.progress import Progress
 
 CHUNK = 32  # documents of one job
 Job = tuple[Path, int, list[tuple[Row, int, int, int]]]  # folder, part, (row, state, piece, number)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from assay.progress import Progress
+from assay.workers import Crew
 from data_gen.cdr.stages.arrays import Array, save_arrays
 from data_gen.cdr.stages.traces import Trace, trace_part
 from data_gen.cdr.stages.work import Work, documents_at, library_at, opened, shard_parts
-from rewards.processes import Crew
-from rewards.progress import Progress
 
 _TRACED = 32  # documents of one job
 

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.task import TaskError
+from assay.versions import installed
 from configs.cdr import CdrConfig
 from configs.fields import to_dict
 from configs.loader import read_section
@@ -34,8 +36,6 @@ from data_gen.cdr.stages.parts import DiskPart, DiskParts
 from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.traces import Trace, Wanted, wanted
 from data_gen.readers import Piece, Source, cut
-from rewards.task import TaskError
-from rewards.versions import installed
 
 FORMAT = "5"  # of the files here; a folder of another one cannot be gone on from
 OPEN = 100_000  # documents whose columns a process holds

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import yaml
 
-from rewards.task import TaskError
+from assay.task import TaskError
 
 _FIELDS = {"title", "licence", "columns"}
 

@@ -17,8 +17,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay import console
+from assay.file_sets import replacing_all
 from assay.files import write_text
+from assay.progress import Progress
 from assay.tables.doubts import count
+from assay.task import Task, TaskError
+from assay.versions import TABLES, installed
+from assay.workers import Crew, cores, one_thread
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import LAKE
@@ -33,13 +39,7 @@ from data_gen.krama.lakes.listings import listings_earn
 from data_gen.krama.lakes.short import SHORT, short_lake
 from data_gen.krama.lakes.sides import parted
 from data_gen.krama.lakes.wording import reworded_tasks
-from rewards import console
-from rewards.file_sets import replacing_all
 from rewards.krama.published import COUNTS
-from rewards.processes import Crew, cores, one_thread
-from rewards.progress import Progress
-from rewards.task import Task, TaskError
-from rewards.versions import TABLES, installed
 
 if TYPE_CHECKING:
     from data_gen.rewording import Endpoint

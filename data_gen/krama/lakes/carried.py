@@ -23,6 +23,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from assay.seeds import derive_seed
+from assay.workers import Turn
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import (
@@ -35,8 +37,6 @@ from data_gen.krama.lakes.files import (
 )
 from data_gen.krama.lakes.mess import ASIDE, Part, messy
 from data_gen.krama.lakes.records import holds
-from rewards.processes import Turn
-from rewards.seeds import derive_seed
 
 # Packages whose data folders hold plain CSV tables; an absent package is passed over. Those of
 # `PACKAGES` (the extra `tables`) hold theirs in other forms and are read by data_gen.dare.

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from assay.task import Task
 from rewards.krama.answer import score_response
-from rewards.task import Task
 
 MOST = 0.05  # mean reward of a constant over the tasks of a type
 FEW = 30  # tasks of a type from which on it is held to

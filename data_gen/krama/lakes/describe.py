@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.table_marks import marks_of_frame
 from data_gen.columns import GROUPS, Column, look_at, opaque_group, speaks_of, words_of
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.ops import Cut
 from data_gen.krama.lakes.tables import Half, Read, Table
-from rewards.table_marks import marks_of_frame
 
 ROWS = (15, 200_000)
 BARE_ROWS = 5

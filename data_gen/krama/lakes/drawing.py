@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from assay.seeds import derive_seed
 from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.ops import sources_of
@@ -24,7 +25,6 @@ from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import Checked, validated
-from rewards.seeds import derive_seed
 from rollouts.now import run_now
 
 BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks

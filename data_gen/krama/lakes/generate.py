@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from assay.seeds import derive_seed
+from assay.task import Task
 from data_gen.krama.importer import LAKE, SYSTEM
 from data_gen.krama.lakes.constants import Watch
 from data_gen.krama.lakes.drawing import BATCH, Drawing, checked_batches, tables_of
@@ -21,8 +23,6 @@ from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.lakes.wording import facts_of
 from data_gen.krama.obscure.generated import obscure_tables
 from data_gen.rewording_facts import Facts
-from rewards.seeds import derive_seed
-from rewards.task import Task
 
 TRIES = 60  # questions a wanted task, before a lake is given up
 _EXAMPLES = 5  # sentences kept of a reason

@@ -19,6 +19,8 @@ from assay.tables.forms import connect
 from assay.tables.overrules import Overrules, overrules
 from assay.tables.plan import Unread
 from assay.tables.read import settled
+from assay.task import TaskError
+from assay.workers import Turn
 from data_gen.inputs import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
@@ -28,8 +30,6 @@ from data_gen.krama.lakes.pipeline import Frames
 from data_gen.krama.lakes.proof import Prover
 from data_gen.krama.lakes.records import NoRecords, may_hold, records_in
 from data_gen.krama.lakes.tables import Refers, Table
-from rewards.processes import Turn
-from rewards.task import TaskError
 from rollouts.krama.index import LakeIndex, index_lake
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about

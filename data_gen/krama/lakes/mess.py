@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from rewards.seeds import derive_seed
+from assay.seeds import derive_seed
 
 Frame = Any  # a pandas DataFrame
 _PLACEHOLDERS = ("M", "n/a", -9999.0, -999.0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from assay.syntax import parse_python
+from assay.task import TaskError
 from data_gen.krama.lakes.ops import Op, in_order, sources_of
-from rewards.syntax import parse_python
-from rewards.task import TaskError
 from rollouts.krama.script import printed
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path

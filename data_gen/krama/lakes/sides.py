@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from assay.seeds import derive_seed
+from assay.table_marks import TableMarks
 from data_gen.dare.kin import heads
 from data_gen.dare.sources import groups
 from data_gen.krama.lakes.lake import Lake, one_sided
 from data_gen.krama.lakes.tables import Table
-from rewards.seeds import derive_seed
-from rewards.table_marks import TableMarks
 
 Place = tuple[str, str]  # lake, table
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from assay.progress import Progress
+from assay.seeds import derive_seed
+from assay.task import Task
 from data_gen.krama.lakes.ops import (
     Best,
     Change,
@@ -26,9 +29,6 @@ from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.words import SIGNS
 from data_gen.rewording_facts import Facts
-from rewards.progress import Progress
-from rewards.seeds import derive_seed
-from rewards.task import Task
 
 if TYPE_CHECKING:
     from data_gen.rewording import Endpoint

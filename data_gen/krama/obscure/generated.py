@@ -23,6 +23,7 @@ from random import Random
 from typing import Any, cast
 
 from assay.errors import TaskError
+from assay.seeds import derive_seed
 from assay.tables.overrules import Rule, overrules
 from assay.tables.plan import ReadPlan, Unread
 from assay.tables.read import settled, written
@@ -30,7 +31,6 @@ from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames, write_rules
 from data_gen.krama.lakes.tables import Half, Read, Refers, Table
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
-from rewards.seeds import derive_seed
 
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
 _WHOLE = (2, 3, 4, 6, 7, 8, 9)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.seeds import derive_seed
 from data_gen.krama.importer import Entry
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, exchange_all, new_words
-from rewards.seeds import derive_seed
 
 _TEXT = (".csv", ".txt", ".json", ".html", ".tsv", ".text")
 _MOST = 5000  # names exchanged in one lake

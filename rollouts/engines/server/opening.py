@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.prompts import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Served:
 
     def engine(self, args: Any) -> ServerEngine:
         """A client with a command's options for endpoints."""
-        from rewards.http_client import Patience
+        from assay.http_client import Patience
         from rollouts.engines.http_engine import ServerEngine
 
         return ServerEngine(

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.engines.server.watched import END_S
 
 LOOK_S = 0.5

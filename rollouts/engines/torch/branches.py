@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rewards.seeds import derive_seed
+from assay.seeds import derive_seed
 from rollouts.engines.torch.decode import Products, Prompts
 from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.llama import Llama

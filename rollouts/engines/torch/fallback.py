@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from rewards.seeds import derive_seed
+from assay.seeds import derive_seed
 from rollouts.engines.context import context_of, within_context
 from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.sampling import pick, uniforms

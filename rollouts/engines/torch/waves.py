@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rewards.seeds import derive_seed
+from assay.seeds import derive_seed
 from rollouts.engines.torch.decode import Cache
 from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.sampling import uniforms

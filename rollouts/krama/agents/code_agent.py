@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rewards.task import Task, TaskError
-from rewards.thoughts import answer_after_thoughts
+from assay.task import Task, TaskError
+from assay.thoughts import answer_after_thoughts
 from rollouts.environment import Closing, Opening, Reply, Said
 from rollouts.krama.agents.cell_tools import FINAL, final_answer, list_files, read_file
 from rollouts.krama.agents.notebook import Notebook, output_of

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from assay.thoughts import answer_after_thoughts
 from rewards.krama.episode import read_text
-from rewards.thoughts import answer_after_thoughts
 from rollouts.environment import Closing, Opening, Reply, Said
 from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.folder import clip

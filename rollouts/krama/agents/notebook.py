@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.seeds import derive_seed
-from rewards.task import Task
+from assay.seeds import derive_seed
+from assay.task import Task
 from rollouts.environment import (
     Closing,
     EnvironmentFailure,

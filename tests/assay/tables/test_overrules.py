@@ -11,7 +11,7 @@ pd = pytest.importorskip("pandas")
 from assay.tables.overrules import Overrules, overrules  # noqa: E402
 from assay.tables.plan import ReadPlan, Unread  # noqa: E402
 from assay.tables.read import load, readings, readings_below  # noqa: E402
-from rewards.task import TaskError  # noqa: E402
+from assay.task import TaskError  # noqa: E402
 
 OPEN = "a;d;n\n1.234;01/02/2020;x\n5.678;03/04/2020;NA\n"
 

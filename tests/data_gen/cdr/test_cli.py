@@ -12,6 +12,7 @@ import pytest
 from front import command
 from small_corpus import write_corpus
 
+from assay.task import Task, TaskError, read_tasks
 from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr.domains import NOT_IN_PAPER, PAPER, chosen_operators
@@ -23,7 +24,6 @@ from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.cdr.styles import RESULT_STYLES
 from rewards.gold import RECIPE_PARAMS, Step, execute
-from rewards.task import Task, TaskError, read_tasks
 
 main = command("tasks")
 

@@ -11,7 +11,7 @@ import pytest
 from front import command
 from small_corpus import write_corpus
 
-from rewards.task import Task, read_tasks
+from assay.task import Task, read_tasks
 from rollouts.cdr.prompts import KIND
 from rollouts.cdr.shots import alike
 from rollouts.words.templates import ours

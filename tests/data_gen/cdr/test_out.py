@@ -13,7 +13,7 @@ from front import command
 from places import ROOT
 from small_corpus import write_corpus
 
-from rewards.task import TaskError, read_tasks
+from assay.task import TaskError, read_tasks
 
 main = command("tasks")
 SMALL = (

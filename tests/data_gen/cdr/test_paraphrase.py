@@ -14,11 +14,11 @@ from chat_server import Body, serving
 from front import command
 from small_corpus import write_corpus
 
+from assay.http_client import GIVE_UP, ChatEndpoint, EndpointError, Patience
 from data_gen.cdr.instruct import pool, read_instruction
 from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
 from rewards.cdr.files import find_tracks, read_track
 from rewards.gold import Step
-from rewards.http_client import GIVE_UP, ChatEndpoint, EndpointError, Patience
 
 main = command("tasks")
 

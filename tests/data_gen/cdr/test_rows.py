@@ -12,11 +12,11 @@ import pytest
 from front import command
 from small_corpus import write_corpus
 
+from assay.task import Task, read_tasks
 from data_gen.cdr.instruct import STYLES, wordings_of
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.language import read_clauses
 from rewards.gold import Step, execute
-from rewards.task import Task, read_tasks
 
 main = command("tasks")
 

@@ -12,7 +12,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 
 from assay import main  # noqa: E402
-from rewards.task import Task, write_jsonl  # noqa: E402
+from assay.task import Task, write_jsonl  # noqa: E402
 
 RNG = random.Random(3)
 

@@ -14,10 +14,10 @@ from places import SHARED
 
 pytest.importorskip("pandas")
 
+from assay.families import family_of
+from assay.task import Task, read_tasks
 from data_gen.dare.importer import licence_of
 from data_gen.dare.licences import is_open, spdx
-from rewards.families import family_of
-from rewards.task import Task, read_tasks
 
 main = command("tasks")
 DARE = SHARED / "dare/tasks"

@@ -18,11 +18,11 @@ from places import ROOT, SHARED
 
 pytest.importorskip("pandas")
 
+from assay.families import family_of
+from assay.task import TaskError, read_tasks
 from data_gen.dare import published
 from data_gen.dare.layout import read_entries
 from data_gen.dare.official import find_copy
-from rewards.families import family_of
-from rewards.task import TaskError, read_tasks
 from train.run.data import training_tasks
 
 main = command("tasks")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from places import ROOT
 
+from assay.task import TaskError
 from data_gen.dare.reference_run import run_jobs
-from rewards.task import TaskError
 from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.model import Result
 

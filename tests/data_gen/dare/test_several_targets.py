@@ -19,8 +19,8 @@ import pandas as pd
 from front import command
 from tiny_model import write_tiny_tokenizer
 
-from rewards.families import score_answer
-from rewards.task import Answer, Task, read_tasks
+from assay.families import score_answer
+from assay.task import Answer, Task, read_tasks
 
 KINDS = {"reg": ("price", "rent"), "class": ("heating", "lift")}
 

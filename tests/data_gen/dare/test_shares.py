@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from assay.task import TaskError
 from data_gen.dare.alike import without_repeats
 from data_gen.dare.licences import allowed, family, is_open, read_licences
 from data_gen.dare.shares import default_validation, empty_splits, splits_of
-from rewards.task import TaskError
 
 GROUPS = [f"{n:064x}" for n in range(21)]
 

@@ -18,10 +18,10 @@ from chat_server import serving  # noqa: E402
 from dare_recipes import house_recipe  # noqa: E402
 from front import command  # noqa: E402
 
+from assay.task import read_tasks  # noqa: E402
 from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question  # noqa: E402
 from data_gen.dare.writer import facts_of, opening_of, reword_rows  # noqa: E402
 from data_gen.rewording import FILE  # noqa: E402
-from rewards.task import read_tasks  # noqa: E402
 
 RECIPE = house_recipe(
     save_file_type="sqlite",

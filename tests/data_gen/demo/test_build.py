@@ -9,6 +9,7 @@ from front import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.task import read_tasks
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
 from data_gen.demo.cli import parse_settings
@@ -28,7 +29,6 @@ from data_gen.splits import certificate
 from rewards.cdr.refinement import always_drop, copy_input, score_refinement
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
-from rewards.task import read_tasks
 
 main = command("tasks")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from assay.task import Task, read_tasks
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import order
 from data_gen.demo.order import BRIEF, OrderSettings, build_order_tasks
 from data_gen.demo.wording import read_requirement
 from rewards.gold import execute
 from rewards.parse import normalise
-from rewards.task import Task, read_tasks
 
 FEW = OrderSettings(train_sft=8, train_rl=20, heldout=4, validation=2, mapper_share=0.5, brief=True)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from travelling import OWN
 
+from assay.families import BUILT_IN, load_family
+from assay.task import TaskError
 from data_gen.exports.carried import carry
-from rewards.families import BUILT_IN, load_family
-from rewards.task import TaskError
 
 FAMILY = """
-from rewards.family import Answer, Family, Score, Task
+from assay.family import Answer, Family, Score, Task
 {imports}
 
 def score(task: Task, answer: Answer) -> Score:
@@ -32,7 +32,7 @@ def test_a_family_of_plain_python_needs_no_package() -> None:
     load = carry(load_family(OWN))
     assert load.packages == () and load.family == "own_family:FAMILY"
     assert load.modules["own_family"][0] == Path(OWN).read_bytes()
-    assert {"rewards.guard", "rewards.family", "rewards.task"} <= set(load.modules)
+    assert {"assay.scorer_timeout", "assay.family", "assay.task"} <= set(load.modules)
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))

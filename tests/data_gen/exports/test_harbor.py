@@ -14,10 +14,10 @@ import pytest
 from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
 
+from assay.families import score_answer
+from assay.task import Answer, Task, TaskError
 from data_gen.exports.cli import main as export
 from data_gen.exports.harbor import Settings, directory, directory_name
-from rewards.families import score_answer
-from rewards.task import Answer, Task, TaskError
 
 TRUTH = "row_id,kind\n1,a\n2,b\n3,a\n4,b\n"
 USER = [{"role": "user", "content": "Predict kind of each row into prediction.csv."}]

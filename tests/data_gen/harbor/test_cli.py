@@ -10,12 +10,12 @@ import pytest
 from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks
 
+from assay.families import score_answer
+from assay.family import gold_answer
+from assay.task import Task, TaskError, read_tasks
 from data_gen.exports.harbor import BASE
 from data_gen.harbor.cli import main
-from rewards.families import score_answer
-from rewards.family import gold_answer
 from rewards.harbor.family import HARBOR
-from rewards.task import Task, TaskError, read_tasks
 from rollouts.environment import Said
 from rollouts.now import run_now
 from rollouts.sandbox.model import NAMESPACED
@@ -164,7 +164,7 @@ def episode(task: Task, root: Path, commands: list[str]) -> float | None:
             closing = await surroundings.close()
         finally:
             await shop.close()
-        from rewards.task import Answer
+        from assay.task import Answer
 
         return score_answer(task, Answer(files=closing.files)).outcome
 

@@ -15,9 +15,9 @@ pytest.importorskip("pandas")
 
 from front import command
 
+from assay.families import score_answer
+from assay.task import Task, read_tasks
 from data_gen.krama.folders import write_tasks
-from rewards.families import score_answer
-from rewards.task import Task, read_tasks
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.episode import run_episode

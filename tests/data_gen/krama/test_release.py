@@ -9,9 +9,9 @@ import front
 import pytest
 from krama_checkout import make_checkout, task
 
+from assay.task import TaskError, read_tasks
 from data_gen.krama.cli import build
 from data_gen.krama.release import find_copy, gathered
-from rewards.task import TaskError, read_tasks
 
 main = front.command("tasks", "krama")
 

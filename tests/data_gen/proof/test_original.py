@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from assay.task import TaskError
 from data_gen.proof.original import connect
-from rewards.task import TaskError
 
 
 @pytest.mark.parametrize(

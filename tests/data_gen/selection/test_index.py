@@ -13,11 +13,11 @@ import pytest
 from front import command
 from picked import select
 
+from assay.progress import Progress
 from data_gen.selection import training_set
 from data_gen.selection.index import Index
 from data_gen.selection.spool import Spool
 from data_gen.selection.strategies import PICK, Rules
-from rewards.progress import Progress
 
 main = command("select")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -11,8 +11,8 @@ import pytest
 from front import command
 from picked import select
 
+from assay.task import TaskError
 from data_gen.selection.strategies import Rules, pick
-from rewards.task import TaskError
 
 main = command("select")
 

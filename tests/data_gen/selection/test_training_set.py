@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from front import command
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.chats import chat_of, tools_of
 from train.run.data import training_rows
 

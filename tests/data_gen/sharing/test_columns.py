@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.task import Task, TaskError, json_line
 from data_gen.sharing.columns import read_parquet, row_of, task_of, write_parquet
-from rewards.task import Task, TaskError, json_line
 
 pytest.importorskip("pyarrow")
 TEXT = st.text(st.characters(), max_size=12) | st.just("half a \ud800 character")

@@ -12,12 +12,12 @@ import pytest
 from shared_sets import asking, bytes_of, mixed_set
 from travelling import OWN
 
+from assay.families import use_families
+from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.sharing.pull import main as pull
 from data_gen.sharing.push import main as push
 from rewards.adapters.words import said_gold
 from rewards.cli import main as score
-from rewards.families import use_families
-from rewards.task import TaskError, read_tasks, write_jsonl
 
 pytest.importorskip("pyarrow")
 
@@ -191,7 +191,7 @@ def test_a_task_that_leads_outside_is_refused(place: Path, path: str) -> None:
     def change(folder: Path, listed: dict[str, Any]) -> None:
         import hashlib
 
-        from rewards.task import json_line
+        from assay.task import json_line
 
         with open(folder / "data/train.parquet", "wb") as out:
             write_parquet(out, [row_of(task)])

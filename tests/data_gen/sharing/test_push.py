@@ -12,9 +12,9 @@ import yaml
 from places import ROOT
 from shared_sets import asking, bytes_of, mixed_set
 
+from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.sharing.pull import main as pull
 from data_gen.sharing.push import main as push
-from rewards.task import TaskError, read_tasks, write_jsonl
 
 pytest.importorskip("pyarrow")
 

@@ -15,13 +15,13 @@ from sql_world import write_shop
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
+from assay.families import BUILT_IN, score_answer
+from assay.task import Answer, Task, TaskError, read_tasks
 from data_gen.sql import build
 from data_gen.sql.sides import LIKE, parted
 from data_gen.sql.wording import pieces
-from rewards.families import BUILT_IN, score_answer
 from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.extract import fenced
-from rewards.task import Answer, Task, TaskError, read_tasks
 
 SQL = BUILT_IN["sql"]
 

@@ -13,10 +13,10 @@ from sql_world import write_shop
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
+from assay.task import Task, read_tasks
 from data_gen.sql import build
 from data_gen.sql.tables import identifier, plain_words
 from rewards.sql.data import unpacked
-from rewards.task import Task, read_tasks
 
 
 @pytest.mark.parametrize(

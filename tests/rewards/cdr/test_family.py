@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from assay.families import score_answer
+from assay.family import cheat_answer
+from assay.task import Task
 from rewards.cdr.family import REFINEMENT, has_filter
-from rewards.families import score_answer
-from rewards.family import cheat_answer
-from rewards.task import Task
 
 MAPPER, FILTER = {"operator": "clean_email_mapper"}, {"operator": "text_length_filter"}
 

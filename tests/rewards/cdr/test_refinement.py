@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from places import ROOT
 from vectors import vectors
 
+from assay.task import TaskError, unscored
 from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
@@ -17,7 +18,6 @@ from rewards.cdr.refinement import (
     score_refinement,
 )
 from rewards.parse import normalise, render
-from rewards.task import TaskError, unscored
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")

@@ -7,18 +7,18 @@ from random import Random
 
 import pytest
 
+from assay.families import BUILT_IN, score_answer, states_of
+from assay.family import Family
+from assay.task import Task
 from data_gen.cdr.instruct import STYLES, read_instruction, say
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.wording import filter_step, read_requirement
+from rewards.audit.laws import gold_of
 from rewards.cdr.recipes import recipe_of
 from rewards.cdr.states import refinement_states
-from rewards.families import BUILT_IN, score_answer, states_of
-from rewards.family import Family
 from rewards.gold import Step, execute
-from rewards.laws import gold_of
-from rewards.task import Task
 from rollouts.cdr.prompts import MODES, messages
 
 REFINEMENT: Family = BUILT_IN["refinement"]

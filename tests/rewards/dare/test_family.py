@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pandas")
 
-from rewards.families import BUILT_IN
-from rewards.family import Answer, Task, as_answer
+from assay.families import BUILT_IN
+from assay.family import Answer, Task, as_answer
 
 TRUTH = "row_id,y\n1,a\n2,b\n3,a\n"
 GOLD = {"task_type": "class-MM", "truth_csv": TRUTH, "key_columns": ["row_id"], "targets": ["y"]}

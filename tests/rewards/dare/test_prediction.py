@@ -16,16 +16,16 @@ from vectors import read, source
 pd = pytest.importorskip("pandas")
 metrics = pytest.importorskip("sklearn.metrics")
 
-from rewards.dare.family import TableReward  # noqa: E402
-from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
-from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
-from rewards.dare.read import MAX_COLUMNS  # noqa: E402
-from rewards.families import score_answer  # noqa: E402
-from rewards.task import (  # noqa: E402
+from assay.families import score_answer  # noqa: E402
+from assay.task import (  # noqa: E402
     Answer,
     Task,
     TaskError,
 )
+from rewards.dare.family import TableReward  # noqa: E402
+from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
+from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare.read import MAX_COLUMNS  # noqa: E402
 
 DARE = SHARED / "dare"
 CASES = "dare/conformance.jsonl.gz"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards.families import score_answer
+from assay.families import score_answer
+from assay.task import Answer, Score, Task
 from rewards.harbor.family import REWARD, of_rewards, read_rewards
-from rewards.task import Answer, Score, Task
 
 TASK = Task("t", "harbor", "harbor", "train", [], {"oracle": {"reward": 1.0}})
 

@@ -12,8 +12,8 @@ from chat_server import Body, Raw, serving
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from assay.http_client import ChatEndpoint, Patience
 from rewards.cli import score_lines
-from rewards.http_client import ChatEndpoint, Patience
 from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, score_row, table3
 from rewards.krama.episode import ANSWER, read_text, score_episode
 from rewards.krama.judge import deterministic

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
-from rewards.families import BUILT_IN, score_answer
-from rewards.family import cheat_answer
+from assay.families import BUILT_IN, score_answer
+from assay.family import cheat_answer
+from assay.task import Answer, Task, TaskError
 from rewards.sql import query
 from rewards.sql.compare import equal
 from rewards.sql.data import Column, Database, Table, packed, quoted, read_tables, unpacked
@@ -17,7 +18,7 @@ from rewards.sql.extract import fenced
 from rewards.sql.family import hard_coded
 from rewards.sql.query import SqlReward
 from rewards.sql.twins import twin
-from rewards.task import Answer, Task, TaskError
+from train.view.explain_sql import explain
 
 SQL = BUILT_IN["sql"]
 
@@ -172,7 +173,6 @@ def test_respelled_gold_scores_but_for_the_lacking_block() -> None:
 
 
 def test_the_difference_is_explained() -> None:
-    assert SQL.explain is not None
     task = sql_task("group")
     said = {
         QUERIES["group"][0]: "right on this database and on its twins",
@@ -181,7 +181,7 @@ def test_the_difference_is_explained() -> None:
         QUERIES["group"][0].replace("10", "30"): "missing",
     }
     for sql, words in said.items():
-        assert words in SQL.explain(task, Answer(fenced(sql))).finding.said
-    assert "No query" in SQL.explain(task, Answer("none")).finding.said
-    chance = SQL.explain(task, Answer(hard_coded(task))).finding.said
+        assert words in explain(task, Answer(fenced(sql))).finding.said
+    assert "No query" in explain(task, Answer("none")).finding.said
+    chance = explain(task, Answer(hard_coded(task))).finding.said
     assert "another of the same schema" in chance

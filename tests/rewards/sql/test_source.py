@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sql_tasks import sql_tasks
 
-from rewards.family import source_of
+from assay.family import source_of
 from rewards.sql.family import SQL
 
 

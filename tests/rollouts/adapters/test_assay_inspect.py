@@ -24,8 +24,8 @@ pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; `make tes
 from inspect_ai import eval as evaluate
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
+from assay.task import Task, read_tasks, write_jsonl
 from rewards.adapters.words import load, score_text
-from rewards.task import Task, read_tasks, write_jsonl
 from train.cli.eval import main as assay_eval
 
 

@@ -16,8 +16,8 @@ from tool_model import tasks as write_tasks
 from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
 from trl_model import write_model
 
+from assay.task import Task, read_tasks, write_jsonl
 from rewards.cli import main as score_command
-from rewards.task import Task, read_tasks, write_jsonl
 
 
 def adapter(folder: Path) -> Any:

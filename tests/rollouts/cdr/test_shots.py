@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.task import Task
+from assay.task import Task
 from rollouts.cdr.prompts import KIND, Example, messages
 from rollouts.cdr.shots import POOL, SAME_RECIPE, Shots, alike, draw, pool_of, with_examples
 from rollouts.words.templates import ours

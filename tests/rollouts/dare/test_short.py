@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
+from assay.task import Task, TaskError  # noqa: E402
 from data_gen.dare.short import mm_short, series_short  # noqa: E402
 from rewards.dare.prediction import score_table_row  # noqa: E402
-from rewards.task import Task, TaskError  # noqa: E402
 from rollouts.dare.short import (  # noqa: E402
     Asked,
     choices,

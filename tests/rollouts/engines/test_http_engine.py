@@ -13,8 +13,8 @@ pytest.importorskip("aiohttp")
 from aiohttp import web
 from chat_server import Body, Raw, serving
 
-from rewards.http_client import CircuitBreaker
-from rewards.task import TaskError
+from assay.http_client import CircuitBreaker
+from assay.task import TaskError
 from rollouts.conversation import ChatConversation, ChatReply
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import Opening

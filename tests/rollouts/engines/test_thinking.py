@@ -9,7 +9,7 @@ import pytest
 from mixed_tasks import refinement
 from tiny_model import CHAT_TEMPLATE, small_llama, write_tiny_tokenizer
 
-from rewards.thoughts import parted
+from assay.thoughts import parted
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.engines.torch.engine import TorchEngine, load_engine
 from rollouts.episode import rollout

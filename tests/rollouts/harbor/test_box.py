@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.harbor.box import Box, BoxLimits, box_config
 from rollouts.sandbox.model import NAMESPACED, SandboxError
 from rollouts.sandbox.pool import Pool

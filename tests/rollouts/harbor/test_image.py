@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from rollouts.harbor.image import Command, Copy, Image, read_image
 
 

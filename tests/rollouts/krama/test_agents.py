@@ -14,9 +14,9 @@ from small_lake import CODE, PLAN, make_lake, make_task
 from thought_forms import FORMS as FORMS_OF_THOUGHT
 from thought_forms import filled
 
-from rewards.families import score_answer
-from rewards.family import THOUGHT
-from rewards.task import Task, json_line
+from assay.families import score_answer
+from assay.family import THOUGHT
+from assay.task import Task, json_line
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.episode import run_episode, to_json
@@ -194,7 +194,7 @@ def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> No
 @linux
 @pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
 def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
-    from rewards.task import TaskError
+    from assay.task import TaskError
     from rollouts.krama.reference import reference_reply
 
     lake = make_lake(tmp_path / "lake")

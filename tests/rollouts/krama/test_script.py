@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_lake import make_lake, make_task
 
-from rewards.families import score_answer
-from rewards.task import Task
+from assay.families import score_answer
+from assay.task import Task
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget, LakeSettings
 from rollouts.episode import run_episode

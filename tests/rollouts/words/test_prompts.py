@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from releases import FILES, imported, write_release
 from small_lake import make_lake
 
+from assay.task import Task
 from configs.loader import ConfigError
 from configs.schema import ToolsConfig
-from rewards.task import Task
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.environment import Budget, LakeSettings
 from rollouts.krama.dsguru import DsGuru, Variant

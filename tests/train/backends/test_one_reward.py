@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from visible import SHARED, Try, every_task
 
+from assay.task import Task
 from rewards.adapters import FILES, SCORED_TEXT, trl_reward, verl_compute_score
 from rewards.cli import main as assay_score
 from rewards.krama.episode import MAX_CHARS
-from rewards.task import Task
 
 pytest.importorskip("pandas", reason="tables are scored with the extra `sandbox`")
 pytestmark = pytest.mark.skipif(

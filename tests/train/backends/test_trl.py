@@ -12,9 +12,9 @@ pytest.importorskip("trl", reason="trl is not installed; nothing of Assay needs 
 
 from front import command
 
+from assay.task import Task
 from rewards.adapters import trl_reward
 from rewards.cli import score_row
-from rewards.task import Task
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from chat_server import serving  # noqa: E402
 from places import ROOT  # noqa: E402
 
 import assay  # noqa: E402
-from rewards.task import Task, write_jsonl  # noqa: E402
+from assay.task import Task, write_jsonl  # noqa: E402
 from rollouts.engines.torch.device import choose_device, choose_dtype  # noqa: E402
 
 

@@ -13,8 +13,8 @@ from chat_server import serving
 from own_kind import build
 
 import assay
+from assay.task import write_jsonl
 from data_gen.selection.cli import main as select
-from rewards.task import write_jsonl
 
 OWN = Path(__file__).parents[2] / "support" / "own_kind.py"
 

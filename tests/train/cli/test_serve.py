@@ -15,7 +15,7 @@ from places import ROOT
 
 pytest.importorskip("aiohttp")
 
-from rewards.task import TaskError
+from assay.task import TaskError
 from train.cli.serve import bounds, main
 
 

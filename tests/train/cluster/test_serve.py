@@ -10,8 +10,8 @@ import pytest
 from front import command
 from places import ROOT
 
+from assay.task import Task, TaskError, write_jsonl
 from configs.loader import ConfigError
-from rewards.task import Task, TaskError, write_jsonl
 from train.cluster.plan import make_plan, sbatch_call
 from train.cluster.serve import engine_words, gather, run_part
 

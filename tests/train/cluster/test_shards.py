@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards.task import write_jsonl
+from assay.task import write_jsonl
 from train.cluster.shards import Cut, ShardError, check_items, merge, rows_of, run_item, run_shard
 
 

@@ -12,7 +12,7 @@ from front import command
 from krama_checkout import make_checkout
 from lake_cache import own_cache as own_cache
 
-from rewards.task import Task, TaskError, write_jsonl
+from assay.task import Task, TaskError, write_jsonl
 from rollouts.workshop import Workshop
 
 pytest.importorskip("aiohttp")

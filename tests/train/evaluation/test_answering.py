@@ -17,7 +17,7 @@ from tool_model import ANSWERS, write_model
 from tool_model import tasks as tool_tasks
 
 import assay
-from rewards.task import read_tasks
+from assay.task import read_tasks
 
 pytest.importorskip("aiohttp")
 

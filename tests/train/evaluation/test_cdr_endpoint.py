@@ -17,9 +17,9 @@ pytest.importorskip("torch")
 from front import command
 from releases import imported, write_release
 
+from assay.http_client import GIVE_UP
+from assay.journal import read_journal
 from assay.rows import read_rows
-from rewards.http_client import GIVE_UP
-from rewards.journal import read_journal
 from rollouts.cdr.prompts import MODES
 
 eval_main = command("eval")

@@ -13,8 +13,8 @@ from front import command
 from hub_server import SHA, environment, hub_server
 from places import ROOT
 
+from assay.task import TaskError, write_jsonl
 from rewards.cdr.files import CORE, SEMANTIC
-from rewards.task import TaskError, write_jsonl
 from train.evaluation.cdr_layout import parse_tracks, pick_rows
 
 evaluate = command("eval")

@@ -12,7 +12,7 @@ from front import command
 pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
-from rewards.task import Task, TaskError, read_tasks, with_absolute_files
+from assay.task import Task, TaskError, read_tasks, with_absolute_files
 from train.evaluation.dare_dsbench import line, relative_gap
 
 NAME = "own-houses"

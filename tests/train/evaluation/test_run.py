@@ -20,9 +20,9 @@ from view_pages import items_of
 
 pytest.importorskip("pandas")
 
-from rewards.http_client import GIVE_UP
-from rewards.journal import read_journal
-from rewards.task import Task, write_jsonl
+from assay.http_client import GIVE_UP
+from assay.journal import read_journal
+from assay.task import Task, write_jsonl
 from train.evaluation.opening import even_draw
 
 main = front("eval")  # where errors become exit statuses

@@ -11,7 +11,7 @@ from front import command as front
 pytest.importorskip("torch")
 pytest.importorskip("aiohttp")
 
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 
 main = front("eval")
 

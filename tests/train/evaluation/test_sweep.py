@@ -10,8 +10,8 @@ import pytest
 from chat_server import serving
 from mixed_tasks import refinement
 
+from assay.task import Task, write_jsonl
 from benchmarks.sweep import PRESETS, line, main, short, table
-from rewards.task import Task, write_jsonl
 from train.cli.eval import parser
 from train.evaluation.answering import workshop
 from train.evaluation.contract import budget_of

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import assay
-from rewards.task import json_text
+from assay.task import json_text
 from train.evaluation.comparing import compare_rows
 from train.evaluation.tables import Draw, tables
 

@@ -13,7 +13,7 @@ from front import command
 pytest.importorskip("torch")
 
 from assay import main
-from rewards.task import Task, read_tasks, write_jsonl
+from assay.task import Task, read_tasks, write_jsonl
 from train.run.trained_on import NAME, read_trained
 
 SMALL = "engine.dtype=float32 engine.threads=1 engine.device=cpu"

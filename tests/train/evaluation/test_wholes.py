@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import assay
-from rewards.task import json_text
+from assay.task import json_text
 from train.evaluation.tables import Draw, in_order, tables
 from train.evaluation.wholes import common, groups_of, instances_of, wordings
 

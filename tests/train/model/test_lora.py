@@ -14,7 +14,7 @@ if importlib.util.find_spec("peft") is None:
     pytest.skip("peft is not installed (extra `lora`)", allow_module_level=True)
 
 import assay  # noqa: E402
-from rewards.task import Task, write_jsonl  # noqa: E402
+from assay.task import Task, write_jsonl  # noqa: E402
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rewards.task import Task
+from assay.task import Task
 from train.model.order import balanced_batch, batch_of, epoch_order, strata
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from assay.task import Task
 from configs.training import GrpoConfig
-from rewards.task import Task
 from train.model.order import PRIOR, PassRates, Prompts
 from train.model.starts import Starts, posed, whole
 

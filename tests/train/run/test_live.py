@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rewards import progress
+from assay import progress
 from train.run.live import LiveLine, live_note
 
 METRICS = {"reward/mean": 0.5, "outcome/mean": 0.25, "loss": 0.1, "reward/said_drop/mean": 0.4}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from places import SHARED
 
-from rewards.task import TaskError, write_jsonl
+from assay.task import TaskError, write_jsonl
 from train.run.data import training_rows
 
 DARE = SHARED / "dare/tasks"

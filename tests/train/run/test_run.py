@@ -15,10 +15,10 @@ from places import ROOT
 
 pytest.importorskip("torch")
 
+from assay.console import status_of
+from assay.record import revision
 from configs.loader import ConfigError, to_dict
 from configs.schema import EngineConfig, SftRunConfig
-from rewards.console import status_of
-from rewards.provenance import revision
 from train.run.lock import held
 from train.run.record import read_run_record
 from train.run.run import Run

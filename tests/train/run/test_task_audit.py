@@ -12,11 +12,11 @@ from leaky import leaky_file
 
 pytest.importorskip("torch")
 
-from rewards import families
-from rewards.audited import audit_sample
+from assay import families
+from assay.family import Family, Score, Task
+from assay.task import write_jsonl
+from rewards.audit.report import audit_sample
 from rewards.cdr.refinement import RefinementReward
-from rewards.family import Family, Score, Task
-from rewards.task import write_jsonl
 from train.cli.grpo import main as grpo
 from train.run.task_audit import audit_tasks, line
 

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from assay.task import Task, TaskError
 from configs.training import GrpoConfig
 from rewards.marks import asked_mark, marks_of, row_marks
-from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
 from train.lengths import measured
 from train.model.order import fitting

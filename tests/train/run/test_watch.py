@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from grpo_runs import each  # noqa: E402
 
+from assay.task import Answer, Score, Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
-from rewards.task import Answer, Score, Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import train_grpo  # noqa: E402

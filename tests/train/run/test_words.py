@@ -10,7 +10,7 @@ import yaml
 from front import command
 
 from assay.rows import read_rows
-from rewards.task import Task, write_jsonl
+from assay.task import Task, write_jsonl
 from rollouts.cdr.prompts import KIND, messages
 from rollouts.words.templates import ours
 from rollouts.workshop import read_prompts

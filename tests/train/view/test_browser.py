@@ -12,7 +12,7 @@ import pytest
 from small_run import EVIL, answers, evaluation_rows, line, make_evaluation, make_run, refinement
 from view_pages import SCHEMES, SIZES, WIDE, check_layout, needs_browser
 
-from rewards.task import json_line, write_jsonl
+from assay.task import json_line, write_jsonl
 from train.view import serve
 from train.view.book import bind, open_runs
 from train.view.page import write_page

@@ -12,7 +12,7 @@ import pytest
 from small_run import line, make_run, refinement
 from view_pages import index_of, unpacked
 
-from rewards.task import json_line
+from assay.task import json_line
 from train.view import serve
 from train.view.book import open_runs
 from train.view.serve import Followed, Server

@@ -14,8 +14,8 @@ from small_run import EVIL, evaluation_rows, line, make_evaluation, make_run, re
 from view_pages import elements, index_of, items_of, unpacked
 
 import assay
-from rewards.families import score_answer
-from rewards.task import TaskError, json_line, write_jsonl
+from assay.families import score_answer
+from assay.task import TaskError, json_line, write_jsonl
 from rollouts.record import to_json
 from train.report.write import write_report
 from train.view.book import advantages, bind, open_runs
@@ -370,8 +370,8 @@ def test_the_report_links_its_examples_to_a_page_beside_it(tmp_path: Path) -> No
 def test_a_family_from_outside_names_its_own_steps(tmp_path: Path) -> None:
     file = tmp_path / "own_steps.py"
     file.write_text(
-        "from rewards.explain import Explanation, Finding, Step, Work, align, plain_spine\n"
-        "from rewards.family import Family, Score\n"
+        "from train.view.explain import Explanation, Finding, Step, Work, align, plain_spine\n"
+        "from assay.family import Family, Score\n"
         "def explain(task, answer):\n"
         "    work = Work('', 'b', '', (Step('find', 'search'),))\n"
         "    segments = align(plain_spine('', 'b'), '', 'b', answer.text)\n"

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
+from assay.families import states_of
+from assay.filters import ALL, Chosen
+from assay.task import Task, TaskError, read_tasks
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
-from rewards.chosen import ALL, Chosen
-from rewards.families import states_of
-from rewards.task import Task, TaskError, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
 from train.model.order import balanced_batch, fitting, strata

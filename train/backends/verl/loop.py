@@ -28,11 +28,11 @@ from verl.experimental.agent_loop.agent_loop import (
     AgentLoopOutput,
 )
 
+from assay.families import score_answer
+from assay.seeds import derive_seed
+from assay.task import Score, Task, TaskError
 from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
-from rewards.families import score_answer
-from rewards.seeds import derive_seed
-from rewards.task import Score, Task, TaskError
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer

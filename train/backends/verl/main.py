@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from assay.families import VARIABLE
+from assay.task import TaskError
 from configs.schema import GrpoRunConfig
-from rewards.families import VARIABLE
-from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides

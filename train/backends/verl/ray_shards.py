@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.progress import Progress
-from rewards.task import TaskError
+from assay.progress import Progress
+from assay.task import TaskError
 from train.cluster.shards import Cut, ShardError, merge, run_shard
 
 RETRIES = 3

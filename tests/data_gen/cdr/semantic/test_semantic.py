@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantic_samples import EDIT, FAVA, LETTER, PII, RUBRIC, SAFETY, all_rows, usable
 
+from assay.task import read_tasks
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.hallu import read_fava
 from data_gen.cdr.semantic.rows import Unusable
 from rewards.cdr.files import FIELDS, check_row
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.cli import score_row
-from rewards.task import read_tasks
 
 main = command("tasks")
 

@@ -12,15 +12,15 @@ import pytest
 from front import command
 from semantic_samples import FAVA, PII, RUBRIC, SAFETY, all_rows
 
+from assay.families import score_answer
+from assay.task import Answer, TaskError, read_tasks
 from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.rows import published
 from rewards.cdr.files import find_tracks, read_track, write_scores
 from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response
-from rewards.families import score_answer
 from rewards.published import refuse_published
-from rewards.task import Answer, TaskError, read_tasks
 
 main = command("tasks")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assay.task import TaskError
 from data_gen.cdr.stages.arrays import OPEN, Arrays, OpenFiles, save_arrays
-from rewards.task import TaskError
 
 
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])

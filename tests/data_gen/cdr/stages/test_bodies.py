@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.task import json_line
 from configs.cdr import InstructConfig
 from data_gen.cdr.records import Record
 from data_gen.cdr.rows import PlannedRow, planned_instances, tasks_of
@@ -15,7 +16,6 @@ from data_gen.cdr.stages.bodies import Sizes, packed, unpacked
 from data_gen.cdr.tracks import Instance
 from data_gen.cdr.write import Written, word
 from rewards.gold import Step, execute
-from rewards.task import json_line
 
 STEPS = ("clean_email_mapper", "words_num_filter")
 PARAMS = {"words_num_filter": {"min_num": 3}}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from assay.task import Task
 from data_gen.krama.audit import audit_answers
 from data_gen.krama.lakes.constants import MOST, Watch, best_constants, paying
 from rewards.krama.answer import score_response
-from rewards.task import Task
 
 
 def task(number: int, kind: str, answer: Any, benchmark: str = "lake") -> Task:

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pandas")
 
+from assay.seeds import derive_seed
 from data_gen.krama.lakes.drawing import (
     BATCH,
     Batch,
@@ -23,7 +24,6 @@ from data_gen.krama.lakes.drawing import (
 from data_gen.krama.lakes.lake import Lake, open_lake
 from data_gen.krama.lakes.questions import KINDS, question_for
 from data_gen.krama.lakes.steps import NoQuestion
-from rewards.seeds import derive_seed
 
 MOST, TOTAL = 3, 40 * BATCH
 _TOWNS = ("Ahl", "Bree", "Celle", "Dorn", "Ems", "Forst")

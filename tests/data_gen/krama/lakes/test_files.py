@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow")
 from lake_files import FORMS, frame, lake_of_all  # noqa: E402
 from proof_lake import question  # noqa: E402
 
+from assay.task import Task  # noqa: E402
 from data_gen.krama.lakes.carried import Carried, export_carried, form_of, plain  # noqa: E402
 from data_gen.krama.lakes.files import top_lines, write_frames  # noqa: E402
 from data_gen.krama.lakes.generate import to_task  # noqa: E402
@@ -27,7 +28,6 @@ from data_gen.krama.lakes.questions import question_for  # noqa: E402
 from data_gen.krama.lakes.steps import NoQuestion  # noqa: E402
 from data_gen.krama.lakes.verify import validate  # noqa: E402
 from data_gen.krama.obscure.generated import raw_frame  # noqa: E402
-from rewards.task import Task  # noqa: E402
 from rollouts.krama.index import describe, index_lake, snippet  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402

@@ -13,13 +13,13 @@ pd = pytest.importorskip("pandas")
 
 from random import Random  # noqa: E402
 
+from assay.task import read_tasks  # noqa: E402
 from data_gen.krama.lakes.lake import Lake, open_lake  # noqa: E402
 from data_gen.krama.lakes.pipeline import Question  # noqa: E402
 from data_gen.krama.lakes.questions import question_for  # noqa: E402
 from data_gen.krama.lakes.short import SHORT, fits, script, short_lake  # noqa: E402
 from data_gen.krama.lakes.sides import parted  # noqa: E402
 from data_gen.krama.lakes.verify import validate  # noqa: E402
-from rewards.task import read_tasks  # noqa: E402
 
 main = command("tasks", "lake")
 KIND = ("Turm", "Hof", "Haus", "Scheune", "Mühle", "Kirche", "Stall", "Tor", "Wall")

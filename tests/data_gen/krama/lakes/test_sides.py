@@ -12,6 +12,7 @@ from front import command
 
 pd = pytest.importorskip("pandas")
 
+from assay.task import TaskError  # noqa: E402
 from data_gen.columns import look  # noqa: E402
 from data_gen.krama.lakes.about import About, about, read_about  # noqa: E402
 from data_gen.krama.lakes.lake import open_lake  # noqa: E402
@@ -22,7 +23,6 @@ from data_gen.krama.lakes.questions import KINDS, question_for  # noqa: E402
 from data_gen.krama.lakes.sides import parted  # noqa: E402
 from data_gen.krama.lakes.steps import NoQuestion  # noqa: E402
 from data_gen.sql.sides import sides_of  # noqa: E402
-from rewards.task import TaskError  # noqa: E402
 
 main = command("tasks", "lake")
 KIND = ("Turm", "Hof", "Haus", "Scheune", "Mühle", "Kirche", "Stall")

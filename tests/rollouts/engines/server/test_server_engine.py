@@ -17,8 +17,8 @@ import pytest
 pytest.importorskip("aiohttp")
 from chat_server import serving
 
-from rewards.http_client import EndpointError, Patience, opened
-from rewards.task import TaskError
+from assay.http_client import EndpointError, Patience, opened
+from assay.task import TaskError
 from rollouts.engines.dialects import DIALECTS, AnswerError, with_fields
 from rollouts.engines.http_engine import ServerEngine
 from rollouts.engines.server.opening import SERVERS

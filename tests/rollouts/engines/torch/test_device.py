@@ -15,9 +15,9 @@ from places import ROOT
 
 torch = pytest.importorskip("torch")
 
+from assay.task import Task, write_jsonl  # noqa: E402
 from configs.loader import ConfigError, load  # noqa: E402
 from configs.schema import SftRunConfig  # noqa: E402
-from rewards.task import Task, write_jsonl  # noqa: E402
 from rollouts import machine  # noqa: E402
 from rollouts.engines.engine import ModelError  # noqa: E402
 from rollouts.engines.torch import device  # noqa: E402

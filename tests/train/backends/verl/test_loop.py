@@ -18,9 +18,9 @@ pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 
 from ray.exceptions import ActorDiedError, RayTaskError
 
+from assay.task import Task
 from configs.loader import load
 from configs.schema import GrpoRunConfig
-from rewards.task import Task
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS, ToolSpec

@@ -167,7 +167,7 @@ def test_ports_come_from_the_job_and_avoid_what_is_taken() -> None:
 
 def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_folder: Path) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    from rewards.task import Task, write_jsonl
+    from assay.task import Task, write_jsonl
     from train.backends.verl.data import prepare
     from train.model.order import batch_of
 
@@ -203,8 +203,8 @@ def test_rows_begin_at_gold_states_as_in_the_embedded_loop(
     tmp_path: Path, tiny_folder: Path
 ) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    from rewards.families import states_of
-    from rewards.task import Task, write_jsonl
+    from assay.families import states_of
+    from assay.task import Task, write_jsonl
     from train.backends.verl.data import prepare
     from train.model.order import batch_of
     from train.model.starts import posed
@@ -234,7 +234,7 @@ def test_the_exported_model_has_the_record_of_what_it_was_trained_on(
 ) -> None:
     pytest.importorskip("pyarrow.parquet")
     import train.backends.verl.export as module
-    from rewards.task import Task, write_jsonl
+    from assay.task import Task, write_jsonl
     from train.backends.verl.data import prepare
     from train.run.trained_on import read_trained
 
@@ -271,7 +271,7 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
     tmp_path: Path, tiny_folder: Path
 ) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    from rewards.task import Task, TaskError, write_jsonl
+    from assay.task import Task, TaskError, write_jsonl
     from train.backends.verl.data import prepare
 
     words = [
@@ -336,7 +336,7 @@ def test_the_trackers_that_were_asked_for_are_verls_too(tmp_path: Path) -> None:
 
 
 def test_a_step_without_a_rollout_is_one_sentence() -> None:
-    from rewards.task import TaskError
+    from assay.task import TaskError
     from train.backends.verl.main import _start
 
     def fit() -> None:

@@ -21,8 +21,8 @@ pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 pytest.importorskip("torch")
 from sft_runs import finish, losses, sft, toy_tasks, words
 
+from assay.task import read_tasks
 from rewards.cdr.refinement import gold_answer
-from rewards.task import read_tasks
 
 pytestmark = pytest.mark.slow
 ROWS, STEPS = 24, 4

@@ -13,9 +13,9 @@ from places import ROOT
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 torch = pytest.importorskip("torch")
 
+from assay.task import Score, Task  # noqa: E402
 from configs.loader import load  # noqa: E402
 from configs.schema import GrpoRunConfig  # noqa: E402
-from rewards.task import Score, Task  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.backends.verl.overrides import MODES  # noqa: E402
 from train.grpo import Batch, update  # noqa: E402

@@ -21,7 +21,7 @@ import ray
 import torch
 from verl.workers.rollout.replica import TokenOutput
 
-from rewards.http_client import Patience, opened, post
+from assay.http_client import Patience, opened, post
 from rollouts.engines.dialects import DIALECTS
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.smoke.rollout import (

@@ -1,0 +1,310 @@
+"""What made a set of files: the command, its inputs' hashes, the versions and the outputs' hashes.
+
+The front door writes `provenance.json` into every folder that a command made, or
+`NAME.provenance.json` beside a single file. `assay verify` compares files with it.
+The record holds no time and no machine, so the same work gives the same record.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from assay.files import file_hash, write_bytes
+from assay.task import TaskError, json_text
+from assay.versions import PROVENANCE, installed
+from assay.workers import cores
+
+NAME = "provenance.json"
+OUT = "{out}"  # in a recorded command: the folder or file that it wrote to
+ROOT = Path(__file__).resolve().parent.parent
+# State of a run that goes on, which its own manifests cover, and what is no result.
+_PASSED = ("checkpoints", "wandb", "tensorboard", "__pycache__")
+_HOW = ("workers", "memory", "stage", "shards", "shard", "part", "work")
+_made: list[Path | None] = []
+
+
+@dataclass(frozen=True)
+class Made:
+    """One command and what it made. `OUT` stands in the command for where it wrote to. Paths of
+    `inputs` are as the command got them, paths of `outputs` are relative to the folder of the
+    record; both map to SHA-256."""
+
+    command: tuple[str, ...]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    versions: Mapping[str, str]
+    code: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything that commands made in one folder, in the order they ran."""
+
+    made: tuple[Made, ...] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"assay_provenance": 1, "made": [asdict(one) for one in self.made]}
+
+
+def made(out: str | Path) -> None:
+    """Say, from inside a command, where it writes; needed where no `--out` says so."""
+    _made.append(Path(out))
+
+
+def part() -> None:
+    """Say, from inside a command, that it made a part of something: there is no record yet."""
+    _made.append(None)
+
+
+def forget() -> None:
+    """Forget what `made` was told: a new command begins."""
+    _made.clear()
+
+
+def write_records(argv: Sequence[str]) -> list[Path]:
+    """Write the record of a command that has ended well; returns the files written.
+
+    A folder that holds the working directory is not the command's own, and gets no record.
+    """
+    outs = {Path(word) for word in _values(argv, "out") if word not in ("-", "/dev/stdout")}
+    if None in _made:
+        return []
+    outs |= {out for out in _made if out is not None}
+    here = Path.cwd()
+    own = [out for out in sorted(outs) if not here.is_relative_to(out.resolve())]
+    written = [_write(out, argv) for out in own if out.is_dir() or out.is_file()]
+    return [path for path in written if path is not None]
+
+
+def _write(out: Path, argv: Sequence[str]) -> Path | None:
+    path = record_of(out)
+    outputs = hashes(out)
+    if not outputs:
+        return None
+    command = tuple(_redirected(_what(argv), str(out)))
+    earlier = [one for one in _earlier(path) if _kind(one.command) != _kind(command)]
+    kept = [_still(one, outputs) for one in earlier]
+    known = {name: digest for one in kept for name, digest in one.outputs.items()}
+    fresh = {name: digest for name, digest in outputs.items() if known.get(name) != digest}
+    now = Made(command, _inputs(argv, out), fresh, installed(PROVENANCE), revision())
+    record = Record((*(one for one in kept if one.outputs), now))
+    write_bytes(path, json_text(record.to_json(), indent=1))
+    return path
+
+
+def _what(argv: Sequence[str]) -> list[str]:
+    """The words of a command without those that only say how it is done: they change no byte."""
+    kept: list[str] = []
+    skip = False
+    for word in argv:
+        name = word.partition("=")[0]
+        if not skip and name.removeprefix("--") not in _HOW:
+            kept.append(word)
+        skip = not skip and name.startswith("--") and name[2:] in _HOW and "=" not in word
+    return kept
+
+
+def _kind(command: Sequence[str]) -> Sequence[str]:
+    """What a command does: `sft`, `tasks cdr`. Another of the same kind takes its place."""
+    return command[: 2 if command[0] == "tasks" else 1]
+
+
+def _still(one: Made, outputs: Mapping[str, str]) -> Made:
+    """The part of an earlier command's outputs that is there unchanged."""
+    same = {name: digest for name, digest in one.outputs.items() if outputs.get(name) == digest}
+    return replace(one, outputs=same)
+
+
+def _earlier(path: Path) -> tuple[Made, ...]:
+    try:
+        return read_record(path).made
+    except (TaskError, OSError):
+        return ()  # none, or one that nobody can read: it is written anew
+
+
+def record_of(out: Path) -> Path:
+    """Where the record of a folder or of a file lies."""
+    return out / NAME if out.is_dir() else out.with_name(f"{out.name}.{NAME}")
+
+
+def read_record(path: Path) -> Record:
+    """Read a record. Raises `TaskError` for what is none."""
+    try:
+        row: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TaskError(f"{path}: no such record; only what `assay` wrote has one") from None
+    except ValueError as error:
+        raise TaskError(f"{path}: is no record of provenance ({error})") from None
+    try:
+        if row["assay_provenance"] != 1:
+            raise TaskError(f"{path}: was written by a newer Assay; update to read it")
+        return Record(tuple(_read_made(one) for one in row["made"]))
+    except (KeyError, TypeError, AttributeError):
+        raise TaskError(f"{path}: is no record of provenance; make the files again") from None
+
+
+def _read_made(row: Mapping[str, Any]) -> Made:
+    code = cast("dict[str, Any] | None", row["code"])
+    return Made(
+        tuple(str(word) for word in row["command"]),
+        {str(k): str(v) for k, v in row["inputs"].items()},
+        {str(k): str(v) for k, v in row["outputs"].items()},
+        {str(k): str(v) for k, v in row["versions"].items()},
+        code,
+    )
+
+
+def hashes(out: Path) -> dict[str, str]:
+    """SHA-256 by name of a file (and the manifest beside it), or of every file of a folder."""
+    if out.is_file():
+        beside = out.with_name(out.name + ".manifest.json")
+        return {p.name: file_hash(p) for p in (out, beside) if p.is_file()}
+    paths = list(_files(out))
+    with ThreadPoolExecutor(cores()) as threads:  # hashing holds no lock of Python's
+        return {
+            str(path.relative_to(out)): digest
+            for path, digest in zip(paths, threads.map(file_hash, paths), strict=True)
+        }
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        own = parts[-1].endswith(NAME) or parts[-1].endswith(".tmp")
+        passed = own or any(name in _PASSED or name.startswith(".") for name in parts)
+        if not passed and path.is_file() and not path.is_symlink():
+            yield path
+
+
+def _redirected(command: Sequence[str], out: str) -> Iterator[str]:
+    """The words of a command with `OUT` where it names its output; `--out OUT` is added where it
+    does not name it."""
+    named = False
+    for place, word in enumerate(command):
+        head, mark, value = word.partition("=")
+        if place and command[place - 1] == "--out" and word == out:
+            named, word = True, OUT
+        elif mark and head in ("--out", "out") and value == out:
+            named, word = True, f"{head}={OUT}"
+        yield word
+    if not named:
+        yield from ("--out", OUT)
+
+
+def _values(argv: Sequence[str], name: str) -> Iterator[str]:
+    """What `--name` or the setting `name=` is given."""
+    for place, word in enumerate(argv):
+        if word == f"--{name}" and place + 1 < len(argv):
+            yield argv[place + 1]
+        elif word.startswith((f"--{name}=", f"{name}=")):
+            yield word.partition("=")[2]
+
+
+def _inputs(argv: Sequence[str], out: Path) -> dict[str, str]:
+    """The files and folders that the words of a command name, and those that a YAML file among
+    them names, but for what lies in its own output."""
+    found: dict[str, str] = {}
+    for word in _words(argv):
+        path = Path(word)
+        if not path.exists() or path.is_relative_to(out) or out.is_relative_to(path):
+            continue
+        found[word] = file_hash(path)
+    return dict(sorted(found.items()))
+
+
+def _words(argv: Sequence[str]) -> Iterator[str]:
+    for word in argv:
+        value = word.partition("=")[2] if "=" in word else word
+        value = value.rpartition(".py:")[0] + ".py" if ".py:" in value else value
+        if not value or len(value) > 1000 or "\0" in value:
+            continue
+        yield value
+        if value.endswith((".yaml", ".yml")) and Path(value).is_file():
+            yield from _named_in(Path(value))
+
+
+def _named_in(path: Path) -> Iterator[str]:
+    import yaml
+
+    try:
+        value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return
+    yield from (text for text in _texts(value) if 0 < len(text) <= 1000 and "\n" not in text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in cast("Mapping[Any, Any]", value).values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _texts(inner)
+
+
+def revision(root: Path = ROOT) -> dict[str, Any] | None:
+    """The commit that Assay runs from, and whether tracked files differ from it; None when it does
+    not run from a git checkout (an installed package, a copy, no git)."""
+    try:
+        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
+            return None  # installed inside somebody else's checkout
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+        return {"revision": _git(root, "rev-parse", "HEAD"), "dirty": bool(changed)}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=30
+    )
+    return done.stdout.strip()
+
+
+def differing(record: Record, folder: Path) -> list[str]:
+    """A sentence for every output that is missing or changed, and for every file that no command
+    of the record made."""
+    said: list[str] = []
+    recorded = {name: digest for one in record.made for name, digest in one.outputs.items()}
+    for name, digest in sorted(recorded.items()):
+        path = folder / name
+        if not path.is_file():
+            said.append(f"{name}: is missing")
+        elif file_hash(path) != digest:
+            said.append(f"{name}: has changed since it was written")
+    return said
+
+
+def changed_inputs(record: Record) -> list[str]:
+    """A sentence for every input that is not here, or not as it was."""
+    said: dict[str, None] = {}
+    for one in record.made:
+        for name, digest in one.inputs.items():
+            path = Path(name)
+            if not path.exists():
+                said[f"input {name}: is not here (run this where the command was run)"] = None
+            elif file_hash(path) != digest:
+                said[f"input {name}: has changed since it was used"] = None
+    return list(said)
+
+
+def other_versions(record: Record) -> list[str]:
+    """A sentence for every package whose version differs from the recorded one."""
+    here = installed(PROVENANCE)
+    pairs = {(k, v) for one in record.made for k, v in one.versions.items() if here.get(k) != v}
+    return [f"{k}: made with {v}, here {here.get(k, 'not installed')}" for k, v in sorted(pairs)]
+
+
+def unrecorded(record: Record, folder: Path) -> Iterable[str]:
+    """Files of the folder that no recorded command made."""
+    known = {name for one in record.made for name in one.outputs}
+    names = (str(path.relative_to(folder)) for path in _files(folder))
+    return (name for name in names if name not in known)

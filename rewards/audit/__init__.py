@@ -1,0 +1,1 @@
+"""What a family's scorer pays for answers made without the work."""

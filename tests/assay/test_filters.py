@@ -1,0 +1,245 @@
+"""`--track` and `--licence`: one meaning, on every command that reads tasks or rows."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travelling import OWN, own_tasks
+
+from assay.families import use_families
+from assay.filters import Chosen, add_chosen, chosen, licences_in
+from assay.task import Task, TaskError, read_tasks, write_jsonl
+from rewards.adapters.words import said_gold
+
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
+
+
+def licensed(task: Task, place: int) -> Task:
+    """Three kinds of rows, in turn: CC0; MIT; MIT and CC-BY-4.0 together."""
+    row = task.to_json()
+    row["track"] = ("one", "two", "two-more")[place % 3]
+    row["meta"] |= ({"licence": "CC0"}, {"licence": "MIT"}, {"licences": ["MIT", "CC-BY-4.0"]})[
+        place % 3
+    ]
+    return Task.from_json(row)
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    use_families([OWN])
+    path = tmp_path / "tasks.jsonl"
+    made = (licensed(task, i) for i, task in enumerate(own_tasks(12)[:12]))
+    assert write_jsonl(path, (task.to_json() for task in made)) == 12
+    return path
+
+
+def named(words: list[str]) -> Chosen:
+    parser = ArgumentParser()
+    add_chosen(parser)
+    return chosen(parser.parse_args(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "takes"),
+    [
+        ([], [True, True, True]),
+        (["--licence", "cc0"], [True, False, False]),
+        (["--licence", "MIT"], [False, True, False]),
+        (["--licence", "mit,cc-by*"], [False, True, True]),
+        (["--licence", "MIT", "--licence", "CC*"], [True, True, True]),
+        (["--track", "two*"], [False, True, True]),
+        (["--track", "one, two"], [True, True, False]),
+        (["--track", "two", "--licence", "CC0"], [False, False, False]),
+        (["--track", "!two*"], [True, False, False]),
+        (["--track", "two*,!*-more"], [False, True, False]),
+        (["--licence", "!CC*"], [False, True, False]),
+    ],
+)
+def test_a_task_is_bound_by_every_licence_it_has(
+    tasks: Path, words: list[str], takes: list[bool]
+) -> None:
+    asked = named(words)
+    rows = read_tasks(tasks)[:3]
+    assert [asked.takes(task) for task in rows] == takes
+    assert [asked.takes_row(task.to_json()) for task in rows] == takes
+
+
+def test_a_licence_with_a_comma_in_its_name_can_be_named() -> None:
+    asked = named(["--licence", "GPL (>= 2), file LICENCE"])
+    assert asked.takes_licences(["GPL (>= 2), file LICENCE"])
+
+
+@pytest.mark.parametrize(
+    ("licence", "taken"),
+    [
+        *[(name, True) for name in ("MIT", "Apache-2.0", "CC0-1.0", "CC-BY-4.0")],
+        *[
+            (name, False)
+            for name in ("CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "ODbL-1.0")
+        ],
+        *[(name, False) for name in ("unknown", "CDLA-Sharing-1.0", "GPL-2.0")],
+    ],
+)
+def test_the_permissive_licences_are_those_of_the_open_subset(licence: str, taken: bool) -> None:
+    assert named(["--licence", "permissive"]).takes_licences([licence]) == taken
+    assert not named(["--licence", "permissive"]).takes_licences([licence, "CC-BY-SA-4.0"])
+
+
+def test_rows_say_their_licences_in_several_ways() -> None:
+    assert licences_in({"licences": ["b", "a", "b"], "licence": "c"}) == ("a", "b")
+    assert licences_in({"licence": "c"}) == ("c",)
+    assert licences_in({}) == licences_in({"licence": None, "licences": []}) == ("unknown",)
+    assert Chosen((), ("unknown",)).takes_row({"meta": {}})
+
+
+def test_what_there_is_is_said_where_nothing_is_left(tasks: Path) -> None:
+    with pytest.raises(TaskError) as caught:
+        Chosen(("three",), ("GPL",)).of(read_tasks(tasks), "T")
+    assert str(caught.value) == (
+        "T: no task is left by --track three --licence GPL; there are tracks 'one' (4), 'two' (4), "
+        "'two-more' (4) and licences 'CC0' (4), 'MIT' (4), 'CC-BY-4.0, MIT' (4)"
+    )
+
+
+WORDS = ["--licence", "MIT,CC-BY*", "--track", "two"]  # a third of the tasks
+
+
+def by_rollout(tasks: Path, out: Path) -> list[str]:
+    from train.cli.rollout import main
+
+    words = ["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", str(out)]
+    assert main([*words, *WORDS]) == 0
+    return [row["task_id"] for row in map(json.loads, out.read_text().splitlines())]
+
+
+def by_select(tasks: Path, out: Path) -> list[str]:
+    from data_gen.selection.cli import main
+    from train.cli.rollout import main as rollout
+
+    pq = pytest.importorskip("pyarrow.parquet")
+    made = str(out.with_suffix(".all"))
+    rollout(["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", made])
+    kept = out.with_suffix(".parquet")
+    assert main(["--rollouts", made, "--strategy", "av", "--out", str(kept), *WORDS]) == 0
+    rows = pq.read_table(kept).to_pylist()
+    assert all(row["licences"] == ["MIT"] for row in rows)
+    return [row["task_id"] for row in rows]
+
+
+def by_score(tasks: Path, out: Path) -> list[str]:
+    from rewards.cli import main
+
+    rows = [{"id": t.id, "output": said_gold(t)} for t in read_tasks(tasks)]
+    write_jsonl(out.with_suffix(".in"), rows)
+    words = ["--tasks", str(tasks), "--family", OWN, "--out", str(out), "--workers", "1"]
+    assert main([str(out.with_suffix(".in")), *words, *WORDS]) == 0
+    return [row["id"] for row in map(json.loads, out.read_text().splitlines())]
+
+
+def by_eval(tasks: Path, out: Path) -> list[str]:
+    from train.cli.eval import main
+
+    words = ["--model", "gold", "--family", OWN, "--tasks", str(tasks), "--out", str(out)]
+    assert main([*words, *WORDS]) == 0
+    found = json.loads((out / "results.json").read_text())
+    assert found["meta"]["chosen"] == {
+        "tracks": ["two"],
+        "licences": ["MIT,CC-BY*", "MIT", "CC-BY*"],
+    }
+    return [row["task_id"] for row in found["rows"]]
+
+
+def by_export(tasks: Path, out: Path) -> list[str]:
+    from data_gen.exports.cli import main
+
+    assert main(["gym", "--family", OWN, "--tasks", str(tasks), "--out", str(out), *WORDS]) == 0
+    return [task.id for task in read_tasks(out / "tasks.jsonl")]
+
+
+def by_audit(tasks: Path, out: Path) -> list[str]:
+    from data_gen.audit import main
+
+    words = ["--family", OWN, "--tasks", str(tasks), "--out", str(out)]
+    main([*words, "--attacks", "1", *WORDS])
+    return [row["id"] for row in map(json.loads, out.read_text().splitlines())]
+
+
+def by_training(tasks: Path, out: Path) -> list[str]:
+    from configs.schema import GrpoRunConfig
+    from train.cli.options import given, parser_of
+    from train.run.data import asked_for, training_rows, training_tasks
+    from train.run.settings import load_run
+
+    del out
+    parser = parser_of("grpo", "", GrpoRunConfig)
+    said = given(parser, ["--tasks", str(tasks), "--family", OWN, *WORDS])
+    config = load_run(GrpoRunConfig, said.config, said.settings, said.families)
+    assert config.licences == ("MIT,CC-BY*", "MIT", "CC-BY*") and config.tracks == ("two",)
+    rows = [row["id"] for _, row in training_rows(config.data, asked_for(config))]
+    assert rows == [t.id for t in training_tasks(config.data, asked=asked_for(config))]
+    return rows
+
+
+Command = Callable[[Path, Path], list[str]]
+COMMANDS: list[Command] = [
+    *(by_rollout, by_select, by_score, by_eval, by_export, by_audit, by_training),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_the_same_tasks(tasks: Path, tmp_path: Path, command: Command) -> None:
+    wanted = [task.id for task in read_tasks(tasks) if task.track == "two"]
+    assert len(wanted) == 4
+    assert sorted(command(tasks, tmp_path / "out")) == sorted(wanted)
+
+
+def recipes(tmp_path: Path) -> Path:
+    """Rows of `assay execute`, and one line that is none."""
+    step = {"operator": "clean_email_mapper", "params": {}}
+    path = tmp_path / "rows.jsonl"
+    about: list[dict[str, Any]] = [
+        {"licence": "CC0", "track": "one"},
+        {"meta": {"licences": ["MIT"]}, "track": "two"},
+        {"track": "two"},
+    ]
+    rows = [
+        {"id": str(i), "input_text": "a b@example.org", "recipe": [step], **more}
+        for i, more in enumerate(about)
+    ]
+    write_jsonl(path, rows)
+    return path
+
+
+def test_recipes_are_executed_for_the_rows_that_are_asked_for(tmp_path: Path) -> None:
+    from rewards.gold.cli import main
+
+    source, out = recipes(tmp_path), tmp_path / "out.jsonl"
+    for words, ids in ((WORDS, ["1"]), (["--track", "two"], ["1", "2"]), ([], ["0", "1", "2"])):
+        assert main([str(source), str(out), "--workers", "1", *words]) == 0
+        assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ids
+    with source.open("a") as file:
+        file.write("{\n")
+    assert main([str(source), str(out), "--workers", "1", *WORDS]) == 3
+    assert "line 4" in out.read_text()
+
+
+def test_nothing_left_is_an_error_and_writes_nothing(tasks: Path, tmp_path: Path) -> None:
+    from rewards.cli import main as score
+    from rewards.gold.cli import main as execute
+    from train.run.data import training_rows
+
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(TaskError, match=r"no row is left by --licence GPL"):
+        execute([str(recipes(tmp_path)), str(out), "--licence", "GPL"])
+    rows = tmp_path / "in.jsonl"
+    write_jsonl(rows, [{"id": read_tasks(tasks)[0].id, "output": "x"}])
+    with pytest.raises(TaskError, match=r"no row is left by --track four"):
+        score([str(rows), "--tasks", str(tasks), "--out", str(out), "--track", "four"])
+    with pytest.raises(TaskError, match=r"no row is left by --track four"):
+        training_rows(str(tasks), Chosen(("four",)))
+    assert not out.exists()

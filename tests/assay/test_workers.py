@@ -1,0 +1,204 @@
+"""Work shared by processes."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job_functions import die, start, threads, work
+from mini_slurm import alive, wait_for
+from pickled_jobs import noted
+from places import ROOT
+
+from assay.task import TaskError
+from assay.workers import AHEAD, Crew, cores, in_turn, one_thread
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_the_order_of_the_jobs(workers: int) -> None:
+    found = list(in_turn(work, range(40), workers, start, ("begun",)))
+    assert [square for square, _, _ in found] == [n * n for n in range(40)]
+    assert {word for _, word, _ in found} == {"begun"}
+    assert (os.getpid() in {pid for *_, pid in found}) == (workers == 1)
+
+
+def test_jobs_are_taken_as_they_are_needed() -> None:
+    taken = 0
+
+    def jobs() -> Iterator[int]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield taken
+
+    found = in_turn(work, jobs(), 2, start, ("begun",))
+    for _ in range(5):
+        next(found)
+    assert taken < 5 + 2 * AHEAD + 2
+    found.close()
+
+
+def test_a_process_that_is_killed_is_one_sentence() -> None:
+    with pytest.raises(TaskError, match="a worker process was killed before its work was done"):
+        list(in_turn(die, range(40), 2))
+
+
+def test_who_stops_early_leaves_most_jobs_undone(tmp_path: Path) -> None:
+    jobs = [(str(tmp_path), n) for n in range(200)]
+    with Crew(2) as crew:
+        assert next(iter(crew.map(noted, jobs))) == 0
+    # those handed out at first, and one for the result that was taken
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD + 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("few", [0, 4])
+def test_a_crew_keeps_the_order_over_several_maps(workers: int, few: int) -> None:
+    with Crew(workers, few=few) as crew:
+        for count in (0, 3, 40, 5):
+            jobs = (number for number in range(count))
+            assert list(crew.map(operator.neg, jobs)) == [-number for number in range(count)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_crew_starts_processes_when_they_are_worth_it(workers: int) -> None:
+    with Crew(workers, start, ("begun",), few=4) as crew:
+        few = list(crew.map(work, range(4)))
+        many = list(crew.map(work, range(40)))
+        few_again = list(crew.map(work, range(4)))
+    assert {word for _, word, _ in (*few, *many, *few_again)} == {"begun"}
+    assert {pid for *_, pid in few} == {os.getpid()}
+    for found in (many, few_again):
+        assert (os.getpid() in {pid for *_, pid in found}) == (workers == 1)
+
+
+def test_one_worker_may_be_a_process_of_its_own() -> None:
+    with Crew(1, start, ("begun",), apart=True) as crew:
+        found = list(crew.map(work, range(3)))
+    assert os.getpid() not in {pid for *_, pid in found}
+    assert {word for _, word, _ in found} == {"begun"}
+
+
+PARENT = """
+import os, signal, sys
+from job_functions import start, work
+from assay.workers import in_turn
+
+def jobs():
+    while True:
+        yield 1
+
+if __name__ == "__main__":
+    found = in_turn(work, jobs(), 2, start, ("x",))
+    print(*{next(found)[2] for _ in range(200)}, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    done = subprocess.run([sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGKILL
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert workers
+    wait_for("the workers to end", lambda: not any(map(alive, workers)))
+
+
+SERVED = """
+import sys, threading
+from job_functions import start, work
+from assay.workers import in_turn
+from assay.task import MachineError
+
+begin = threading.Thread.start
+
+def start_but(thread):
+    if sys.argv[1] in (thread.name, type(thread).__name__):
+        raise RuntimeError("can't start new thread")  # as where memory is short
+    begin(thread)
+
+if __name__ == "__main__":
+    threading.Thread.start = start_but
+    try:
+        list(in_turn(work, range(40), 2, start, ("x",)))
+    except (MachineError, RuntimeError) as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("thread", "said"),
+    [
+        ("QueueFeederThread", "a thread that serves the worker processes ended before"),
+        ("_ExecutorManagerThread", "can't start new thread"),
+    ],
+)
+def test_a_pool_whose_threads_cannot_start_is_one_sentence(
+    tmp_path: Path, thread: str, said: str
+) -> None:
+    script = tmp_path / "served.py"
+    script.write_text(SERVED)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    done = subprocess.run(
+        [sys.executable, str(script), thread],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.startswith(said), done
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+TERMINATED = """
+import os, signal, sys
+from multiprocessing import util
+from job_functions import start, work
+from assay.workers import in_turn
+
+spawn = util.spawnv_passfds
+
+def spawn_and_be_terminated(*args):
+    pid = spawn(*args)
+    if b"multiprocessing.spawn" in b" ".join(map(os.fsencode, args[1])):
+        os.kill(os.getpid(), signal.SIGTERM)
+    return pid
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    util.spawnv_passfds = spawn_and_be_terminated
+    list(in_turn(work, range(40), 2, start, ("x",)))
+"""
+
+
+def test_a_command_that_is_terminated_while_workers_start_leaves_no_traceback(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "terminated.py"
+    script.write_text(TERMINATED)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (143, "")
+
+
+def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("threadpoolctl")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "2")
+    with Crew(2, one_thread) as crew:
+        found = list(crew.map(threads, range(2)))
+    assert all(pools and set(pools) == {1} for pools in found)
+    if cores() == 1:
+        return
+    with Crew(2) as crew:  # and so they do not by themselves
+        assert any(set(pools) != {1} for pools in crew.map(threads, range(2)))

@@ -1,0 +1,186 @@
+"""Gold in harmless respellings scores 1 wherever the benchmark's own reading says so.
+
+The training readings ask for the answer's form too: what they reject of it is listed here, and
+nothing else is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from mixed_tasks import asked, refinement
+
+from assay.families import BUILT_IN
+from assay.family import Task
+from rewards.audit.format_variants import Respelled, lines, respelled
+
+# The answer's form is part of the task in training: the release forgives it.
+FORM = {
+    "refinement": {
+        "status in lower case",
+        "tags in upper case",
+        "text before status",
+        "chatter before",
+        "chatter after",
+        "trailing period",
+        "code fence",
+        "byte order mark",
+    },
+    "structured": {
+        "byte order mark",
+        "code fence",
+        "chatter before",
+        "chatter after",
+        "trailing period",
+        "in a tag",
+    },
+    "table": set[str](),
+    "answer": set[str](),
+}
+# What the benchmark's own reading rejects too, by family and answer type.
+REJECTED: Mapping[str, set[str]] = {
+    "refinement": {"text in quotes"},
+    "structured": {"numbers as text", "single quotes", "trailing comma"},
+    "table": {
+        "spaces after commas",
+        "tabs for commas",
+        "semicolons for commas",
+        "names in upper case",
+        "code fence",
+    },
+    "numeric_exact": {
+        "in a tag, trailing period",
+        "number, thousands by commas",
+        "number, quoted",
+        "number, currency",
+        "number, unit",
+    },
+    "numeric_approximate": {
+        "in a tag, trailing period",
+        "number, thousands by commas",
+        "number, quoted",
+        "number, currency",
+        "number, unit",
+    },
+    "string_exact": {
+        "in a tag, trailing period",
+        "text, in quotes",
+        "text, in single quotes",
+        "text, trailing period",
+        "text, an article",
+        "text, two spaces",
+        "text, a sentence",
+        "text, bold",
+    },
+    "string_approximate": set(),
+    "list_exact": {"in a tag, trailing period", "list, no brackets", "list, bullets"},
+    "list_approximate": {"in a tag, trailing period", "list, no brackets", "list, bullets"},
+}
+ANSWERS: Mapping[str, Sequence[Any]] = {
+    "numeric_exact": (1234, 1234.5),
+    "numeric_approximate": (1234.5, 7890.25),
+    "string_exact": ("Great Basin",),
+    "string_approximate": ("Great Basin",),
+    "list_exact": (["a b", "c"], ["x", 2]),
+    "list_approximate": (["a b", "c"],),
+}
+
+
+def structured() -> list[Task]:
+    fields: list[dict[str, Any]] = [
+        {"helpfulness": 3, "correctness": 4, "note": "Fine"},
+        {"safe": True, "categories": ["s1", "s2"], "count": 2},
+    ]
+    return [
+        Task(f"j{i}", "structured", "json", "t", asked("x"), _reference(row))
+        for i, row in enumerate(fields)
+    ]
+
+
+def _reference(row: dict[str, Any]) -> dict[str, Any]:
+    return {"input_text": "a", "reference_text": json.dumps(row), "reference_json": row}
+
+
+def table() -> list[Task]:
+    pytest.importorskip("pandas")
+    numbers = "row_id,y\n" + "".join(f"{i},{i * 37 % 11 / 7:.4f}\n" for i in range(1, 25))
+    whole = "row_id,y\n" + "".join(f"{i},{i * 37 % 11}\n" for i in range(1, 25))
+    labels = "row_id,mood\n" + "".join(f"{i},{'abc'[i * i % 3]}\n" for i in range(1, 25))
+    return [
+        Task(
+            f"{kind}{number}",
+            "table",
+            "table",
+            "t",
+            asked("x"),
+            {"task_type": kind, "truth_csv": truth, "key_columns": ["row_id"], "targets": [name]},
+        )
+        for number, (kind, truth, name) in enumerate(
+            (
+                ("reg-IF", numbers, "y"),
+                ("reg-MM", whole, "y"),
+                ("class-IF", labels, "mood"),
+            )
+        )
+    ]
+
+
+def answers() -> list[Task]:
+    return [
+        Task(f"{k}{i}", "answer", "lake", "t", asked("x"), {"answer_type": k, "answer": v})
+        for k, values in ANSWERS.items()
+        for i, v in enumerate(values)
+    ]
+
+
+@cache
+def found(name: str) -> dict[str, list[Respelled]]:
+    tasks = {
+        "refinement": lambda: [refinement(i, "KEEP" if i % 2 else "DROP", i) for i in range(4)],
+        "structured": structured,
+        "table": table,
+        "answer": answers,
+    }[name]()
+    return respelled(BUILT_IN[name], tasks)
+
+
+@pytest.mark.parametrize("name", FORM)
+def test_gold_respelled_scores_one_or_is_listed(name: str) -> None:
+    for kind, rows in found(name).items():
+        listed = REJECTED[kind if name == "answer" else name]
+        assert len(rows) >= 18
+        rejected = {row.name for row in rows if row.training < row.tasks}
+        assert rejected == (listed | FORM[name]) & {row.name for row in rows}
+
+
+@pytest.mark.parametrize("name", FORM)
+def test_training_rejects_only_the_form_of_what_the_benchmark_takes(name: str) -> None:
+    """No content that the benchmark's own reading takes is rejected. (The published harness turns
+    lists into text, and scores 0 for gold itself there.)"""
+    for kind, rows in found(name).items():
+        for row in rows:
+            assert row.benchmark is not None
+            if row.name not in FORM[name]:
+                assert row.training >= row.benchmark, (kind, row)
+
+
+def test_the_table_says_who_rejects() -> None:
+    said = lines(
+        {
+            "k": [
+                Respelled("spaces", 2, 2, 2),
+                Respelled("fence", 2, 0, 2),
+                Respelled("quotes", 2, 0, 0),
+            ],
+            "own": [Respelled("period", 1, 0, None)],
+        }
+    )
+    assert said == [
+        "  gold respelled, k: 1 of 3 score 1; not: fence (training only), quotes (the benchmark's "
+        "own reading too)",
+        "  gold respelled, own: 0 of 1 score 1; not: period (rejected)",
+    ]

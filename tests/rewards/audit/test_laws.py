@@ -1,0 +1,268 @@
+"""The laws hold for every built-in family on real tasks, and what breaks one is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import SHARED
+from sql_tasks import sql_tasks
+
+from assay import families
+from assay import scorer_timeout as guard
+from assay.families import BUILT_IN
+from assay.family import Cheat, Family
+from assay.task import Answer, Score, Task, TaskError
+from data_gen.corpora import read_corpus
+from data_gen.demo.build import build_demo_tasks, preset
+from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.krama.importer import end_to_end, read_workload, sub_task
+from rewards.audit.laws import cheat_laws, examine, gold_of, mean_scores, scored, split_law
+
+
+def asked(name: str, family: str, gold: dict[str, Any]) -> Task:
+    return Task(name, family, "t", "train", [{"role": "user", "content": f"Do {name}."}], gold)
+
+
+@cache
+def refinement() -> list[Task]:
+    shipped = read_corpus()
+    corpus = replace(shipped, documents=shipped.documents[::5])
+    sizes = {"train_sft": 6, "train_rl": 6, "heldout": 12}
+    splits = [*build_order_tasks(corpus, OrderSettings(3, 3, 3), 3).values()]
+    for difficulty in ("easy", "hard"):
+        splits += build_demo_tasks(corpus, preset(difficulty, **sizes), 3)
+    return [task for split in splits for task in split]
+
+
+@cache
+def structured() -> list[Task]:
+    fields: list[dict[str, Any]] = [
+        {"helpfulness": 3, "correctness": 4, "coherence": 4, "complexity": 0, "verbosity": 1},
+        {"safe": True, "violated_categories": ["s1", "s2"], "reason": None},
+        {"rows": [{"a": 1.5, "b": "x"}, {"a": -2, "b": ""}], "total": 2},
+    ]
+    return [
+        asked(
+            f"json-{i}",
+            "structured",
+            {"input_text": "a text", "reference_text": json.dumps(row), "reference_json": row},
+        )
+        for i, row in enumerate(fields)
+    ]
+
+
+@cache
+def table() -> list[Task]:
+    numbers = "row_id,y\n" + "".join(f"{i},{i * 37 % 11 / 7:.4f}\n" for i in range(1, 25))
+    labels = "row_id,mood\n" + "".join(f"{i},{'abc'[i * i % 3]}\n" for i in range(1, 25))
+    return [
+        asked(
+            f"table-{kind}",
+            "table",
+            {"task_type": kind, "truth_csv": truth, "key_columns": ["row_id"], "targets": [target]},
+        )
+        for kind, truth, target in (
+            ("reg-MM", numbers, "y"),
+            ("class-MM", labels, "mood"),
+            ("class-IF", labels, "mood"),
+        )
+    ]
+
+
+@cache
+def answer() -> list[Task]:
+    values: dict[str, Any] = {
+        "numeric_exact": 12,
+        "numeric_approximate": 0.4875,
+        "string_exact": "Amherst",
+        "string_approximate": "U.S. Space Force",
+        "list_exact": ["a", "b"],
+        "list_approximate": [1.5, 2.25],
+    }
+    made = [asked(k, "answer", {"answer_type": k, "answer": v}) for k, v in values.items()]
+    workload = SHARED / "krama" / "data" / "workload_verified.json"
+    if workload.is_file():
+        for entry in read_workload(workload)[:12]:
+            made.append(end_to_end(entry, "lake", "full", []))
+            made += [sub_task(entry, step, "lake", "full", []) for step in entry.steps[:2]]
+    return made
+
+
+@cache
+def harbor() -> list[Task]:
+    return [
+        asked(f"harbor-{i}", "harbor", {"oracle": numbers})
+        for i, numbers in enumerate(({"reward": 1.0}, {"reward": 1.1, "outcome": 1.0, "part": 3.0}))
+    ]
+
+
+TASKS: dict[str, Callable[[], list[Task]]] = {
+    "refinement": refinement,
+    "structured": structured,
+    "table": table,
+    "answer": answer,
+    "sql": sql_tasks,
+    "harbor": harbor,
+}
+
+
+def test_every_built_in_family_is_here() -> None:
+    assert TASKS.keys() == BUILT_IN.keys()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_laws_hold(name: str) -> None:
+    if name == "table":
+        pytest.importorskip("pandas")
+    examined = [examine(task) for task in TASKS[name]()]
+    assert [str(b) for one in examined for b in one.broken] == []
+    assert [str(b) for b in cheat_laws(BUILT_IN[name], examined)] == []
+    earned = mean_scores(examined)
+    assert earned["gold"]["outcome"] == 1.0 and earned["empty"]["most"] == 0.0
+    assert {f"cheat {c}" for c in BUILT_IN[name].cheats} <= earned.keys()
+    assert earned["attack nested lists"]["tasks"] == len(examined)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.text(max_size=200), st.booleans())
+def test_no_text_scores_above_gold_or_raises(text: str, cut: bool) -> None:
+    for name in ("refinement", "structured", "answer", "sql"):
+        for task in TASKS[name]()[:3]:
+            gold = scored(task, gold_of(BUILT_IN[name], task))
+            score = scored(task, Answer(text, cut, {"answer.json": text.encode("utf-8", "ignore")}))
+            assert score.outcome is not None and gold.outcome is not None
+            assert score.outcome <= gold.outcome
+            assert (score.reward or 0.0) <= (gold.reward or 0.0)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> Family:
+    """A family from outside, with some of its parts replaced."""
+
+    def score(task: Task, answer: Answer) -> Score:
+        right = answer.text.strip() == task.gold["text"]
+        return Score(float(right), float(right))
+
+    whole: dict[str, Any] = {"score": score, "gold": lambda task: task.gold["text"]} | parts
+    family = Family(name="own", origin="own.py:FAMILY", **whole)
+    monkeypatch.setattr(families, "_added", {"own": family})
+    monkeypatch.setattr(guard, "SECONDS", 0.2)
+    return family
+
+
+def own_task(number: int = 1) -> Task:
+    return asked(f"own-{number}", "own", {"text": f"gold {number}"})
+
+
+def broken(*tasks: Task) -> list[tuple[str, str]]:
+    return [(b.law, b.why) for task in tasks for b in examine(task).broken]
+
+
+def constant(outcome: Any, reward: Any) -> Callable[[Task, Answer], Score]:
+    return lambda task, answer: Score(outcome, reward)
+
+
+def hangs(task: Task) -> str:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("parts", "law", "why"),
+    [
+        ({"gold": lambda task: "x"}, "gold", "gold scores 0, not 1"),
+        ({"gold": lambda task: None}, "gold", "gold is None and family own has no proof"),
+        ({"gold": lambda task: task.gold["no"]}, "gold", "raised KeyError: 'no'"),
+        ({"gold": hangs}, "gold", "did not end within 0.2 s"),
+        ({"gold": lambda task: 3}, "gold", "returned int; return an Answer or text"),
+        ({"score": constant(float("nan"), 0)}, "gold", "outcome is nan; return a finite number"),
+        ({"score": constant(1.0, 1.0)}, "empty", "an empty answer scores 1"),
+        ({"score": lambda task, answer: hangs(task)}, "gold", "did not end within 0.2 s"),
+        ({"cheats": {"c": lambda task: task.meta["no"]}}, "cheat", "cheat c raised KeyError: 'no'"),
+        ({"cheats": {"c": hangs}}, "cheat", "cheat c raised Overtime"),
+    ],
+)
+def test_a_law_that_is_broken_is_named(
+    monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], law: str, why: str
+) -> None:
+    use(monkeypatch, **parts)
+    found = broken(own_task())
+    assert any(one == law and why in said for one, said in found), found
+
+
+def test_a_scorer_that_draws_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def score(task: Task, answer: Answer) -> Score:
+        calls.append(1)
+        right = answer.text == task.gold["text"]
+        return Score(float(right), right * (1 + len(calls) / 1000))
+
+    use(monkeypatch, score=score)
+    assert "same bits" in {law for law, _ in broken(own_task())}
+
+
+def test_an_output_that_pays_more_than_gold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(task: Task, answer: Answer) -> Score:
+        right = task.gold["text"] in answer.text
+        return Score(float(right), right * (1 + len(answer.text) / 1000))  # longer pays more
+
+    use(monkeypatch, score=score)
+    found = [why for law, why in broken(own_task()) if law == "attack"]
+    assert any("chatter around gold earns a reward of" in why for why in found)
+
+
+def test_a_scorer_that_fails_on_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(task: Task, answer: Answer) -> Score:
+        right = answer.text == task.gold["text"]
+        if answer.text.startswith("["):
+            json.loads(answer.text)  # too deep: RecursionError
+        return Score(float(right), float(right))
+
+    use(monkeypatch, score=score)
+    found = [why for law, why in broken(own_task()) if law == "attack"]
+    assert found and "nested lists" in found[0] and "RecursionError" in found[0]
+
+
+@pytest.mark.parametrize(("admits", "breaks"), [(0.4, True), (0.5, False)])
+def test_a_cheat_reaches_no_more_than_it_admits(
+    monkeypatch: pytest.MonkeyPatch, admits: float, breaks: bool
+) -> None:
+    cheat = Cheat(lambda task: task.gold["text"] if task.id.endswith("1") else "", admits)
+    family = use(monkeypatch, cheats={"half": cheat})
+    examined = [examine(own_task(n)) for n in (1, 2)]
+    assert bool(list(cheat_laws(family, examined))) is breaks
+
+
+def test_gold_without_a_family_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TaskError, match="no family 'nobody'"):
+        examine(asked("x", "nobody", {}))
+
+
+@pytest.mark.parametrize(
+    ("other", "exact", "normalised"),
+    [("Do own-1.", 1, 1), ("DO  own-1. ", 0, 1), ("ｄｏ own-1.", 0, 1), ("Do own-12.", 0, 0)],
+)
+def test_two_splits_share_no_content(
+    monkeypatch: pytest.MonkeyPatch, other: str, exact: int, normalised: int
+) -> None:
+    use(monkeypatch)
+    second = replace(own_task(2), prompt=[{"role": "user", "content": other}])
+    found = [str(b) for b in split_law({"train": [own_task(1)], "heldout": [second]})]
+    said = f"train and heldout: share {normalised} contents ({exact} of them exactly), as in tasks"
+    assert [one.startswith(said) for one in found] == [True] * normalised
+
+
+def test_content_that_fails_names_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def content(task: Task) -> Sequence[str]:
+        raise KeyError("text")
+
+    use(monkeypatch, content=content)
+    with pytest.raises(TaskError, match="task own-1: content of family own raised KeyError"):
+        list(split_law({"train": [own_task(1)], "heldout": [own_task(2)]}))
