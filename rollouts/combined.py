@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay.task import TaskError
-from rollouts.environment import Closing, Environment, Opening, Reply, Said
+from rollouts.environment import Environment, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.tools import ToolCall, ToolSpec
 
 
@@ -19,7 +19,7 @@ class Combined:
         self._parts = list(parts)
         self._owner: dict[str, Environment] = {}
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         openings = [await part.open() for part in self._parts]
         specs: list[ToolSpec] = []
         for part, opening in zip(self._parts, openings, strict=True):
@@ -28,9 +28,9 @@ class Combined:
                     raise TaskError(f"two tools have the name {spec.name!r}; rename your own")
                 self._owner[spec.name] = part
                 specs.append(spec)
-        return Opening(openings[0].messages, specs)
+        return EpisodeStart(openings[0].messages, specs)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Answer the calls in order; one that ends the episode is the last."""
         messages: list[Any] = []
         records: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ class Combined:
         message = {"role": "tool", "name": call.name or "unknown", "content": text}
         return Reply([message], records=[row], errors={kind: 1})
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         """Close every part, also when one of them fails; the first failure is raised then."""
         files: dict[str, bytes] = {}
         notes: dict[str, Any] = {}
@@ -74,4 +74,4 @@ class Combined:
             notes = {**left.notes, **notes}
         if failures:
             raise failures[0]
-        return Closing(files, notes)
+        return EpisodeEnd(files, notes)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rollouts.environment import Opening
+from rollouts.environment import EpisodeStart
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import ToolCall, ToolSpec
 from rollouts.trajectory import Completion, Stop
@@ -68,7 +68,7 @@ class TokenConversation:
         """The fingerprint of the tokenizer that the ids are of."""
         return self._tokenizer.fingerprint
 
-    def start(self, opening: Opening) -> None:
+    def start(self, opening: EpisodeStart) -> None:
         self.messages = [dict(m) for m in opening.messages]
         self._tools = opening.tools
         self._append(self._tokenizer.prompt(opening.messages, opening.tools))
@@ -137,7 +137,7 @@ class ChatConversation:
         self._call_ids: list[str] = []
         self._function = ""  # named by a call of the older form, which has no id
 
-    def start(self, opening: Opening) -> None:
+    def start(self, opening: EpisodeStart) -> None:
         self.messages = [dict(m) for m in opening.messages]
         self.sent = [dict(m) for m in opening.messages]
         self.tools = [tool.schema() for tool in opening.tools]

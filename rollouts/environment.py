@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # who trains reads no words of releases
 
 
 @dataclass(frozen=True)
-class Opening:
+class EpisodeStart:
     """The first messages of a conversation, and the tools its model is shown."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -23,7 +23,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelTurn:
     """One model message. `calls` are read already, unreadable ones included; `cut`: a token
     limit ended it; `last`: no message can follow; `turn` counts from 0; `seconds`: how long tools
     of this episode may still run."""
@@ -54,7 +54,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Closing:
+class EpisodeEnd:
     """What is left at the end: files to score, and notes for the record."""
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -70,15 +70,15 @@ class Environment(Protocol):
     method mean that the infrastructure broke; what a model did wrong is a `Reply`. Any other
     exception is a bug, and ends this episode without an outcome."""
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         """Prepare, and say how the conversation starts. The same task gives the same opening."""
         ...
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """React to one message. A reply without messages that is not `done` ends the episode."""
         ...
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         """Let go of everything; called once, also after a failure or a cancellation."""
         ...
 

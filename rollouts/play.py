@@ -18,7 +18,7 @@ from rollouts.conversation import (
     Heard,
     TokenConversation,
 )
-from rollouts.environment import Budget, Closing, Environment, Reply, Said
+from rollouts.environment import Budget, Environment, EpisodeEnd, ModelTurn, Reply
 from rollouts.failures import FORESEEN, bug_report
 from rollouts.tools import ToolSpec
 from rollouts.trajectory import UNTOLD, Completion, EpisodeStop, Sampling, Trajectory
@@ -59,7 +59,7 @@ class Episode:
         self.task, self.sample, self.run_seed = task, sample, run_seed
         self.talk, self.budget, self._make = talk, budget, make
         self._environment: Environment | None = None
-        self._closing = Closing()
+        self._closing = EpisodeEnd()
         self.turn, self.live = 0, False
         self.tools: Sequence[ToolSpec] = ()
         self.wall_s = 0.0
@@ -123,7 +123,7 @@ class Episode:
             return
         last = self.turn >= self.budget.turns
         left = self.budget.seconds - self._tool_s
-        said = Said(heard.text, heard.calls, heard.cut, self.turn - 1, last, left)
+        said = ModelTurn(heard.text, heard.calls, heard.cut, self.turn - 1, last, left)
         reply = await self._environment.reply(said)
         self._react(reply, heard, last)
 

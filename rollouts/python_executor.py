@@ -18,12 +18,12 @@ from assay.task import Message, Task
 from configs.loader import ConfigError
 from rollouts.call_arguments import fitting
 from rollouts.environment import (
-    Closing,
     EnvironmentFailure,
+    EpisodeEnd,
+    EpisodeStart,
     ExecutorSettings,
-    Opening,
+    ModelTurn,
     Reply,
-    Said,
 )
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
@@ -114,16 +114,16 @@ class PythonExecutor:
         self._last = "none"  # how the last call went
         self._level: str | None = None  # of the sandbox
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         self._inputs = self._load(self._task)
         self._saved = FileStore(
             file_mb=self._settings.file_mb,
             total_mb=self._settings.folder_mb,
         )
         words = self._settings.words or ours(KIND)
-        return Opening(first_messages(self._task, words), [self._spec])
+        return EpisodeStart(first_messages(self._task, words), [self._spec])
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Run every call of the message in order; no call ends the episode."""
         messages: list[dict[str, Any]] = []
         records: list[dict[str, Any]] = []
@@ -147,12 +147,12 @@ class PythonExecutor:
             )
         return Reply(messages, False, records, errors, seconds)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         """The prediction, if there is one, and what a failure category needs to know."""
         files = {n: d for n, d in self._folder().items() if n == PREDICTION}
         self._inputs, self._saved = {}, FileStore()
         notes = {"last_call": self._last, "calls": self._calls, "sandbox": self._level}
-        return Closing(files, notes)
+        return EpisodeEnd(files, notes)
 
     def _folder(self) -> Mapping[str, bytes]:
         """The work folder: what was saved, before the inputs of the same name."""

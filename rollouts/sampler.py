@@ -19,7 +19,15 @@ from assay.seeds import derive_seed
 from assay.task import Answer, Task
 from rollouts.conversation import ChatConversation, TokenConversation
 from rollouts.engines.engine import Engine
-from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
+from rollouts.environment import (
+    Budget,
+    Environment,
+    EpisodeEnd,
+    EpisodeStart,
+    Maker,
+    ModelTurn,
+    Reply,
+)
 from rollouts.episode import rollout
 from rollouts.now import run_now
 from rollouts.play import Ask, ChatEngine, Episode, play
@@ -308,14 +316,14 @@ class Plain:
     def __init__(self, task: Task) -> None:
         self._task = task
 
-    async def open(self) -> Opening:
-        return Opening(self._task.prompt)
+    async def open(self) -> EpisodeStart:
+        return EpisodeStart(self._task.prompt)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         return Reply()
 
-    async def close(self) -> Closing:
-        return Closing()
+    async def close(self) -> EpisodeEnd:
+        return EpisodeEnd()
 
 
 def answered(

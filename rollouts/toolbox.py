@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from rollouts.context import Context
-from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.sandbox.errors import SandboxError
 from rollouts.tool import Tool
 from rollouts.tools import ToolCall
@@ -44,10 +44,10 @@ class Toolbox:
         self._context, self._most = context, output_kb * 1024
         self._calls: list[dict[str, Any]] = []
 
-    async def open(self) -> Opening:
-        return Opening(self._context.task.prompt, [tool.spec for tool in self._tools.values()])
+    async def open(self) -> EpisodeStart:
+        return EpisodeStart(self._context.task.prompt, [tool.spec for tool in self._tools.values()])
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Answer every call of the message, until the tools' seconds are used up."""
         messages: list[dict[str, Any]] = []
         records: list[dict[str, Any]] = []
@@ -68,14 +68,14 @@ class Toolbox:
                 break
         return Reply(messages, self._context.finished, records, errors, spent)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         """The files that tools left, and every call as JSON."""
         files = await asyncio.to_thread(self._context.close)
         if self._calls:
             said = json.dumps(self._calls, ensure_ascii=False)
             files.setdefault(TOOL_CALLS, said.encode("utf-8", "surrogatepass"))
         notes = {"sandbox": self._context.level} if self._context.level else {}
-        return Closing(files, notes)
+        return EpisodeEnd(files, notes)
 
     async def _answer(self, call: ToolCall, left: float) -> tuple[str, str, dict[str, str]]:
         """(what the model sees, `ok` or what went wrong, a bug report)."""

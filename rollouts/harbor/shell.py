@@ -11,7 +11,7 @@ from typing import Any
 from assay.task import Task, TaskError
 from rewards.harbor.family import REWARD
 from rollouts.call_arguments import fitting
-from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.harbor.box import Box
 from rollouts.harbor.trial import HarborTask, NoReward, chosen, read_task, started, verify
 from rollouts.sandbox.pool import Pool
@@ -42,15 +42,15 @@ class HarborShell:
         self._box: Box | None = None
         self._read: HarborTask | None = None
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         task = read_task(self._folder, offline=True)
         if task.problems:
             raise TaskError(f"task {self._task.id}: {'; '.join(task.problems)}")
         self._read = task
         self._box = await started(task, self._pool(chosen(task.image)))
-        return Opening(self._task.prompt, [SPEC])
+        return EpisodeStart(self._task.prompt, [SPEC])
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Run every call of the message in order; a message without calls ends the episode."""
         messages: list[dict[str, Any]] = []
         records: list[dict[str, Any]] = []
@@ -65,17 +65,17 @@ class HarborShell:
             )
         return Reply(messages, False, records, errors)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         """Run the verifier on what the agent left."""
         box, task = self._box, self._read
         self._box = None
         if box is None or task is None:
-            return Closing()
+            return EpisodeEnd()
         try:
             numbers = await verify(task, box, lambda image: self._pool(chosen(image)))
         except NoReward as error:
             raise EnvironmentFailure(str(error)) from None
-        return Closing({REWARD: json.dumps(numbers).encode()})
+        return EpisodeEnd({REWARD: json.dumps(numbers).encode()})
 
     async def _call(self, call: ToolCall, left: float) -> tuple[str, str]:
         if call.error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.task import Task
-from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
+from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import groups, more_rows, snippet, title
@@ -54,7 +54,7 @@ class DsGuru:
         self._values: list[Any] = []
         self._kind = "no_reply"
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         await self._lake.open()
         words = self._words
         field = "task_without_files" if self._variant == "no-context" else "task"
@@ -64,7 +64,9 @@ class DsGuru:
             values[place] = await self._value(place, question)
         text = words.fill(field, **values)
         system = {"role": "system", "content": words["system"]}
-        return Opening([*([system] if words["system"] else []), {"role": "user", "content": text}])
+        return EpisodeStart(
+            [*([system] if words["system"] else []), {"role": "user", "content": text}]
+        )
 
     async def _value(self, place: str, question: str) -> str:
         """What stands at a place of the first message."""
@@ -91,7 +93,7 @@ class DsGuru:
                 sizes = (settings.snippet_tokens, question, settings.rows, heads)
                 return snippet(lake.index, *sizes)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Run the pipeline of this message; done once one runs, else its error goes back."""
         found = blocks(said.text)
         if self._tries == 0:
@@ -136,7 +138,7 @@ class DsGuru:
             self._code = code  # the release keeps a single try's code, run or not
             self._published = answer_of(self._plan, output, failed=bool(code))[1]
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         notes = {
             "agent": f"ds-guru {self._variant}",
             "tries": self._tries,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from assay.task import Task
 from rollouts.call_arguments import fitting
-from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
+from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
 from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
 from rollouts.sandbox.pool import Pool
@@ -79,7 +79,7 @@ class LakeAgent:
         self._steps = 0
         self._read_bytes = 0
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         await self._lake.open()
         *before, last = self._task.prompt
         files = len(self._lake.index.files)
@@ -87,9 +87,9 @@ class LakeAgent:
             self._lake.index, self._lake.settings.snippet_tokens // 4, str(last["content"]), rows=0
         )
         text = f"{last['content']}\n\n{_RULES}\n\nThe lake has {files} files:\n{shown}"
-        return Opening([*before, {"role": "user", "content": text}], TOOLS)
+        return EpisodeStart([*before, {"role": "user", "content": text}], TOOLS)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Answer every call of the message; a final answer ends the episode."""
         self._steps += 1
         messages: list[dict[str, Any]] = []
@@ -108,7 +108,7 @@ class LakeAgent:
         seconds = self._lake.run_s - spent
         return Reply(messages, bool(self._response), records, errors, seconds)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         notes = {
             "agent": "lake agent",
             "tries": self._steps,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task, TaskError
-from rollouts.environment import Closing, EnvironmentFailure, LakeSettings
+from rollouts.environment import EnvironmentFailure, EpisodeEnd, LakeSettings
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
@@ -81,13 +81,13 @@ def closing(
     values: list[Any],
     code: str,
     notes: Mapping[str, Any],
-) -> Closing:
+) -> EpisodeEnd:
     """What an agent leaves: the response, the printed values, the pipeline, and its cost."""
     row = {"response": dict(response), "published": dict(published), "values": values}
     data = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(data) > 64 * MIB:
         data = json.dumps({"response": {}, "published": {}, "values": []}).encode()
-    return Closing({ANSWER: data, PIPELINE: code.encode("utf-8", "surrogatepass")}, dict(notes))
+    return EpisodeEnd({ANSWER: data, PIPELINE: code.encode("utf-8", "surrogatepass")}, dict(notes))
 
 
 def clip(text: str, most: int) -> str:

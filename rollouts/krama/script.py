@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task
-from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
+from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
 from rollouts.krama.contract import blocks
 from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import CHARS_A_TOKEN, FileNote, LakeIndex
@@ -78,13 +78,15 @@ class LakeScript:
         self._values: list[Any] = []
         self._kind = "no_reply"
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         await self._lake.open()
         question = str(self._task.prompt[-1]["content"])
         text = task_text(question, self._lake.index, self._lake.settings)
-        return Opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}])
+        return EpisodeStart(
+            [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
+        )
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Run the script of this message; the episode ends with it."""
         found = blocks(said.text)
         self._code = found.code
@@ -102,7 +104,7 @@ class LakeScript:
         errors = {} if self._response else {self._kind: 1}
         return Reply(done=True, records=[record], errors=errors, seconds=result.wall_s)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         notes = {
             "agent": "lake script",
             "tries": int(self._kind != "no_reply"),

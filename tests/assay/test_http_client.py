@@ -17,7 +17,7 @@ from assay.http_client import Patience, retry_after
 from assay.task import Task
 from rollouts.conversation import ChatConversation, ChatReply, ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
-from rollouts.environment import Opening
+from rollouts.environment import EpisodeStart
 from rollouts.tools import ToolCall
 from rollouts.trajectory import Sampling
 
@@ -146,7 +146,7 @@ def test_a_native_call_without_a_name_is_a_bad_call_that_can_be_sent_back() -> N
     reply, _ = chat([(200, {"choices": [{"message": message}]}, {})])
     assert [bool(c.error) for c in reply.calls] == [True, False, True, True]
     talk = ChatConversation()
-    talk.start(Opening([{"role": "user", "content": "q"}]))
+    talk.start(EpisodeStart([{"role": "user", "content": "q"}]))
     talk.hear(reply)
     talk.add([{"role": "tool", "content": str(i)} for i in range(4)])
     sent = talk.messages[1]["tool_calls"]
@@ -170,8 +170,8 @@ def test_the_cost_of_a_first_attempt_is_kept() -> None:
         def __init__(self, task: Task, sample: int, seed: int) -> None:
             self.task = task
 
-        async def open(self) -> Opening:
-            return Opening(self.task.prompt)
+        async def open(self) -> EpisodeStart:
+            return EpisodeStart(self.task.prompt)
 
         async def reply(self, said: Any) -> Any:
             from rollouts.environment import Reply
@@ -179,9 +179,9 @@ def test_the_cost_of_a_first_attempt_is_kept() -> None:
             return Reply([{"role": "tool", "content": "r"}] if said.calls else [])
 
         async def close(self) -> Any:
-            from rollouts.environment import Closing
+            from rollouts.environment import EpisodeEnd
 
-            return Closing()
+            return EpisodeEnd()
 
     task = Task("t", "answer", "own", "train", [{"role": "user", "content": "q"}], {}, ("t",))
     step = chat_rollout([task], Breaks(), Sampling(), 1, 0, maker=Asks)

@@ -20,7 +20,14 @@ from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rollouts.conversation import ChatReply, TokenConversation
 from rollouts.engines.scripted import ScriptedEngine, Turn
-from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.environment import (
+    Budget,
+    EnvironmentFailure,
+    EpisodeEnd,
+    EpisodeStart,
+    ModelTurn,
+    Reply,
+)
 from rollouts.episode import completion_ids, rollout, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS, ToolSpec
@@ -39,11 +46,11 @@ class Echo:
     def __init__(self, task: Task, sample: int, seed: int) -> None:
         self.task, self.heard, self.closed = task, 0, False
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         Echo.opened += 1
-        return Opening(self.task.prompt, [ECHO])
+        return EpisodeStart(self.task.prompt, [ECHO])
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         await asyncio.sleep(0)
         if "break" in said.text:
             raise EnvironmentFailure("the machine room is on fire")
@@ -54,8 +61,8 @@ class Echo:
         errors = {"bad_call": sum(bool(c.error) for c in said.calls)}
         return Reply(messages, "enough" in said.text, [{"n": self.heard}], errors, seconds=2.0)
 
-    async def close(self) -> Closing:
-        return Closing({"out.txt": str(self.heard).encode()})
+    async def close(self) -> EpisodeEnd:
+        return EpisodeEnd({"out.txt": str(self.heard).encode()})
 
 
 def task_of(word: str, name: str = "t") -> Task:
@@ -190,17 +197,17 @@ class Fragile(Echo):
 
     closed_by: ClassVar[Counter[str]] = Counter()
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         if "shut" in self.task.prompt[0]["content"]:
             raise KeyError("opened")
         return await super().open()
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         if "odd" in self.task.prompt[0]["content"]:
             raise RecursionError("maximum recursion depth exceeded")
         return await super().reply(said)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         Fragile.closed_by[self.task.id] += 1
         if "stuck" in self.task.prompt[0]["content"]:
             raise ZeroDivisionError("closed")
@@ -264,7 +271,7 @@ def test_bad_input_still_ends_the_run_and_closes_what_was_opened(tiny_folder: Pa
     Fragile.closed_by = Counter()
 
     class Refused(Fragile):
-        async def open(self) -> Opening:
+        async def open(self) -> EpisodeStart:
             if self.task.id == "bad":
                 raise TaskError("file x is not there; build the tasks again")
             return await super().open()
@@ -286,7 +293,7 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -
     waiting = asyncio.Event()
 
     class Slow(Fragile):
-        async def reply(self, said: Said) -> Reply:
+        async def reply(self, said: ModelTurn) -> Reply:
             waiting.set()
             await asyncio.sleep(3600)
             return Reply()
@@ -368,7 +375,7 @@ def test_tool_output_cannot_speak_for_anyone_else(tiny_folder: Path) -> None:
 
 def test_a_changed_prefix_is_noticed(tiny_folder: Path) -> None:
     talk = TokenConversation(ChatTokenizer(tiny_folder))
-    talk.start(Opening([{"role": "user", "content": "x"}]))
+    talk.start(EpisodeStart([{"role": "user", "content": "x"}]))
     talk.prompt()
     talk.ids[0] += 1
     with pytest.raises(AssertionError, match="prefix"):
@@ -398,7 +405,7 @@ class Once(Echo):
 
     broken: ClassVar[bool] = False
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         if self.sample == 2 and not Once.broken:
             Once.broken = True
             raise EnvironmentFailure("once")

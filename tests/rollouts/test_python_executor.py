@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task
-from rollouts.environment import ExecutorSettings, Said
+from rollouts.environment import ExecutorSettings, ModelTurn
 from rollouts.python_executor import NAME, tool_spec
 from rollouts.tools import ToolCall
 from rollouts.workshop import ToolSettings, Workshop
@@ -38,7 +38,7 @@ def converse(root: Path, turns: list[list[ToolCall]], **settings: Any) -> Any:
         environment = shop.maker(TASK, 0, 3)
         opening = await environment.open()
         replies = [
-            await environment.reply(Said("", calls, False, i, False))
+            await environment.reply(ModelTurn("", calls, False, i, False))
             for i, calls in enumerate(turns)
         ]
         closing = await environment.close()

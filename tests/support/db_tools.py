@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.tool import Context, tool
 from rollouts.tools import ToolSpec
 
@@ -85,12 +85,12 @@ class Echo:
     def __init__(self, task, ctx: Context) -> None:  # type: ignore[no-untyped-def]
         self.task, self.ctx = task, ctx
 
-    async def open(self) -> Opening:
-        return Opening(self.task.prompt, [ToolSpec("echo", "Echo.", {"type": "object"})])
+    async def open(self) -> EpisodeStart:
+        return EpisodeStart(self.task.prompt, [ToolSpec("echo", "Echo.", {"type": "object"})])
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         self.ctx.files["said.txt"] = said.text
         return Reply(done=True)
 
-    async def close(self) -> Closing:
-        return Closing(self.ctx.close())
+    async def close(self) -> EpisodeEnd:
+        return EpisodeEnd(self.ctx.close())

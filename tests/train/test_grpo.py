@@ -15,7 +15,7 @@ from grpo_runs import RL, each, few_as, refinement_tasks, run_rl  # noqa: E402
 
 from assay.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
-from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import batch_of as rollout_batch  # noqa: E402
@@ -163,15 +163,15 @@ class Parrot:
     def __init__(self, task: Task, sample: int, seed: int) -> None:
         self.task, self.said = task, ""
 
-    async def open(self) -> Opening:
-        return Opening(self.task.prompt)
+    async def open(self) -> EpisodeStart:
+        return EpisodeStart(self.task.prompt)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         self.said += said.text
         return Reply([{"role": "tool", "content": "zz"}], done=said.turn == 2)
 
-    async def close(self) -> Closing:
-        return Closing({"said": self.said.encode()})
+    async def close(self) -> EpisodeEnd:
+        return EpisodeEnd({"said": self.said.encode()})
 
 
 def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_path: Path) -> None:

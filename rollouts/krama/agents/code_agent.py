@@ -26,7 +26,7 @@ from typing import Any
 
 from assay.task import Task, TaskError
 from assay.thoughts import answer_after_thoughts
-from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.cell_tools import FINAL, final_answer, list_files, read_file
 from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.contract import without_nan
@@ -94,7 +94,7 @@ class CodeAgent:
         self._records: list[dict[str, Any]] = []
         self._errors: Counter[str] = Counter()
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         await self._notebook.open()
         run = self.prepared(question_of(self._notebook.task, self._notebook))
         self._loop = asyncio.get_running_loop()
@@ -102,9 +102,9 @@ class CodeAgent:
         self._thread.start()
         event = await self._event()
         assert isinstance(event, _Asks)  # no agent ends before it has asked
-        return Opening(event.messages)
+        return EpisodeStart(event.messages)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Give the message to the agent; what it asks next, or the end."""
         self._messages += 1
         self._seconds, self._records, self._errors = 0.0, [], Counter()
@@ -116,7 +116,7 @@ class CodeAgent:
         new = event.messages[tail(event.messages) :]
         return replace(counted, messages=new, context=event.messages)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         self._stopped = True
         self._said.put(None)
         return self._notebook.close(f"smolagents CodeAgent {self._version}", self._messages)

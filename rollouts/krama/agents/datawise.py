@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from assay.thoughts import answer_after_thoughts
 from rewards.krama.episode import read_text
-from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.folder import clip
 
@@ -137,11 +137,11 @@ class Datawise:
         self._errors: Counter[str] = Counter()
         self._records: list[dict[str, Any]] = []
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         await self._notebook.open()
-        return Opening(self._context())
+        return EpisodeStart(self._context())
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         """Run the cells of a message, and ask for the next one in the stage that follows."""
         self._messages += 1
         self._seconds, self._records, self._errors = 0.0, [], Counter()
@@ -160,7 +160,7 @@ class Datawise:
         told = "\n\n".join([*(s for s in outputs if s), self._wanted()])
         return replace(counted, messages=[{"role": "user", "content": told}], context=context)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         return self._notebook.close("datawise", self._messages)
 
     # --- the state machine ------------------------------------------------------------------

@@ -10,8 +10,8 @@ from typing import Any
 from assay.seeds import derive_seed
 from assay.task import Task
 from rollouts.environment import (
-    Closing,
     EnvironmentFailure,
+    EpisodeEnd,
     ExecutorSettings,
     LakeSettings,
 )
@@ -121,7 +121,7 @@ class Notebook:
         """Hand an answer in."""
         self._answer = {"answer": value}
 
-    def close(self, agent: str, messages: int) -> Closing:
+    def close(self, agent: str, messages: int) -> EpisodeEnd:
         """What is left to be scored, and what it cost. `messages` that the model wrote."""
         self._end()
         done = bool(self._answer) if self.lake is not None else self._prediction is not None
@@ -139,7 +139,7 @@ class Notebook:
         if self.lake is not None:
             return closing(self._answer, self._answer, [], code, notes)
         left = {} if self._prediction is None else {PREDICTION: self._prediction}
-        return Closing(left, notes)
+        return EpisodeEnd(left, notes)
 
 
 def output_of(result: Result) -> str:

@@ -16,7 +16,7 @@ from assay.task import Task, TaskError, read_tasks
 from data_gen.exports.harbor import BASE
 from data_gen.harbor.cli import main
 from rewards.harbor.family import HARBOR
-from rollouts.environment import Said
+from rollouts.environment import ModelTurn
 from rollouts.now import run_now
 from rollouts.sandbox.model import NAMESPACED
 from rollouts.sandbox.pool import Pool
@@ -160,7 +160,7 @@ def episode(task: Task, root: Path, commands: list[str]) -> float | None:
             assert [tool.name for tool in opening.tools] == ["harbor_shell"]
             for turn, command in enumerate(commands):
                 call = ToolCall("harbor_shell", {"command": command})
-                await surroundings.reply(Said("", [call], False, turn, False))
+                await surroundings.reply(ModelTurn("", [call], False, turn, False))
             closing = await surroundings.close()
         finally:
             await shop.close()

@@ -17,7 +17,7 @@ from assay.http_client import CircuitBreaker
 from assay.task import TaskError
 from rollouts.conversation import ChatConversation, ChatReply
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
-from rollouts.environment import Opening
+from rollouts.environment import EpisodeStart
 from rollouts.trajectory import Sampling
 
 SAMPLING = Sampling(max_new_tokens=50, temperature=0.7, top_p=0.8, top_k=20)
@@ -277,7 +277,7 @@ def conversation(message: Body) -> tuple[ChatConversation, ChatReply]:
     """After one answer with a call and what the tool said."""
     reply, _ = asked(lambda _: {"choices": [{"message": message, "finish_reason": "tool_calls"}]})
     talk = ChatConversation()
-    talk.start(Opening(ASK))
+    talk.start(EpisodeStart(ASK))
     talk.hear(reply)
     talk.add([{"role": "tool", "content": "r"}])
     return talk, reply

@@ -114,7 +114,7 @@ async def by_agent_loop(folder: Path, pairs: list[tuple[Task, Try]]) -> list[Any
     """Our agent loop, the model's message given; files as an environment leaves them."""
     from configs.loader import load
     from configs.schema import GrpoRunConfig
-    from rollouts.environment import Closing, Opening, Reply
+    from rollouts.environment import EpisodeEnd, EpisodeStart, Reply
     from rollouts.prompts import ChatTokenizer
     from train.backends.verl.loop import AssayLoop
 
@@ -128,14 +128,14 @@ async def by_agent_loop(folder: Path, pairs: list[tuple[Task, Try]]) -> list[Any
         def __init__(self, task: Task, files: dict[str, bytes]) -> None:
             self.task, self.files = task, files
 
-        async def open(self) -> Opening:
-            return Opening(self.task.prompt)
+        async def open(self) -> EpisodeStart:
+            return EpisodeStart(self.task.prompt)
 
         async def reply(self, said: Any) -> Reply:
             return Reply()
 
-        async def close(self) -> Closing:
-            return Closing(self.files)
+        async def close(self) -> EpisodeEnd:
+            return EpisodeEnd(self.files)
 
     found = []
     for task, one in pairs:

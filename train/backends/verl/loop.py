@@ -33,7 +33,14 @@ from assay.seeds import derive_seed
 from assay.task import Score, Task, TaskError
 from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
-from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.environment import (
+    Budget,
+    EnvironmentFailure,
+    EpisodeEnd,
+    EpisodeStart,
+    ModelTurn,
+    Reply,
+)
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
@@ -56,14 +63,14 @@ class Plain:
     def __init__(self, task: Task) -> None:
         self.task = task
 
-    async def open(self) -> Opening:
-        return Opening(self.task.prompt)
+    async def open(self) -> EpisodeStart:
+        return EpisodeStart(self.task.prompt)
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         return Reply()
 
-    async def close(self) -> Closing:
-        return Closing()
+    async def close(self) -> EpisodeEnd:
+        return EpisodeEnd()
 
 
 @lru_cache(maxsize=2)

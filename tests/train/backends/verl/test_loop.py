@@ -21,7 +21,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from assay.task import Task
 from configs.loader import load
 from configs.schema import GrpoRunConfig
-from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS, ToolSpec
 from train.backends.verl.loop import AssayLoop
@@ -41,13 +41,13 @@ class Echo:
     closed: int = 0
     breaks: bool = False
     left: dict[str, bytes] = field(default_factory=dict)
-    seen: list[Said] = field(default_factory=list)
+    seen: list[ModelTurn] = field(default_factory=list)
 
-    async def open(self) -> Opening:
+    async def open(self) -> EpisodeStart:
         self.opened += 1
-        return Opening(self.task.prompt, [ToolSpec("echo", "Say it.", NESTED)])
+        return EpisodeStart(self.task.prompt, [ToolSpec("echo", "Say it.", NESTED)])
 
-    async def reply(self, said: Said) -> Reply:
+    async def reply(self, said: ModelTurn) -> Reply:
         self.seen.append(said)
         if self.breaks:
             raise EnvironmentFailure("the disk is gone")
@@ -55,9 +55,9 @@ class Echo:
         errors = {"bad_call": sum(bool(c.error) for c in said.calls)}
         return Reply(messages, False, [{"n": 1} for _ in said.calls], errors, 0.5)
 
-    async def close(self) -> Closing:
+    async def close(self) -> EpisodeEnd:
         self.closed += 1
-        return Closing(self.left)
+        return EpisodeEnd(self.left)
 
 
 class Server:
