@@ -35,7 +35,7 @@ class SavedAndStopped(Exception):
 class Task:
     """One problem with the answer a program computed for it.
 
-    `family` names the kind of task, which decides how it is scored (`assay/families.py`).
+    `family` names the kind of task, which decides how it is scored (`assay/family.py`).
     `prompt` is a chat (list of `{"role", "content"}`), `tools` the names of tools the model may
     call, `gold` whatever the family's scorer needs, `files` what a sandbox may see (name → path),
     `group` the order group the task belongs to, `meta` domain, licence, source, difficulty.

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Task, write_jsonl
 from rollouts.engines.scripted import ScriptedEngine
 from rollouts.environment import Budget

@@ -13,7 +13,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from assay.families import BUILT_IN
+from assay.family import BUILT_IN
 from assay.task import Task
 from benchmarks.fuzz_read import Read, Reading, scored
 from benchmarks.fuzz_sql import sql_gold, sql_read

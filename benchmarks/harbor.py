@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from data_gen.exports.cli import main as export
 

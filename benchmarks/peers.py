@@ -37,8 +37,7 @@ from subprocess import PIPE
 from typing import Any
 
 from assay import HUGE_PAGES
-from assay.families import family_named
-from assay.family import gold_answer
+from assay.family import family_named, gold_answer
 from assay.task import Task, read_tasks
 from benchmarks.engine import decode_floor, demo_tasks, timed, train_floor
 from rollouts.engines.server.process import Launch

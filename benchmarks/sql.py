@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.families import BUILT_IN, score_answer
+from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, read_tasks
 from data_gen.sql.build import PARTS
 from data_gen.sql.build import main as build

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
 from rewards.gold import Step, execute

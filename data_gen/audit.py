@@ -29,8 +29,7 @@ from assay.console import (
     add_tasks,
     parser,
 )
-from assay.families import family_named, require_families, use_families
-from assay.family import Family
+from assay.family import Family, family_named, require_families, use_families
 from assay.filters import Seen, add_chosen, chosen
 from assay.progress import Progress
 from assay.task import (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
-from assay.families import use_families
+from assay.family import use_families
 from assay.files import write_bytes
 from assay.task import TaskError, json_text
 from assay.workers import Crew

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from assay.console import near_miss
-from assay.families import has_family
+from assay.family import has_family
 from assay.task import TaskError
 
 # name: (module:function of argv, what it does, an example). A new builder is one entry.

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.console import Parser, add_family, add_out, add_seed, near_miss, parser
-from assay.families import all_families, family_named, use_families
-from assay.family import Family
+from assay.family import Family, all_families, family_named, use_families
 from assay.task import Answer, Task, TaskError, json_line, json_text
 from assay.versions import GOLD, installed
 from data_gen.builder_settings import read_settings

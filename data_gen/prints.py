@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.families import family_of
+from assay.family import family_of
 from assay.rows import blocks
 from assay.table_marks import TableMarks
 from assay.task import Task, TaskError, refuse_unfinished, with_absolute_files

@@ -160,7 +160,7 @@ def cell(text: str) -> str:
 
 def settings_page() -> str:
     """Every setting of runs and builders, from the text under its field."""
-    from assay.families import all_families
+    from assay.family import all_families
     from configs.cdr import CdrConfig
     from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
     from data_gen.demo.settings import DemoTaskSettings

@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from assay.console import DONE, UNSCORED, Parser, add_family, parser
-from assay.families import all_families, use_families
+from assay.family import all_families, use_families
 from assay.filters import add_chosen, chosen
 from assay.progress import Progress
 from assay.rows import STANDARD, blocks, is_plain, matching, total_bytes, writing_lines

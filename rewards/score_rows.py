@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
-from assay.families import all_families, family_named, score_answer
-from assay.family import Family, output_of
+from assay.family import Family, all_families, family_named, output_of, score_answer
 from assay.filters import ALL, Chosen
 from assay.rows import Block
 from assay.task import Answer, Score, Task, TaskError, json_line, refuse_without_gold

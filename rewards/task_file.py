@@ -6,7 +6,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
-from assay.families import require_families
+from assay.family import require_families
 from assay.rows import blocks, is_plain, is_url
 from assay.task import Task, TaskError, parse_object, refuse_unfinished
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.families import family_of
+from assay.family import family_of
 from assay.files import file_hash, write_text
 from assay.task import Task
 from rollouts.machine import cache_folder

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from assay.families import family_of
-from assay.family import gold_answer
+from assay.family import family_of, gold_answer
 from assay.task import Task
 from rollouts.prompts import ChatTokenizer
 

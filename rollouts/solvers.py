@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, cast
 
-from assay.families import family_of
-from assay.family import as_answer, cheat_answer, gold_answer
+from assay.family import as_answer, cheat_answer, family_of, gold_answer
 from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.dare.solvers import SOLVERS as TABLE_SOLVERS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.families import all_families, family_of
+from assay.family import all_families, family_of
 from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
 from rollouts.combined import Combined

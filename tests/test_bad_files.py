@@ -11,7 +11,7 @@ from bad_files import BAD, PLACES, Place, write_bad
 from mixed_tasks import refinement
 
 import assay
-from assay import families
+from assay import family as families
 from assay.task import write_jsonl
 
 STATUSES = {0, 1, 2, 3}  # docs: done, failed, cannot be used, some rows without an outcome

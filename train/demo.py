@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.families import states_of
+from assay.family import states_of
 from assay.progress import Progress
 from assay.task import Task, read_tasks
 from configs.loader import to_dict

@@ -15,8 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from assay.families import family_named
-from assay.family import gold_answer
+from assay.family import family_named, gold_answer
 from assay.filters import ALL, Chosen
 from assay.task import Task, TaskError, with_absolute_files
 from rewards.marks import asked_mark, marks_of, row_marks

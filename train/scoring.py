@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Score, Task
 from rollouts.trajectory import Trajectory
 

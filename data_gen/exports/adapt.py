@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.families import all_families
+from assay.family import all_families
 from assay.file_sets import replacing_all
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of

@@ -77,7 +77,7 @@ def _of_file(family: Family) -> Carried:
     path, _, name = family.origin.rpartition(":")
     source = Path(path).read_bytes()
     load = _Load(family.name)
-    load.take("assay.scorer_timeout", path)
+    load.take("assay.family", path)
     for wanted in _imports(source, path, whole=True):
         load.take(wanted, path)
     return Carried({**load.modules, OWN: (source, False)}, load.pinned(), f"{OWN}:{name}")
@@ -137,7 +137,7 @@ def _base() -> frozenset[str]:
     """What `assay.family` imports: what those modules import inside of functions is for building
     and auditing, not for scoring."""
     found: set[str] = set()
-    waiting = ["assay", "assay.family", "assay.scorer_timeout"]
+    waiting = ["assay", "assay.family"]
     while waiting:
         name = waiting.pop()
         path = _spec(name)

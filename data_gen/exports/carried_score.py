@@ -104,9 +104,9 @@ def score(about: dict[str, Any], folder: Path) -> Any:
     files = {name: data for name, data in found.items() if data is not None}
     answer = Answer((text or b"").decode("utf-8", "replace"), files=files)
     if about["family"]:
-        guard, family = importlib.import_module("assay.scorer_timeout"), named(about["family"])
+        home, family = importlib.import_module("assay.family"), named(about["family"])
         arguments = (family.weights(),) if family.takes_weights else ()
-        return guard.guarded(family, task, answer, arguments)
+        return home.guarded(family, task, answer, arguments)
     scorer = about["score"]
     if about["trusted"] and not descriptors_pass():
         scorer = about["trusted"]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay import console
-from assay.families import require_families, use_families
+from assay.family import require_families, use_families
 from assay.file_sets import replacing_all
 from assay.filters import add_chosen, chosen
 from assay.task import Task, TaskError, read_tasks, refuse_without_gold, write_jsonl

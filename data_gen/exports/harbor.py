@@ -17,8 +17,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from assay.families import family_of, score_answer
-from assay.family import Answer, Family, gold_answer
+from assay.family import Answer, Family, family_of, gold_answer, score_answer
 from assay.task import RIGHT, Task, TaskError, json_text
 from data_gen.exports import carried_score
 from data_gen.exports.carried import Carried, carry
@@ -135,7 +134,7 @@ def _refuse_wrong_gold(family: Family, task: Task, handed: HandIn) -> None:
 
 @lru_cache(maxsize=64)
 def _carried_of(name: str, origin: str) -> Carried:
-    from assay.families import family_named
+    from assay.family import family_named
 
     del origin  # part of what is remembered by
     return carry(family_named(name))

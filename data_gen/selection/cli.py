@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.families import use_families
+from assay.family import use_families
 from assay.files import write_text
 from assay.filters import Chosen, add_chosen, chosen
 from assay.progress import Progress

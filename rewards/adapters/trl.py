@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Answer
 from rewards.adapters.rows import files_of, task_of
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from assay.families import family_named, family_of, score_answer
+from assay.family import family_named, family_of, score_answer
 from assay.task import Answer, Score, Task, unscored
 from rewards.adapters.rows import files_of, task_of
 

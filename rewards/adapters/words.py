@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.families import family_of, score_answer, use_families
-from assay.family import gold_answer
+from assay.family import family_of, gold_answer, score_answer, use_families
 from assay.task import Answer, Score, Task, TaskError, read_tasks
 
 TASKS, SETTINGS = "tasks.jsonl", "assay.json"  # beside an adapter

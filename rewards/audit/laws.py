@@ -20,8 +20,15 @@ from statistics import stdev
 from typing import Any
 
 from assay import scorer_timeout as guard
-from assay.families import family_of, score_answer
-from assay.family import Cheat, Family, as_answer, cheat_answer, gold_answer
+from assay.family import (
+    Cheat,
+    Family,
+    as_answer,
+    cheat_answer,
+    family_of,
+    gold_answer,
+    score_answer,
+)
 from assay.table_marks import TableMarks
 from assay.task import (
     GOLD_LEFT_OUT,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay import scorer_timeout as guard
-from assay.families import family_named, score_answer
-from assay.family import Family, floor_of
+from assay.family import Family, family_named, floor_of, score_answer
 from assay.seeds import derive_seed
 from assay.task import Answer, Task
 from rewards.audit.format_variants import Respelled, respelled

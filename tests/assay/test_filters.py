@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from travelling import OWN, own_tasks
 
-from assay.families import use_families
+from assay.family import use_families
 from assay.filters import Chosen, add_chosen, chosen, licences_in
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from rewards.adapters.words import said_gold

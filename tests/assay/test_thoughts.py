@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thought_forms import FORMS, TEXT, UNENDED, filled
 
-from assay.families import score_answer
-from assay.family import THOUGHT
+from assay.family import THOUGHT, score_answer
 from assay.task import Answer, Task
 from assay.thoughts import MARKS, answer_after_thoughts, parted
 from rewards.cdr.refinement import gold_answer, score_refinement

@@ -10,7 +10,8 @@ import pytest
 from leaky import leaky_file
 from own_families import family_file
 
-from assay import families, main
+from assay import family as families
+from assay import main
 from assay import scorer_timeout as guard
 from assay.task import Task, read_tasks, write_jsonl
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from own_families import family_file
 
-from assay import families, main
+from assay import family as families
+from assay import main
 from assay.task import Task, read_tasks
 from data_gen.corpora import CorpusError, Document, read_corpus
 from data_gen.splits import read_list, split_documents

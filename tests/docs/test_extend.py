@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from assay import families
-from assay.families import load_family
-from assay.family import Task
+from assay import family as families
+from assay.family import Task, load_family
 from rewards.audit.twins import twinned
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extend.md").read_text("utf-8"), re.DOTALL)

@@ -9,8 +9,7 @@ import pytest
 from assay_command import here, rows, run
 from places import ROOT
 
-from assay.families import load_family
-from assay.family import Answer, Task
+from assay.family import Answer, Task, load_family
 
 FILE = ROOT / "examples" / "dabstep.py"
 FAMILY = load_family(str(FILE))

@@ -14,7 +14,7 @@ from places import ROOT
 
 pytest.importorskip("torch")
 
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import Task, TaskError
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
@@ -44,7 +44,7 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     """Both tools in one episode; the reply of the second holds the gold answer."""
     from asking import chat_rollout
 
-    from assay.families import score_answer, use_families
+    from assay.family import score_answer, use_families
     from assay.task import read_tasks
     from rollouts.conversation import ChatReply
     from rollouts.now import run_now

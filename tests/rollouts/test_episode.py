@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 
 from asking import chat_rollout
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rollouts.conversation import ChatReply, TokenConversation

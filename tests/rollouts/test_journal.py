@@ -12,7 +12,7 @@ from front import command as front
 
 pytest.importorskip("torch")
 
-from assay import families
+from assay import family as families
 from assay.journal import read_journal
 from assay.task import Task, TaskError, write_jsonl
 from rollouts.journal import Journal

@@ -240,7 +240,7 @@ def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> 
 def test_a_family_brings_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from assay import families
+    from assay import family as families
 
     own = replace(families.BUILT_IN["answer"], name="own", environment=[query])
     monkeypatch.setitem(families._added, "own", own)

@@ -14,7 +14,7 @@ from typing import Any
 from places import ROOT
 
 import assay as front
-from assay.families import VARIABLE
+from assay.family import VARIABLE
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

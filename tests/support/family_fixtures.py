@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture(autouse=True, scope="module")
 def families_stay_in_their_file() -> Iterator[None]:
     """What the tests of a file add to the families is forgotten after the file."""
-    from assay import families
+    from assay import family as families
 
     place = "_added"
     added, told = dict(getattr(families, place)), os.environ.get(families.VARIABLE)
@@ -27,7 +27,7 @@ def families_stay_in_their_file() -> Iterator[None]:
 def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process and those it starts know the families of Assay alone; what the test adds is
     forgotten after it. Files that add families ask for it with `pytestmark`."""
-    from assay import families
+    from assay import family as families
 
     monkeypatch.setattr(families, "_added", {})
     monkeypatch.setenv(families.VARIABLE, "")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Task, json_line, write_jsonl
 from rewards.gold import Step, execute
 from rewards.parse import render

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from places import ROOT
 
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import Task, write_jsonl
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from qwen3 import write_qwen3
 
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import Task, TaskError, write_jsonl
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import TaskError
 from rollouts.identity import asked_how
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.families import states_of
+from assay.family import states_of
 from assay.task import Task
 from configs.loader import dump
 from configs.schema import GrpoRunConfig

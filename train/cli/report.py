@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import TaskError
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table

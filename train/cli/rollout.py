@@ -71,7 +71,7 @@ def _settle(args: Any) -> None:
 
 def run(args: Any) -> int:
     """Sample what the output does not hold yet; the exit status."""
-    from assay.families import require_families, score_answer, use_families
+    from assay.family import require_families, score_answer, use_families
     from assay.task import Answer, Task, read_tasks, with_absolute_files
     from rewards.marks import marks_of
     from rollouts.record import to_json

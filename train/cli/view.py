@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay import console
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import TaskError
 from train.view.book import Run, bind, open_runs
 from train.view.links import PAGE

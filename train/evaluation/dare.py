@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.files import write_text
 from assay.filters import chosen
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from assay.families import family_of, has_family
+from assay.family import family_of, has_family
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 

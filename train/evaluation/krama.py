@@ -22,8 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.families import family_of
-from assay.family import without_thoughts
+from assay.family import family_of, without_thoughts
 from assay.files import write_text
 from assay.http_client import ChatEndpoint
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.families import require_families
+from assay.family import require_families
 from assay.filters import chosen
 from assay.task import (
     Task,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.families import family_of, score_answer
 from assay.family import (
     Family,
     cheat_answer,
+    family_of,
     gold_answer,
     parted_answer,
+    score_answer,
     source_of,
     without_thoughts,
 )

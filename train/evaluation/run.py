@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from assay.families import all_families, family_of, use_families
+from assay.family import all_families, family_of, use_families
 from assay.files import write_bytes, write_text
 from assay.filters import chosen
 from assay.record import revision

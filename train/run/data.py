@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assay.families import require_families
+from assay.family import require_families
 from assay.filters import ALL, Chosen
 from assay.rows import is_parquet, read_rows
 from assay.task import Task, TaskError, read_tasks

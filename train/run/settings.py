@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assay.families import all_families, use_families
+from assay.family import all_families, use_families
 from configs.loader import ConfigError, load, read_section
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.families import family_of
-from assay.family import gold_answer
+from assay.family import family_of, gold_answer
 from assay.task import Answer, Task
 from rollouts.trajectory import Trajectory
 from train.run.hacking import StepMeans, named_signs

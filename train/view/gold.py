@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.families import family_named
-from assay.family import Family, gold_answer, without_thoughts
+from assay.family import Family, family_named, gold_answer, without_thoughts
 from assay.task import Answer, Task, TaskError, read_tasks
 from train.view.explain import Explanation, Finding, Work, align, plain_spine
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.families import family_named
-from assay.family import gold_answer
+from assay.family import family_named, gold_answer
 from assay.task import Task, TaskError
 from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
 from train.view.explain import Explanation

@@ -14,7 +14,7 @@ from places import SHARED
 
 pytest.importorskip("pandas")
 
-from assay.families import family_of
+from assay.family import family_of
 from assay.task import Task, read_tasks
 from data_gen.dare.importer import licence_of
 from data_gen.dare.licences import is_open, spdx

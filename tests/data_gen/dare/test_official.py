@@ -18,7 +18,7 @@ from places import ROOT, SHARED
 
 pytest.importorskip("pandas")
 
-from assay.families import family_of
+from assay.family import family_of
 from assay.task import TaskError, read_tasks
 from data_gen.dare import published
 from data_gen.dare.layout import read_entries

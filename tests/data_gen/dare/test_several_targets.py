@@ -19,7 +19,7 @@ import pandas as pd
 from front import command
 from tiny_model import write_tiny_tokenizer
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Answer, Task, read_tasks
 
 KINDS = {"reg": ("price", "rent"), "class": ("heating", "lift")}

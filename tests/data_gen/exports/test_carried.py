@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from travelling import OWN
 
-from assay.families import BUILT_IN, load_family
+from assay.family import BUILT_IN, load_family
 from assay.task import TaskError
 from data_gen.exports.carried import carry
 

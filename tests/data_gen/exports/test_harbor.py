@@ -14,7 +14,7 @@ import pytest
 from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Answer, Task, TaskError
 from data_gen.exports.cli import main as export
 from data_gen.exports.harbor import Settings, directory, directory_name
@@ -59,7 +59,7 @@ score = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(score)
 for folder in sys.argv[2:]:
     score.main([folder, folder + "/out"])
-used = [m for n, m in sys.modules.items() if n == "rewards" or n.startswith("rewards.")]
+used = [m for n, m in sys.modules.items() if n.partition(".")[0] in ("assay", "rewards")]
 print(json.dumps(sorted({str(m.__file__) for m in used})))
 """
 

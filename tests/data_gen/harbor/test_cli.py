@@ -10,8 +10,7 @@ import pytest
 from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks
 
-from assay.families import score_answer
-from assay.family import gold_answer
+from assay.family import gold_answer, score_answer
 from assay.task import Task, TaskError, read_tasks
 from data_gen.exports.harbor import BASE
 from data_gen.harbor.cli import main

@@ -15,7 +15,7 @@ pytest.importorskip("pandas")
 
 from front import command
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Task, read_tasks
 from data_gen.krama.folders import write_tasks
 from rollouts.engines.scripted import CannedEngine

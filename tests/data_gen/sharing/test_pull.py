@@ -12,7 +12,7 @@ import pytest
 from shared_sets import asking, bytes_of, mixed_set
 from travelling import OWN
 
-from assay.families import use_families
+from assay.family import use_families
 from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.sharing.pull import main as pull
 from data_gen.sharing.push import main as push

@@ -15,7 +15,7 @@ from sql_world import write_shop
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
-from assay.families import BUILT_IN, score_answer
+from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, TaskError, read_tasks
 from data_gen.sql import build
 from data_gen.sql.sides import LIKE, parted

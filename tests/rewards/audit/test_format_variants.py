@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from mixed_tasks import asked, refinement
 
-from assay.families import BUILT_IN
-from assay.family import Task
+from assay.family import BUILT_IN, Task
 from rewards.audit.format_variants import Respelled, lines, respelled
 
 # The answer's form is part of the task in training: the release forgives it.

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from places import SHARED
 from sql_tasks import sql_tasks
 
-from assay import families
+from assay import family as families
 from assay import scorer_timeout as guard
-from assay.families import BUILT_IN
-from assay.family import Cheat, Family
+from assay.family import BUILT_IN, Cheat, Family
 from assay.task import Answer, Score, Task, TaskError
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset

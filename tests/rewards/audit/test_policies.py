@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from leaky import LEAKS, leaky_file
 
-from assay import families
+from assay import family as families
 from assay.family import Answer, Family, Floor, Score, Task, floor_of
 from rewards.audit.blind_policies import fixed_policies, shown
 from rewards.audit.policies import Earned, farm, floor_laws, golds_of_others

@@ -8,7 +8,7 @@ import pytest
 from leaky import leaky_file
 from mixed_tasks import answer, refinement
 
-from assay import families
+from assay import family as families
 from assay import scorer_timeout as guard
 from assay.family import Answer, Family, Score, Task
 from assay.task import TaskError

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 from mixed_tasks import asked
 
-from assay import families
-from assay.families import BUILT_IN
-from assay.family import Family, Score, Task
+from assay import family as families
+from assay.family import BUILT_IN, Family, Score, Task
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from rewards.audit.laws import gold_of, scored

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.families import score_answer
-from assay.family import cheat_answer
+from assay.family import cheat_answer, score_answer
 from assay.task import Task
 from rewards.cdr.family import REFINEMENT, has_filter
 

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from assay.families import BUILT_IN, score_answer, states_of
-from assay.family import Family
+from assay.family import BUILT_IN, Family, score_answer, states_of
 from assay.task import Task
 from data_gen.cdr.instruct import STYLES, read_instruction, say
 from data_gen.corpora import read_corpus

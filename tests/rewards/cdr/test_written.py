@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.families import BUILT_IN
+from assay.family import BUILT_IN
 from assay.task import Answer, Task, TaskError
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_states

@@ -6,8 +6,7 @@ import pytest
 
 pytest.importorskip("pandas")
 
-from assay.families import BUILT_IN
-from assay.family import Answer, Task, as_answer
+from assay.family import BUILT_IN, Answer, Task, as_answer
 
 TRUTH = "row_id,y\n1,a\n2,b\n3,a\n"
 GOLD = {"task_type": "class-MM", "truth_csv": TRUTH, "key_columns": ["row_id"], "targets": ["y"]}

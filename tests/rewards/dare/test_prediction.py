@@ -16,7 +16,7 @@ from vectors import read, source
 pd = pytest.importorskip("pandas")
 metrics = pytest.importorskip("sklearn.metrics")
 
-from assay.families import score_answer  # noqa: E402
+from assay.family import score_answer  # noqa: E402
 from assay.task import (  # noqa: E402
     Answer,
     Task,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Answer, Score, Task
 from rewards.harbor.family import REWARD, of_rewards, read_rewards
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
-from assay.families import BUILT_IN, score_answer
-from assay.family import cheat_answer
+from assay.family import BUILT_IN, cheat_answer, score_answer
 from assay.task import Answer, Task, TaskError
 from rewards.sql import query
 from rewards.sql.compare import equal

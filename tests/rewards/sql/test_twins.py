@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_tasks import sql_tasks
 
-from assay.families import BUILT_IN, score_answer
-from assay.family import cheat_answer
+from assay.family import BUILT_IN, cheat_answer, score_answer
 from rewards.sql.compare import Cell
 from rewards.sql.data import Column, Database, Table, packed
 from rewards.sql.extract import fenced

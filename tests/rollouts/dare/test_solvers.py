@@ -13,7 +13,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("transformers")
 from tiny_model import write_tiny_tokenizer  # noqa: E402
 
-from assay.families import score_answer  # noqa: E402
+from assay.family import score_answer  # noqa: E402
 from assay.task import Task  # noqa: E402
 from rewards.dare.family import TableReward  # noqa: E402
 from rollouts.dare.failures import category  # noqa: E402

@@ -14,8 +14,7 @@ from small_lake import CODE, PLAN, make_lake, make_task
 from thought_forms import FORMS as FORMS_OF_THOUGHT
 from thought_forms import filled
 
-from assay.families import score_answer
-from assay.family import THOUGHT
+from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_lake import make_lake, make_task
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Task
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget, LakeSettings

@@ -12,7 +12,7 @@ from leaky import leaky_file
 
 pytest.importorskip("torch")
 
-from assay import families
+from assay import family as families
 from assay.family import Family, Score, Task
 from assay.task import write_jsonl
 from rewards.audit.report import audit_sample

@@ -14,7 +14,7 @@ from small_run import EVIL, evaluation_rows, line, make_evaluation, make_run, re
 from view_pages import elements, index_of, items_of, unpacked
 
 import assay
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import TaskError, json_line, write_jsonl
 from rollouts.record import to_json
 from train.report.write import write_report

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from assay.families import states_of
+from assay.family import states_of
 from assay.filters import ALL, Chosen
 from assay.task import Task, TaskError, read_tasks
 from configs.loader import ConfigError, dump

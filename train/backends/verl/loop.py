@@ -28,7 +28,7 @@ from verl.experimental.agent_loop.agent_loop import (
     AgentLoopOutput,
 )
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.seeds import derive_seed
 from assay.task import Score, Task, TaskError
 from configs.schema import GrpoRunConfig

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.families import VARIABLE
+from assay.family import VARIABLE
 from assay.task import TaskError
 from configs.schema import GrpoRunConfig
 from train.backends.verl.compose import check, compose, require_verl

@@ -12,7 +12,7 @@ import pytest
 from front import command
 from semantic_samples import FAVA, PII, RUBRIC, SAFETY, all_rows
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Answer, TaskError, read_tasks
 from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.rows import published

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from said import act
 from small_lake import make_lake, make_task
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Task, TaskError
 from rollouts.krama.agents.cell_tools import list_files, read_file
 from rollouts.krama.agents.code_agent import CodeAgent, prelude, read_answer, showing

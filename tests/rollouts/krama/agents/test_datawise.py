@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from said import act
 from small_lake import make_lake, make_task
 
-from assay.families import score_answer
+from assay.family import score_answer
 from assay.task import Task
 from rollouts.krama.agents import datawise
 from rollouts.krama.agents.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of

@@ -203,7 +203,7 @@ def test_rows_begin_at_gold_states_as_in_the_embedded_loop(
     tmp_path: Path, tiny_folder: Path
 ) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    from assay.families import states_of
+    from assay.family import states_of
     from assay.task import Task, write_jsonl
     from train.backends.verl.data import prepare
     from train.model.order import batch_of
