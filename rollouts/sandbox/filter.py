@@ -1,4 +1,4 @@
-"""The seccomp filter: an allow-list, so that a call nobody thought of is refused.
+"""The seccomp filter of a jail: an allow-list, so that a call nobody thought of is refused.
 
 Refused calls answer EPERM when this file knows them and ENOSYS when they are newer, because C
 libraries fall back on ENOSYS. A call made in another architecture's numbers kills the process.
@@ -8,16 +8,25 @@ same-user process could otherwise lower limits, priority or affinity of the jail
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import struct
 from dataclasses import dataclass
 
+from assay.confine import (
+    ALLOW,
+    AND,
+    ANY_BIT,
+    AT_LEAST,
+    EQUAL,
+    LOAD,
+    RETURN,
+    Instruction,
+    argument,
+    machine,
+    op,
+    refuse,
+    seccomp_program,
+)
 from rollouts.sandbox import syscalls
-from rollouts.sandbox.tables import AUDIT_ARCH, LAST_KNOWN, NUMBERS, machine
-
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_LD, _JEQ, _JGE, _JSET, _JA, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x05, 0x54, 0x06
 
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range
@@ -62,8 +71,6 @@ _BUFFER_SIZES = (7, 8)
 _MSG_OOB = 1
 SHARED_BYTES = 1 << 16  # the largest shared mapping without a file; see memory.py
 
-Instruction = tuple[int, int, int, int]
-
 
 @dataclass(frozen=True)
 class Policy:
@@ -75,68 +82,56 @@ class Policy:
     listening: bool = True
 
 
-def _op(code: int, k: int, jt: int = 0, jf: int = 0) -> Instruction:
-    return (code, jt, jf, k & 0xFFFFFFFF)
-
-
-def _deny(number: int) -> Instruction:
-    return _op(_RET, ERRNO | number)
-
-
-def _arg(index: int) -> Instruction:
-    return _op(_LD, 16 + 8 * index)  # the low half; these arguments are 32-bit in the kernel
-
-
 def _only(index: int, values: tuple[int, ...], error: int) -> list[Instruction]:
     """Allow when argument `index` is one of `values`."""
-    left = [_op(_JEQ, v, jt=len(values) - i) for i, v in enumerate(values)]
-    return [_arg(index), *left, _deny(error), _op(_RET, ALLOW)]
+    left = [op(EQUAL, v, jt=len(values) - i) for i, v in enumerate(values)]
+    return [argument(index), *left, refuse(error), op(RETURN, ALLOW)]
 
 
 def _no_bits(index: int, bits: int, error: int = errno.EPERM) -> list[Instruction]:
-    return [_arg(index), _op(_JSET, bits, jf=1), _deny(error), _op(_RET, ALLOW)]
+    return [argument(index), op(ANY_BIT, bits, jf=1), refuse(error), op(RETURN, ALLOW)]
 
 
 def _no_device(index: int) -> list[Instruction]:
     """mknod: no set-id bits, and the type is a plain file, a FIFO or a socket."""
-    kinds = [_op(_JEQ, k, jt=2 - i) for i, k in enumerate((0x2000, 0x6000))]
-    head = [_arg(index), _op(_JSET, 0o6000, jt=4), _op(_AND, 0xF000)]
-    return [*head, *kinds, _op(_RET, ALLOW), _deny(errno.EPERM)]
+    kinds = [op(EQUAL, k, jt=2 - i) for i, k in enumerate((0x2000, 0x6000))]
+    head = [argument(index), op(ANY_BIT, 0o6000, jt=4), op(AND, 0xF000)]
+    return [*head, *kinds, op(RETURN, ALLOW), refuse(errno.EPERM)]
 
 
 def _unix_stream() -> list[Instruction]:
     """Streams only: a datagram goes to any path by name and outlives its sender's account."""
-    unix = [_arg(0), _op(_JEQ, 1, jf=4)]
-    stream = [_arg(1), _op(_AND, 0xF), _op(_JEQ, 1, jf=1), _op(_RET, ALLOW)]
-    return [*unix, *stream, _deny(errno.EACCES)]
+    unix = [argument(0), op(EQUAL, 1, jf=4)]
+    stream = [argument(1), op(AND, 0xF), op(EQUAL, 1, jf=1), op(RETURN, ALLOW)]
+    return [*unix, *stream, refuse(errno.EACCES)]
 
 
 def _options() -> list[Instruction]:
     """setsockopt: a closed set at the sockets' own level (1), nothing at the others."""
     last = len(_BUFFER_SIZES) + len(_OPTIONS)
-    sizes = [_op(_JEQ, v, jt=last - i) for i, v in enumerate(_BUFFER_SIZES)]
-    options = [_op(_JEQ, v, jt=len(_OPTIONS) + 1 - i) for i, v in enumerate(_OPTIONS)]
-    refuse = _deny(errno.ENOPROTOOPT)
-    head = [_arg(1), _op(_JEQ, 1, jt=1), refuse, _arg(2)]
-    return [*head, *sizes, *options, refuse, _deny(0), _op(_RET, ALLOW)]
+    sizes = [op(EQUAL, v, jt=last - i) for i, v in enumerate(_BUFFER_SIZES)]
+    options = [op(EQUAL, v, jt=len(_OPTIONS) + 1 - i) for i, v in enumerate(_OPTIONS)]
+    other = refuse(errno.ENOPROTOOPT)
+    head = [argument(1), op(EQUAL, 1, jt=1), other, argument(2)]
+    return [*head, *sizes, *options, other, refuse(0), op(RETURN, ALLOW)]
 
 
 def _small_shared() -> list[Instruction]:
     """mmap: shared memory without a file only in small pieces. Its pages stay when they are
     unmapped, where nothing tells of them; a piece of one page could hold the rest of any size."""
-    high = _op(_LD, 16 + 8 + 4)
+    high = op(LOAD, 16 + 8 + 4)
     return [
-        _arg(3),
-        _op(_JSET, 0x20, jf=8),  # MAP_ANONYMOUS
-        _op(_AND, 0xF),
-        _op(_JEQ, 1, jt=1),  # MAP_SHARED
-        _op(_JEQ, 3, jf=5),  # MAP_SHARED_VALIDATE
+        argument(3),
+        op(ANY_BIT, 0x20, jf=8),  # MAP_ANONYMOUS
+        op(AND, 0xF),
+        op(EQUAL, 1, jt=1),  # MAP_SHARED
+        op(EQUAL, 3, jf=5),  # MAP_SHARED_VALIDATE
         high,
-        _op(_JEQ, 0, jf=2),
-        _arg(1),
-        _op(_JGE, SHARED_BYTES + 1, jf=1),
-        _deny(errno.ENOMEM),
-        _op(_RET, ALLOW),
+        op(EQUAL, 0, jf=2),
+        argument(1),
+        op(AT_LEAST, SHARED_BYTES + 1, jf=1),
+        refuse(errno.ENOMEM),
+        op(RETURN, ALLOW),
     ]
 
 
@@ -145,14 +140,14 @@ def _rules(policy: Policy) -> dict[str, list[Instruction]]:
     own = (0,)
     rules = {
         "clone": _no_bits(0, syscalls.CLONE_NAMESPACES | syscalls.CLONE_PARENT),
-        "clone3": [_deny(errno.ENOSYS)],
-        "memfd_create": [_deny(errno.ENOSYS)],  # its pages show up in no process's memory
-        "memfd_secret": [_deny(errno.ENOSYS)],
-        "openat2": [_deny(errno.ENOSYS)],  # its mode is behind a pointer
-        "sync": [_deny(0)],  # says done: flushing the whole node is not the model's business
-        "setxattr": [_deny(errno.EOPNOTSUPP)],
-        "lsetxattr": [_deny(errno.EOPNOTSUPP)],
-        "fsetxattr": [_deny(errno.EOPNOTSUPP)],
+        "clone3": [refuse(errno.ENOSYS)],
+        "memfd_create": [refuse(errno.ENOSYS)],  # its pages show up in no process's memory
+        "memfd_secret": [refuse(errno.ENOSYS)],
+        "openat2": [refuse(errno.ENOSYS)],  # its mode is behind a pointer
+        "sync": [refuse(0)],  # says done: flushing the whole node is not the model's business
+        "setxattr": [refuse(errno.EOPNOTSUPP)],
+        "lsetxattr": [refuse(errno.EOPNOTSUPP)],
+        "fsetxattr": [refuse(errno.EOPNOTSUPP)],
         "ioctl": _only(1, _IOCTLS, errno.ENOTTY),
         "fcntl": _only(1, _FCNTLS, errno.EPERM),
         "prctl": _only(0, _PRCTLS, errno.EPERM),
@@ -170,8 +165,8 @@ def _rules(policy: Policy) -> dict[str, list[Instruction]]:
         "sched_setscheduler": _only(0, own, errno.EPERM),
         "sched_setparam": _only(0, own, errno.EPERM),
         "sched_setattr": _only(0, own, errno.EPERM),
-        "setpriority": [_arg(0), _op(_JEQ, 0, jf=2), *_only(1, own, errno.EPERM)],
-        "socket": _unix_stream() if policy.sockets else [_deny(errno.EACCES)],
+        "setpriority": [argument(0), op(EQUAL, 0, jf=2), *_only(1, own, errno.EPERM)],
+        "socket": _unix_stream() if policy.sockets else [refuse(errno.EACCES)],
         "socketpair": _unix_stream(),
         "setsockopt": _options(),
         "sendto": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
@@ -183,56 +178,17 @@ def _rules(policy: Policy) -> dict[str, list[Instruction]]:
     }
     for name in _SIGNALLING.split():
         allowed = _only(0, (policy.own_pid,), errno.EPERM) if policy.own_pid else None
-        rules[name] = allowed or [_op(_RET, ALLOW)]
+        rules[name] = allowed or [op(RETURN, ALLOW)]
     if not policy.sockets and not policy.own_pid:
-        everyone = [_arg(0), _op(_JEQ, 0xFFFFFFFF, jf=1), _deny(errno.EPERM)]
-        rules["kill"] = [*everyone, _op(_RET, ALLOW)]  # the whole node is in sight
+        everyone = [argument(0), op(EQUAL, 0xFFFFFFFF, jf=1), refuse(errno.EPERM)]
+        rules["kill"] = [*everyone, op(RETURN, ALLOW)]  # the whole node is in sight
     if policy.own_pid:
-        rules["pidfd_send_signal"] = [_deny(errno.EPERM)]  # a descriptor does not show whose
-        rules["tkill"] = [_deny(errno.EPERM)]
+        rules["pidfd_send_signal"] = [refuse(errno.EPERM)]  # a descriptor does not show whose
+        rules["tkill"] = [refuse(errno.EPERM)]
     return rules
 
 
-def _ranges(numbers: set[int]) -> list[tuple[int, int]]:
-    """Runs of consecutive numbers, as half-open intervals."""
-    edges = sorted(numbers)
-    starts = [n for n in edges if n - 1 not in numbers]
-    ends = [n + 1 for n in edges if n + 1 not in numbers]
-    return list(zip(starts, ends, strict=True))
-
-
 def build(policy: Policy, arch: str | None = None) -> list[Instruction]:
-    """The whole program, with the system call number in hand wherever a rule is looked up."""
-    arch = arch or machine()
-    table = NUMBERS[arch]
+    """The filter of a level, for this machine's architecture unless another is named."""
     names = _ALLOWED.split() + (_LISTENING.split() if policy.sockets and policy.listening else [])
-    allowed = {table[n] for n in names if n in table}
-    program = [
-        _op(_LD, 4),
-        _op(_JEQ, AUDIT_ARCH[arch], jt=1),
-        _op(_RET, KILL),
-        _op(_LD, 0),
-        _op(_JGE, LAST_KNOWN + 1, jf=1),  # x32 numbers (bit 30) are above it as well
-        _deny(errno.ENOSYS),
-    ]
-    for name, body in _rules(policy).items():
-        if name in table:
-            program += [_op(_JEQ, table[name], jt=1), _op(_JA, len(body)), *body]
-    for start, end in _ranges(allowed - {table[n] for n in _rules(policy) if n in table}):
-        program += [_op(_JGE, end, jt=2), _op(_JGE, start, jf=1), _op(_RET, ALLOW)]
-    return [*program, _deny(errno.EPERM)]
-
-
-def encode(program: list[Instruction]) -> bytes:
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
-
-
-class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
-
-
-def install(code: bytes) -> None:
-    """Load an encoded program into this process, for ever; needs no_new_privs."""
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.addressof(buffer))
-    syscalls.prctl(syscalls.PR_SET_SECCOMP, 2, ctypes.addressof(program))
+    return seccomp_program(names, _rules(policy), arch or machine())

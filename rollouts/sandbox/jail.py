@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from assay.confine import maps_ids
 from rollouts.sandbox import syscalls as sc
 
 CPUS = "/sys/devices/system/cpu"
@@ -71,15 +72,7 @@ def reach(paths: Iterable[str], base: str = "") -> None:
 def is_root() -> bool:
     """Whether we can become any user. The root of a user namespace that maps few ids cannot: it is
     an ordinary user who is called root (`unshare -r`, enroot, rootless containers)."""
-    if os.geteuid() != 0:
-        return False
-    for name in ("uid_map", "gid_map"):
-        with open(f"/proc/self/{name}") as table:
-            spans = [[int(field) for field in line.split()] for line in table]
-        wanted = range(ROOT_DROPS_TO, ROOT_DROPS_TO + _PIDS)
-        if not any(s[0] <= wanted.start and wanted.stop <= s[0] + s[2] for s in spans):
-            return False
-    return True
+    return os.geteuid() == 0 and maps_ids(range(ROOT_DROPS_TO, ROOT_DROPS_TO + _PIDS))
 
 
 def drop_root() -> None:

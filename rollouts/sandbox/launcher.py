@@ -21,6 +21,7 @@ import traceback
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from assay.confine import encode
 from rollouts.sandbox import cores, script, serve, trial, warm, watch
 from rollouts.sandbox import filter as seccomp
 from rollouts.sandbox import syscalls as sc
@@ -141,7 +142,7 @@ def _fork_warm(
 def _stage(plan: trial.Choice, request: Any, proc: int, listening: bool) -> Scene:
     code = b""
     if plan.namespaces:
-        code = seccomp.encode(seccomp.build(seccomp.Policy(listening=listening)))
+        code = encode(seccomp.build(seccomp.Policy(listening=listening)))
     return Scene(
         namespaces=plan.namespaces,
         own_proc=plan.own_proc,

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from assay.confine import DEVICE, READ, WRITE, encode, install_seccomp, restrict_files
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import jail, landlock, mounts
+from rollouts.sandbox import jail, mounts
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import Limits
 
@@ -88,14 +89,14 @@ def prepare(scene: Scene, limits: Limits) -> None:
 
 def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
     """What Landlock lets the user process do, by path."""
-    found = [(p, landlock.WRITE) for p in place.writable]
-    found += [(p, landlock.DEVICE) for p in _DEVICES_RW]
+    found = [(p, WRITE) for p in place.writable]
+    found += [(p, DEVICE) for p in _DEVICES_RW]
     if scene.namespaces:
-        return [("/", landlock.READ), (jail.SHM, landlock.WRITE), *found]
+        return [("/", READ), (jail.SHM, WRITE), *found]
     read = [*jail.SYSTEM, *scene.reads, *place.shared, *_DEVICES_RO, *_SYS]
     read += [f"/etc/{name}" for name in _ETC]
     read += [f"/proc/{name}" for name in (*_PROC.split(), str(os.getpid()))]
-    return found + [(p, landlock.READ) for p in read]
+    return found + [(p, READ) for p in read]
 
 
 def confine(scene: Scene, place: Place) -> None:
@@ -103,13 +104,11 @@ def confine(scene: Scene, place: Place) -> None:
     sc.drop_capabilities()  # of our own namespace, or of one that we are called root in
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
     if scene.landlock_abi:
-        ruleset = landlock.ruleset(scene.landlock_abi, grants(scene, place))
-        landlock.restrict(ruleset)
-        os.close(ruleset)
-    seccomp.install(scene.filter_code or own_filter(scene))
+        restrict_files(scene.landlock_abi, grants(scene, place))
+    install_seccomp(scene.filter_code or own_filter(scene))
 
 
 def own_filter(scene: Scene) -> bytes:
     """The filter without namespaces: no sockets; Landlock bounds the signals, or the pid does."""
     own = 0 if scene.landlock_abi >= 6 else os.getpid()
-    return seccomp.encode(seccomp.build(seccomp.Policy(sockets=False, own_pid=own)))
+    return encode(seccomp.build(seccomp.Policy(sockets=False, own_pid=own)))

@@ -11,12 +11,10 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from rollouts.sandbox.tables import NUMBERS, machine
+from assay.confine import PR_SET_NO_NEW_PRIVS as PR_SET_NO_NEW_PRIVS
+from assay.confine import call, prctl
 
-_LIBC: Any = ctypes.CDLL(None, use_errno=True)
-_LIBC.syscall.restype = ctypes.c_long
 _HELD: Any = ctypes.PyDLL(None, use_errno=True)  # calls that keep the interpreter's lock
-NR = NUMBERS[machine()]
 
 CLONE_NEWTIME, CLONE_NEWNS, CLONE_NEWCGROUP = 0x80, 0x00020000, 0x02000000
 CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER = 0x04000000, 0x08000000, 0x10000000
@@ -28,24 +26,10 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECCOMP = 1, 4, 24, 22
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT = 36, 47
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
 _AT_RECURSIVE, _AT_EMPTY_PATH = 0x8000, 0x1000
-
-
-def call(name: str, *args: Any) -> int:
-    """Run one system call by name; integers and pointers are passed as they are."""
-    plain = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
-    result = int(_LIBC.syscall(ctypes.c_long(NR[name]), *plain))
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
-    return result
-
-
-def prctl(option: int, arg: int = 0, extra: int = 0) -> int:
-    return call("prctl", option, arg, extra, 0, 0)
 
 
 def fork() -> int:

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assay.confine import READ, encode, install_seccomp, landlock_abi, restrict_files
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import interpreter, jail, landlock, mounts
+from rollouts.sandbox import interpreter, jail, mounts
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import LEVELS, NAMESPACED, Level
 
@@ -97,7 +98,7 @@ def choose(request: dict[str, Any]) -> Choice:
 
 def _landlock(wanted: int | None, missing: dict[str, str]) -> int:
     """The version that works, at most `wanted`; 0 with the reason in `missing`."""
-    abi = landlock.abi() if wanted is None else min(wanted, landlock.abi())
+    abi = landlock_abi() if wanted is None else min(wanted, landlock_abi())
     if not abi:
         missing["landlock"] = "this kernel does not offer it"
     elif problem := attempt(lambda: _try_landlock(abi)):
@@ -280,7 +281,7 @@ def _try_process_limit() -> None:
 
 def _try_landlock(abi: int) -> None:
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
-    landlock.restrict(landlock.ruleset(abi, [("/usr", landlock.READ)]))
+    restrict_files(abi, [("/usr", READ)])
     os.listdir("/usr")
     with contextlib.suppress(PermissionError):
         os.listdir("/")
@@ -289,7 +290,7 @@ def _try_landlock(abi: int) -> None:
 
 def _try_seccomp() -> None:
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install(seccomp.encode(seccomp.build(seccomp.Policy())))
+    install_seccomp(encode(seccomp.build(seccomp.Policy())))
     try:
         sc.call("ptrace", 0, 0, ctypes.c_void_p(None), ctypes.c_void_p(None))
     except PermissionError:

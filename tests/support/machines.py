@@ -16,10 +16,11 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
 
-from rollouts.sandbox import filter as seccomp  # noqa: E402
+from assay import confine as seccomp  # noqa: E402
 from rollouts.sandbox import interpreter, jail  # noqa: E402
 from rollouts.sandbox import syscalls as sc  # noqa: E402
 
+NR = seccomp.NUMBERS[seccomp.machine()]
 ORDINARY = 61_234
 
 
@@ -70,12 +71,12 @@ def docker() -> None:
     denied, unknown = (seccomp.ERRNO | e for e in (errno.EPERM, errno.ENOSYS))
     program = [(0x20, 0, 0, 0)]
     for name in refused.split():
-        program += [(0x15, 0, 1, sc.NR[name]), (0x06, 0, 0, denied)]
-    program += [(0x15, 0, 1, sc.NR["clone3"]), (0x06, 0, 0, unknown)]  # C libraries fall back
-    program += [(0x15, 0, 3, sc.NR["clone"]), (0x20, 0, 0, 16)]  # the flags
+        program += [(0x15, 0, 1, NR[name]), (0x06, 0, 0, denied)]
+    program += [(0x15, 0, 1, NR["clone3"]), (0x06, 0, 0, unknown)]  # C libraries fall back
+    program += [(0x15, 0, 3, NR["clone"]), (0x20, 0, 0, 16)]  # the flags
     program += [(0x45, 0, 1, sc.CLONE_NAMESPACES), (0x06, 0, 0, denied)]
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
+    seccomp.install_seccomp(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
 
 
 def read_only_home() -> None:
@@ -99,12 +100,12 @@ def masked_proc() -> None:
 
 def no_landlock() -> None:
     """Answer ENOSYS to the Landlock calls, as an older kernel does."""
-    numbers = [sc.NR[f"landlock_{n}"] for n in ("create_ruleset", "add_rule", "restrict_self")]
+    numbers = [NR[f"landlock_{n}"] for n in ("create_ruleset", "add_rule", "restrict_self")]
     program = [(0x20, 0, 0, 0)]
     for number in numbers:
         program += [(0x15, 0, 1, number), (0x06, 0, 0, seccomp.ERRNO | errno.ENOSYS)]
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
+    seccomp.install_seccomp(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
 
 
 if __name__ == "__main__":

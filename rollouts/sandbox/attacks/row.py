@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from assay.confine import NUMBERS, machine
 from rollouts.sandbox.model import Limits, Result
-from rollouts.sandbox.tables import NUMBERS, machine
 
 SMALL = Limits(
     wall_s=10,

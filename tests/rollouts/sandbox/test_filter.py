@@ -7,9 +7,9 @@ import functools
 
 import pytest
 
-from rollouts.sandbox.filter import ALLOW, ERRNO, KILL, Policy, encode
+from assay.confine import ALLOW, AUDIT_ARCH, ERRNO, KILL, NUMBERS, encode
+from rollouts.sandbox.filter import Policy
 from rollouts.sandbox.filter import build as _build
-from rollouts.sandbox.tables import AUDIT_ARCH, NUMBERS
 
 build = functools.cache(_build)
 
