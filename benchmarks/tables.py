@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.plan import ReadPlan
-from assay.tables.read import load, readings
+from assay.tables.load import load, plan_file
 
 
 def write(path: Path, rows: int, german: bool) -> None:
@@ -72,9 +72,9 @@ def main() -> None:
             path = Path(folder) / ("german.csv" if german else "plain.csv")
             write(path, args.rows, german)
             (path.parent / "tables.yaml").write_text('"*": {missing: {level: ["-9999"]}}')
-            (reading,) = readings(path)
+            (reading,) = plan_file(path)
             assert isinstance(reading, ReadPlan), reading.said()
-            decide = best(lambda path=path: readings(path), args.repeats)
+            decide = best(lambda path=path: plan_file(path), args.repeats)
             ours = best(lambda r=reading: load(r, Path(folder)), args.repeats)
             hand = best(lambda path=path, g=german: by_hand(path, g), args.repeats)
             assert load(reading, Path(folder)).equals(by_hand(path, german))

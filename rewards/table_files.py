@@ -33,7 +33,7 @@ def tables_below(folder: Path, names: Iterable[str]) -> list[TableMarks]:
 
 
 def _first(folder: Path) -> Iterator[Path]:
-    from assay.tables.read import form_of
+    from assay.tables.load import form_of
 
     files = sorted(path for path in folder.rglob("*") if path.is_file() and form_of(path))
     yield from files[:FILES]
@@ -43,16 +43,16 @@ def _first(folder: Path) -> Iterator[Path]:
 def _of_file(path: str, size: int, changed: int) -> tuple[TableMarks, ...]:
     del size, changed  # part of the key: another content of the same file is read anew
     from assay.table_marks import marks_of_frame
-    from assay.tables.plan import Unread
-    from assay.tables.read import readings, settle
+    from assay.tables.plan import Skipped
+    from assay.tables.load import plan_file, check_plan
 
     place = Path(path)
     found: list[TableMarks] = []
-    for reading in readings(place):
-        if isinstance(reading, Unread):
+    for reading in plan_file(place):
+        if isinstance(reading, Skipped):
             continue
         try:
-            found.append(marks_of_frame(settle(reading, place.parent)[1]))
+            found.append(marks_of_frame(check_plan(reading, place.parent)[1]))
         except (TaskError, OSError):
             continue
     return tuple(found)

@@ -1,1 +1,1 @@
-"""The one reader of tables: `assay.tables.read` (docs/tables.md)."""
+"""The one reader of tables: `assay.tables.load` (docs/tables.md)."""

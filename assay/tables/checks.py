@@ -21,7 +21,7 @@ from assay.tables.columns import doubting, odd_sign, some_left, with_sentinels, 
 from assay.tables.dates import own_format, parse, pattern
 from assay.tables.doubts import Doubt, shown
 from assay.tables.grid import yaml_list, yaml_word
-from assay.tables.marks import SIGNS, marked_number, marks_of, open_number, plain_number
+from assay.tables.number_format import SIGNS, marked_number, marks_of, open_number, plain_number
 from assay.tables.missing import NO_DAYS, missing_words, sentinels_of
 from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
@@ -42,7 +42,7 @@ _EXACTLY = ("csv", "json", "lines", "sqlite", "duckdb", "parquet", "feather")  #
 Texts = Callable[[list[str]], Frame]
 
 
-def revised(reading: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
+def adjusted(reading: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
     """The reading, or one that the whole table fits better. `raw` is the table before its
     statements, `texts` reads columns again as text. Raises `Unreadable` where every column is in
     doubt."""

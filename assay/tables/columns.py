@@ -13,7 +13,7 @@ from typing import Any
 from assay.tables.dates import date_format, formats, mark_of, parse
 from assay.tables.doubts import Doubt, shown
 from assay.tables.grid import yaml_list, yaml_word
-from assay.tables.marks import (
+from assay.tables.number_format import (
     SIGNS,
     Marks,
     all_alike,
@@ -38,7 +38,7 @@ from assay.tables.missing import (
     open_words,
     sentinels,
 )
-from assay.tables.overrules import Rule
+from assay.tables.settings import FileSettings
 from assay.tables.plan import ReadPlan, as_written, in_doubt
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
@@ -98,7 +98,7 @@ def column_of(name: str, values: Sequence[Any]) -> Column:
     return Column(name, texts, numbers, typed, plain, days)
 
 
-def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
+def decide(reading: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
     """The reading with marks, kinds of columns and missing values decided; a rule is obeyed. What
     can be meant in two ways is a doubt of its column.
 
@@ -157,7 +157,7 @@ def doubting(reading: ReadPlan, doubt: Doubt | None) -> ReadPlan:
     return replace(reading, doubts=(*reading.doubts, doubt)) if doubt else reading
 
 
-def alike_names(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
+def alike_names(columns: Sequence[Column], rule: FileSettings) -> list[Doubt]:
     """The doubts of columns whose names differ by case, blanks or line breaks alone, or not at
     all: pandas writes .1 behind the second of two equal names."""
     if rule.names:
@@ -175,7 +175,7 @@ def alike_names(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
     return found
 
 
-def _unnamed(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
+def _unnamed(columns: Sequence[Column], rule: FileSettings) -> list[Doubt]:
     """The doubts of columns that hold something and have no name, but for the first: there pandas
     writes the numbers of the rows."""
     listed = [c.name for c in columns]
@@ -236,7 +236,7 @@ def _among_days(column: Column) -> Doubt | None:
     return Doubt("date_order", said, column=column.name)
 
 
-def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: Rule) -> bool:
+def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: FileSettings) -> bool:
     filled = column.filled(gone[column.name])
     if column.name in rule.numbers:
         return bool(filled)
@@ -291,13 +291,13 @@ def spelled(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def _missing_for(column: Column, rule: Rule) -> tuple[str, ...]:
+def _missing_for(column: Column, rule: FileSettings) -> tuple[str, ...]:
     told = rule.missing_of(column.name)
     return missing_words(column.cells) if told is None else told
 
 
 def _marks(
-    reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
+    reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: FileSettings
 ) -> Marks:
     """What the rule says, else what the cells say, of columns that the rule does not name."""
     own = rule.decimals
@@ -311,7 +311,7 @@ def _marks(
 
 
 def _own_marks(
-    numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
+    numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: FileSettings
 ) -> dict[str, str]:
     """The marks of columns that the rule names: before decimals, and between thousands."""
     found: dict[str, str] = {}
@@ -363,7 +363,7 @@ def _with(
     return {k: v for k, v in kept.items() if v}
 
 
-def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
+def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
     """Dates, where one format fits; the order of day and month that one column tells holds for
     all columns with the same mark between them."""
     used = set(reading.used)
@@ -389,14 +389,14 @@ def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> Rea
     return reading
 
 
-def _day_cells(column: Column, rule: Rule) -> list[str]:
+def _day_cells(column: Column, rule: FileSettings) -> list[str]:
     filled = column.filled(_missing_for(column, rule))
     open_ones = open_words(filled) if rule.missing_of(column.name) is None else ()
     return [c for c in filled if c not in open_ones]
 
 
 def _dated(
-    reading: ReadPlan, column: Column, cells: list[str], day_first: dict[str, bool], rule: Rule
+    reading: ReadPlan, column: Column, cells: list[str], day_first: dict[str, bool], rule: FileSettings
 ) -> ReadPlan:
     name = column.name
     wanted = rule.dates.get(name)
@@ -428,7 +428,7 @@ def _dated(
     )
 
 
-def _rest(reading: ReadPlan, column: Column, rule: Rule) -> ReadPlan:
+def _rest(reading: ReadPlan, column: Column, rule: FileSettings) -> ReadPlan:
     """Text: columns that pandas would turn into something else are named."""
     name = column.name
     if name in reading.numbers or name in reading.dates:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from assay.tables.calls import PACKED
-from assay.tables.overrules import FILE
-from assay.tables.plan import Unread, Unreadable
+from assay.tables.settings import FILE
+from assay.tables.plan import Skipped, Unreadable
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data", ".fwf"), "csv"),
@@ -43,12 +43,12 @@ def form_of(path: Path) -> str:
     return FORMS.get(suffixes[-1], "") if suffixes else ""
 
 
-def files_below(root: Path) -> tuple[list[Path], list[Unread]]:
+def files_below(root: Path) -> tuple[list[Path], list[Skipped]]:
     """(files that are read as tables, a line for each other file) of a folder, in the order of
     their paths. Hidden files, `tables.yaml` and files about the data have one line together, with
     their count: README, licence, `.md`, and a `.txt` that has the name of a table beside it."""
     tables: list[Path] = []
-    others: list[Unread] = []
+    others: list[Skipped] = []
     passed: list[str] = []
     below = sorted(p for p in root.rglob("*") if p.is_file())
     named = _named(below)
@@ -60,7 +60,7 @@ def files_below(root: Path) -> tuple[list[Path], list[Unread]]:
         elif form_of(path):
             tables.append(path)
         else:
-            others.append(Unread(name.as_posix(), why_unread(path)))
+            others.append(Skipped(name.as_posix(), why_unread(path)))
     return tables, [*others, *_passed(passed)]
 
 
@@ -127,11 +127,11 @@ def _has_fields(path: Path) -> bool:
     return len(lines) > 3 and any(len(found) == 1 and found != {0} for found in counts)
 
 
-def _passed(names: Sequence[str]) -> list[Unread]:
+def _passed(names: Sequence[str]) -> list[Skipped]:
     """The line of the files that say something about the data, and hold none."""
     if not names:
         return []
     shown = ", ".join(names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     what = "1 file that is" if len(names) == 1 else f"{len(names)} files that are"
-    return [Unread(".", f"passed over {what} about the data or hidden: {shown}{more}")]
+    return [Skipped(".", f"passed over {what} about the data or hidden: {shown}{more}")]

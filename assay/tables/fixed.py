@@ -10,9 +10,9 @@ from pathlib import Path
 
 from assay.tables.calls import Opened, namespace
 from assay.tables.doubts import Doubt
-from assay.tables.overrules import Overrules, Rule
+from assay.tables.settings import TableSettings, FileSettings
 from assay.tables.plan import ReadPlan, Unreadable
-from assay.tables.texts import read_text
+from assay.tables.encoding import read_text
 
 LOOSE = frozenset((".txt", ".data", ".fwf"))
 _SEPARATORS = ",;\t|"
@@ -21,7 +21,7 @@ _SHARE = 0.9  # of the lines that must have as many separators as most have
 _SIZE = 200 << 20
 
 
-def by_content(path: Path, rule: Rule) -> tuple[str, Rule]:
+def by_content(path: Path, rule: FileSettings) -> tuple[str, FileSettings]:
     """(`csv` or `fixed`, the rule) of a text of fields. Raises `Unreadable` with the doubt
     `layout` for one whose fields cannot be told, such as prose."""
     if path.suffix.lower() not in LOOSE or rule.sep:
@@ -67,7 +67,7 @@ def spans_of(lines: Sequence[str]) -> list[tuple[int, int]]:
     return spans if clear else []
 
 
-def plans(path: Path, name: str, rules: Overrules) -> Iterator[tuple[ReadPlan, list[list[str]]]]:
+def plans(path: Path, name: str, rules: TableSettings) -> Iterator[tuple[ReadPlan, list[list[str]]]]:
     """The table of a text of fixed places, and the cells of its columns. Raises `Unreadable` where
     a line of it has letters between the places."""
     rule = rules.of(name)

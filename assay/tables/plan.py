@@ -31,7 +31,7 @@ from assay.tables.calls import (
 )
 from assay.tables.doubts import Doubt, columns_in_doubt
 from assay.tables.missing import as_number
-from assay.tables.overrules import Rule
+from assay.tables.settings import FileSettings
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
 PD = Name("pd")
@@ -51,7 +51,7 @@ def in_doubt(*doubts: Doubt) -> Unreadable:
     return Unreadable("; ".join(d.line() for d in doubts), doubts)
 
 
-def check_fill(rule: Rule, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]) -> None:
+def check_fill(rule: FileSettings, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]) -> None:
     """Raise `Unreadable` where `drop_rows` leaves out a row whose value stands for the rows below:
     `rows` are those that are kept, by their numbers."""
     for name in rule.fill_down or ():
@@ -64,7 +64,7 @@ def check_fill(rule: Rule, columns: Sequence[str], rows: Mapping[int, Sequence[A
 
 
 @dataclass(frozen=True)
-class Unread:
+class Skipped:
     """A table, or a file, that was refused: where it lies and why, in one sentence."""
 
     path: str

@@ -29,7 +29,7 @@ from assay.tables.grid import (
     yaml_word,
 )
 from assay.tables.missing import ANY_WORDS
-from assay.tables.overrules import Rule
+from assay.tables.settings import FileSettings
 from assay.tables.totals import totals_of
 
 _NOTE = re.compile(
@@ -58,7 +58,7 @@ def doubts_of(
     names: Sequence[str],
     rows: Sequence[Sequence[Any]],
     numbers: Sequence[int],
-    rule: Rule | None = None,
+    rule: FileSettings | None = None,
     above: Sequence[Sequence[Any]] = (),
     heads: bool = False,
 ) -> list[Doubt]:
@@ -66,7 +66,7 @@ def doubts_of(
     the file that they stand in; `above` are the rows above the names, the last just above them.
     `heads`: only what is asked of the names, or of those of another table, is looked for."""
     np: Any = importlib.import_module("numpy")
-    rule = rule or Rule()
+    rule = rule or FileSettings()
     columns = [[row[i] if i < len(row) else None for row in rows] for i in range(len(names))]
     cells = dict(zip(reversed(names), reversed(columns), strict=True))  # the first of equal names
     kept = _kept(cells, np.asarray(numbers, dtype=int), rule)
@@ -80,12 +80,12 @@ def doubts_of(
 def doubts_in(
     frame: Any,
     numbers: Sequence[int],
-    rule: Rule | None = None,
+    rule: FileSettings | None = None,
     above: Sequence[Sequence[Any]] = (),
 ) -> list[Doubt]:
     """`doubts_of` for the rows of a frame, whose columns may be numbers already."""
     np: Any = importlib.import_module("numpy")
-    rule = rule or Rule()
+    rule = rule or FileSettings()
     where = np.asarray(numbers)
     told = {c: frame[c].tolist() for c in rule.drop_where if c in frame.columns}
     kept = _kept(told, where, rule)
@@ -97,7 +97,7 @@ def doubts_in(
 def _doubts(
     strips: Sequence[Strip],
     lines: Sequence[int],
-    rule: Rule,
+    rule: FileSettings,
     above: Sequence[Sequence[Any]],
     heads_alone: bool,
 ) -> list[Doubt]:
@@ -120,7 +120,7 @@ def _doubts(
     return [*heads, *_said_rows(found, lines), *_said_values(sums.values)]
 
 
-def _kept(told: Mapping[str, Sequence[Any]], where: Array, rule: Rule) -> Array:
+def _kept(told: Mapping[str, Sequence[Any]], where: Array, rule: FileSettings) -> Array:
     np: Any = importlib.import_module("numpy")
     kept = np.ones(len(where), dtype=bool)
     for first, last in rule.drop_rows or ():
@@ -345,7 +345,7 @@ def _shape(text: str) -> str:
 
 
 def _header_doubts(
-    strips: Sequence[Strip], lines: Sequence[int], rule: Rule, above: Sequence[Sequence[Any]]
+    strips: Sequence[Strip], lines: Sequence[int], rule: FileSettings, above: Sequence[Sequence[Any]]
 ) -> list[Doubt]:
     doubts: list[Doubt] = []
     if rule.names or rule.skip is not None or rule.header is not None:

@@ -18,8 +18,8 @@ from typing import Any
 from assay.extras import install_extra
 from assay.tables.doubts import Doubt
 from assay.tables.grid import yaml_list
-from assay.tables.overrules import Overrules, Rule
-from assay.tables.plan import ReadPlan, Unread, Unreadable, check_fill
+from assay.tables.settings import TableSettings, FileSettings
+from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill
 from assay.tables.sheet_facts import Facts, Span, cell_name, facts_of, references, span_of
 from assay.tables.structure import doubts_of, joined_names
 
@@ -47,7 +47,7 @@ class _Sheet:
     title: str
     engine: str
     rows: Rows
-    rule: Rule
+    rule: FileSettings
     facts: Facts = field(default_factory=Facts)
 
 
@@ -70,7 +70,7 @@ def engine_of(path: Path) -> str:
     return engine
 
 
-def sheets(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def sheets(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     """The tables of the sheets of a workbook, or why they are refused."""
     pd: Any = importlib.import_module("pandas")
     engine = engine_of(path)
@@ -90,10 +90,10 @@ _AS_IT_IS: dict[str, Any] = {
 }
 
 
-def _tables(sheet: _Sheet) -> Iterator[Found | Unread]:
+def _tables(sheet: _Sheet) -> Iterator[Found | Skipped]:
     wide = max((len(row) for row in sheet.rows), default=0)
     if not any(cell is not None for row in sheet.rows for cell in row):
-        yield Unread(sheet.name, "the sheet is empty", sheet.title)
+        yield Skipped(sheet.name, "the sheet is empty", sheet.title)
         return
     if sheet.rule.ranges:
         for text in _ranges(sheet):
@@ -122,19 +122,19 @@ def _ranges(sheet: _Sheet) -> Iterator[str]:
         yield cells.upper()
 
 
-def _refused(sheet: _Sheet, doubt: Doubt) -> Unread:
+def _refused(sheet: _Sheet, doubt: Doubt) -> Skipped:
     doubt = replace(doubt, path=sheet.name, part=sheet.title)
-    return Unread(sheet.name, doubt.said, sheet.title, (doubt,))
+    return Skipped(sheet.name, doubt.said, sheet.title, (doubt,))
 
 
-def _table(sheet: _Sheet, span: Span, part: str) -> Found | Unread:
+def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
     """The table in a span of cells, its names in the first full row."""
     top, left, bottom, right = span
     rows = [row[left : right + 1] for row in sheet.rows[top : bottom + 1]]
     gone = {n - 1 for first, last in sheet.rule.drop_rows or () for n in range(first, last + 1)}
     skip = _top(rows, top, sheet.rule, gone)
     if skip is None:
-        return Unread(sheet.name, "the range is empty", part)
+        return Skipped(sheet.name, "the range is empty", part)
     head = rows[skip - top]
     bare = _no_names(head, sheet.rule)
     reading = ReadPlan(sheet.name, "excel", part, skip=skip, header=not bare, engine=sheet.engine)
@@ -163,7 +163,7 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Unread:
     return Found(reading, list(zip(*cells.values(), strict=False)), tuple(doubts), fills)
 
 
-def _top(rows: Rows, above: int, rule: Rule, gone: set[int]) -> int | None:
+def _top(rows: Rows, above: int, rule: FileSettings, gone: set[int]) -> int | None:
     """The number of rows of the sheet above the names, those of the start of a span included."""
     filled = [0 if above + i in gone else _count(row) for i, row in enumerate(rows)]
     wide = Counter(n for n in filled if n)
@@ -179,7 +179,7 @@ def _count(row: Sequence[Any]) -> int:
     return sum(v is not None for v in row)
 
 
-def _no_names(head: Sequence[Any], rule: Rule) -> bool:
+def _no_names(head: Sequence[Any], rule: FileSettings) -> bool:
     if rule.header is not None:
         return not rule.header
     texts = any(isinstance(v, str) for v in head)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from assay.tables.doubts import Doubt
 from assay.tables.files import PACKED, SEVERAL, files_below, form_of
-from assay.tables.overrules import Overrules, overrules
-from assay.tables.plan import Unread, Unreadable
-from assay.tables.read import readings, settle
+from assay.tables.settings import TableSettings, read_settings
+from assay.tables.plan import Skipped, Unreadable
+from assay.tables.load import plan_file, check_plan
 from data_gen.dare.layout import Frame
 from data_gen.dare.published import same_as_published
 
@@ -22,7 +22,7 @@ class TableFile:
 
     path: Path
     root: Path
-    rules: Overrules
+    rules: TableSettings
     part: str = ""
     doubts: tuple[Doubt, ...] = ()
     why: str = ""  # it is no table that is read
@@ -31,10 +31,10 @@ class TableFile:
         """Raises `Unreadable` for a table that cannot be read, is in doubt, or is published."""
         if self.why:
             raise Unreadable(self.why)
-        found = next(r for r in readings(self.path, self.root, self.rules) if r.part == self.part)
-        if isinstance(found, Unread):
+        found = next(r for r in plan_file(self.path, self.root, self.rules) if r.part == self.part)
+        if isinstance(found, Skipped):
             raise Unreadable(found.why, found.doubts)
-        plan, frame = settle(found, self.root)
+        plan, frame = check_plan(found, self.root)
         self.doubts = plan.doubts
         rule = self.rules.of(plan.path, self.part)
         if rule.published and (why := same_as_published(frame)):
@@ -49,7 +49,7 @@ def local_tables(top: Path) -> Iterator[tuple[Path, str, TableFile]]:
     """(file, name of the table, how to load it) below a folder, in the order of names; every file
     is among them. What cannot be read, or is a published table, raises `Unreadable` when it is
     loaded, not here."""
-    rules = overrules(top)
+    rules = read_settings(top)
     tables, others = files_below(top)
     for path in tables:
         for title, load in tables_in(path, top, rules):
@@ -60,17 +60,17 @@ def local_tables(top: Path) -> Iterator[tuple[Path, str, TableFile]]:
 
 
 def tables_in(
-    path: Path, root: Path | None = None, rules: Overrules | None = None
+    path: Path, root: Path | None = None, rules: TableSettings | None = None
 ) -> Iterator[tuple[str, TableFile]]:
     """(name, how to load it) of each table of a file; nothing for what is no table."""
     root = path.parent if root is None else root
-    rules = overrules(root) if rules is None else rules
+    rules = read_settings(root) if rules is None else rules
     form = form_of(path)
     stem = path.stem if path.suffix.lower() not in PACKED else Path(path.stem).stem
     if form and form not in SEVERAL:
         yield stem, TableFile(path, root, rules)
     elif form:
-        parts = [found.part for found in readings(path, root, rules)]
+        parts = [found.part for found in plan_file(path, root, rules)]
         for part in parts:
             title = stem if len(parts) == 1 else f"{stem} {part}"
             yield title, TableFile(path, root, rules, part)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.plan import ReadPlan
-from assay.tables.read import load
+from assay.tables.load import load
 from data_gen.krama.lakes.files import Arrays
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.records import Records

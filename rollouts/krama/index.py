@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.doubts import Doubt, columns_in_doubt
-from assay.tables.overrules import Overrules, overrules
-from assay.tables.plan import ReadPlan, Unread
-from assay.tables.read import SMALL, form_of, readings, settled
-from assay.tables.texts import read_text, unpacked
+from assay.tables.settings import TableSettings, read_settings
+from assay.tables.plan import ReadPlan, Skipped
+from assay.tables.load import SMALL, form_of, plan_file, load_file
+from assay.tables.encoding import read_text, unpacked
 from rollouts.machine import cache_folder
 
 VERSION = 3  # of what is found in files; another number makes every note anew
@@ -150,10 +150,10 @@ def look(path: Path, root: Path) -> FileNote:
             found, odd_rows = _tables(path, root, size)
     except Exception as error:  # whatever a library says of a broken file
         odd_rows = ()
-        found = [Unread(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
-    plans = [one for one in found if not isinstance(one, Unread) and not _prose(path, one[0])]
-    refused = tuple(_refused(one) for one in found if isinstance(one, Unread))
-    if not plans and any(isinstance(one, Unread) and one.part for one in found):
+        found = [Skipped(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
+    plans = [one for one in found if not isinstance(one, Skipped) and not _prose(path, one[0])]
+    refused = tuple(_refused(one) for one in found if isinstance(one, Skipped))
+    if not plans and any(isinstance(one, Skipped) and one.part for one in found):
         return FileNote(size, _KINDS.get(form_of(path), form_of(path)), said=refused)
     if not plans:
         return _text(path, size, refused)
@@ -172,30 +172,30 @@ def _prose(path: Path, plan: ReadPlan) -> bool:
 
 def _tables(
     path: Path, root: Path, size: int
-) -> tuple[list[tuple[ReadPlan, Frame | None] | Unread], tuple[Doubt, ...]]:
+) -> tuple[list[tuple[ReadPlan, Frame | None] | Skipped], tuple[Doubt, ...]]:
     """(the tables of a file, doubts about their rows). A table refused for its rows alone is
     described with all of them: an agent decides what they are."""
-    rules = overrules(root)
+    rules = read_settings(root)
     found = _read(path, root, size, rules)
-    odd = tuple(d for one in found if isinstance(one, Unread) for d in one.doubts)
+    odd = tuple(d for one in found if isinstance(one, Skipped) for d in one.doubts)
     if not odd or not {d.code for d in odd} <= _OF_ROWS:
         return found, ()
     name = glob.escape(path.relative_to(root).as_posix())
-    again = _read(path, root, size, Overrules((*rules.rules, (name, {"drop_rows": ()}))))
-    return (found, ()) if any(isinstance(one, Unread) for one in again) else (again, odd)
+    again = _read(path, root, size, TableSettings((*rules.rules, (name, {"drop_rows": ()}))))
+    return (found, ()) if any(isinstance(one, Skipped) for one in again) else (again, odd)
 
 
 def _read(
-    path: Path, root: Path, size: int, rules: Overrules
-) -> list[tuple[ReadPlan, Frame | None] | Unread]:
+    path: Path, root: Path, size: int, rules: TableSettings
+) -> list[tuple[ReadPlan, Frame | None] | Skipped]:
     """The tables of a file; those of a large one without what is in them."""
     if size <= _WHOLE.get(path.suffix.lower().lstrip("."), SMALL):
-        return [*settled(path, root, rules, most=TABLES_MOST)]
-    found = readings(path, root, rules)[:TABLES_MOST]
+        return [*load_file(path, root, rules, most=TABLES_MOST)]
+    found = plan_file(path, root, rules)[:TABLES_MOST]
     return [(one, None) if isinstance(one, ReadPlan) else one for one in found]
 
 
-def _refused(one: Unread) -> str:
+def _refused(one: Skipped) -> str:
     where = f" [{one.part}]" if one.part else ""
     why = re.sub(r"; set[^;]* tables\.yaml.*", "", one.why)  # what the user of a lake may do
     return _clipped(f"not read as a table{where}: {why}")
@@ -379,7 +379,7 @@ def _first_rows(path: Path, root: Path, note: FileNote, count: int) -> list[str]
         return list(map(_joined(table), islice(rows, count)))
     try:
         found, _ = _tables(path, root, 0)  # 0: whole, however large
-        plan, frame = next(t for t in found if not isinstance(t, Unread))
+        plan, frame = next(t for t in found if not isinstance(t, Skipped))
     except Exception:  # it has changed since it was indexed
         return []
     return list(_rows_shown(plan.form, frame, count)) if len(note.tables) == 1 else []

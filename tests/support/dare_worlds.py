@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from assay.tables.read import load, readings
+from assay.tables.load import load, plan_file
 from data_gen.dare import reference_solution, series
 from data_gen.dare import tabular as first
 from data_gen.dare.database import Built, Settings
@@ -60,7 +60,7 @@ def source(folder: Path, name: str, text: str) -> Source:
     """A file as the builder's first reader gives it."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    (reading,) = readings(path, folder)
+    (reading,) = plan_file(path, folder)
     return Source(
         "in", path.stem, path.stem, "MIT", lambda: load(reading, folder), original=Original(path)
     )

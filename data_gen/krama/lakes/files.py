@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.tables.overrules import FILE
+from assay.tables.settings import FILE
 from data_gen.krama.lakes.records import Style
 from data_gen.krama.lakes.records import written as in_words
 

@@ -15,10 +15,10 @@ from typing import Any
 from assay.files import machine_failed
 from assay.tables.doubts import Doubt
 from assay.tables.files import files_below, form_of
-from assay.tables.forms import connect
-from assay.tables.overrules import Overrules, overrules
-from assay.tables.plan import Unread
-from assay.tables.read import settled
+from assay.tables.formats import connect
+from assay.tables.settings import TableSettings, read_settings
+from assay.tables.plan import Skipped
+from assay.tables.load import load_file
 from assay.task import TaskError
 from assay.workers import Turn
 from data_gen.inputs import Input
@@ -133,7 +133,7 @@ def open_lakes(folders: Sequence[Folder], turn: Turn) -> list[Lake]:
     """`open_lake` of each; a file is read in whatever process `turn` has free. Raises `TaskError`
     for what is no folder."""
     chosen = [_files(folder.path) for folder in folders]
-    rules = [overrules(folder.path) for folder in folders]
+    rules = [read_settings(folder.path) for folder in folders]
     jobs = [
         (path, one.path, rule, about(_name(path, one.path), one.described, one.licence), one.bare)
         for one, rule, (paths, _) in zip(folders, rules, chosen, strict=True)
@@ -189,7 +189,7 @@ def _arrays(path: Path) -> bool:
 _Found = tuple[str, Table | str, tuple[Doubt, ...]]  # (key, table or why it is refused, doubts)
 
 
-def _tables(job: tuple[Path, Path, Overrules, About, bool]) -> list[_Found]:
+def _tables(job: tuple[Path, Path, TableSettings, About, bool]) -> list[_Found]:
     """All that is in a file. A file never ends a build, whatever it holds."""
     path, folder = job[:2]
     try:
@@ -201,7 +201,7 @@ def _tables(job: tuple[Path, Path, Overrules, About, bool]) -> list[_Found]:
         return [(_name(path, folder), f"cannot be read ({type(error).__name__}: {said})", ())]
 
 
-def _read(path: Path, folder: Path, rules: Overrules, said: About, bare: bool) -> list[_Found]:
+def _read(path: Path, folder: Path, rules: TableSettings, said: About, bare: bool) -> list[_Found]:
     name = _name(path, folder)
     most = _BYTES.get(form_of(path), _BYTES_ELSE)
     if (size := path.stat().st_size) > most:
@@ -213,12 +213,12 @@ def _read(path: Path, folder: Path, rules: Overrules, said: About, bare: bool) -
         return [(name, _in_words(path, name, said), ())]
     found: list[_Found] = []
     refers = _references(path) if form_of(path) == "sqlite" else {}
-    for one in settled(path, folder, rules, TABLES_MOST + 1):
-        part = one.part if isinstance(one, Unread) else one[0].part
+    for one in load_file(path, folder, rules, TABLES_MOST + 1):
+        part = one.part if isinstance(one, Skipped) else one[0].part
         if len(found) == TABLES_MOST:
             why = f"the file has more than {TABLES_MOST} tables; from this one on they are left out"
             found.append((f"{name} [{part}]", why, ()))
-        elif isinstance(one, Unread):
+        elif isinstance(one, Skipped):
             found.append((f"{one.path} [{part}]" if part else one.path, one.why, one.doubts))
         else:
             reading, frame = one

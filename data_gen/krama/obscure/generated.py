@@ -24,9 +24,9 @@ from typing import Any, cast
 
 from assay.errors import TaskError
 from assay.seeds import derive_seed
-from assay.tables.overrules import Rule, overrules
-from assay.tables.plan import ReadPlan, Unread
-from assay.tables.read import settled, written
+from assay.tables.settings import FileSettings, read_settings
+from assay.tables.plan import ReadPlan, Skipped
+from assay.tables.load import load_file, written
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames, write_rules
 from data_gen.krama.lakes.tables import Half, Read, Refers, Table
@@ -276,7 +276,7 @@ def layout_of(table: Table, key: Key, top: Sequence[str] = ()) -> Layout:
     return Layout(path, cast("Any", form), old.sep, sheet=sheet, top=tuple(map(key.said, top)))
 
 
-def _rule(table: Table, rule: Rule, layout: Layout, key: Key) -> dict[str, Any]:
+def _rule(table: Table, rule: FileSettings, layout: Layout, key: Key) -> dict[str, Any]:
     """What `tables.yaml` has to say of the changed table: what the user said, where it still holds
     of the file as it is written now; and the decimal mark, as a factor may make `1.234` of `0.62`.
     """
@@ -332,7 +332,7 @@ def obscure_tables(
         above[table.key] = _above(table.reading, folder)
         texts += [*texts_in(raw[table.key], table), *above[table.key]]
     key = make_key(name, tables, seed, texts)
-    said = overrules(folder)
+    said = read_settings(folder)
     files: dict[str, list[_Written]] = {}
     rules: dict[tuple[str, str], dict[str, Any]] = {}
     for place, table in enumerate(tables):
@@ -368,5 +368,5 @@ _Written = tuple[int, Layout, Frame]  # (place among the tables, how it is laid 
 
 def _read_again(target: Path, path: str) -> dict[str, Read]:
     """The tables of a written file that are read, by their parts."""
-    found = (one[0] for one in settled(target / path, target) if not isinstance(one, Unread))
+    found = (one[0] for one in load_file(target / path, target) if not isinstance(one, Skipped))
     return {plan.part: plan for plan in found}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.tables.files import files_below, form_of
-from assay.tables.read import readings_below
+from assay.tables.load import plan_folder
 
 CSV = "town,sales\nAldra,12\nBirk,14\nCorva,17\nElst,19\n"
 
@@ -33,7 +33,7 @@ def test_every_file_has_its_line(tmp_path: Path) -> None:
     assert [p.name for p in tables] == ["a.csv", "b.tsv"]
     assert [one.path for one in others] == ["b.tar.gz", "c.rds", "d.xlsx.gz", "noend", "notes.pdf"]
     assert all(one.why for one in others)
-    assert len(list(readings_below(tmp_path))) == 7
+    assert len(list(plan_folder(tmp_path))) == 7
 
 
 def test_files_about_the_data_have_one_line_with_their_count(tmp_path: Path) -> None:

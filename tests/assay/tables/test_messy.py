@@ -20,8 +20,8 @@ pytest.importorskip("lxml")
 
 from messy_tables import MESSY, Columns, Messy, lines, truth  # noqa: E402
 
-from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
-from assay.tables.read import load, readings, readings_below, settle, settled  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load, plan_file, plan_folder, check_plan, load_file  # noqa: E402
 
 DOUBTS = {  # of columns of the messy set, which are left out
     "sentinels.csv": {"druck": "sentinel", "code": "sentinel"},
@@ -56,9 +56,9 @@ def differing(
 def test_right_or_refused(messy: Messy, tmp_path: Path) -> None:
     path = tmp_path / messy.name
     parts = messy.write(path)
-    found = readings(path)
+    found = plan_file(path)
     if not parts:
-        assert all(isinstance(r, Unread) and messy.refused in r.why for r in found)
+        assert all(isinstance(r, Skipped) and messy.refused in r.why for r in found)
         assert bool(found) == bool(messy.refused)  # what is no table is passed over
         return
     assert [r.part for r in found] == list(parts)
@@ -76,7 +76,7 @@ def test_the_code_reads_what_load_reads(
     (tmp_path / "data").mkdir()
     messy.write(tmp_path / "data" / messy.name)
     monkeypatch.chdir(tmp_path)
-    for reading in readings(tmp_path / "data" / messy.name):
+    for reading in plan_file(tmp_path / "data" / messy.name):
         assert isinstance(reading, ReadPlan)
         again = ReadPlan.from_json(json.loads(json.dumps(reading.to_json())))
         names: dict[str, Any] = {"pd": pd}
@@ -87,24 +87,24 @@ def test_the_code_reads_what_load_reads(
 def test_a_folder_is_read_in_the_order_of_paths_and_the_same_twice(tmp_path: Path) -> None:
     for messy in MESSY[:12]:
         messy.write(tmp_path / messy.name)
-    first, second = list(readings_below(tmp_path)), list(readings_below(tmp_path))
+    first, second = list(plan_folder(tmp_path)), list(plan_folder(tmp_path))
     assert first == second and [r.path for r in first] == sorted(r.path for r in first)
 
 
 def test_what_was_decided_is_said(tmp_path: Path) -> None:
     by_name = {m.name: m for m in MESSY}
     by_name["sentinels.csv"].write(tmp_path / "s.csv")
-    (found,) = readings(tmp_path / "s.csv")
+    (found,) = plan_file(tmp_path / "s.csv")
     assert "-9999 stands in 28 of 300 cells" in found.said() and "'M' stands" in found.said()
     by_name["dates.csv"].write(tmp_path / "d.csv")
-    (found,) = readings(tmp_path / "d.csv")
+    (found,) = plan_file(tmp_path / "d.csv")
     assert "'01/01/2020' can be %d/%m/%Y or %m/%d/%Y" in found.said()
 
 
 def test_a_real_low_number_is_kept(tmp_path: Path) -> None:
     values = [-9999, -9999, *range(-20_000, 20_000, 1000)]
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{v},x\n" for v in values))
-    (found,) = readings(tmp_path / "t.csv")
+    (found,) = plan_file(tmp_path / "t.csv")
     assert isinstance(found, ReadPlan) and load(found, tmp_path)["a"].tolist() == values
 
 
@@ -112,16 +112,16 @@ def test_a_real_low_number_is_kept(tmp_path: Path) -> None:
 def test_a_late_cell_makes_a_column_text_and_never_a_wrong_number(
     late: str, tmp_path: Path
 ) -> None:
-    """The odd cell lies where no sample looks; `load` says so and `settle` finds what fits."""
+    """The odd cell lies where no sample looks; `load` says so and `check_plan` finds what fits."""
     path = tmp_path / "t.csv"
     body = [f"{i};{i}.5;2020-01-{i % 28 + 1:02}" for i in range(150_000)]
     body[101_003] = f"7;{late};2020-13-99"
     path.write_text("a;b;d\n" + "\n".join(body) + "\n")
-    (sampled,) = readings(path)
+    (sampled,) = plan_file(path)
     assert isinstance(sampled, ReadPlan) and "d" in sampled.dates
     with pytest.raises(ValueError, match="otherwise than its sample"):
         load(sampled, tmp_path)
-    plan, frame = settle(sampled, tmp_path)
+    plan, frame = check_plan(sampled, tmp_path)
     assert frame["d"][101_003] == "2020-13-99" and "'d' stays text" in plan.said()
     if late == "x":  # it may mean no value
         assert [(d.code, d.column) for d in plan.doubts] == [("sentinel", "b")]
@@ -134,9 +134,9 @@ def test_a_late_sentinel_is_found(tmp_path: Path) -> None:
     body = [f"{i % 90},{i}" for i in range(300_000)]
     body[200_001:200_003] = ["-9999,1", "-9999,2"]
     (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(body) + "\n")
-    (sampled,) = readings(tmp_path / "t.csv")
+    (sampled,) = plan_file(tmp_path / "t.csv")
     assert isinstance(sampled, ReadPlan)
-    plan, frame = settle(sampled, tmp_path)
+    plan, frame = check_plan(sampled, tmp_path)
     assert [(d.code, d.column) for d in plan.doubts] == [("sentinel", "a")]
     assert list(frame.columns) == ["b"]
 
@@ -145,9 +145,9 @@ def test_an_open_decimal_mark_that_only_the_whole_shows_is_in_doubt(tmp_path: Pa
     body = [f"{i};x" for i in range(300_000)]
     body[200_001] = "1.234;x"
     (tmp_path / "t.csv").write_text("a;b\n" + "\n".join(body) + "\n")
-    (sampled,) = readings(tmp_path / "t.csv")
+    (sampled,) = plan_file(tmp_path / "t.csv")
     assert isinstance(sampled, ReadPlan)
-    plan, frame = settle(sampled, tmp_path)
+    plan, frame = check_plan(sampled, tmp_path)
     assert [(d.code, d.column) for d in plan.doubts] == [("number_mark", "a")]
     assert list(frame.columns) == ["b"]
 
@@ -161,11 +161,11 @@ def test_a_late_row_of_another_width_puts_the_table_in_doubt(
     body = [f"{i};x y;z" for i in range(150_000)]
     body[120_000] = late + (";8" if code == "short_rows" else "")
     (tmp_path / "t.csv").write_text("a;b;c\n" + "\n".join(body) + "\n")
-    (found,) = settled(tmp_path / "t.csv", tmp_path)
+    (found,) = load_file(tmp_path / "t.csv", tmp_path)
     if not code:
-        assert not isinstance(found, Unread) and len(found[1]) == 149_999
+        assert not isinstance(found, Skipped) and len(found[1]) == 149_999
         return
-    assert isinstance(found, Unread) and [d.code for d in found.doubts] == [code]
+    assert isinstance(found, Skipped) and [d.code for d in found.doubts] == [code]
     assert "120002" in found.why
 
 
@@ -176,9 +176,9 @@ def test_two_million_rows(tmp_path: Path) -> None:
     how = {"decimal": ",", "thousands": ".", "day": "%d.%m.%Y", "none": "-9999"}
     path.write_text("\n".join(lines(columns, ";", **how)), encoding="cp1252")
     (tmp_path / "tables.yaml").write_text('"*": {encoding: cp1252, missing: {"*": ["-9999"]}}')
-    (found,) = readings(path)
+    (found,) = plan_file(path)
     assert isinstance(found, ReadPlan)
-    _, frame = settle(found, tmp_path)
+    _, frame = check_plan(found, tmp_path)
     rows = random.Random(1).sample(range(2_000_000), 20_000)
     some = {name: [values[r] for r in rows] for name, values in columns.items()}
     assert len(frame) == 2_000_000
@@ -188,7 +188,7 @@ def test_two_million_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cells", [["New York", "Los Angeles"], ["1 000", "2 500"]])
 def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
-    (found,) = readings(tmp_path / "t.csv")
+    (found,) = plan_file(tmp_path / "t.csv")
     assert isinstance(found, ReadPlan) and found.columns == ("full name",)
     wanted = [1000, 2500] if cells[0][0] == "1" else cells
     assert load(found, tmp_path)["full name"].tolist() == wanted * 10
@@ -196,7 +196,7 @@ def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) ->
 
 def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
     (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
-    (found,) = readings(tmp_path / "t.dat")
+    (found,) = plan_file(tmp_path / "t.dat")
     assert isinstance(found, ReadPlan)
     assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
 
@@ -208,15 +208,15 @@ def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) ->
         db.execute("create table b (x)")
         db.execute("insert into b values (7)")
     db.close()
-    one, other = readings(tmp_path / "t.db")
-    assert isinstance(one, Unread) and "bytes" in one.why
+    one, other = plan_file(tmp_path / "t.db")
+    assert isinstance(one, Skipped) and "bytes" in one.why
     assert isinstance(other, ReadPlan) and load(other, tmp_path)["x"].tolist() == [7]
 
 
 def test_files_are_named_by_their_place_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     MESSY[0].write(tmp_path / "sub" / "a b'c.csv")
-    (found,) = readings_below(tmp_path)
+    (found,) = plan_folder(tmp_path)
     assert isinstance(found, ReadPlan) and found.path == "sub/a b'c.csv"
     shutil.copytree(tmp_path / "sub", tmp_path / "data" / "sub")
     names: dict[str, Any] = {"pd": pd}

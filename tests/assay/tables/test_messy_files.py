@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from messy_files import EXPECTED, folder_of, rights, wrong_cells
 
-from assay.tables.overrules import overrules
-from assay.tables.plan import Unread
-from assay.tables.read import settled
+from assay.tables.settings import read_settings
+from assay.tables.plan import Skipped
+from assay.tables.load import load_file
 
 pytest.importorskip("python_calamine", reason="needs the extra `build`")
 NAMES = sorted(EXPECTED)
@@ -21,8 +21,8 @@ def read(name: str, folder: Path) -> tuple[list[tuple[str, str]], list[Any]]:
     """(code and column of every doubt, the frames) of a file."""
     doubts: list[tuple[str, str]] = []
     frames: list[Any] = []
-    for found in settled(folder / name, folder, overrules(folder)):
-        if isinstance(found, Unread):
+    for found in load_file(folder / name, folder, read_settings(folder)):
+        if isinstance(found, Skipped):
             assert found.doubts, found.said()
             doubts += [(d.code, d.column) for d in found.doubts]
             continue

@@ -15,8 +15,8 @@ import pytest
 pd = pytest.importorskip("pandas")
 
 from assay.tables.doubts import Doubt  # noqa: E402
-from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
-from assay.tables.read import load, readings, settle, settled  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load, plan_file, check_plan, load_file  # noqa: E402
 
 TEXT = "id,town,n\n1,Ulm,5\n1,Bonn ,6\n3,Total,11\n4,ULM,7\n* a note,,\n5,Hof,8\n"
 
@@ -36,7 +36,7 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ReadPl
     return run
 
 
-def plan_of(root: Path, rule: str, name: str = "t.csv", text: str = TEXT) -> ReadPlan | Unread:
+def plan_of(root: Path, rule: str, name: str = "t.csv", text: str = TEXT) -> ReadPlan | Skipped:
     root.mkdir(exist_ok=True)
     if name.endswith(".gz"):
         with gzip.open(root / name, "wt") as file:
@@ -44,7 +44,7 @@ def plan_of(root: Path, rule: str, name: str = "t.csv", text: str = TEXT) -> Rea
     elif name.endswith(".csv"):
         (root / name).write_text(text)
     (root / "tables.yaml").write_text(rule)
-    return readings(root / name)[0]
+    return plan_file(root / name)[0]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
@@ -85,7 +85,7 @@ def test_marks_of_one_column_and_cells_filled_down(
     rule = f'"*": {{fill_down: [town], decimal: {{people: ","}}{missing}}}'
     plan = plan_of(root, rule, text=text)
     assert isinstance(plan, ReadPlan), plan.said()
-    plan, frame = settle(plan, root)
+    plan, frame = check_plan(plan, root)
     assert plan.doubts == () and frame["people"].tolist() == [1234, 5678, 1234567, 9]
     assert frame["town"].fillna("?").tolist() == ["Ulm", "Ulm", "?", "?"]
     assert frame["share"].tolist() == [0.5, 0.25, 1.5, 2]
@@ -130,7 +130,7 @@ def test_a_column_in_doubt_is_left_out(
     assert isinstance(plan, ReadPlan)
     plan = replace(plan, doubts=(Doubt("sentinel", "it may be one", column="a"),))
     assert plan.used == ("b", "c")
-    plan, frame = settle(plan, root)
+    plan, frame = check_plan(plan, root)
     assert list(frame.columns) == ["b", "c"] and [d.column for d in plan.doubts] == ["a"]
     pd.testing.assert_frame_equal(load(plan, root), frame)
     pd.testing.assert_frame_equal(printed(plan), frame)
@@ -139,5 +139,5 @@ def test_a_column_in_doubt_is_left_out(
 @pytest.mark.parametrize("names", ["[a, b]", "[a, b, c, d]"])
 def test_names_are_of_all_columns(names: str, tmp_path: Path) -> None:
     found = plan_of(tmp_path, f'"*": {{names: {names}}}')
-    assert isinstance(found, Unread) and "the table has 3" in found.why
-    assert settled(tmp_path / "t.csv", tmp_path) == [found]
+    assert isinstance(found, Skipped) and "the table has 3" in found.why
+    assert load_file(tmp_path / "t.csv", tmp_path) == [found]

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
-from assay.tables.read import load, readings, settle  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load, plan_file, check_plan  # noqa: E402
 
 WORDS = st.text("abcdefgXYZäöß ,;|'\"\n\t-/.:", min_size=1, max_size=12).filter(
     lambda w: w.strip() == w and w.strip(" ,;|'\"\n\t-/.:") != "" and not w.startswith(("'", '"'))
@@ -134,12 +134,12 @@ def test_equal_or_refused(table: tuple[Dialect, str, list[list[Any]]]) -> None:
         root = Path(folder)
         data = dialect.newline.join([*lines, ""]).encode(dialect.encoding)
         (root / "t.csv").write_bytes(data)
-        (found,) = readings(root / "t.csv")
-        if isinstance(found, Unread):
+        (found,) = plan_file(root / "t.csv")
+        if isinstance(found, Skipped):
             return
         frame = load(found, root)
         check(frame, table, found)
-        assert settle(found, root)[0] == found
+        assert check_plan(found, root)[0] == found
         pd.testing.assert_frame_equal(run(found, root), frame)
 
 
@@ -160,8 +160,8 @@ def test_typed_forms_are_equal_or_refused(
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write(root / f"t.{form}", names, rows)
-        (found,) = readings(root / f"t.{form}")
-        if isinstance(found, Unread):
+        (found,) = plan_file(root / f"t.{form}")
+        if isinstance(found, Skipped):
             return
         frame = load(found, root)
         check(frame, table, found)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from assay.tables.overrules import Rule
+from assay.tables.settings import FileSettings
 from assay.tables.structure import doubts_in, doubts_of
 
 _NAMES = ["town", "department", "sales", "visitors"]
@@ -138,7 +138,7 @@ def test_a_value_that_sums_its_siblings_is_in_doubt(word: str):
 @pytest.mark.parametrize("given", [("Both sexes",), ()])
 def test_drop_where_settles_the_values_of_its_column(given: tuple[str, ...]):
     names = ["town", "year", "sex", "deaths"]
-    rule = Rule(drop_where={"sex": given})
+    rule = FileSettings(drop_where={"sex": given})
     assert doubts_of(names, _by_sex("Both sexes"), range(2, 74), rule) == []
 
 
@@ -146,7 +146,7 @@ def test_drop_rows_settles_rows():
     rows = _rows()
     rows.append(_summed(rows, ["Total", ""]))
     for given in ((), ((42, 42),)):
-        assert _codes(rows, rule=Rule(drop_rows=given)) == []
+        assert _codes(rows, rule=FileSettings(drop_rows=given)) == []
 
 
 def test_words_that_are_values_are_no_totals():

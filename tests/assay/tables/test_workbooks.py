@@ -13,8 +13,8 @@ import pytest
 pd = pytest.importorskip("pandas")
 openpyxl = pytest.importorskip("openpyxl")
 
-from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
-from assay.tables.read import settled  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load_file  # noqa: E402
 
 NAMES = ("town", "department", "sales", "visitors")
 ROWS = [(f"Town {i // 4}", ("sport", "books")[i % 2], i * 1.25 + 3, 90 + i * 7) for i in range(24)]
@@ -26,7 +26,7 @@ def _plain(sheet: Any) -> None:
         sheet.append(row)
 
 
-def _written(folder: Path, *drawn: Drawn, rules: str = "") -> list[tuple[ReadPlan, Frame] | Unread]:
+def _written(folder: Path, *drawn: Drawn, rules: str = "") -> list[tuple[ReadPlan, Frame] | Skipped]:
     book = openpyxl.Workbook()
     for place, draw in enumerate(drawn):
         draw(book.active if not place else book.create_sheet(f"Sheet{place + 1}"))
@@ -34,17 +34,17 @@ def _written(folder: Path, *drawn: Drawn, rules: str = "") -> list[tuple[ReadPla
     book.save(folder / "data" / "book.xlsx")
     if rules:
         (folder / "data" / "tables.yaml").write_text(f'"*.xlsx": {rules}\n', encoding="utf-8")
-    return settled(folder / "data" / "book.xlsx", folder / "data")
+    return load_file(folder / "data" / "book.xlsx", folder / "data")
 
 
-def _codes(found: tuple[ReadPlan, Frame] | Unread) -> list[tuple[str, str]]:
-    doubts = found.doubts if isinstance(found, Unread) else found[0].doubts
+def _codes(found: tuple[ReadPlan, Frame] | Skipped) -> list[tuple[str, str]]:
+    doubts = found.doubts if isinstance(found, Skipped) else found[0].doubts
     return [(d.code, d.column) for d in doubts]
 
 
-def _frame(found: tuple[ReadPlan, Frame] | Unread, folder: Path) -> Frame:
+def _frame(found: tuple[ReadPlan, Frame] | Skipped, folder: Path) -> Frame:
     """The frame, which the printed code gives as well."""
-    assert not isinstance(found, Unread), found.said()
+    assert not isinstance(found, Skipped), found.said()
     plan, frame = found
     names: dict[str, Any] = {"pd": pd}
     here = Path.cwd()
@@ -128,7 +128,7 @@ def test_heads_over_several_names(merged: bool, tmp_path: Path) -> None:
 
     (found,) = _written(tmp_path, headed)
     assert _codes(found) == [("header_rows", "")]
-    assert isinstance(found, Unread) and "Business sales" in found.doubts[0].settle
+    assert isinstance(found, Skipped) and "Business sales" in found.doubts[0].settle
     (found,) = _written(tmp_path, headed, rules=found.doubts[0].settle)
     assert list(_frame(found, tmp_path).columns)[2:] == ["Business sales", "Business visitors"]
 
@@ -168,13 +168,13 @@ def test_several_tables_of_a_sheet_are_read_by_their_ranges(
 ) -> None:
     (found,) = _written(tmp_path, drawn)
     assert _codes(found) == [("several_tables", "")]
-    assert isinstance(found, Unread)
+    assert isinstance(found, Skipped)
     assert found.doubts[0].settle == f"ranges: [A1:D25, {second}]"
     tables = _written(tmp_path, drawn, rules=f"{{{found.doubts[0].settle}}}")
     first, other = (_frame(t, tmp_path) for t in tables)
     assert first.values.tolist() == [list(r) for r in ROWS]
     assert other.values.tolist() == [["North", 12], ["South", 14]]
-    assert [t[0].part for t in tables if not isinstance(t, Unread)][1] == f"Sheet!{second}"
+    assert [t[0].part for t in tables if not isinstance(t, Skipped)][1] == f"Sheet!{second}"
 
 
 def test_rows_left_out_of_a_range(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_what_is_hidden_is_said(tmp_path: Path) -> None:
         sheet["C9"] = "#N/A"
 
     (found,) = _written(tmp_path, hidden)
-    assert not isinstance(found, Unread)
+    assert not isinstance(found, Skipped)
     said = " ".join(found[0].notes)
     assert "1 rows are hidden" in said and "hidden in the workbook, and read: D" in said
     assert "1 cells hold an error" in said
@@ -201,5 +201,5 @@ def test_what_is_hidden_is_said(tmp_path: Path) -> None:
 def test_what_is_no_workbook_is_refused_in_one_sentence(tmp_path: Path) -> None:
     page = tmp_path / "page.xlsx"
     page.write_text("<html><table><tr><td>1</td></tr></table></html>", encoding="utf-8")
-    (found,) = settled(page, tmp_path)
-    assert isinstance(found, Unread) and "a page of HTML" in found.why
+    (found,) = load_file(page, tmp_path)
+    assert isinstance(found, Skipped) and "a page of HTML" in found.why

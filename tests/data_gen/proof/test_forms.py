@@ -17,7 +17,7 @@ pytest.importorskip("duckdb")
 pytest.importorskip("openpyxl")
 pytest.importorskip("lxml")
 
-from assay.tables.read import load, readings  # noqa: E402
+from assay.tables.load import load, plan_file  # noqa: E402
 from data_gen.proof.forms import opened  # noqa: E402
 from data_gen.proof.marks import number, words  # noqa: E402
 from data_gen.proof.original import NotProvable, Opened, Original  # noqa: E402
@@ -101,7 +101,7 @@ def cells(table: Opened, made: str) -> list[Any]:
 @pytest.mark.parametrize("form", FORMS)
 def test_both_readers_give_the_same_cells(tmp_path: Path, form: str) -> None:
     path = write(tmp_path, form)
-    (reading,) = readings(path, tmp_path)
+    (reading,) = plan_file(path, tmp_path)
     frame = load(reading, tmp_path)
     table = opened(Original(path))
     assert cells(table, words(table, "Ort")) == [row[0] for row in ROWS] == frame["Ort"].tolist()
@@ -246,7 +246,7 @@ def test_merged_cells_and_formulas_of_an_ods_file(tmp_path: Path) -> None:
 def test_text_at_fixed_places_is_proved(tmp_path: Path) -> None:
     rows = [("town", "sales"), *((f"t{i}", f"{i * 1.5:.1f}") for i in range(9))]
     (tmp_path / "t.fwf").write_text("".join(f"{a:<8}{b:>8}\n" for a, b in rows))
-    (reading,) = readings(tmp_path / "t.fwf", tmp_path)
+    (reading,) = plan_file(tmp_path / "t.fwf", tmp_path)
     table = opened(Original(tmp_path / "t.fwf"))
     wanted = load(reading, tmp_path)["sales"].tolist()
     assert cells(table, number(table, "sales")) == wanted == [i * 1.5 for i in range(9)]

@@ -14,8 +14,8 @@ import yaml
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.plan import Unread  # noqa: E402
-from assay.tables.read import settled  # noqa: E402
+from assay.tables.plan import Skipped  # noqa: E402
+from assay.tables.load import load_file  # noqa: E402
 
 
 def column(cells: Sequence[object], name: str = "v", more: str = "") -> str:
@@ -28,8 +28,8 @@ def read(folder: Path, text: str | bytes, rule: str = "", name: str = "t.csv") -
     data = text if isinstance(text, bytes) else text.encode()
     (folder / name).write_bytes(data)
     (folder / "tables.yaml").write_text(f'"*": {rule}' if rule else "", encoding="utf-8")
-    (found,) = settled(folder / name, folder)
-    if isinstance(found, Unread):
+    (found,) = load_file(folder / name, folder)
+    if isinstance(found, Skipped):
         assert found.why
         return [(d.code, d.column) for d in found.doubts], None
     return [(d.code, d.column) for d in found[0].doubts], found[1]
@@ -176,8 +176,8 @@ def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> No
 )
 def test_the_likelier_mark_comes_first(text: str, mark: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
-    (found,) = settled(tmp_path / "t.csv", tmp_path)
-    (doubt,) = found.doubts if isinstance(found, Unread) else found[0].doubts
+    (found,) = load_file(tmp_path / "t.csv", tmp_path)
+    (doubt,) = found.doubts if isinstance(found, Skipped) else found[0].doubts
     assert doubt.settle.startswith(f'decimal: {{v: "{mark}"}}  # or ')
 
 
@@ -239,8 +239,8 @@ def test_long_ids_beside_a_missing_one_keep_their_digits(form: str, tmp_path: Pa
         parquet.write_table(pa.table({"v": IDS, "n": [0, 1, 2]}), path)
     else:
         path.write_text("v,n\n" + "".join(f"{'' if i is None else i},1\n" for i in IDS))
-    (found,) = settled(path, tmp_path)
-    assert not isinstance(found, Unread), found.why
+    (found,) = load_file(path, tmp_path)
+    assert not isinstance(found, Skipped), found.why
     assert found[1]["v"].dropna().tolist() == [str(i) for i in IDS if i]
 
 
@@ -263,8 +263,8 @@ def test_numbers_stored_as_text_are_numbers(form: str, tmp_path: Path) -> None:
         for row in [["v", "n"], *([v, i] for i, v in enumerate(values))]:
             book.active.append(row)
         book.save(path)
-    (found,) = settled(path, tmp_path)
-    assert not isinstance(found, Unread), found.why
+    (found,) = load_file(path, tmp_path)
+    assert not isinstance(found, Skipped), found.why
     cells = [None if pd.isna(v) else v for v in found[1]["v"].tolist()]
     assert cells == right
 
@@ -314,8 +314,8 @@ def test_settling_lines_are_yaml(tmp_path: Path) -> None:
     ]
     for text in texts:
         (tmp_path / "t.csv").write_text(text, encoding="utf-8")
-        (found,) = settled(tmp_path / "t.csv", tmp_path)
-        doubts = found.doubts if isinstance(found, Unread) else found[0].doubts
+        (found,) = load_file(tmp_path / "t.csv", tmp_path)
+        doubts = found.doubts if isinstance(found, Skipped) else found[0].doubts
         assert doubts
         for doubt in doubts:
             loaded = yaml.safe_load(f'"t.csv":\n  {doubt.settle}\n')

@@ -1,6 +1,6 @@
 """The one reader of tables: what a file holds, how it is read, and reading it.
 
-`readings` decides, from a sample of a large file. `settle` reads the whole, and where a cell
+`plan_file` decides, from a sample of a large file. `check_plan` reads the whole, and where a cell
 contradicts what was decided makes the column text or refuses the table. `load` reads as a settled
 reading says.
 """
@@ -26,21 +26,21 @@ from typing import Any
 
 from assay.tables.calls import PACKED as PACKED
 from assay.tables.calls import Name, Opened, kept_lines, namespace
-from assay.tables.checks import revised
+from assay.tables.checks import adjusted
 from assay.tables.columns import Column, column_of, decide
-from assay.tables.dialect import Layout, layout_of, records, records_of
+from assay.tables.layout import Layout, layout_of, records, records_of
 from assay.tables.doubts import Doubt
 from assay.tables.files import FORMS, files_below, members_of
 from assay.tables.files import form_of as form_of
 from assay.tables.fixed import by_content
-from assay.tables.forms import Found, tables_of
+from assay.tables.formats import Found, tables_of
 from assay.tables.grid import yaml_list
-from assay.tables.marks import looks_numeric
-from assay.tables.overrules import Overrules, Rule, overrules
+from assay.tables.number_format import looks_numeric
+from assay.tables.settings import TableSettings, FileSettings, read_settings
 from assay.tables.plan import (
     Frame,
     ReadPlan,
-    Unread,
+    Skipped,
     Unreadable,
     after,
     check_fill,
@@ -50,7 +50,7 @@ from assay.tables.plan import (
     to_number,
 )
 from assay.tables.structure import doubts_in, doubts_of
-from assay.tables.texts import WHOLE, Text, line_in_file, read_text, without_lines
+from assay.tables.encoding import WHOLE, Text, line_in_file, read_text, without_lines
 
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
@@ -62,50 +62,50 @@ _MOST = 1 << 30  # tables of one file
 _Kept = dict[str, Frame]  # frames read already, by the code that reads them; each is used once
 
 
-def readings_below(root: Path) -> Iterator[ReadPlan | Unread]:
+def plan_folder(root: Path) -> Iterator[ReadPlan | Skipped]:
     """The tables of all files below a folder, in the order of their paths; then a line for each
     file that is not read."""
-    rules = overrules(root)
+    rules = read_settings(root)
     tables, others = files_below(root)
     for path in tables:
-        yield from readings(path, root, rules)
+        yield from plan_file(path, root, rules)
     yield from others
 
 
-def readings(
-    path: Path, root: Path | None = None, rules: Overrules | None = None
-) -> list[ReadPlan | Unread]:
+def plan_file(
+    path: Path, root: Path | None = None, rules: TableSettings | None = None
+) -> list[ReadPlan | Skipped]:
     """The tables of one file with everything decided, or why they are refused; none for a file
     that is no table. Without `rules`, `tables.yaml` of the root folder counts."""
     root = path.parent if root is None else root
     small = form_of(path) != "" and path.is_file() and path.stat().st_size <= SMALL
     return [
-        found if isinstance(found, ReadPlan | Unread) else found[0]
+        found if isinstance(found, ReadPlan | Skipped) else found[0]
         for found in _found(path, root, rules, small, _MOST)
     ]
 
 
-def settled(
-    path: Path, root: Path, rules: Overrules | None = None, most: int = _MOST
-) -> list[tuple[ReadPlan, Frame] | Unread]:
-    """What `settle` gives for each of the first `most` tables of a file, with the file read as
+def load_file(
+    path: Path, root: Path, rules: TableSettings | None = None, most: int = _MOST
+) -> list[tuple[ReadPlan, Frame] | Skipped]:
+    """What `check_plan` gives for each of the first `most` tables of a file, with the file read as
     seldom as can be; or why a table is refused."""
     found = _found(path, root, rules, True, most)
     return [one for one in found if not isinstance(one, ReadPlan)]
 
 
 def _found(
-    path: Path, root: Path, rules: Overrules | None, whole: bool, most: int
-) -> list[ReadPlan | Unread | tuple[ReadPlan, Frame]]:
+    path: Path, root: Path, rules: TableSettings | None, whole: bool, most: int
+) -> list[ReadPlan | Skipped | tuple[ReadPlan, Frame]]:
     """The tables of a file; with `whole`, each is read to its end and stands beside its frame."""
     form = form_of(path)
     if not form:
         return []
     name = path.relative_to(root).as_posix()
-    rules = overrules(root) if rules is None else rules
+    rules = read_settings(root) if rules is None else rules
     rule = rules.of(name)
     if not rule.use:
-        return [Unread(name, "tables.yaml says use: false")]
+        return [Skipped(name, "tables.yaml says use: false")]
     kept: _Kept = {}
     try:
         if form == "csv":
@@ -120,14 +120,14 @@ def _found(
     except Unreadable as error:
         return [_refused(name, error)]
     except OSError as error:
-        return [Unread(name, f"cannot be opened ({error.strerror or error})")]
+        return [Skipped(name, f"cannot be opened ({error.strerror or error})")]
 
 
 def _sure(
-    found: ReadPlan | Unread, root: Path, kept: _Kept
-) -> ReadPlan | Unread | tuple[ReadPlan, Frame]:
+    found: ReadPlan | Skipped, root: Path, kept: _Kept
+) -> ReadPlan | Skipped | tuple[ReadPlan, Frame]:
     """A reading that the whole of a table fits, and the table."""
-    if isinstance(found, Unread):
+    if isinstance(found, Skipped):
         return found
     try:
         return _settle(found, root, kept)
@@ -135,18 +135,18 @@ def _sure(
         return _refused(found.path, error, found.part)
 
 
-def _refused(path: str, error: Unreadable, part: str = "") -> Unread:
+def _refused(path: str, error: Unreadable, part: str = "") -> Skipped:
     """The table with its doubts, which are told where they stand."""
     where = f"{path} [{part}]" if part else path
     doubts = tuple(replace(d, path=path, part=part) for d in error.doubts)
-    return Unread(path, str(error).removeprefix(f"{where}: "), part, doubts)
+    return Skipped(path, str(error).removeprefix(f"{where}: "), part, doubts)
 
 
 def load(reading: ReadPlan, root: Path) -> Frame:
     """The table as its reading says. Raises `Unreadable` in one sentence for a file that does not
-    hold what was decided from its sample: `settle` finds a reading that fits."""
+    hold what was decided from its sample: `check_plan` finds a reading that fits."""
     raw = _raw(reading, root)
-    fitting = revised(reading, raw, _texts(reading, root))
+    fitting = adjusted(reading, raw, _texts(reading, root))
     if replace(fitting, notes=reading.notes) != reading:  # a note alone changes no cell
         new = [n for n in fitting.notes if n not in reading.notes]
         new += [d.line() for d in fitting.doubts if d not in reading.doubts]
@@ -163,7 +163,7 @@ def written(reading: ReadPlan, root: Path) -> Frame:
     return _raw(bare, root)[list(reading.used)]
 
 
-def settle(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
+def check_plan(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
     """The reading that the whole table fits, and the table as `load` gives it for that reading."""
     return _settle(reading, root, {})
 
@@ -171,12 +171,12 @@ def settle(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
 def _settle(reading: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame]:
     for turn in range(_ROUNDS):
         raw = _raw(reading, root, kept, look=turn == 0)
-        fitting = revised(reading, raw, _texts(reading, root))
+        fitting = adjusted(reading, raw, _texts(reading, root))
         if fitting == reading:
             return reading, _finished(reading, raw)
         same = _code(fitting) == _code(reading)
         reading = fitting
-        if same and revised(reading, raw, _texts(reading, root)) == reading:
+        if same and adjusted(reading, raw, _texts(reading, root)) == reading:
             return reading, _finished(reading, raw)
     raise Unreadable(f"{reading.name}: no reading fits all of it; name its columns in tables.yaml")
 
@@ -231,7 +231,7 @@ def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None, look: bool = 
 
 def _structure(reading: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
     """What is in doubt of the rows of a table: totals, notes, names again, a second table."""
-    rule = Rule(
+    rule = FileSettings(
         names=reading.columns,
         drop_rows=() if reading.rows_told else None,
         drop_where=reading.drop_where,
@@ -290,13 +290,13 @@ def _texts(reading: ReadPlan, root: Path) -> Any:
     return read
 
 
-def _typed(found: Found | Unread, path: Path, rules: Overrules, kept: _Kept) -> ReadPlan | Unread:
-    if isinstance(found, Unread):
+def _typed(found: Found | Skipped, path: Path, rules: TableSettings, kept: _Kept) -> ReadPlan | Skipped:
+    if isinstance(found, Skipped):
         return found
     reading = found.reading
     rule = rules.of(reading.path, reading.part)
     if not rule.use:
-        return Unread(reading.path, "tables.yaml says use: false", reading.part)
+        return Skipped(reading.path, "tables.yaml says use: false", reading.part)
     try:
         if not reading.columns:
             names = _frame_names(reading, path, kept)
@@ -331,7 +331,7 @@ def _frame_names(reading: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:
     return tuple(str(c) for c in frame.columns)
 
 
-def _ruled(reading: ReadPlan, rule: Rule) -> ReadPlan:
+def _ruled(reading: ReadPlan, rule: FileSettings) -> ReadPlan:
     """With the names and the choice of rows that the user gave. Raises `Unreadable` for a column
     that is not there."""
     if rule.names:
@@ -374,12 +374,12 @@ def _as_text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _members(path: Path, name: str, rules: Overrules) -> Iterator[ReadPlan | Unread]:
+def _members(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
     """The tables of delimited text in an archive; every other member has its line."""
     for member, why in members_of(path):
         rule = rules.of(name, member)
         if why or not rule.use:
-            yield Unread(name, why or "tables.yaml says use: false", member)
+            yield Skipped(name, why or "tables.yaml says use: false", member)
             continue
         try:
             yield _delimited(path, name, rule, member)
@@ -387,7 +387,7 @@ def _members(path: Path, name: str, rules: Overrules) -> Iterator[ReadPlan | Unr
             yield _refused(name, error, member)
 
 
-def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan | Unread:
+def _delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> ReadPlan | Skipped:
     suffixes = Path(member).suffixes if member else path.suffixes
     suffix = next((s for s in map(str.lower, suffixes) if s in FORMS), "")
     text = read_text(path, rule.encoding, member)
@@ -425,7 +425,7 @@ def _delimited(path: Path, name: str, rule: Rule, member: str = "") -> ReadPlan 
     return decide(reading, _columns(reading, layout, text), rule)
 
 
-def _row_doubts(path: Path, layout: Layout, text: Text, rule: Rule, member: str) -> list[Doubt]:
+def _row_doubts(path: Path, layout: Layout, text: Text, rule: FileSettings, member: str) -> list[Doubt]:
     """What is in doubt of rows that have more or fewer fields than the others."""
     dropped = rule.drop_rows or ()
     found: list[Doubt] = []
@@ -467,7 +467,7 @@ def _short_below(path: Path, layout: Layout, text: Text, member: str) -> Iterato
                 yield line - sum(f.count("\n") for f in row)
 
 
-def _named(reading: ReadPlan, layout: Layout, text: Text, rule: Rule) -> ReadPlan:
+def _named(reading: ReadPlan, layout: Layout, text: Text, rule: FileSettings) -> ReadPlan:
     """With the names of the columns as pandas gives them, or numbered where the user gives some."""
     width = layout.width
     if rule.names:

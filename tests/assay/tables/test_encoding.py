@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from assay.tables.texts import encoding_doubt
+from assay.tables.encoding import encoding_doubt
 
 CITIES = {
     "cp1251": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from assay.tables.doubts import Doubt
-from assay.tables.marks import looks_numeric, plain_number
-from assay.tables.overrules import Rule
+from assay.tables.number_format import looks_numeric, plain_number
+from assay.tables.settings import FileSettings
 from assay.tables.plan import in_doubt
-from assay.tables.texts import Text
+from assay.tables.encoding import Text
 
 _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24
@@ -83,7 +83,7 @@ def records_of(
         csv.field_size_limit(old)
 
 
-def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
+def layout_of(text: Text, rule: FileSettings, suffix: str) -> Layout:
     """The layout that cuts the text into the most even rows. Raises `Unreadable` with a doubt
     if none does."""
     start = text.start[: 1 << 18]
@@ -234,7 +234,7 @@ def _blanks(start: str, sep: str) -> bool:
     return sep != r"\s+" and start.count(sep + " ") >= 0.9 * start.count(sep) > 0
 
 
-def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> float:
+def _evenness(start: str, sep: str, quote: str, escape: str, rule: FileSettings) -> float:
     """How even the rows are, from 0 to 1; 0 for one field a row. -1 for even rows below a line that
     may be the name of one column, -2 for rows that have more fields than there are names, -3 for
     rows of equal width none of which is sure to be the names."""
@@ -264,7 +264,7 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
     return share - lost - (0.2 if top and bare else 0)
 
 
-def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout:
+def _layout(text: Text, sep: str, quote: str, escape: str, rule: FileSettings) -> Layout:
     blanks = _blanks(text.start[: 1 << 18], sep)
     listed = list(records(text.start, sep, quote, escape, blanks))
     usual = _usual([row for _, row in listed[:2000]])

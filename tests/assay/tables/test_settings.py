@@ -8,18 +8,18 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.overrules import Overrules, overrules  # noqa: E402
-from assay.tables.plan import ReadPlan, Unread  # noqa: E402
-from assay.tables.read import load, readings, readings_below  # noqa: E402
+from assay.tables.settings import TableSettings, read_settings  # noqa: E402
+from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load, plan_file, plan_folder  # noqa: E402
 from assay.task import TaskError  # noqa: E402
 
 OPEN = "a;d;n\n1.234;01/02/2020;x\n5.678;03/04/2020;NA\n"
 
 
-def reading(folder: Path, rule: str, text: str = OPEN) -> ReadPlan | Unread:
+def reading(folder: Path, rule: str, text: str = OPEN) -> ReadPlan | Skipped:
     (folder / "t.csv").write_text(text)
     (folder / "tables.yaml").write_text(rule)
-    (found,) = readings(folder / "t.csv")
+    (found,) = plan_file(folder / "t.csv")
     return found
 
 
@@ -46,7 +46,7 @@ def test_a_rule_decides(
 ) -> None:
     found = reading(tmp_path, rule)
     if wanted is None:
-        assert isinstance(found, Unread)
+        assert isinstance(found, Skipped)
         return
     assert isinstance(found, ReadPlan), found.said()
     values = load(found, tmp_path)[column].tolist()
@@ -76,7 +76,7 @@ def test_a_file_can_be_left_out(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "tables.yaml").write_text('"sub/*": {use: false}')
-    said = [r.said() for r in readings_below(tmp_path)]
+    said = [r.said() for r in plan_folder(tmp_path)]
     assert "sub/a.csv: tables.yaml says use: false" in said
 
 
@@ -103,7 +103,7 @@ def test_a_file_can_be_left_out(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "tables.yaml").write_text(text)
     with pytest.raises(TaskError) as caught:
-        overrules(tmp_path)
+        read_settings(tmp_path)
     assert said in str(caught.value) and "tables.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -111,10 +111,10 @@ def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Pa
 @pytest.mark.parametrize("key", ["missing: {z: [x]}", "text: [z]", 'dates: {z: "%Y"}'])
 def test_a_column_that_is_not_there_is_said(key: str, tmp_path: Path) -> None:
     found = reading(tmp_path, f'"*": {{{key}}}')
-    assert isinstance(found, Unread) and "names a column 'z' that is not there" in found.why
+    assert isinstance(found, Skipped) and "names a column 'z' that is not there" in found.why
 
 
 def test_no_file_is_no_rule(tmp_path: Path) -> None:
-    assert overrules(tmp_path) == Overrules()
+    assert read_settings(tmp_path) == TableSettings()
     (tmp_path / "tables.yaml").write_text("")
-    assert overrules(tmp_path) == Overrules()
+    assert read_settings(tmp_path) == TableSettings()

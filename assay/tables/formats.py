@@ -25,9 +25,9 @@ from assay.extras import install_extra
 from assay.tables.calls import namespace
 from assay.tables.doubts import Doubt
 from assay.tables.fixed import plans
-from assay.tables.overrules import Overrules
-from assay.tables.plan import ReadPlan, Unread, Unreadable, source
-from assay.tables.texts import read_text, unpacked
+from assay.tables.settings import TableSettings
+from assay.tables.plan import ReadPlan, Skipped, Unreadable, source
+from assay.tables.encoding import read_text, unpacked
 from assay.tables.workbooks import Found, sheets
 
 _ROWS = 2000  # of a table, that are looked at for decisions
@@ -41,7 +41,7 @@ _BYTES = {
 }
 
 
-def tables_of(path: Path, name: str, form: str, rules: Overrules) -> Iterator[Found | Unread]:
+def tables_of(path: Path, name: str, form: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     """The tables of a file of this form. Raises `Unreadable` for a file that is broken."""
     needed = _NEEDS.get(form, "")
     if needed and importlib.util.find_spec(needed) is None:
@@ -60,7 +60,7 @@ def tables_of(path: Path, name: str, form: str, rules: Overrules) -> Iterator[Fo
     yield from found
 
 
-def _json(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _json(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     text = read_text(path, "utf-8")
     if not text.whole:
         with unpacked(path) as file:
@@ -72,7 +72,7 @@ def _json(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     yield _records(name, "json", cast("list[Any]", loaded))
 
 
-def _lines(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _lines(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     with unpacked(path) as file:
         rows: list[Any] = [json.loads(x) for x in islice(file, _ROWS) if x.strip()]
     yield _records(name, "lines", rows)
@@ -95,12 +95,12 @@ def _records(name: str, form: str, rows: list[Any]) -> Found:
     return Found(ReadPlan(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
 
 
-def _fixed(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     for reading, cells in plans(path, name, rules):
         yield Found(reading, cells)
 
 
-def _parquet(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _parquet(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     parquet: Any = importlib.import_module("pyarrow.parquet")
     with parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
@@ -115,7 +115,7 @@ def _parquet(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread
     yield _framed(ReadPlan(name, "parquet", header=not named, picked=picked, doubts=doubts), frame)
 
 
-def _feather(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _feather(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     feather: Any = importlib.import_module("pyarrow.feather")
     table = feather.read_table(path)
     picked, doubts = _flat(table.schema, name)
@@ -137,12 +137,12 @@ def _flat(schema: Any, name: str) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
     return tuple(picked), tuple(doubts)
 
 
-def _stata(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _stata(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     pd: Any = importlib.import_module("pandas")
     yield _framed(ReadPlan(name, "stata"), pd.read_stata(path))
 
 
-def _spss(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _spss(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     pd: Any = importlib.import_module("pandas")
     yield _framed(ReadPlan(name, "spss"), pd.read_spss(path))
 
@@ -155,7 +155,7 @@ def _framed(reading: ReadPlan, frame: Any) -> Found:
     return Found(replace(reading, labelled=labelled), cells)
 
 
-def _duckdb(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     duckdb: Any = importlib.import_module("duckdb")
     listed = "select table_name from duckdb_tables() where not internal and schema_name = 'main'"
     with duckdb.connect(str(path), read_only=True) as db:
@@ -168,7 +168,7 @@ def _duckdb(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]
             odd = next((r for r in about if re.search(r"\[|STRUCT|MAP|UNION|BLOB|BIT", r[1])), None)
             if odd is not None:
                 why = f"column {odd[0]!r} holds {odd[1]}; a table has plain values"
-                yield Unread(name, why, table)
+                yield Skipped(name, why, table)
                 continue
             frame = db.execute(f'select * from "{quoted}" limit {_ROWS}').df()
             yield _framed(ReadPlan(name, "duckdb", table), frame)
@@ -179,7 +179,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def _sqlite(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _sqlite(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     query = "select name from sqlite_master where type='table' order by name"
     with contextlib.closing(connect(path)) as db:
         names = [str(row[0]) for row in db.execute(query) if not row[0].startswith("sqlite_")]
@@ -191,12 +191,12 @@ def _sqlite(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]
             cells = list(zip(*rows, strict=True))
             blob = any(isinstance(v, bytes) for column in cells for v in column)
             if blob:
-                yield Unread(name, "a column holds bytes; a table has plain values", table)
+                yield Skipped(name, "a column holds bytes; a table has plain values", table)
             else:
                 yield Found(ReadPlan(name, "sqlite", table), cells)
 
 
-def _html(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+def _html(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     pd: Any = importlib.import_module("pandas")
     text = read_text(path, rules.of(name).encoding or _charset(path))
     try:
@@ -210,7 +210,7 @@ def _html(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     for number, frame in enumerate(frames):
         plain = all(not isinstance(c, tuple) for c in frame.columns)
         if not plain or frame.shape[0] < 1 or frame.shape[1] < 1:
-            yield Unread(name, "the names stand in several rows, or there are none", str(number))
+            yield Skipped(name, "the names stand in several rows, or there are none", str(number))
             continue
         yield _page_table(ReadPlan(name, "html", str(number), encoding=text.encoding), path)
 

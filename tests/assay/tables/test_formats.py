@@ -13,8 +13,8 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyreadstat")
 
-from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
-from assay.tables.read import settled  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load_file  # noqa: E402
 
 FRAME = pd.DataFrame(
     {
@@ -52,8 +52,8 @@ WRITERS: dict[str, Callable[[Frame, Path], Any]] = {
 
 def _read(path: Path) -> tuple[ReadPlan, Frame]:
     """A file with one table, read, and read again by the printed code."""
-    (found,) = settled(path, path.parent)
-    assert not isinstance(found, Unread), found.said()
+    (found,) = load_file(path, path.parent)
+    assert not isinstance(found, Skipped), found.said()
     _same_by_code(*found, path.parent)
     return found
 
@@ -121,21 +121,21 @@ def test_members_of_an_archive_are_tables(rule: str, folder: Path) -> None:
         archive.writestr("README.md", "About the shops.")
     if rule:
         (folder / "tables.yaml").write_text(f'"t.zip": {rule}', encoding="utf-8")
-    found = settled(folder / "t.zip", folder)
-    assert [one.part if isinstance(one, Unread) else one[0].part for one in found] == [
+    found = load_file(folder / "t.zip", folder)
+    assert [one.part if isinstance(one, Skipped) else one[0].part for one in found] == [
         *("README.md", "shops.csv", "sub/more.txt", "sub/old.xls"),
     ]
-    assert [isinstance(one, Unread) for one in found] == [True, False, False, True]
+    assert [isinstance(one, Skipped) for one in found] == [True, False, False, True]
     for one in found[1:3]:
-        assert not isinstance(one, Unread)
+        assert not isinstance(one, Skipped)
         assert one[1]["sales"].tolist() == FRAME["sales"].tolist()[1 if rule else 0 :]
         _same_by_code(one[0], one[1], folder)
 
 
 def test_what_is_no_archive_is_refused(folder: Path) -> None:
     (folder / "t.zip").write_bytes(b"PK no")
-    (found,) = settled(folder / "t.zip", folder)
-    assert isinstance(found, Unread) and "no readable zip" in found.why
+    (found,) = load_file(folder / "t.zip", folder)
+    assert isinstance(found, Skipped) and "no readable zip" in found.why
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
@@ -157,8 +157,8 @@ def test_long_ids_keep_their_digits(name: str, folder: Path) -> None:
 
 def test_a_table_of_lists_alone_is_refused(folder: Path) -> None:
     pd.DataFrame({"tags": [["a"]] * 5}).to_parquet(folder / "t.parquet")
-    (found,) = settled(folder / "t.parquet", folder)
-    assert isinstance(found, Unread) and "'tags'" in found.why
+    (found,) = load_file(folder / "t.parquet", folder)
+    assert isinstance(found, Skipped) and "'tags'" in found.why
 
 
 def _aligned(frame: Frame) -> str:
@@ -189,5 +189,5 @@ def test_prose_is_no_table(folder: Path) -> None:
         "The shops of five towns.\n\nSales are in EUR.\nVisitors are counted at the door, by day.\n"
     )
     (folder / "t.txt").write_text(said, encoding="utf-8")
-    (found,) = settled(folder / "t.txt", folder)
-    assert isinstance(found, Unread) and [d.code for d in found.doubts] == ["layout"]
+    (found,) = load_file(folder / "t.txt", folder)
+    assert isinstance(found, Skipped) and [d.code for d in found.doubts] == ["layout"]

@@ -23,7 +23,7 @@ FILE = "tables.yaml"
 
 
 @dataclass(frozen=True)
-class Rule:
+class FileSettings:
     """What the user says of a file, or of one part of it; what is empty is decided from the cells,
     or is in doubt (`assay.tables.doubts`).
 
@@ -76,7 +76,7 @@ class Rule:
         return [c for c in listed if c != "*"]
 
 
-_KEYS = tuple(f.name for f in fields(Rule) if f.name != "decimals")
+_KEYS = tuple(f.name for f in fields(FileSettings) if f.name != "decimals")
 _MARKS = {
     "decimal": (".", ","),
     "thousands": (".", ",", " ", "'"),
@@ -87,12 +87,12 @@ _MARKS = {
 
 
 @dataclass(frozen=True)
-class Overrules:
+class TableSettings:
     """The rules of one `tables.yaml`, in its order."""
 
     rules: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
-    def of(self, path: str, part: str = "") -> Rule:
+    def of(self, path: str, part: str = "") -> FileSettings:
         """The rule of a file, its path relative to the folder of `tables.yaml`, with /; or of one
         part of it (a sheet, a table), whose pattern may also be `PATH [PART]`."""
         found: dict[str, Any] = {}
@@ -101,14 +101,14 @@ class Overrules:
             exact = bool(part) and pattern in (f"{path} [{part}]", f"{path} [{sheet}]")
             if exact or fnmatch.fnmatchcase(path, pattern):
                 found |= given
-        return replace(Rule(), **found)
+        return replace(FileSettings(), **found)
 
 
-def overrules(root: Path) -> Overrules:
+def read_settings(root: Path) -> TableSettings:
     """The rules of a folder; none without a file. Raises `TaskError` for what cannot be meant."""
     path = root / FILE
     if not path.is_file():
-        return Overrules()
+        return TableSettings()
     import yaml
 
     try:
@@ -117,11 +117,11 @@ def overrules(root: Path) -> Overrules:
         said = " ".join(str(error).split())
         raise TaskError(f"{path}: not valid YAML ({said[:120]})") from None
     if loaded is None:
-        return Overrules()
+        return TableSettings()
     if not isinstance(loaded, dict):
         raise TaskError(f"{path}: wanted patterns of files, such as \"sales/*.csv\": {{sep: ';'}}")
     rows = cast("dict[Any, Any]", loaded)
-    return Overrules(tuple((str(k), _checked(v, f"{path}: {k!r}")) for k, v in rows.items()))
+    return TableSettings(tuple((str(k), _checked(v, f"{path}: {k!r}")) for k, v in rows.items()))
 
 
 def _checked(given: Any, where: str) -> dict[str, Any]:
