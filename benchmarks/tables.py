@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assay.tables.plan import ReadPlan
 from assay.tables.load import load, plan_file
+from assay.tables.plan import ReadPlan
 
 
 def write(path: Path, rows: int, german: bool) -> None:

@@ -43,8 +43,8 @@ def _first(folder: Path) -> Iterator[Path]:
 def _of_file(path: str, size: int, changed: int) -> tuple[TableMarks, ...]:
     del size, changed  # part of the key: another content of the same file is read anew
     from assay.table_marks import marks_of_frame
+    from assay.tables.load import check_plan, plan_file
     from assay.tables.plan import Skipped
-    from assay.tables.load import plan_file, check_plan
 
     place = Path(path)
     found: list[TableMarks] = []

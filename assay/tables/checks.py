@@ -21,8 +21,8 @@ from assay.tables.columns import doubting, odd_sign, some_left, with_sentinels, 
 from assay.tables.dates import own_format, parse, pattern
 from assay.tables.doubts import Doubt, shown
 from assay.tables.grid import yaml_list, yaml_word
-from assay.tables.number_format import SIGNS, marked_number, marks_of, open_number, plain_number
 from assay.tables.missing import NO_DAYS, missing_words, sentinels_of
+from assay.tables.number_format import SIGNS, marked_number, marks_of, open_number, plain_number
 from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30

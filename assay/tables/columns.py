@@ -13,6 +13,16 @@ from typing import Any
 from assay.tables.dates import date_format, formats, mark_of, parse
 from assay.tables.doubts import Doubt, shown
 from assay.tables.grid import yaml_list, yaml_word
+from assay.tables.missing import (
+    SPELLINGS,
+    Sentinel,
+    as_number,
+    may_be_missing,
+    missing_in_text,
+    missing_words,
+    open_words,
+    sentinels,
+)
 from assay.tables.number_format import (
     SIGNS,
     Marks,
@@ -28,18 +38,8 @@ from assay.tables.number_format import (
     plain_number,
     thousands_for,
 )
-from assay.tables.missing import (
-    SPELLINGS,
-    Sentinel,
-    as_number,
-    may_be_missing,
-    missing_in_text,
-    missing_words,
-    open_words,
-    sentinels,
-)
-from assay.tables.settings import FileSettings
 from assay.tables.plan import ReadPlan, as_written, in_doubt
+from assay.tables.settings import FileSettings
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
@@ -297,7 +297,10 @@ def _missing_for(column: Column, rule: FileSettings) -> tuple[str, ...]:
 
 
 def _marks(
-    reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: FileSettings
+    reading: ReadPlan,
+    numeric: Sequence[Column],
+    gone: Mapping[str, Sequence[str]],
+    rule: FileSettings,
 ) -> Marks:
     """What the rule says, else what the cells say, of columns that the rule does not name."""
     own = rule.decimals
@@ -396,7 +399,11 @@ def _day_cells(column: Column, rule: FileSettings) -> list[str]:
 
 
 def _dated(
-    reading: ReadPlan, column: Column, cells: list[str], day_first: dict[str, bool], rule: FileSettings
+    reading: ReadPlan,
+    column: Column,
+    cells: list[str],
+    day_first: dict[str, bool],
+    rule: FileSettings,
 ) -> ReadPlan:
     name = column.name
     wanted = rule.dates.get(name)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from assay.tables.calls import PACKED
-from assay.tables.settings import FILE
 from assay.tables.plan import Skipped, Unreadable
+from assay.tables.settings import FILE
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data", ".fwf"), "csv"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from assay.tables.calls import Opened, namespace
 from assay.tables.doubts import Doubt
-from assay.tables.settings import TableSettings, FileSettings
-from assay.tables.plan import ReadPlan, Unreadable
 from assay.tables.encoding import read_text
+from assay.tables.plan import ReadPlan, Unreadable
+from assay.tables.settings import FileSettings, TableSettings
 
 LOOSE = frozenset((".txt", ".data", ".fwf"))
 _SEPARATORS = ",;\t|"
@@ -67,7 +67,9 @@ def spans_of(lines: Sequence[str]) -> list[tuple[int, int]]:
     return spans if clear else []
 
 
-def plans(path: Path, name: str, rules: TableSettings) -> Iterator[tuple[ReadPlan, list[list[str]]]]:
+def plans(
+    path: Path, name: str, rules: TableSettings
+) -> Iterator[tuple[ReadPlan, list[list[str]]]]:
     """The table of a text of fixed places, and the cells of its columns. Raises `Unreadable` where
     a line of it has letters between the places."""
     rule = rules.of(name)

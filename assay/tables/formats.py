@@ -24,10 +24,10 @@ from typing import Any, cast
 from assay.extras import install_extra
 from assay.tables.calls import namespace
 from assay.tables.doubts import Doubt
-from assay.tables.fixed import plans
-from assay.tables.settings import TableSettings
-from assay.tables.plan import ReadPlan, Skipped, Unreadable, source
 from assay.tables.encoding import read_text, unpacked
+from assay.tables.fixed import plans
+from assay.tables.plan import ReadPlan, Skipped, Unreadable, source
+from assay.tables.settings import TableSettings
 from assay.tables.workbooks import Found, sheets
 
 _ROWS = 2000  # of a table, that are looked at for decisions

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from assay.tables.doubts import Doubt
-from assay.tables.number_format import looks_numeric, plain_number
-from assay.tables.settings import FileSettings
-from assay.tables.plan import in_doubt
 from assay.tables.encoding import Text
+from assay.tables.number_format import looks_numeric, plain_number
+from assay.tables.plan import in_doubt
+from assay.tables.settings import FileSettings
 
 _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24

@@ -28,15 +28,15 @@ from assay.tables.calls import PACKED as PACKED
 from assay.tables.calls import Name, Opened, kept_lines, namespace
 from assay.tables.checks import adjusted
 from assay.tables.columns import Column, column_of, decide
-from assay.tables.layout import Layout, layout_of, records, records_of
 from assay.tables.doubts import Doubt
+from assay.tables.encoding import WHOLE, Text, line_in_file, read_text, without_lines
 from assay.tables.files import FORMS, files_below, members_of
 from assay.tables.files import form_of as form_of
 from assay.tables.fixed import by_content
 from assay.tables.formats import Found, tables_of
 from assay.tables.grid import yaml_list
+from assay.tables.layout import Layout, layout_of, records, records_of
 from assay.tables.number_format import looks_numeric
-from assay.tables.settings import TableSettings, FileSettings, read_settings
 from assay.tables.plan import (
     Frame,
     ReadPlan,
@@ -49,8 +49,8 @@ from assay.tables.plan import (
     source,
     to_number,
 )
+from assay.tables.settings import FileSettings, TableSettings, read_settings
 from assay.tables.structure import doubts_in, doubts_of
-from assay.tables.encoding import WHOLE, Text, line_in_file, read_text, without_lines
 
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
@@ -290,7 +290,9 @@ def _texts(reading: ReadPlan, root: Path) -> Any:
     return read
 
 
-def _typed(found: Found | Skipped, path: Path, rules: TableSettings, kept: _Kept) -> ReadPlan | Skipped:
+def _typed(
+    found: Found | Skipped, path: Path, rules: TableSettings, kept: _Kept
+) -> ReadPlan | Skipped:
     if isinstance(found, Skipped):
         return found
     reading = found.reading
@@ -425,7 +427,9 @@ def _delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> R
     return decide(reading, _columns(reading, layout, text), rule)
 
 
-def _row_doubts(path: Path, layout: Layout, text: Text, rule: FileSettings, member: str) -> list[Doubt]:
+def _row_doubts(
+    path: Path, layout: Layout, text: Text, rule: FileSettings, member: str
+) -> list[Doubt]:
     """What is in doubt of rows that have more or fewer fields than the others."""
     dropped = rule.drop_rows or ()
     found: list[Doubt] = []

@@ -51,7 +51,9 @@ def in_doubt(*doubts: Doubt) -> Unreadable:
     return Unreadable("; ".join(d.line() for d in doubts), doubts)
 
 
-def check_fill(rule: FileSettings, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]) -> None:
+def check_fill(
+    rule: FileSettings, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]
+) -> None:
     """Raise `Unreadable` where `drop_rows` leaves out a row whose value stands for the rows below:
     `rows` are those that are kept, by their numbers."""
     for name in rule.fill_down or ():

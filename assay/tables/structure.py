@@ -345,7 +345,10 @@ def _shape(text: str) -> str:
 
 
 def _header_doubts(
-    strips: Sequence[Strip], lines: Sequence[int], rule: FileSettings, above: Sequence[Sequence[Any]]
+    strips: Sequence[Strip],
+    lines: Sequence[int],
+    rule: FileSettings,
+    above: Sequence[Sequence[Any]],
 ) -> list[Doubt]:
     doubts: list[Doubt] = []
     if rule.names or rule.skip is not None or rule.header is not None:

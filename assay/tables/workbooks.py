@@ -18,8 +18,8 @@ from typing import Any
 from assay.extras import install_extra
 from assay.tables.doubts import Doubt
 from assay.tables.grid import yaml_list
-from assay.tables.settings import TableSettings, FileSettings
 from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill
+from assay.tables.settings import FileSettings, TableSettings
 from assay.tables.sheet_facts import Facts, Span, cell_name, facts_of, references, span_of
 from assay.tables.structure import doubts_of, joined_names
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from assay.tables.plan import ReadPlan
 from assay.tables.load import load
+from assay.tables.plan import ReadPlan
 from data_gen.krama.lakes.files import Arrays
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.records import Records

@@ -24,9 +24,9 @@ from typing import Any, cast
 
 from assay.errors import TaskError
 from assay.seeds import derive_seed
-from assay.tables.settings import FileSettings, read_settings
-from assay.tables.plan import ReadPlan, Skipped
 from assay.tables.load import load_file, written
+from assay.tables.plan import ReadPlan, Skipped
+from assay.tables.settings import FileSettings, read_settings
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames, write_rules
 from data_gen.krama.lakes.tables import Half, Read, Refers, Table

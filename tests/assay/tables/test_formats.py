@@ -13,8 +13,8 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyreadstat")
 
-from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
 from assay.tables.load import load_file  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
 
 FRAME = pd.DataFrame(
     {

@@ -14,8 +14,8 @@ import yaml
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.plan import Skipped  # noqa: E402
 from assay.tables.load import load_file  # noqa: E402
+from assay.tables.plan import Skipped  # noqa: E402
 
 
 def column(cells: Sequence[object], name: str = "v", more: str = "") -> str:

@@ -20,8 +20,8 @@ pytest.importorskip("lxml")
 
 from messy_tables import MESSY, Columns, Messy, lines, truth  # noqa: E402
 
+from assay.tables.load import check_plan, load, load_file, plan_file, plan_folder  # noqa: E402
 from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
-from assay.tables.load import load, plan_file, plan_folder, check_plan, load_file  # noqa: E402
 
 DOUBTS = {  # of columns of the messy set, which are left out
     "sentinels.csv": {"druck": "sentinel", "code": "sentinel"},

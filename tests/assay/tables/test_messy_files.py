@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from messy_files import EXPECTED, folder_of, rights, wrong_cells
 
-from assay.tables.settings import read_settings
-from assay.tables.plan import Skipped
 from assay.tables.load import load_file
+from assay.tables.plan import Skipped
+from assay.tables.settings import read_settings
 
 pytest.importorskip("python_calamine", reason="needs the extra `build`")
 NAMES = sorted(EXPECTED)

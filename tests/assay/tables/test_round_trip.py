@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 pd = pytest.importorskip("pandas")
 
+from assay.tables.load import check_plan, load, plan_file  # noqa: E402
 from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
-from assay.tables.load import load, plan_file, check_plan  # noqa: E402
 
 WORDS = st.text("abcdefgXYZäöß ,;|'\"\n\t-/.:", min_size=1, max_size=12).filter(
     lambda w: w.strip() == w and w.strip(" ,;|'\"\n\t-/.:") != "" and not w.startswith(("'", '"'))

@@ -8,9 +8,9 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.settings import TableSettings, read_settings  # noqa: E402
-from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
 from assay.tables.load import load, plan_file, plan_folder  # noqa: E402
+from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
+from assay.tables.settings import TableSettings, read_settings  # noqa: E402
 from assay.task import TaskError  # noqa: E402
 
 OPEN = "a;d;n\n1.234;01/02/2020;x\n5.678;03/04/2020;NA\n"

@@ -13,8 +13,8 @@ import pytest
 pd = pytest.importorskip("pandas")
 openpyxl = pytest.importorskip("openpyxl")
 
-from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
 from assay.tables.load import load_file  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
 
 NAMES = ("town", "department", "sales", "visitors")
 ROWS = [(f"Town {i // 4}", ("sport", "books")[i % 2], i * 1.25 + 3, 90 + i * 7) for i in range(24)]
@@ -26,7 +26,9 @@ def _plain(sheet: Any) -> None:
         sheet.append(row)
 
 
-def _written(folder: Path, *drawn: Drawn, rules: str = "") -> list[tuple[ReadPlan, Frame] | Skipped]:
+def _written(
+    folder: Path, *drawn: Drawn, rules: str = ""
+) -> list[tuple[ReadPlan, Frame] | Skipped]:
     book = openpyxl.Workbook()
     for place, draw in enumerate(drawn):
         draw(book.active if not place else book.create_sheet(f"Sheet{place + 1}"))

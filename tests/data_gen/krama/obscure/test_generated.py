@@ -25,8 +25,8 @@ from lake_files import lake_of_all  # noqa: E402
 from messy_files import folder_of  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from assay.tables.plan import ReadPlan  # noqa: E402
 from assay.tables.load import load  # noqa: E402
+from assay.tables.plan import ReadPlan  # noqa: E402
 from data_gen.krama.lakes.lake import Folder, open_lake, open_lakes  # noqa: E402
 from data_gen.krama.lakes.links import links_of  # noqa: E402
 from data_gen.krama.obscure.generated import (  # noqa: E402
