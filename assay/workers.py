@@ -1,23 +1,27 @@
-"""Work shared by processes: results in the order of the jobs, memory for a few jobs at a time."""
+"""Work shared by processes that may be killed: results in the order of the jobs, memory for a few
+jobs at a time. The one program for it: `assay score`, `assay execute` and the builders use it."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import queue
 import signal
-import threading
+import subprocess
+import sys
+import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from itertools import chain, islice
-from multiprocessing import active_children, get_context, parent_process
-from threading import Event, ExceptHookArgs, Thread
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
-from assay.signals import ENDING, undisturbed
 from assay.task import MachineError
 
 Job = TypeVar("Job")
@@ -25,21 +29,19 @@ Found = TypeVar("Found")
 
 AHEAD = 3  # jobs handed out per process: enough that none waits, few when the caller stops early
 FEW = 4  # with so few short jobs, starting processes costs more than it saves
-Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `Crew.map`
-LOOK_S = 1.0  # between two looks whether the threads that serve a pool are there
-_OF_A_POOL = ("_ExecutorManagerThread", "QueueFeederThread")  # class of the one, name of the other
+MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `WorkerPool.map`
+_CHILD = "import sys; sys.path[:] = sys.argv[2:]; from assay.workers import serve; serve()"
 _THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")]
-_lost = Event()  # such a thread has died of an exception
 
 
-def cores() -> int:
-    """How many cores this process may use."""
+def cpu_count() -> int:
+    """How many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def one_thread() -> None:
+def limit_threads() -> None:
     """Let the numeric libraries of this process use one thread: processes that share the cores get
     in each other's way with more, and sums come out the same on any number of cores."""
     os.environ |= dict.fromkeys(_THREADS, "1")  # of the libraries that are not loaded yet
@@ -47,7 +49,7 @@ def one_thread() -> None:
         import_module("threadpoolctl").threadpool_limits(1)
 
 
-def in_turn(
+def map_ordered(
     work: Callable[[Job], Found],
     jobs: Iterable[Job],
     workers: int,
@@ -59,16 +61,26 @@ def in_turn(
     `start(*given)` is run once in each process; with one worker all is done in this one. Functions,
     jobs and results of more are pickled. Raises `MachineError` when a process is killed.
     """
-    with Crew(workers, start, given) as crew:
-        yield from crew.map(work, jobs)
+    with WorkerPool(workers, start, given) as pool:
+        yield from pool.map(work, jobs)
 
 
-class Crew:
+class WorkerDied(Exception):
+    """A process ended before its work was done; `status` as in `Popen.returncode`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"a worker process ended with status {status}")
+        self.status = status
+
+
+class WorkerPool:
     """`workers` processes for several maps, one after the other. Use as a context manager.
 
     `start(*given)` is run once in each of them. One worker is this process, unless `apart`; and so
-    are several until a map has more than `few` jobs, which starting them is worth. Raises
-    `MachineError` when one of them is killed.
+    are several until a map has more than `few` jobs, which starting them is worth. Functions, jobs
+    and results are pickled; what a job raises is raised here. An error in the body lets the jobs
+    that have begun end; with `kill` it kills them. The processes end when this one does, however it
+    ends.
     """
 
     def __init__(
@@ -79,15 +91,17 @@ class Crew:
         *,
         few: int = 0,
         apart: bool = False,
+        kill: bool = False,
     ) -> None:
         self.workers = workers
         self._start, self._given = start, given
-        self._few, self._apart = few, apart
-        self._begun = False
-        self._stack = ExitStack()
-        self._pool: ProcessPoolExecutor | None = None
+        self._few, self._apart, self._kill = few, apart, kill
+        self._begun = self._over = False
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._all: set[_Worker] = set()
+        self._threads: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(
@@ -96,25 +110,76 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        self._over = True
+        if error is not None and self._kill:
+            for worker in [*self._all]:
+                worker.process.kill()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._all:
+            worker.end()
 
     def map(
-        self, work: Callable[[Job], Found], jobs: Iterable[Job], ahead: int = 0
+        self,
+        work: Callable[[Job], Found],
+        jobs: Iterable[Job],
+        ahead: int = 0,
+        died: Callable[[Job, int], Found] | None = None,
     ) -> Iterator[Found]:
         """What `work` gives for every job, in the order of the jobs, which are taken as they are
-        needed. `work`, the jobs and the results are pickled when processes share them; they begin
-        with the first jobs at once, before a result is asked for. `ahead`: how many are handed out
-        before that (0: a few for each process); all of them where their results are small."""
-        if self.workers == 1 and not self._apart:
-            return self._here(work, jobs)
-        if self._pool is None:
+        needed; processes begin with the first of them before a result is asked for.
+
+        `ahead`: how many are handed out before that (0: a few for each process); all of them where
+        their results are small. `died(job, status)` gives the result of a job whose process ended;
+        without it that raises `MachineError`.
+        """
+        if self._threads is None:
+            if self.workers == 1 and not self._apart:
+                return self._here(work, jobs)
             waiting = iter(jobs)
             first = list(islice(waiting, self._few + 1))
             jobs = chain(first, waiting)
             if len(first) <= self._few:
                 return self._here(work, jobs)
-            self._pool = self._stack.enter_context(spawned(self.workers, self._start, self._given))
-        return queued(self._pool, work, jobs, max(ahead, AHEAD * self.workers))
+            self._threads = ThreadPoolExecutor(self.workers, "workers")
+            for _ in range(self.workers):
+                self._idle.put(self._spawned())
+        ahead = max(ahead, AHEAD * self.workers)
+        rest, submit = iter(jobs), self._threads.submit
+        begun = deque(submit(self.run, work, job, died) for job in islice(rest, ahead))
+        more = (submit(self.run, work, job, died) for job in rest)
+        return _results(begun, more)
+
+    def run(
+        self,
+        work: Callable[[Job], Found],
+        job: Job,
+        died: Callable[[Job, int], Found] | None = None,
+    ) -> Found:
+        """What `work` gives for one job, in a process that is free; for any thread, after a map has
+        begun. `died`: as in `map`."""
+        worker = self._idle.get()
+        try:
+            if not worker.begun and self._start is not None:
+                worker.call(self._start, *self._given)
+            worker.begun = True
+            return worker.call(work, job)
+        except WorkerDied as death:
+            begun = worker.begun
+            worker.end()
+            self._all.discard(worker)
+            if died is None or not begun or self._over:
+                raise MachineError(
+                    "a worker process was killed before its work was done (often for want of "
+                    "memory); no file was written: run it again with fewer workers"
+                    if death.status < 0
+                    else f"{death} before its work was done; its message stands above"
+                ) from None
+            worker = self._spawned()
+            status = death.status
+        finally:
+            self._idle.put(worker)
+        return died(job, status)
 
     def _here(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
         if self._start is not None and not self._begun:
@@ -122,119 +187,81 @@ class Crew:
         self._begun = True
         return map(work, jobs)
 
+    def _spawned(self) -> _Worker:
+        worker = _Worker()
+        self._all.add(worker)
+        return worker
 
-@contextmanager
-def spawned(
-    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
-) -> Generator[ProcessPoolExecutor, None, None]:
-    """Fresh processes, each of which runs `start(*given)` once; `start` and `given` are pickled.
 
-    They end when this process does, however it ends. Raises `MachineError` when one is killed.
-    """
-    before = set(active_children())
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, given))
+def _results(begun: deque[Future[Found]], more: Iterator[Future[Found]]) -> Iterator[Found]:
+    """The results in order; each that is taken hands out one more job."""
     try:
-        with _noted_threads():
-            yield pool
-    except BrokenProcessPool:
-        raise MachineError(
-            "a worker process was killed before its work was done (often for want of memory); no "
-            "file was written: run it again with fewer workers"
-        ) from None
-    finally:
-        lost = _lost.is_set()
-        if lost:  # nobody is left to tell the workers to end, and our own end waits
-            for process in set(active_children()) - before:
-                process.kill()
-            _lost.clear()
-        pool.shutdown(wait=not lost, cancel_futures=True)
-
-
-@contextmanager
-def _noted_threads() -> Generator[None]:
-    """Note when a thread that serves a pool dies: without it the pool never answers."""
-    usual = threading.excepthook
-
-    def note(died: ExceptHookArgs) -> None:
-        thread = died.thread
-        if thread is not None and {type(thread).__name__, thread.name} & set(_OF_A_POOL):
-            _lost.set()
-        else:
-            usual(died)
-
-    threading.excepthook = note
-    try:
-        yield
-    finally:
-        threading.excepthook = usual
-
-
-def queued(
-    pool: ProcessPoolExecutor, work: Callable[[Job], Found], jobs: Iterable[Job], ahead: int
-) -> Iterator[Found]:
-    """What `work` gives for every job, in the order of the jobs, whoever is done first.
-
-    At most `ahead` jobs are handed out, the first of them at once; so a caller may stop early and
-    lose little.
-    """
-    rest = iter(jobs)
-    waiting = deque(_submitted(pool, work, job) for job in islice(rest, ahead))
-    return _results(pool, work, rest, waiting)
-
-
-def _results(
-    pool: ProcessPoolExecutor,
-    work: Callable[[Job], Found],
-    rest: Iterator[Job],
-    waiting: deque[Future[Found]],
-) -> Iterator[Found]:
-    try:
-        while waiting:
-            found = _result(waiting.popleft())
-            for job in islice(rest, 1):
-                waiting.append(_submitted(pool, work, job))
+        while begun:
+            found = begun.popleft().result()
+            begun.extend(islice(more, 1))
             yield found
     finally:
-        for future in waiting:
+        for future in begun:
             future.cancel()
 
 
-def _submitted(pool: ProcessPoolExecutor, work: Callable[[Job], Found], job: Job) -> Future[Found]:
-    try:
-        # Submitting starts processes, and one that is cut off while it is told what to do ends with
-        # a traceback. It unblocks the signals itself (`_begin`).
-        with undisturbed():
-            return pool.submit(work, job)
-    except Exception:  # nobody serves the processes that were begun
-        _lost.set()
-        raise
+class _Worker:
+    """A fresh interpreter with the modules of this one, and a pipe to it."""
 
-
-def _result(future: Future[Found]) -> Found:
-    """What a job gave. Raises `MachineError` when nobody is left who could say it."""
-    while not future.done():
-        wait([future], LOOK_S)
-        if _lost.is_set() and not future.done():
-            raise MachineError(
-                "a thread that serves the worker processes ended before their work was done (often "
-                "for want of memory); no file was written: run it again with fewer workers"
+    def __init__(self) -> None:
+        self.begun = False
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _CHILD, str(theirs.fileno()), *map(str, sys.path)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
             )
-    return future.result()
+
+    def call(self, work: Callable[..., Found], *given: Any) -> Found:
+        """What `work(*given)` gives there. Raises what it raises, and `WorkerDied`."""
+        try:
+            self._pipe.send((work, given))
+            good, found = self._pipe.recv()
+        except (EOFError, OSError):
+            raise WorkerDied(self.process.wait()) from None
+        if not good:
+            raise found
+        return found
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._pipe.send_bytes(b"")
+        self._pipe.close()
+        self.process.wait()
 
 
-def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+def serve() -> None:
+    """The process of a worker: do what comes through the pipe until its end is told."""
     # An interrupt goes to the whole group; the parent says it, and ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    Thread(target=_end_with_parent, daemon=True).start()
-    if start is not None:
-        start(*given)
+    pipe = Connection(int(sys.argv[1]))
+    sys.argv[1:] = []
+    calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    Thread(target=_received, args=(pipe, calls), daemon=True).start()
+    while data := calls.get():
+        try:
+            work, given = pickle.loads(data)
+            answer = True, work(*given)
+        except Exception as error:
+            error.add_note("in a worker process:\n" + "".join(traceback.format_exception(error)))
+            answer = False, error
+        try:
+            pipe.send(answer)
+        except BrokenPipeError:
+            os._exit(1)
 
 
-def _end_with_parent() -> None:
-    """A pool's process waits for jobs on a pipe whose other end it holds itself: when the parent is
-    killed nothing tells it."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
+def _received(pipe: Connection, calls: queue.SimpleQueue[bytes]) -> None:
+    """Take calls in a thread, which ends this process at once when the parent is killed."""
+    try:
+        while data := pipe.recv_bytes():
+            calls.put(data)
+        calls.put(b"")
+    except (EOFError, OSError):
         os._exit(1)

@@ -17,7 +17,7 @@ from assay.console import DONE, FAILED, Parser, add_family, add_json, add_out, p
 from assay.family import use_families
 from assay.files import write_bytes
 from assay.task import TaskError, json_text
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from data_gen.corpora import CorpusError
 from data_gen.near import Side
 from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
@@ -109,7 +109,7 @@ def _prints(workers: int) -> Generator[Any]:
     def chunks(files: Sequence[Path]) -> Iterator[Lines]:
         return (chunk for path in files for chunk in chunks_of(path))
 
-    with Crew(workers) as crew:
+    with WorkerPool(workers) as crew:
 
         def made(files: Sequence[Path]) -> Iterator[Prints]:
             return crew.map(prints_of, chunks(files))

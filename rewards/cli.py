@@ -21,7 +21,7 @@ from assay.filters import add_chosen, chosen
 from assay.progress import Progress
 from assay.rows import STANDARD, blocks, is_plain, matching, total_bytes, writing_lines
 from assay.task import TaskError
-from assay.workers import cores, in_turn
+from assay.workers import cpu_count, map_ordered
 from rewards.score_rows import numbered, prepare, score_block
 from rewards.score_rows import score_lines as score_lines
 from rewards.score_rows import score_row as score_row
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
         workers = _workers(args.workers, names, total)
         # whoever feeds us row by row is answered so: what comes is scored as it comes
         jobs = blocks(names) if workers == 1 else blocks(names, SENT)
-        found = in_turn(score_block, jobs, workers, prepare, (listed, weights, asked))
+        found = map_ordered(score_block, jobs, workers, prepare, (listed, weights, asked))
         for done, lines in numbered(found, several):
             out.write(lines)
             unscored += done.unscored
@@ -105,4 +105,4 @@ def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
     if asked:
         return asked
     small = total is not None and total < SMALL and all(map(is_plain, names))
-    return 1 if small or STANDARD in names else cores()
+    return 1 if small or STANDARD in names else cpu_count()

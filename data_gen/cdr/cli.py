@@ -17,7 +17,7 @@ from typing import Any
 
 from assay import console
 from assay import record as provenance
-from assay.workers import FEW, Crew
+from assay.workers import FEW, WorkerPool
 from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr import build_tables, few_shot
@@ -103,7 +103,7 @@ def stage(config: CdrConfig, corpora: Sequence[str], args: argparse.Namespace) -
         raise StageError(f"--shard {args.shard}: wanted 0 to {args.shards - 1}")
     folder = args.work or args.out / WORK
     work = begin(folder, layout_of(config, corpora, args.shards, args.part))
-    with Crew(config.workers, few=FEW) as crew:
+    with WorkerPool(config.workers, few=FEW) as crew:
         run_stage(work, args.stage, args.shard, crew, args.out)
     if args.stage == STAGES[-1]:
         shutil.rmtree(folder)
@@ -275,7 +275,7 @@ def build(
     begun = begin_new(folder, layout)
     with ThreadPoolExecutor(1) as aside:
         try:
-            with Crew(workers_of(config.workers, None), few=FEW) as crew:
+            with WorkerPool(workers_of(config.workers, None), few=FEW) as crew:
                 for stage in STAGES:
                     run_stage(begun, stage, 0, crew, out)
                 removed = aside.submit(shutil.rmtree, folder)  # while the processes end
@@ -287,7 +287,7 @@ def build(
         removed.result()
 
 
-def run_stage(work: Work, stage: str, shard: int, crew: Crew, out: Path) -> None:
+def run_stage(work: Work, stage: str, shard: int, crew: WorkerPool, out: Path) -> None:
     """One stage, of one shard where it is a map."""
     if stage == "facts":
         scan_shard(work, shard, crew)

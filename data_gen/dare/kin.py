@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.table_marks import TableMarks
-from assay.workers import Crew, one_thread
+from assay.workers import WorkerPool, limit_threads
 from data_gen.together import Together
 from rewards.table_files import tables_of
 
@@ -27,7 +27,7 @@ def joined(rows: Sequence[Mapping[str, Any]], databases: Path, workers: int = 1)
     marks: dict[str, list[TableMarks]] = {}
     # Every database: what one of them keeps in other files, another has at hand.
     folders = [databases / str(row["file_path"]) / "source" for row in rows]
-    with Crew(workers, one_thread, few=FEW) as crew:
+    with WorkerPool(workers, limit_threads, few=FEW) as crew:
         for row, found in zip(rows, crew.map(_shipped, folders), strict=True):
             marks.setdefault(str(row["table_group"]), []).extend(found)
     return heads(marks)

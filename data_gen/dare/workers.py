@@ -17,7 +17,7 @@ from dataclasses import replace
 from assay.files import machine_failed
 from assay.progress import Progress
 from assay.seeds import derive_seed
-from assay.workers import Crew, one_thread
+from assay.workers import WorkerPool, limit_threads
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import describe
@@ -68,7 +68,7 @@ def _refused(source: Source, code: str, why: str) -> Built:
 
 def _start(specs: Sequence[str], settings: Settings) -> None:
     global _work
-    one_thread()
+    limit_threads()
     _work = (chosen(specs, settings)[0], settings, Pool(Config(workers=1)))
 
 
@@ -131,7 +131,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
     seen: dict[str, frozenset[str]] = {}
     with (
-        Crew(workers, _start, (list(specs), settings), apart=True) as crew,
+        WorkerPool(workers, _start, (list(specs), settings), apart=True) as crew,
         Progress("tables", "databases", wanted) as bar,
     ):
 

@@ -18,7 +18,7 @@ from places import ROOT
 
 from assay.rows import blocks
 from assay.task import Task, TaskError, json_line, write_jsonl
-from assay.workers import in_turn
+from assay.workers import map_ordered
 from rewards.score_rows import numbered, prepare, score_block, score_lines
 from rewards.task_file import KEPT, TaskFile, open_tasks
 
@@ -169,7 +169,7 @@ def held(path: Path) -> int:
     """The most memory that scoring a file takes at a time, beside what stays."""
     tracemalloc.start()
     try:
-        done = in_turn(score_block, blocks([str(path)], 1 << 14), 1, prepare, (None, {}))
+        done = map_ordered(score_block, blocks([str(path)], 1 << 14), 1, prepare, (None, {}))
         assert sum(len(scored.results) for scored in done)
         return tracemalloc.get_traced_memory()[1]
     finally:

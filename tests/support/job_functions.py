@@ -22,6 +22,10 @@ def die(job: int) -> int:
     return job
 
 
+def inverse(job: int) -> float:
+    return 1 / job
+
+
 def threads(_: int) -> list[int]:
     """How many threads each numeric library uses."""
     import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -16,7 +16,7 @@ from assay.file_sets import replacing_all
 from assay.files import replacing
 from assay.progress import Progress
 from assay.task import json_line
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from configs.loader import dump
 from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
@@ -68,7 +68,7 @@ class Built:
     families: int  # order families with rows
 
 
-def make_plan(work: Work, crew: Crew, kept: Path) -> None:
+def make_plan(work: Work, crew: WorkerPool, kept: Path) -> None:
     """Choose all units, and those that are worded. `kept`: the folder that holds the answers of an
     endpoint from run to run."""
     if (work.plan / "chosen").is_file():
@@ -88,7 +88,7 @@ def make_plan(work: Work, crew: Crew, kept: Path) -> None:
     save_arrays(work.plan / "chosen", {"numbers": np.array(numbers, np.int64)})
 
 
-def _chosen(work: Work, units: Array, crew: Crew) -> list[Choice]:
+def _chosen(work: Work, units: Array, crew: WorkerPool) -> list[Choice]:
     """The units to word, of those that may be, in the order of the tracks."""
     order = np.argsort(units["kind"], kind="stable").tolist()
     found: list[Choice] = []
@@ -116,7 +116,7 @@ def _planned(folder: Path, numbers: Sequence[int]) -> Iterator[list[PlannedRow]]
     return (planned_unit(work, units, number) for number in numbers)
 
 
-def _make_pools(work: Work, numbers: Sequence[int], crew: Crew) -> None:
+def _make_pools(work: Work, numbers: Sequence[int], crew: WorkerPool) -> None:
     """Word every recipe that is asked for; the map over units reads it."""
     parts = crew.map(_asked, _chunks(work, numbers))
     asked = list(dict.fromkeys(chain.from_iterable(parts)))
@@ -148,7 +148,7 @@ def planned_unit(work: Work, units: Array, number: int) -> list[PlannedRow]:
     return planned(maker_at(work.folder), unit, number, part.light(place), variants)
 
 
-def merge(work: Work, crew: Crew, out: Path) -> Built:
+def merge(work: Work, crew: WorkerPool, out: Path) -> Built:
     """Write everything to `out`; all files take their places together."""
     units = Arrays(work.plan / "units").load("units")
     documents = documents_at(work.folder)
@@ -171,7 +171,7 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
     return _built(work, documents, units, tracks)
 
 
-def _write_shares(work: Work, sided: Sided, crew: Crew, new: Path) -> Iterator[Counter[str]]:
+def _write_shares(work: Work, sided: Sided, crew: WorkerPool, new: Path) -> Iterator[Counter[str]]:
     """The lines of all units, each share of them written to its place by the process that makes
     it. Gives what every share counts as."""
     parts = list(shares(sided.made, _CHUNK))

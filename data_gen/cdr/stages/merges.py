@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.progress import Progress
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from data_gen.cdr.records import Replays
 from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.stages.arrays import Array, save_arrays, write_json
@@ -26,7 +26,7 @@ HELD = 16_000_000  # document ids that are compared side by side
 _SUPPORTS = 16  # documents of one replaying job
 
 
-def merge_library(work: Work, crew: Crew) -> None:
+def merge_library(work: Work, crew: WorkerPool) -> None:
     """Find the documents that are there twice, mine the recipes and attach filters to them."""
     if work.library.is_file():
         return

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from assay.progress import Progress
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.records import Replays
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
@@ -167,7 +167,7 @@ class Measurements:
         return self._candidates(Arrays(self._plan / f"recipe-{number}"), 1).numbers
 
 
-def plan_units(work: Work, crew: Crew) -> Array:
+def plan_units(work: Work, crew: WorkerPool) -> Array:
     """Measure everything and choose; the units of all tracks, order pairs last."""
     library, _ = library_at(work.folder)
     path = work.plan / "units"

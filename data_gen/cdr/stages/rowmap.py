@@ -13,7 +13,7 @@ import numpy as np
 from assay.files import replacing
 from assay.progress import Progress
 from assay.task import json_line
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from data_gen.cdr.construct import instance_row, swap_row
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Wording, Wordings
@@ -95,7 +95,7 @@ def shard_units(work: Work, units: Array, shard: int) -> Array:
     return own[np.argsort(units["document"][own], kind="stable")]
 
 
-def word_shard(work: Work, shard: int, crew: Crew) -> None:
+def word_shard(work: Work, shard: int, crew: WorkerPool) -> None:
     """Execute and word the units of a shard; parts that are there already are kept."""
     if work.is_done("rows", shard):
         return

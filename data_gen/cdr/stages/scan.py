@@ -14,7 +14,7 @@ import numpy as np
 
 from assay.files import replacing
 from assay.progress import Progress
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from data_gen.cdr.inputs import group_of
 from data_gen.cdr.records import active_mappers
 from data_gen.cdr.sources import Found, Row, class_of, found_in, is_licensed, record_of
@@ -39,7 +39,7 @@ class Scanned:
     groups: list[tuple[str, str]]  # class of documents, licence
 
 
-def scan_shard(work: Work, shard: int, crew: Crew) -> None:
+def scan_shard(work: Work, shard: int, crew: WorkerPool) -> None:
     """Write the facts of a shard; parts that are there already are kept."""
     if work.is_done("facts", shard):
         return

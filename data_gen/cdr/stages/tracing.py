@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.progress import Progress
-from assay.workers import Crew
+from assay.workers import WorkerPool
 from data_gen.cdr.stages.arrays import Array, save_arrays
 from data_gen.cdr.stages.traces import Trace, trace_part
 from data_gen.cdr.stages.work import Work, documents_at, library_at, opened, shard_parts
@@ -18,7 +18,7 @@ from data_gen.cdr.stages.work import Work, documents_at, library_at, opened, sha
 _TRACED = 32  # documents of one job
 
 
-def trace_shard(work: Work, shard: int, crew: Crew) -> None:
+def trace_shard(work: Work, shard: int, crew: WorkerPool) -> None:
     """Run every recipe on the documents of a shard; parts that are there already are kept."""
     if work.is_done("traces", shard):
         return

@@ -24,7 +24,7 @@ from random import Random
 from typing import Any
 
 from assay.seeds import derive_seed
-from assay.workers import Turn
+from assay.workers import MapFunction
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import (
@@ -211,7 +211,7 @@ def _owners() -> dict[str, list[Carried]]:
     return found
 
 
-def export_carried(target: Path, turn: Turn = map) -> list[Path]:
+def export_carried(target: Path, turn: MapFunction = map) -> list[Path]:
     """Write the lakes below `target` with SOURCES.json (owner and licence); returns the folders.
 
     Owners of few tables share the lake `mixed`. A folder that is there already is written anew.

@@ -20,7 +20,7 @@ from assay.tables.load import load_file
 from assay.tables.plan import Skipped
 from assay.tables.settings import TableSettings, read_settings
 from assay.task import TaskError
-from assay.workers import Turn
+from assay.workers import MapFunction
 from data_gen.inputs import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
@@ -129,7 +129,7 @@ def open_lake(folder: Path, described: Described | None = None, licence: str = "
     return open_lakes([Folder(folder, described or {}, licence)], map)[0]
 
 
-def open_lakes(folders: Sequence[Folder], turn: Turn) -> list[Lake]:
+def open_lakes(folders: Sequence[Folder], turn: MapFunction) -> list[Lake]:
     """`open_lake` of each; a file is read in whatever process `turn` has free. Raises `TaskError`
     for what is no folder."""
     chosen = [_files(folder.path) for folder in folders]
