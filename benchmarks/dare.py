@@ -63,13 +63,13 @@ async def plumbing(episodes: int) -> None:
     from assay.task import Task
     from rollouts.engines.scripted import ScriptedEngine
     from rollouts.environment import Budget, ExecutorSettings
+    from rollouts.environments import EnvironmentFactory, ToolSettings
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
-    from rollouts.python_executor import NAME
+    from rollouts.python_tool import NAME
     from rollouts.sandbox.pool import Pool
-    from rollouts.solvers import script
+    from rollouts.scripted_agents import script
     from rollouts.trajectory import Sampling
-    from rollouts.workshop import ToolSettings, Workshop
 
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
@@ -89,7 +89,7 @@ async def plumbing(episodes: int) -> None:
             )
             for i in range(episodes)
         ]
-        shop = Workshop(top, ToolSettings(executor=ExecutorSettings(brief=True)))
+        shop = EnvironmentFactory(top, ToolSettings(executor=ExecutorSettings(brief=True)))
         engine = ScriptedEngine(script("five_calls", tasks, tokenizer.calls), tokenizer)
         pool: Pool = shop.pool()
         await asyncio.gather(*(pool.run("print(0)") for _ in range(8)))  # warm

@@ -25,7 +25,7 @@ from rollouts.environment import Budget
 from rollouts.episode import rollout
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.solvers import script
+from rollouts.scripted_agents import script
 from rollouts.trajectory import Sampling
 from train.cli.eval import parser
 from train.evaluation import answering
@@ -50,7 +50,7 @@ def make(count: int, tools: bool) -> list[Task]:
 
 def alone(tasks: list[Task], args: Any) -> float:
     """Seconds of the episodes and their scores, in the evaluator's chunks."""
-    shop = answering.workshop(args)
+    shop = answering.environment_factory(args)
     tokenizer = ChatTokenizer(Path(args.tokenizer))
     engine = ScriptedEngine(script("five_calls", tasks, tokenizer.calls), tokenizer)
     size = answering.TOOL_CHUNK if tasks[0].tools else answering.PLAIN_CHUNK

@@ -33,7 +33,7 @@ from rewards.krama.episode import AnswerReward, score_episode, subtask_credit
 from rewards.parse import parse, render
 from rollouts.call_arguments import fitting
 from rollouts.krama.contract import answer_of, blocks, printed_values
-from rollouts.tools import FORMATS, ToolSpec
+from rollouts.tool_calls import FORMATS, ToolSpec
 
 _TEXTS = (
     "Mail x@a.org now, then see http://a.org/x.\n\nThe  end of “it” .",

@@ -67,7 +67,7 @@ class EngineConfig:
 
 @dataclass(frozen=True)
 class CallsConfig:
-    """How the model spells tool calls (rollouts/tools.py)."""
+    """How the model spells tool calls (rollouts/tool_calls.py)."""
 
     calls: Literal["hermes", "hermes_brief", "qwen_xml"] = locked("hermes")
     """How the model writes a tool call and is told of tools, where its chat template says
@@ -76,7 +76,7 @@ class CallsConfig:
 
 @dataclass(frozen=True)
 class ToolsConfig:
-    """The code tool of episodes, and how the model spells calls (rollouts/tools.py)."""
+    """The code tool of episodes, and how the model spells calls (rollouts/tool_calls.py)."""
 
     calls: Literal["hermes", "hermes_brief", "qwen_xml"] = locked("hermes")
     """How the model writes a tool call."""

@@ -4,7 +4,7 @@ import random
 import sqlite3
 
 from assay.family import Family, Score, Task
-from rollouts.tool import Context, tool
+from rollouts.tools import Context, tool
 
 FIGS = "SELECT boxes FROM stock WHERE fruit = 'fig'"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rollouts.tools import ToolCall, ToolSpec, too_deep
+from rollouts.tool_calls import ToolCall, ToolSpec, too_deep
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "string": str,

@@ -19,7 +19,7 @@ from typing import Any
 
 from assay.task import TaskError
 from rollouts.call_arguments import fitting
-from rollouts.tools import FORMATS, ToolCall, ToolSpec, make_call
+from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec, make_call
 
 FIELDS = ("messages", "conversations", "conversation")
 ROLES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.task import TaskError
 from rollouts.environment import Environment, EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.tools import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec
 
 
 class Combined:

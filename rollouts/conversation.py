@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from rollouts.environment import EpisodeStart
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.trajectory import Completion, Stop
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.task import Task
-from rollouts.tools import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec
 
 if TYPE_CHECKING:  # who trains reads no words of releases
     from rollouts.words.templates import Words

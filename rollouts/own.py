@@ -1,4 +1,4 @@
-"""Environments of one's own: `--env FILE.py:NAME`, `Workshop(env=…)`, `Family.environment`."""
+"""A user's environment: `--env FILE.py:NAME`, `env=…`, `Family.environment`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from assay.plugins import load_object
 from assay.task import TaskError
 from rollouts.context import Context
 from rollouts.environment import Environment
-from rollouts.tool import Tool
 from rollouts.toolbox import Toolbox
+from rollouts.tools import Tool
 
 NAME = "TOOLS"  # what `--env FILE.py` takes where it says no name
 WANTED = "a list of @tool functions, or a function (task, ctx) that makes an environment"
@@ -100,7 +100,7 @@ def _arguments(factory: Callable[..., Any], where: str) -> list[str]:
         ):
             raise TaskError(
                 f"{where}: argument {parameter.name!r} of the environment is not known; it may "
-                "take task, ctx (a rollouts.tool.Context), seed and sample"
+                "take task, ctx (a rollouts.tools.Context), seed and sample"
             )
     return names
 

@@ -20,7 +20,7 @@ from rollouts.conversation import (
 )
 from rollouts.environment import Budget, Environment, EpisodeEnd, ModelTurn, Reply
 from rollouts.failures import FORESEEN, bug_report
-from rollouts.tools import ToolSpec
+from rollouts.tool_calls import ToolSpec
 from rollouts.trajectory import UNTOLD, Completion, EpisodeStop, Sampling, Trajectory
 
 

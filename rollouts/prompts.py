@@ -14,7 +14,7 @@ from typing import Any, cast
 from assay.thoughts import MARKS, parted
 from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError
 from rollouts.control_tokens import TokenCoder, UnspeakableText, whole
-from rollouts.tools import (
+from rollouts.tool_calls import (
     FORMATS,
     CallFormat,
     ToolCall,
@@ -117,7 +117,7 @@ class _Turn:
 class ChatTokenizer:
     """A tokenizer with its chat template, and the ids that end an answer.
 
-    `calls` names how this model spells tool calls (rollouts/tools.py). `template` holds arguments
+    `calls` names how this model spells tool calls (rollouts/tool_calls.py). `template`: arguments
     of the chat template such as `enable_thinking`, on top of those the folder itself names.
 
     The frame of a conversation is the template's own, with its control tokens. Texts of users,

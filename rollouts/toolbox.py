@@ -19,8 +19,8 @@ from typing import Any
 from rollouts.context import Context
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.sandbox.errors import SandboxError
-from rollouts.tool import Tool
-from rollouts.tools import ToolCall
+from rollouts.tool_calls import ToolCall
+from rollouts.tools import Tool
 
 TOOL_CALLS = "tool_calls.json"  # among the files to score: every call and what it returned
 _REPORT = 8_000  # characters of a traceback that are kept, its end

@@ -1,247 +1,146 @@
-"""Tools as a model sees them: schemas, and calls read out of what it wrote.
+"""`@tool`: a typed, documented Python function as something a model can call.
 
-How a call is spelled belongs to the model, so formats are looked up by name: `hermes` (Qwen2.5,
-Qwen3, Hermes: JSON between `<tool_call>` tags) and `qwen_xml` (Qwen3-Coder: a tag a parameter).
-A call that cannot be read is still a call, with an `error`: the environment answers it.
+    @tool
+    def lookup(name: str, limit: int = 5) -> list[str]:
+        \"\"\"Find people by name.
+
+        Args:
+            name: Start of the family name.
+            limit: Most results.
+        \"\"\"
+
+The schema comes from the annotations and the docstring. A parameter annotated `Context` is not
+shown to the model: through it the tool sees its task and the sandbox, and leaves files to score.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from assay.thoughts import may_think, parted
+from assay.task import TaskError
+from rollouts.arguments import Misfit, converted, help_of, is_optional, schema_of
+from rollouts.context import Context
+from rollouts.docstring import described
+from rollouts.tool_calls import ToolSpec
 
-
-@dataclass(frozen=True)
-class ToolSpec:
-    """A function the model may call; `parameters` is a JSON schema of type object; `strict` says
-    that calls must fit it, as OpenAI has it."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    strict: bool = False
-
-    def schema(self) -> dict[str, Any]:
-        """The form that chat templates and endpoints take."""
-        function: dict[str, Any] = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-        }
-        if self.strict:
-            function["strict"] = True
-        return {"type": "function", "function": function}
+__all__ = ["Context", "Tool", "tool"]
 
 
 @dataclass(frozen=True)
-class ToolCall:
-    """One call. With an `error` it could not be read, and name and arguments may be empty.
+class Tool:
+    """A function with its schema; calling it calls the function.
 
-    `spelled`: the arguments as text, where the format does not say their types (`qwen_xml`): then
-    `arguments` is a guess, and a schema decides (`fitting`).
+    `kinds` are the annotations of the arguments a model gives, `context` the name of the parameter
+    that takes the `Context`, "" if there is none.
     """
 
-    name: str
-    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-    error: str = ""
-    id: str = ""
-    spelled: Mapping[str, str] = field(default_factory=dict[str, str])
+    function: Callable[..., Any]
+    spec: ToolSpec
+    kinds: Mapping[str, Any]
+    context: str = ""
 
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.function(*arguments, **named)
 
-@dataclass(frozen=True)
-class CallFormat:
-    """How calls are read from an answer, written into one, and explained where a chat template
-    does not know about tools."""
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
-    read: Callable[[str], list[ToolCall]]
-    write: Callable[[str, Mapping[str, Any]], str]
-    explain: Callable[[Sequence[ToolSpec]], str]
-
-
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_MARK = re.compile(f"{_OPEN}|{_CLOSE}")
-_CALL = re.compile(f"({_OPEN})((?:(?!{_OPEN}).)*?)({_CLOSE})", re.DOTALL)
-MAX_CALLS = 16  # in one message; what follows is one bad call
-
-
-def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
-    """The calls of a message's answer; those that were only thought of do not count
-    (assay/thoughts.py). Inside a call that can be read a thought's mark is part of the call."""
-    answer = parted(text, whole=lambda: _readable(text, read_body)).answer
-    marks = [(m.start(), m.end(), m.group()) for m in _MARK.finditer(answer)]
-    calls: list[ToolCall] = []
-    at = 0
-    while at < len(marks):
-        _, begin, mark = marks[at]
-        at += 1
-        if mark == _CLOSE:
-            continue
-        while at < len(marks) and marks[at][2] == _OPEN:
-            at += 1
-        if at == len(marks):
-            calls.append(ToolCall("", error="the tool call is not finished: no closing tag"))
-            break
-        calls.append(read_body(answer[begin : marks[at][0]]))
-        at += 1
-    if len(calls) > MAX_CALLS:
-        more = ToolCall("", error=f"more than {MAX_CALLS} tool calls in one message")
-        return [*calls[:MAX_CALLS], more]
-    return calls
-
-
-def _readable(text: str, read_body: Callable[[str], ToolCall]) -> list[tuple[int, int]]:
-    """Where calls stand that hold what may be a thought's mark, and can be read."""
-    return [
-        m.span()
-        for m in _CALL.finditer(text)
-        if may_think(m.group(2)) and not read_body(m.group(2)).error
-    ]
-
-
-DEEPEST = 64  # lists and objects in one another that anything of a model's may hold
-
-
-def too_deep(value: Any) -> bool:
-    """Whether lists and objects stand in one another more than `DEEPEST` deep: what walks over
-    such a value by recursion would fail."""
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, list | dict)
-            for inner in cast(
-                "list[Any]", list(outer.values() if isinstance(outer, dict) else outer)
-            )
-        ]
-        if not level:
-            return False
-    return any(isinstance(v, list | dict) for v in level)
-
-
-def _hermes_body(body: str) -> ToolCall:
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        say = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        return ToolCall("", error=f"the tool call is not valid JSON ({say})")
-    if not isinstance(value, dict):
-        return ToolCall("", error="the tool call is not a JSON object with name and arguments")
-    row = cast("dict[str, Any]", value)
-    return make_call(row.get("name"), row.get("arguments"))
-
-
-def make_call(name: Any, arguments: Any, call_id: str = "") -> ToolCall:
-    """A call from untrusted parts; `arguments` may be an object or JSON text of one."""
-    if not isinstance(name, str) or not name:
-        return ToolCall("", error="the tool call names no tool", id=call_id)
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return ToolCall(name, error="the tool call's arguments are not valid JSON", id=call_id)
-    if not isinstance(arguments, dict):
-        return ToolCall(name, error="the tool call's arguments are not an object", id=call_id)
-    if too_deep(arguments):
-        why = f"the tool call's arguments are nested more than {DEEPEST} deep"
-        return ToolCall(name, error=why, id=call_id)
-    return ToolCall(name, cast("dict[str, Any]", arguments), id=call_id)
-
-
-def _hermes_write(name: str, arguments: Mapping[str, Any]) -> str:
-    body = json.dumps({"name": name, "arguments": dict(arguments)}, ensure_ascii=False)
-    return f"{_OPEN}\n{body}\n{_CLOSE}"
-
-
-def _hermes_explain(tools: Sequence[ToolSpec]) -> str:
-    listed = "\n".join(json.dumps(tool.schema(), ensure_ascii=False) for tool in tools)
-    return (
-        "You may call functions to help with the task. Their signatures:\n"
-        f"<tools>\n{listed}\n</tools>\n"
-        "To call one, answer with a JSON object inside tool_call tags:\n"
-        f'{_OPEN}\n{{"name": NAME, "arguments": {{…}}}}\n{_CLOSE}'
-    )
-
-
-_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?")
-_PARAMETER_END = "</parameter>"
-
-
-def _xml_body(body: str) -> ToolCall:
-    match = _FUNCTION.fullmatch(body)
-    if match is None:
-        return ToolCall("", error="the tool call holds no <function=NAME>…</function>")
-    arguments: dict[str, Any] = {}
-    spelled: dict[str, str] = {}
-    for name, text in _parameters(match.group(2)):
-        arguments[name] = spelled[name] = text
-        if text.lstrip()[:1] in ("[", "{"):  # lists and objects are written as JSON
+    def fitted(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """(arguments as the function wants them, ""), or why they do not fit, for the model."""
+        for name in self.spec.parameters["required"]:
+            if name not in arguments:
+                return {}, f"argument {name!r} is missing"
+        made: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if name not in self.kinds:
+                known = ", ".join(self.kinds) or "none"
+                return {}, f"there is no argument {name!r}; the arguments are {known}"
             try:
-                arguments[name] = json.loads(text)
-            except (ValueError, RecursionError):
-                continue
-    return replace(make_call(match.group(1), arguments), spelled=spelled)
+                made[name] = converted(value, self.kinds[name])
+            except Misfit as error:
+                return {}, f"argument {name!r}{error}"
+        return made, ""
 
 
-def _parameters(body: str) -> Iterator[tuple[str, str]]:
-    """(name, text) of every parameter, to its first closing tag, less a newline at either end. In
-    linear time: where one is not closed, none after it is."""
-    at = 0
-    while opening := _PARAMETER.search(body, at):
-        end = body.find(_PARAMETER_END, opening.end())
-        if end < 0:
-            return
-        yield opening.group(1), body[opening.end() : end].removesuffix("\n")
-        at = end + len(_PARAMETER_END)
+def tool(function: Callable[..., Any]) -> Tool:
+    """Make a tool of a function, plain or `async`.
+
+    Arguments are str, int, float, bool, list, dict, Literal, Optional, or unions of them; the
+    docstring's first part is what the model is told, its `Args:` the help of each argument. A plain
+    function runs in a thread of its own, beside those of other episodes. Raises `TaskError` naming
+    the function that lacks a docstring or a type.
+    """
+    where = _where(function)
+    if not inspect.getdoc(function):
+        raise TaskError(f"{where}: it has no docstring; say there what it does: the model reads it")
+    about, helps = described(str(inspect.getdoc(function)))
+    hints = _hints(function, where)
+    kinds: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    required: list[str] = []
+    context = ""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TaskError(f"{where}: {parameter} takes any argument; name and type each one")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TaskError(f"{where}: argument {name!r} is positional only; remove the '/'")
+        if name not in hints:
+            raise TaskError(
+                f"{where}: argument {name!r} has no type; annotate it, as in {name}: str"
+            )
+        if hints[name] is Context:
+            context = name
+            continue
+        kinds[name] = hints[name]
+        fields[name] = _field(hints[name], helps.get(name, ""), parameter, f"{where}: {name!r}")
+        if parameter.default is parameter.empty:
+            required.append(name)
+    schema = {
+        "type": "object",
+        "properties": fields,
+        "required": required,
+        "additionalProperties": False,
+    }
+    return Tool(function, ToolSpec(function.__name__, about, schema), kinds, context)
 
 
-def _xml_write(name: str, arguments: Mapping[str, Any]) -> str:
-    lines = [_OPEN, f"<function={name}>"]
-    for key, value in arguments.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines += [f"<parameter={key}>", text, "</parameter>"]
-    return "\n".join([*lines, "</function>", _CLOSE])
+def _where(function: Callable[..., Any]) -> str:
+    """How messages name the function. Raises `TaskError` for what is no function."""
+    if not inspect.isfunction(function):
+        raise TaskError(f"@tool: {function!r} is no function; put @tool above a `def`")
+    code = function.__code__
+    return f"tool {function.__name__} ({code.co_filename} line {code.co_firstlineno})"
 
 
-def _xml_explain(tools: Sequence[ToolSpec]) -> str:
-    head = _hermes_explain(tools).partition("To call one")[0]
-    return (
-        f"{head}To call one, answer in this form:\n{_OPEN}\n<function=NAME>\n<parameter=KEY>\n"
-        f"VALUE\n</parameter>\n</function>\n{_CLOSE}"
-    )
+def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    try:
+        found = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:  # a name that is only there for a type checker, a bad expression
+        raise TaskError(
+            f"{where}: its types cannot be read ({error}); import what they name"
+        ) from None
+    return {name: kind for name, kind in found.items() if name != "return"}
 
 
-def _brief_explain(tools: Sequence[ToolSpec]) -> str:
-    listed = "; ".join(f"{t.name}({', '.join(t.parameters.get('properties', {}))})" for t in tools)
-    return f'Tools: {listed}. Call: {_OPEN}\n{{"name": …, "arguments": {{…}}}}\n{_CLOSE}'
-
-
-FORMATS: dict[str, CallFormat] = {
-    # for small models whose template knows no tools: the same calls, told in a line
-    "hermes_brief": CallFormat(lambda t: _read(t, _hermes_body), _hermes_write, _brief_explain),
-    "hermes": CallFormat(lambda t: _read(t, _hermes_body), _hermes_write, _hermes_explain),
-    "qwen_xml": CallFormat(lambda t: _read(t, _xml_body), _xml_write, _xml_explain),
-}
-
-
-def spelled_calls(text: str, start: int = 0) -> list[tuple[int, int]]:
-    """Where the tags of a text's calls stand, after `start`: of those that some format can read."""
-    places: list[tuple[int, int]] = []
-    for match in _CALL.finditer(text, start):
-        read = (form.read(match.group()) for form in FORMATS.values())
-        if any(len(calls) == 1 and not calls[0].error for calls in read):
-            places += [match.span(1), match.span(3)]
-    return places
-
-
-def call_format(name: str) -> CallFormat:
-    """Raises ValueError naming the formats there are."""
-    if name not in FORMATS:
-        raise ValueError(f"call format {name!r}: wanted one of {', '.join(FORMATS)}")
-    return FORMATS[name]
+def _field(kind: Any, said: str, parameter: inspect.Parameter, where: str) -> dict[str, Any]:
+    """The schema of one argument, with its help and its default."""
+    try:
+        made = schema_of(kind)
+    except TypeError as error:
+        raise TaskError(f"{where} {error}") from None
+    if about := said or help_of(kind):
+        made["description"] = about
+    default = parameter.default
+    if default is not parameter.empty and not (default is None and is_optional(kind)):
+        try:
+            json.dumps(default, allow_nan=False)
+        except (TypeError, ValueError):
+            return made
+        made["default"] = default
+    return made

@@ -44,7 +44,7 @@ ONE_DICT = {
     "assay/family.py",
     "train/view/gold.py",
     "data_gen/cli.py",
-    "rollouts/workshop.py",
+    "rollouts/environments.py",
     "train/evaluation/benchmarks.py",
 }
 # Other files that still name a benchmark: date when noted. As above, remove what is done.
@@ -52,7 +52,7 @@ NAMES_LEFT = {
     "data_gen/audit.py": "2026-11-22",
     "data_gen/check.py": "2026-11-22",
     "data_gen/demo/build.py": "2026-11-22",
-    "rollouts/solvers.py": "2026-11-22",
+    "rollouts/scripted_agents.py": "2026-11-22",
 }
 ROOMS = {"cdr", "dare", "krama", "sql"}
 # a benchmark's name as a word of an identifier or of a text: krama_main, KramaAgent, "dare:"

@@ -22,7 +22,7 @@ from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.published import refuse_published
 from rollouts.chats import Chat, chat_of, is_chat, read_calls
 from rollouts.prompts import ChatTokenizer, PromptError
-from rollouts.tools import ToolSpec
+from rollouts.tool_calls import ToolSpec
 from train.run.data import Row, training_rows
 
 

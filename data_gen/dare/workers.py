@@ -25,9 +25,9 @@ from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from data_gen.inputs import Refusal
+from rollouts.now import run_now
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
-from rollouts.workshop import run_now
 
 SHARE = 4  # tables that one process is handed at a time
 SPARE = 40  # one more database in so many, in place of those that turn out to ask the same

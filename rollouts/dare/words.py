@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from configs.loader import ConfigError
-from rollouts.python_executor import parameters
+from rollouts.python_tool import parameters
 from rollouts.words.interpret import Bag, Program, mark, template
 from rollouts.words.templates import Read, Release
 

@@ -28,7 +28,7 @@ from rollouts.engines.dialects import (
     dialect_of,
     with_fields,
 )
-from rollouts.tools import ToolCall, call_format, make_call
+from rollouts.tool_calls import ToolCall, call_format, make_call
 from rollouts.trajectory import Completion, Sampling
 
 __all__ = ["EndpointError", "OpenAIEngine", "ServerEngine"]

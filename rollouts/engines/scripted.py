@@ -12,7 +12,7 @@ from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import CallFormat, call_format
+from rollouts.tool_calls import CallFormat, call_format
 from rollouts.trajectory import Completion, Sampling, Stop
 
 

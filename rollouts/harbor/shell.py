@@ -15,7 +15,7 @@ from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, M
 from rollouts.harbor.box import Box
 from rollouts.harbor.trial import HarborTask, NoReward, chosen, read_task, started, verify
 from rollouts.sandbox.pool import Pool
-from rollouts.tools import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec
 
 NAME = "harbor_shell"
 SHOWN = 16_000  # characters of a command's output that a model reads, from start and end

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from assay.family import THOUGHT
 from assay.thoughts import parted
-from rollouts.tools import too_deep
+from rollouts.tool_calls import too_deep
 
 FAILED = "SUT failed to answer this question."
 MISSING = "Warning: No answer found in the Python pipeline."

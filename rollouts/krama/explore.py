@@ -14,7 +14,7 @@ from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTu
 from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
 from rollouts.sandbox.pool import Pool
-from rollouts.tools import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec
 
 _LINES_MOST = 10**9  # no file here has more lines
 _TEXT, _INT = {"type": "string"}, {"type": "integer"}

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from assay.task import Task, TaskError
-from rollouts.tools import CallFormat
+from rollouts.tool_calls import CallFormat
 
 
 def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:

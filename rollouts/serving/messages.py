@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rollouts.prompts import ChatTokenizer
 from rollouts.serving.refused import RequestError
-from rollouts.tools import ToolSpec, make_call
+from rollouts.tool_calls import ToolSpec, make_call
 
 
 def messages_of(value: Any, tokenizer: ChatTokenizer) -> list[dict[str, Any]]:

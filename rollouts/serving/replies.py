@@ -11,7 +11,7 @@ from typing import Any
 
 from rollouts.prompts import ChatTokenizer
 from rollouts.serving.asked import Asked
-from rollouts.tools import ToolCall
+from rollouts.tool_calls import ToolCall
 from rollouts.trajectory import Completion
 
 Row = dict[str, Any]

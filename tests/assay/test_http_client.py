@@ -18,7 +18,7 @@ from assay.task import Task
 from rollouts.conversation import ChatConversation, ChatReply, ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import EpisodeStart
-from rollouts.tools import ToolCall
+from rollouts.tool_calls import ToolCall
 from rollouts.trajectory import Sampling
 
 Reply = tuple[int, Any, dict[str, str]]

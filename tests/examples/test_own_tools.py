@@ -18,7 +18,7 @@ from assay.family import use_families
 from assay.task import Task, TaskError
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.solvers import OwnSolver
+from rollouts.scripted_agents import OwnSolver
 from rollouts.trajectory import Sampling
 from train.examples import example_of
 
@@ -47,10 +47,10 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     from assay.family import score_answer, use_families
     from assay.task import read_tasks
     from rollouts.conversation import ChatReply
+    from rollouts.environments import EnvironmentFactory
     from rollouts.now import run_now
-    from rollouts.tools import ToolCall
+    from rollouts.tool_calls import ToolCall
     from rollouts.trajectory import Sampling
-    from rollouts.workshop import Workshop
 
     class Asks:
         """Lists the tables, selects the figs, and replies with what it was told."""
@@ -66,7 +66,7 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
 
     use_families([str(built / "own_tools.py")])
     tasks = read_tasks(built / "T" / "heldout.jsonl")
-    shop = Workshop(built / "T")
+    shop = EnvironmentFactory(built / "T")
     groups = run_now(chat_rollout(tasks, Asks(), Sampling(), 1, 0, maker=shop.maker))
     scores = [
         score_answer(task, group[0].answer()) for task, group in zip(tasks, groups, strict=True)

@@ -20,7 +20,7 @@ from rollouts.chats import (
     tools_of,
     without_nulls,
 )
-from rollouts.tools import FORMATS, ToolCall, ToolSpec
+from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec
 
 ARGUMENTS = {"a": 1, "b": ["x", None]}
 

@@ -30,7 +30,7 @@ from rollouts.environment import (
 )
 from rollouts.episode import completion_ids, rollout, run_episode
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import FORMATS, ToolSpec
+from rollouts.tool_calls import FORMATS, ToolSpec
 from rollouts.trajectory import Completion, Sampling
 
 CALL = FORMATS["hermes"].write

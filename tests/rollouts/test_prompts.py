@@ -26,7 +26,7 @@ from qwen3 import TEMPLATE as QWEN3
 
 from assay.thoughts import answer_after_thoughts
 from rollouts.prompts import ChatTokenizer, PromptError
-from rollouts.tools import ToolSpec
+from rollouts.tool_calls import ToolSpec
 
 QWEN = {"qwen3": QWEN3}
 FAMILIES = [name for name in (*TEMPLATES, *QWEN) if name not in ("plain", "r1")]

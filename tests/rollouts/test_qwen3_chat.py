@@ -14,7 +14,7 @@ from qwen3 import ADDED, write_qwen3  # noqa: E402
 
 from rollouts.engines.torch.engine import TorchEngine, load_engine  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
-from rollouts.tools import ToolSpec, call_format  # noqa: E402
+from rollouts.tool_calls import ToolSpec, call_format  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
 TOOL = ToolSpec(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.tool import Context, tool
-from rollouts.tools import ToolSpec
+from rollouts.tool_calls import ToolSpec
+from rollouts.tools import Context, tool
 
 ROWS = [("apple", 3), ("pear", 5), ("plum", 8)]
 

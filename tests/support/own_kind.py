@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.family import Answer, Family, Score, Task
-from rollouts.tool import Context, tool
+from rollouts.tools import Context, tool
 
 
 @tool

@@ -10,9 +10,9 @@ from typing import Any
 from assay.task import Task
 from rollouts.conversation import ChatReply
 from rollouts.environment import Budget
+from rollouts.environments import EnvironmentFactory, ToolSettings
 from rollouts.episode import run_episode
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.workshop import ToolSettings, Workshop
 
 
 class Says:
@@ -39,7 +39,7 @@ def act(
     """An episode of a task with such an engine, and the engine."""
 
     async def go() -> Trajectory:
-        shop = Workshop(Path("/"), ToolSettings(workers=1, steps=steps))
+        shop = EnvironmentFactory(Path("/"), ToolSettings(workers=1, steps=steps))
         shop.announce([task])
         try:
             maker = shop.maker(task, 0, 7)

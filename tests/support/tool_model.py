@@ -64,7 +64,7 @@ def _teach(model: Any, folder: Path, steps: int, said: list[int]) -> None:
 
     from rollouts.environment import ExecutorSettings
     from rollouts.prompts import ChatTokenizer
-    from rollouts.python_executor import tool_spec
+    from rollouts.python_tool import tool_spec
 
     chat = ChatTokenizer(folder)
     spec = tool_spec(ExecutorSettings())

@@ -16,7 +16,7 @@ from qwen3 import write_qwen3
 from assay.family import use_families
 from assay.task import Task, TaskError, write_jsonl
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import FORMATS
+from rollouts.tool_calls import FORMATS
 from train.examples import (
     Example,
     example_of,

@@ -16,8 +16,9 @@ from tiny_model import tiny_config  # noqa: E402
 
 from assay.task import Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  # noqa: E402
+from rollouts.environments import EnvironmentFactory, tool_settings  # noqa: E402
+from rollouts.now import run_now  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
-from rollouts.workshop import Workshop, run_now, tool_settings  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.grpo import batch_of, sample, train_grpo  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
@@ -62,7 +63,7 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
         None,
         ["reward.answer.subtasks=0.5", "tools.snippet_tokens=60", "tools.workers=2"],
     )
-    shop = Workshop(Path("/"), tool_settings(run.tools))
+    shop = EnvironmentFactory(Path("/"), tool_settings(run.tools))
     shop.announce([task])
     opening = run_now(shop.maker(task, 0, 0).open())
     question = str(opening.messages[-1]["content"])

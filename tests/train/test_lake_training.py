@@ -12,7 +12,7 @@ import pytest
 from benchmarks import lake_training as bench
 from configs.schema import GrpoRunConfig, SftRunConfig
 from data_gen.krama.lakes.build import options
-from rollouts.workshop import ENVIRONMENTS
+from rollouts.environments import ENVIRONMENTS
 from train.run.settings import load_run
 
 

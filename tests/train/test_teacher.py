@@ -19,13 +19,13 @@ from chat_server import serving  # noqa: E402
 from qwen3 import write_qwen3  # noqa: E402
 from tiny_model import small_llama, write_tiny_tokenizer  # noqa: E402
 
-from rollouts.tools import call_format  # noqa: E402
+from rollouts.tool_calls import call_format  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
 FAMILY = '''
 from assay.family import Family, Score, Task
-from rollouts.tool import Context, tool
+from rollouts.tools import Context, tool
 
 PRICES = {"fig": "31", "plum": "84"}
 

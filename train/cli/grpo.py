@@ -19,8 +19,8 @@ from train.run.summary import machine_output
 
 if TYPE_CHECKING:
     from rollouts.environment import Budget
+    from rollouts.environments import ToolSettings
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import ToolSettings
     from train.run.run import Run
     from train.validation import Validation
 
@@ -53,9 +53,9 @@ def run(config: GrpoRunConfig) -> None:
     config, said = with_validation(config)
     tasks, held = training_tasks(config.data, asked=asked_for(config)), validation_tasks(config)
 
+    from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
     from rollouts.now import run_now
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop, read_prompts, tool_settings
     from train.expected import rl_line
     from train.grpo import budget_of, train_grpo
     from train.model.order import fitting
@@ -71,7 +71,7 @@ def run(config: GrpoRunConfig) -> None:
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     root = Path(config.data).parent
     prompts = read_prompts(config.prompts)
-    shop = Workshop(root, tool_settings(config.tools), config.env)
+    shop = EnvironmentFactory(root, tool_settings(config.tools), config.env)
     tasks = prompts.asked(map(shop.equip, tasks))
     config, why = fitted(config, tasks, tokenizer, source)
     for line in filter(None, (said, why)):
@@ -79,7 +79,7 @@ def run(config: GrpoRunConfig) -> None:
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
     score = with_noise(score, config.noise, config.seed)
     tools = tool_settings(config.tools, budget, prompts)
-    shop = Workshop(root, tools, config.env)
+    shop = EnvironmentFactory(root, tools, config.env)
     held = prompts.asked(map(shop.equip, held))
     shop.check([*tasks, *held], ids=True)
     inputs: dict[str, Path | str] = {"data": Path(config.data), "model": source}
@@ -115,7 +115,7 @@ def _validation(
     budget: Budget,
 ) -> Validation:
     """What evaluates the model while it trains."""
-    from rollouts.workshop import Workshop
+    from rollouts.environments import EnvironmentFactory
     from train.scoring import scorer
     from train.validation import Validation
 
@@ -127,7 +127,7 @@ def _validation(
         scorer(weights_of(config.reward)),
         config.eval,
         config.rl.max_new_tokens,
-        Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
+        EnvironmentFactory(Path(str(config.validation)).parent, tools, config.env).maker,
         budget,
     )
 
@@ -154,8 +154,8 @@ def fitted(
 
 def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRunConfig, str]:
     """The same before anything is loaded, as far as data and tokenizer are on this machine."""
+    from rollouts.environments import EnvironmentFactory, read_prompts
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop, read_prompts
     from train.lengths import unfitted
     from train.model.source import local_model
 
@@ -166,7 +166,7 @@ def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRu
         config = replace(config, rl=unfitted(config.rl, config.model.path))
         return config, "lengths: not measured, the model or the data is not on this machine"
     tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
-    shop = Workshop(Path(config.data).parent, env=config.env)
+    shop = EnvironmentFactory(Path(config.data).parent, env=config.env)
     found = training_tasks(config.data, asked=asked_for(config))
     tasks = read_prompts(config.prompts).asked(map(shop.equip, found))
     return fitted(config, tasks, tokenizer, folder, here)

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 def _settle(args: Any) -> None:
     """`--solver` and `--model` as one name of who answers. Raises `ConfigError`."""
-    from rollouts.solvers import OWN
+    from rollouts.scripted_agents import OWN
     from train.evaluation.answering import is_reference
 
     if not args.model and not args.solver:
@@ -76,7 +76,7 @@ def run(args: Any) -> int:
     from rewards.marks import marks_of
     from rollouts.record import to_json
     from rollouts.trajectory import Trajectory
-    from train.evaluation.answering import Job, answer_all, say_end, workshop
+    from train.evaluation.answering import Job, answer_all, environment_factory, say_end
     from train.evaluation.benchmarks import plan_of
     from train.evaluation.live import Tally
     from train.evaluation.rows import thought_of
@@ -86,7 +86,7 @@ def run(args: Any) -> int:
     given = chosen(args).of(read_tasks(args.tasks), str(args.tasks))[: args.limit or None]
     require_families(given)
     root = args.tasks.resolve().parent
-    shop = workshop(args, root)
+    shop = environment_factory(args, root)
     equipped = [shop.equip(with_absolute_files(task, root)) for task in given]
     tasks = args.asked_in.asked(equipped)
     shop.check(tasks)
@@ -105,7 +105,7 @@ def run(args: Any) -> int:
         return to_json(run, score, task) | kept | more
 
     def reference(name: str, task: Task) -> Answer:
-        from rollouts.solvers import answer_by
+        from rollouts.scripted_agents import answer_by
 
         return answer_by(name, task)
 

@@ -48,8 +48,8 @@ def run(config: SftRunConfig) -> None:
     config, said = with_validation(config)
     held = validation_tasks(config)
 
+    from rollouts.environments import EnvironmentFactory, in_words, read_prompts
     from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop, in_words, read_prompts
     from train.expected import sft_line
     from train.lengths import fit_sft, room_of
     from train.model.source import resolve_model
@@ -89,7 +89,7 @@ def run(config: SftRunConfig) -> None:
                 scorer(weights_of({})),
                 config.eval,
                 max(len(e.answer) for e in examples),
-                Workshop(Path(str(config.validation)).parent, in_words(prompts)).maker,
+                EnvironmentFactory(Path(str(config.validation)).parent, in_words(prompts)).maker,
             )
             loop = run.loop("sft", validation.of(policy))
         print(sft_line(policy, kept, config.sft, loop), flush=True)

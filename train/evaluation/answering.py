@@ -19,6 +19,7 @@ from configs.schema import EngineConfig, ToolsConfig
 from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget
+from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts, tool_settings
 from rollouts.identity import settings_of
 from rollouts.journal import Journal, Key, Row, read_record
 from rollouts.now import run_now
@@ -37,7 +38,6 @@ from rollouts.sampler import (
 )
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.words.prompts import line
-from rollouts.workshop import ToolSettings, Workshop, read_prompts, tool_settings
 from train.evaluation.rows import CHEAT, REFERENCES
 
 Note = Callable[[dict[str, str]], None]
@@ -74,7 +74,7 @@ def settle_words(args: Any) -> None:
     args.snippet_tokens = tokens if args.snippet_tokens is None else args.snippet_tokens
 
 
-def workshop(args: Any, root: Path = Path("/")) -> Workshop:
+def environment_factory(args: Any, root: Path = Path("/")) -> EnvironmentFactory:
     """Environments for tasks whose files start from `root`."""
     settle_words(args)
     tools = ToolsConfig(
@@ -89,7 +89,7 @@ def workshop(args: Any, root: Path = Path("/")) -> Workshop:
     executor: dict[str, Any] = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
     kept = ("snippet_tokens", "rows", "tries", "feedback", "words")
     lake: dict[str, Any] = {name: getattr(settings.lake, name) for name in kept} | run_s
-    return Workshop(
+    return EnvironmentFactory(
         root,
         ToolSettings(
             settings.budget,
@@ -125,7 +125,7 @@ class Job:
     model. `gathered` are rows that other jobs made, and what answered them."""
 
     tasks: Sequence[Task]
-    shop: Workshop
+    shop: EnvironmentFactory
     plan: Callable[[Task, Any, ChatTokenizer | None], Plan]
     row: Callable[[Task, Trajectory], Row]
     place: Path
@@ -308,8 +308,8 @@ def opened(
 def _scripted(args: Any, tasks: Sequence[Task], tokenizer: ChatTokenizer | None) -> Model:
     """An agent without a model; a tokenizer gives its answers token ids."""
     from rollouts.engines.scripted import ScriptedChat, ScriptedEngine
-    from rollouts.solvers import OWN, OwnSolver, script
-    from rollouts.tools import call_format
+    from rollouts.scripted_agents import OWN, OwnSolver, script
+    from rollouts.tool_calls import call_format
 
     name = args.model.removeprefix(SOLVER)
     if name == OWN:

@@ -20,12 +20,12 @@ from assay.record import revision
 from assay.task import Answer, Task, json_text
 from assay.versions import installed
 from configs.loader import ConfigError, read_section
+from rollouts.environments import EnvironmentFactory
 from rollouts.identity import thinking
 from rollouts.journal import ASKED
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
-from rollouts.workshop import Workshop
-from train.evaluation.answering import UNASKED, Given, Job, answer_all, workshop
+from train.evaluation.answering import UNASKED, Given, Job, answer_all, environment_factory
 from train.evaluation.benchmarks import BENCHMARKS, plan_of
 from train.evaluation.live import Tally
 from train.evaluation.opening import Asked, open_all
@@ -42,7 +42,7 @@ def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
     """Run an evaluation and write its files; returns what results.json holds, and how its rows were
     had."""
     use_families(args.family)
-    shop = workshop(args)
+    shop = environment_factory(args)
     asked = open_all(args.tasks, args)
     equipped = [shop.equip(task) for task in asked.tasks]
     asked = replace(asked, tasks=args.asked_in.asked(equipped))
@@ -89,7 +89,7 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
 
 
 def _answered(
-    asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any]
+    asked: Asked, args: Any, shop: EnvironmentFactory, weights: Mapping[str, Any]
 ) -> tuple[list[Row], Given]:
     """(all rows in the tasks' order, how they were had)."""
     score, tally = scorer(weights), Tally()

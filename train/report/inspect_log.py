@@ -24,7 +24,7 @@ from typing import Any, cast
 from assay.files import replacing
 from assay.journal import read_journal
 from assay.task import TaskError
-from rollouts.tools import call_format
+from rollouts.tool_calls import call_format
 from train.evaluation.results import named_rows, shown
 from train.report.log_samples import OUTCOME, REWARD, SCORERS, sample_of, summary_of
 from train.view.bodies import number_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.task import Task
-from rollouts.tools import CallFormat, ToolCall, make_call
+from rollouts.tool_calls import CallFormat, ToolCall, make_call
 from train.view.bodies import list_of, number_of
 from train.view.gold import gold_of
 

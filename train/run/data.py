@@ -106,7 +106,7 @@ def training_rows(path: str, asked: Chosen = ALL, prompts: str = "") -> list[tup
 
 
 def _in_words(rows: list[tuple[str, Row]], prompts: str) -> list[tuple[str, Row]]:
-    from rollouts.workshop import read_prompts  # imports much: only where it is needed
+    from rollouts.environments import read_prompts  # imports much: only where it is needed
 
     words = read_prompts(prompts)
     tasks = {

@@ -18,9 +18,9 @@ from assay.syntax import parse_python
 from assay.task import TaskError
 from data_gen.krama.lakes.ops import Op, in_order, sources_of
 from rollouts.krama.script import printed
+from rollouts.now import run_now
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
-from rollouts.workshop import run_now
 
 StepKind = Literal[
     "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"

@@ -19,7 +19,7 @@ from data_gen.krama.lakes.pipeline import (
 from data_gen.krama.lakes.words import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic
-from rollouts.workshop import run_now
+from rollouts.now import run_now
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
 SHUFFLES = (1, 2)

@@ -31,7 +31,7 @@ from rollouts.krama.agents.cell_tools import FINAL, final_answer, list_files, re
 from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.contract import without_nan
 from rollouts.sandbox.model import Result
-from rollouts.tools import too_deep
+from rollouts.tool_calls import too_deep
 
 _SHOWN = "_shown.txt"  # where a cell leaves the value of its last expression
 _LAKE = """{question}

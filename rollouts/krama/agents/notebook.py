@@ -16,7 +16,7 @@ from rollouts.environment import (
     LakeSettings,
 )
 from rollouts.krama.folder import KEY, LakeFolder, closing
-from rollouts.python_executor import PREDICTION
+from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import Session

@@ -16,11 +16,11 @@ from data_gen.exports.harbor import BASE
 from data_gen.harbor.cli import main
 from rewards.harbor.family import HARBOR
 from rollouts.environment import ModelTurn
+from rollouts.environments import EnvironmentFactory
 from rollouts.now import run_now
 from rollouts.sandbox.model import NAMESPACED
 from rollouts.sandbox.pool import Pool
-from rollouts.tools import ToolCall
-from rollouts.workshop import Workshop
+from rollouts.tool_calls import ToolCall
 
 TOML = '[metadata]\nlicence = "MIT"\n[environment]\nnetwork_mode = "no-network"\n'
 SEPARATE = TOML + '[verifier]\nenvironment_mode = "separate"\n'
@@ -152,7 +152,7 @@ def episode(task: Task, root: Path, commands: list[str]) -> float | None:
     """The outcome of an episode in which a model gives these commands."""
 
     async def run() -> float | None:
-        shop = Workshop(root)
+        shop = EnvironmentFactory(root)
         try:
             surroundings = shop.maker(task, 0, 0)
             opening = await surroundings.open()

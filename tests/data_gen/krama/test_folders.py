@@ -20,18 +20,18 @@ from assay.task import Task, read_tasks
 from data_gen.krama.folders import write_tasks
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
+from rollouts.environments import EnvironmentFactory
 from rollouts.episode import run_episode
 from rollouts.krama.reference import reference_reply
-from rollouts.tools import FORMATS
+from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling
-from rollouts.workshop import Workshop
 
 main = command("tasks", "lake")
 
 
 async def outcomes(path: Path) -> list[float | None]:
     """What the gold pipelines of a tasks file score, run as an agent's would be."""
-    shop = Workshop(path.parent)
+    shop = EnvironmentFactory(path.parent)
     tasks = read_tasks(path)
     shop.announce(tasks)
     found: list[float | None] = []

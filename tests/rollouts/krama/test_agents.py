@@ -18,11 +18,11 @@ from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
+from rollouts.environments import EnvironmentFactory
 from rollouts.episode import run_episode, to_json
 from rollouts.krama.contract import answer_of, blocks, explain
-from rollouts.tools import FORMATS
+from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.workshop import Workshop
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 
@@ -50,7 +50,7 @@ def test_an_answer_under_an_unreadable_plan_counts_for_us_but_not_for_the_releas
 
 def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
     async def go() -> Trajectory:
-        shop = Workshop(Path("/"))
+        shop = EnvironmentFactory(Path("/"))
         shop.announce([task])
         engine = CannedEngine([{"match": "", "replies": replies}])
         maker = shop.maker(task, 0, 7)

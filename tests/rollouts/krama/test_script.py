@@ -16,13 +16,13 @@ from assay.family import score_answer
 from assay.task import Task
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget, LakeSettings
+from rollouts.environments import EnvironmentFactory
 from rollouts.episode import run_episode
 from rollouts.krama.index import index_lake
 from rollouts.krama.reference import reference_reply
 from rollouts.krama.script import printed, task_text
-from rollouts.tools import FORMATS
+from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.workshop import Workshop
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 LOAD = 'import pandas as pd\nt = pd.read_csv("data/rain_amherst.csv")\nprint(len(t) - 1)\n'
@@ -30,7 +30,7 @@ LOAD = 'import pandas as pd\nt = pd.read_csv("data/rain_amherst.csv")\nprint(len
 
 def play(task: Task, reply: str) -> Trajectory:
     async def go() -> Trajectory:
-        shop = Workshop(Path("/"))
+        shop = EnvironmentFactory(Path("/"))
         shop.announce([task])
         engine = CannedEngine([{"match": "", "replies": [reply]}])
         maker = shop.maker(task, 0, 7)

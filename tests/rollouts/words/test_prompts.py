@@ -23,12 +23,12 @@ from configs.loader import ConfigError
 from configs.schema import ToolsConfig
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.environment import Budget, LakeSettings
+from rollouts.environments import WORDS, read_prompts, tool_settings
 from rollouts.krama.dsguru import DsGuru, Variant
 from rollouts.krama.words import question_of, tables_of
-from rollouts.python_executor import first_messages, tool_spec
+from rollouts.python_tool import first_messages, tool_spec
 from rollouts.words.prompts import lines
 from rollouts.words.templates import Words
-from rollouts.workshop import WORDS, read_prompts, tool_settings
 
 FORMATS = ("tagged_text", "json", "json_and_tagged_text")
 

@@ -150,7 +150,7 @@ async def by_agent_loop(folder: Path, pairs: list[tuple[Task, Try]]) -> list[Any
             )
 
         loop.server_manager = SimpleNamespace(generate=generate)
-        loop.workshop = SimpleNamespace(maker=lambda t, s, seed, f=one.files: Left(t, f))
+        loop.environment_factory = SimpleNamespace(maker=lambda t, s, seed, f=one.files: Left(t, f))
         row = Task.from_json(
             {**task.to_json(), "tools": ["some"], "prompt": [{"role": "user", "content": "x"}]}
         )

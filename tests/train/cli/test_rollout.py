@@ -160,7 +160,7 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
 ) -> None:
     """A call's arguments, tool and file names that UTF-8 cannot hold."""
     from rollouts.engines.scripted import ScriptedEngine
-    from rollouts.python_executor import NAME
+    from rollouts.python_tool import NAME
 
     table = tmp_path / "tasks.jsonl"
     prompt = [{"role": "user", "content": "go"}]

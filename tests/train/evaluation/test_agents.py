@@ -13,7 +13,7 @@ from krama_checkout import make_checkout
 from lake_cache import own_cache as own_cache
 
 from assay.task import Task, TaskError, write_jsonl
-from rollouts.workshop import Workshop
+from rollouts.environments import EnvironmentFactory
 
 pytest.importorskip("aiohttp")
 evaluate = command("eval")
@@ -95,6 +95,6 @@ def test_agents_that_do_not_fit_are_refused(
     assert evaluate([*words, "--agent", "lake-agent"]) == 2
     assert "--agent lake-agent: it works on lakes" in capsys.readouterr().err
     task = Task("t", "table", "class-IF", "train", [], {}, tools=("datawise",))
-    Workshop(tmp_path).check([task])
+    EnvironmentFactory(tmp_path).check([task])
     with pytest.raises(TaskError, match="cannot be trained on"):
-        Workshop(tmp_path).check([task], ids=True)
+        EnvironmentFactory(tmp_path).check([task], ids=True)

@@ -13,7 +13,7 @@ from mixed_tasks import refinement
 from assay.task import Task, write_jsonl
 from benchmarks.sweep import PRESETS, line, main, short, table
 from train.cli.eval import parser
-from train.evaluation.answering import workshop
+from train.evaluation.answering import environment_factory
 from train.evaluation.contract import budget_of
 
 
@@ -107,7 +107,7 @@ def test_the_model_is_told_the_turns_and_seconds_of_a_setting() -> None:
     seen: list[tuple[int, float]] = []
     for setting in PRESETS["dare-budget"]:
         args = parser().parse_args(["--model", "m", "--tasks", "t", "--out", "o", *setting.split()])
-        executor = workshop(args).settings.executor
+        executor = environment_factory(args).settings.executor
         seen.append((executor.uses, executor.run_s))
         assert budget_of(args).turns == executor.uses
         assert budget_of(args).seconds == executor.uses * executor.run_s

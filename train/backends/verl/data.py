@@ -108,7 +108,7 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
 
 
 def _read(config: GrpoRunConfig, path: str, key: str, asked: Chosen = ALL) -> list[Task]:
-    from rollouts.workshop import Workshop, read_prompts
+    from rollouts.environments import EnvironmentFactory, read_prompts
 
     if not path or not Path(path).is_file():
         raise ConfigError(f"{key}={path!r}: no such file; give a tasks.jsonl file")
@@ -116,7 +116,7 @@ def _read(config: GrpoRunConfig, path: str, key: str, asked: Chosen = ALL) -> li
     if not tasks:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
     tasks = asked.of(tasks, path)
-    shop = Workshop(Path(path).parent, env=config.env)
+    shop = EnvironmentFactory(Path(path).parent, env=config.env)
     tasks = read_prompts(config.prompts).asked(map(shop.equip, tasks))
     try:
         shop.check(tasks)

@@ -41,10 +41,10 @@ from rollouts.environment import (
     ModelTurn,
     Reply,
 )
+from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
-from rollouts.workshop import Workshop, read_prompts, tool_settings
 from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import ROLLOUTS
 from train.grpo import budget_of
@@ -74,13 +74,13 @@ class Plain:
 
 
 @lru_cache(maxsize=2)
-def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
+def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, EnvironmentFactory]:
     """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
     config = load_run(GrpoRunConfig, path)
     tools = tool_settings(config.tools, budget_of(config.rl), read_prompts(config.prompts))
     tools = replace(tools, workers=config.cluster.sandbox_workers)
     tokenizer = tokenizer_of(config)
-    return config, tokenizer, Workshop(Path(config.data).parent, tools, config.env)
+    return config, tokenizer, EnvironmentFactory(Path(config.data).parent, tools, config.env)
 
 
 class AssayLoop(AgentLoopBase):
@@ -88,7 +88,7 @@ class AssayLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, run: str, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.run_config, self.chat, self.workshop = _settings(run)
+        self.run_config, self.chat, self.environment_factory = _settings(run)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         """An output of one trajectory, or [] when it has no outcome."""
@@ -125,7 +125,7 @@ class AssayLoop(AgentLoopBase):
     ) -> Trajectory:
         rl = self.run_config.rl
         seed = derive_seed(run_seed, task.id, sample)
-        maker = self.workshop.maker if task.tools else None
+        maker = self.environment_factory.maker if task.tools else None
         environment = maker(task, sample, seed) if maker else Plain(task)
         sampling = Sampling(rl.max_new_tokens, float(drawn["temperature"]))
         request = uuid4().hex  # one a trajectory: its turns go to the server that has its prefix

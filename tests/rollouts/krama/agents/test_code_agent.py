@@ -14,9 +14,9 @@ from small_lake import make_lake, make_task
 
 from assay.family import score_answer
 from assay.task import Task, TaskError
+from rollouts.environments import EnvironmentFactory
 from rollouts.krama.agents.cell_tools import list_files, read_file
 from rollouts.krama.agents.code_agent import CodeAgent, prelude, read_answer, showing
-from rollouts.workshop import Workshop
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 RAIN = """Thought: read, clean, answer.
@@ -86,7 +86,7 @@ def test_without_the_package_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "smolagents", None)
-    environment = Workshop(tmp_path).maker(table_task(tmp_path, "smolagents"), 0, 1)
+    environment = EnvironmentFactory(tmp_path).maker(table_task(tmp_path, "smolagents"), 0, 1)
     assert isinstance(environment, CodeAgent)
     with pytest.raises(TaskError, match="install the extra `agents`"):
         environment.prepared("q")

@@ -23,7 +23,7 @@ from configs.loader import load
 from configs.schema import GrpoRunConfig
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import FORMATS, ToolSpec
+from rollouts.tool_calls import FORMATS, ToolSpec
 from train.backends.verl.loop import AssayLoop
 
 CALL = FORMATS["hermes"].write
@@ -107,7 +107,7 @@ def run(
         config, rl=replace(config.rl, max_new_tokens=400, max_length=budget, turns=4)
     )
     loop.chat = ChatTokenizer(folder)
-    loop.workshop = SimpleNamespace(maker=maker)
+    loop.environment_factory = SimpleNamespace(maker=maker)
     loop.rollout_config = SimpleNamespace(name="sglang")
     loop.server_manager = Server(loop.chat, lines, odd or {})
     task = Task(
@@ -211,11 +211,11 @@ def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: 
         "cluster.sandbox_workers=2",
     ]
     dump(load(GrpoRunConfig, None, [f"model.path={tiny_folder}", *words]), tmp_path / "c.yaml")
-    _, chat, workshop = _settings(str(tmp_path / "c.yaml"))
+    _, chat, environment_factory = _settings(str(tmp_path / "c.yaml"))
     assert chat.calls is FORMATS["qwen_xml"]
-    executor = workshop.settings.executor
+    executor = environment_factory.settings.executor
     assert (executor.run_s, executor.output_kb, executor.brief) == (7, 3, True)
-    assert workshop.settings.workers == 2
+    assert environment_factory.settings.workers == 2
 
 
 def test_a_broken_infrastructure_is_tried_again_and_then_left_out(tiny_folder: Path) -> None:

@@ -16,16 +16,16 @@ from tiny_model import write_tiny_tokenizer  # noqa: E402
 from assay.family import score_answer  # noqa: E402
 from assay.task import Task  # noqa: E402
 from rewards.dare.family import TableReward  # noqa: E402
+from rollouts.dare.agents import CHEATS  # noqa: E402
 from rollouts.dare.failures import category  # noqa: E402
-from rollouts.dare.solvers import CHEATS  # noqa: E402
 from rollouts.engines.scripted import ScriptedEngine  # noqa: E402
 from rollouts.environment import Budget, ExecutorSettings  # noqa: E402
+from rollouts.environments import EnvironmentFactory, ToolSettings  # noqa: E402
 from rollouts.episode import rollout  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
-from rollouts.python_executor import NAME  # noqa: E402
-from rollouts.solvers import script  # noqa: E402
+from rollouts.python_tool import NAME  # noqa: E402
+from rollouts.scripted_agents import script  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
-from rollouts.workshop import ToolSettings, Workshop  # noqa: E402
 
 RECIPE = {
     "save_file_type": "csv",
@@ -117,7 +117,9 @@ def run(
     engine = ScriptedEngine(script(name, listed, tokenizer.calls), tokenizer)
 
     async def go() -> Any:
-        shop = Workshop(root, ToolSettings(executor=ExecutorSettings(run_s=run_s, brief=True)))
+        shop = EnvironmentFactory(
+            root, ToolSettings(executor=ExecutorSettings(run_s=run_s, brief=True))
+        )
         found = await rollout(
             listed,
             engine,
@@ -171,7 +173,9 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
         return scripts[name](turn)
 
     async def go() -> Any:
-        shop = Workshop(root, ToolSettings(executor=ExecutorSettings(run_s=20, brief=True)))
+        shop = EnvironmentFactory(
+            root, ToolSettings(executor=ExecutorSettings(run_s=20, brief=True))
+        )
         engine = ScriptedEngine(say, tokenizer)
         found = await rollout(
             named, engine, tokenizer, Sampling(6000), 1, 0, maker=shop.maker, budget=Budget(2)

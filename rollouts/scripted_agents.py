@@ -13,10 +13,10 @@ from typing import Any, cast
 from assay.family import as_answer, cheat_answer, family_of, gold_answer
 from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
-from rollouts.dare.solvers import SOLVERS as TABLE_SOLVERS
+from rollouts.dare.agents import SOLVERS as TABLE_SOLVERS
 from rollouts.engines.scripted import Script, Solver, Turn
 from rollouts.krama.reference import reference_reply
-from rollouts.tools import CallFormat, ToolCall
+from rollouts.tool_calls import CallFormat, ToolCall
 from rollouts.trajectory import Sampling
 
 

@@ -21,8 +21,8 @@ from rollouts.dare.short import (
     short_model_code,
 )
 from rollouts.engines.scripted import Solver
-from rollouts.python_executor import NAME, PREDICTION
-from rollouts.tools import CallFormat
+from rollouts.python_tool import NAME, PREDICTION
+from rollouts.tool_calls import CallFormat
 
 
 def _call(task: Task, code: str, calls: CallFormat, save: Sequence[str] = (PREDICTION,)) -> str:

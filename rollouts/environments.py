@@ -15,10 +15,9 @@ from configs.schema import ToolsConfig
 from rollouts.combined import Combined
 from rollouts.context import Context
 from rollouts.environment import Budget, Environment, ExecutorSettings, LakeSettings
-from rollouts.now import run_now as run_now  # commands find it here too
 from rollouts.own import Own, made, read_env
-from rollouts.tool import Tool
 from rollouts.toolbox import Toolbox
+from rollouts.tools import Tool
 from rollouts.words.prompts import Places, Prompts, prompts_of
 
 if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
@@ -42,7 +41,7 @@ class ToolSettings:
 # what has words → where they are, and how they are read out of a release
 WORDS: Places = {
     "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.words"),
-    "python_executor": ("rollouts.python_executor", "rollouts.dare.words"),
+    "python_executor": ("rollouts.python_tool", "rollouts.dare.words"),
     "ds_guru": ("rollouts.krama.words", "rollouts.krama.words"),
 }
 
@@ -85,7 +84,7 @@ def in_words(prompts: Prompts) -> ToolSettings:
     return replace(found, executor=executor, lake=lake)
 
 
-class Workshop:
+class EnvironmentFactory:
     """Makes environments for tasks, with one sandbox pool and one copy of every input file.
 
     `root` is what relative paths in `Task.files` start from: the folder of the tasks file. `env`
@@ -239,15 +238,15 @@ def _read(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def _python_executor(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.python_executor import PythonExecutor
+def _python_executor(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.python_tool import PythonExecutor
 
     del sample  # the seed holds it
     return PythonExecutor(task, seed, shop.pool, shop.files, shop.settings.executor)
 
 
-def _ds_guru(variant: Variant) -> Callable[[Workshop, Task, int, int], Environment]:
-    def make(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+def _ds_guru(variant: Variant) -> Callable[[EnvironmentFactory, Task, int, int], Environment]:
+    def make(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
         from rollouts.krama.dsguru import DsGuru
 
         return DsGuru(task, seed, shop.root, shop.pool, shop.settings.lake, variant)
@@ -255,26 +254,26 @@ def _ds_guru(variant: Variant) -> Callable[[Workshop, Task, int, int], Environme
     return make
 
 
-def _harbor_shell(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+def _harbor_shell(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
     from rollouts.harbor.shell import HarborShell
 
     del sample, seed  # nothing is drawn
     return HarborShell(task, shop.root, shop.box_pool, shop.settings.executor.run_s)
 
 
-def _lake_agent(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+def _lake_agent(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
     from rollouts.krama.explore import LakeAgent
 
     return LakeAgent(task, seed, shop.root, shop.pool, shop.settings.lake)
 
 
-def _lake_script(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+def _lake_script(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
     from rollouts.krama.script import LakeScript
 
     return LakeScript(task, seed, shop.root, shop.pool, shop.settings.lake)
 
 
-def _notebook(shop: Workshop, task: Task, seed: int, prelude: str = "") -> Notebook:
+def _notebook(shop: EnvironmentFactory, task: Task, seed: int, prelude: str = "") -> Notebook:
     from rollouts.krama.agents.notebook import Notebook
 
     settings = shop.settings
@@ -283,14 +282,14 @@ def _notebook(shop: Workshop, task: Task, seed: int, prelude: str = "") -> Noteb
     )
 
 
-def _smolagents(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+def _smolagents(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
     from rollouts.krama.agents.code_agent import CodeAgent, prelude
 
     del sample  # the seed holds it
     return CodeAgent(_notebook(shop, task, seed, prelude()), shop.settings.steps)
 
 
-def _datawise(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+def _datawise(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
     from rollouts.krama.agents.datawise import Datawise
 
     del sample
@@ -298,7 +297,7 @@ def _datawise(shop: Workshop, task: Task, sample: int, seed: int) -> Environment
 
 
 # tool name → environment. A kind of environment adds one function and one line.
-ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
+ENVIRONMENTS: dict[str, Callable[[EnvironmentFactory, Task, int, int], Environment]] = {
     "python_executor": _python_executor,
     "ds_guru_no_context": _ds_guru("no-context"),
     "ds_guru_one_shot": _ds_guru("one-shot"),

@@ -28,7 +28,7 @@ from rollouts.environment import (
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore
-from rollouts.tools import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.words.templates import Kind, Slot, Words, ours
 
 NAME = "python_executor"

@@ -14,11 +14,11 @@ from db_tools import FAILING, TOOLS, Echo, double, hang, query, tables, write_db
 from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
 from rollouts.conversation import ChatReply
-from rollouts.tool import tool
+from rollouts.environments import EnvironmentFactory, tool_settings
+from rollouts.tool_calls import ToolCall
 from rollouts.toolbox import TOOL_CALLS
-from rollouts.tools import ToolCall
+from rollouts.tools import tool
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.workshop import Workshop, tool_settings
 
 GOLD = {"answer": "8", "answer_type": "numeric_exact"}
 
@@ -50,7 +50,7 @@ def call(name: str, **arguments: Any) -> ToolCall:
 def play(
     folder: Path, env: Any, tools: tuple[str, ...], *said: list[ToolCall], run_s: float = 20.0
 ) -> tuple[Trajectory, Says]:
-    shop = Workshop(folder, tool_settings(ToolsConfig(run_s=run_s, workers=1)), env=env)
+    shop = EnvironmentFactory(folder, tool_settings(ToolsConfig(run_s=run_s, workers=1)), env=env)
     task, engine = shop.equip(task_of(folder, *tools)), Says(*said)
 
     async def go() -> Trajectory:
@@ -168,7 +168,7 @@ def test_a_tool_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
 def test_the_budget_of_seconds_holds_within_a_message(tmp_path: Path) -> None:
     from rollouts.environment import Budget
 
-    shop = Workshop(tmp_path, tool_settings(ToolsConfig(run_s=60, workers=1)), env=hang)
+    shop = EnvironmentFactory(tmp_path, tool_settings(ToolsConfig(run_s=60, workers=1)), env=hang)
     step = chat_rollout(
         [task_of(tmp_path, "hang")],
         Says([call("hang"), call("hang"), call("hang")]),
@@ -214,7 +214,7 @@ def test_a_class_is_an_environment_of_its_own(tmp_path: Path) -> None:
 def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(
-        "from rollouts.tool import tool\n"
+        "from rollouts.tools import tool\n"
         "@tool\ndef f(x: int) -> int:\n    'Add one.'\n    return x + 1\n"
         "def g(x: int) -> int:\n    return x\n"
         "TOOLS = [f]\nPLAIN = [g]\nNUMBER = 7\nEMPTY = []\n"
@@ -228,13 +228,13 @@ def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> 
         ("GONE", "it has no GONE"),
     ):
         with pytest.raises(TaskError, match=why):
-            Workshop(tmp_path, env=f"{own}:{name}")
+            EnvironmentFactory(tmp_path, env=f"{own}:{name}")
     with pytest.raises(TaskError, match=r"--env .*nowhere\.py: no such file"):
-        Workshop(tmp_path, env=str(tmp_path / "nowhere.py"))
+        EnvironmentFactory(tmp_path, env=str(tmp_path / "nowhere.py"))
     bad = tmp_path / "bad.py"
-    bad.write_text("from rollouts.tool import tool\n@tool\ndef f(x: int) -> int:\n    return x\n")
+    bad.write_text("from rollouts.tools import tool\n@tool\ndef f(x: int) -> int:\n    return x\n")
     with pytest.raises(TaskError, match=r"tool f \(.*bad.py line \d\): it has no docstring"):
-        Workshop(tmp_path, env=str(bad))
+        EnvironmentFactory(tmp_path, env=str(bad))
 
 
 def test_a_family_brings_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,5 +245,5 @@ def test_a_family_brings_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     own = replace(families.BUILT_IN["answer"], name="own", environment=[query])
     monkeypatch.setitem(families._added, "own", own)
     task = replace(task_of(tmp_path), family="own")
-    assert Workshop(tmp_path).equip(task).tools == ("query",)
-    assert Workshop(tmp_path, env=tables).equip(task).tools == ("tables",)
+    assert EnvironmentFactory(tmp_path).equip(task).tools == ("query",)
+    assert EnvironmentFactory(tmp_path, env=tables).equip(task).tools == ("tables",)

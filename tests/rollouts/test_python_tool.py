@@ -9,9 +9,9 @@ from typing import Any
 
 from assay.task import Task
 from rollouts.environment import ExecutorSettings, ModelTurn
-from rollouts.python_executor import NAME, tool_spec
-from rollouts.tools import ToolCall
-from rollouts.workshop import ToolSettings, Workshop
+from rollouts.environments import EnvironmentFactory, ToolSettings
+from rollouts.python_tool import NAME, tool_spec
+from rollouts.tool_calls import ToolCall
 
 TASK = Task(
     "t",
@@ -34,7 +34,9 @@ def converse(root: Path, turns: list[list[ToolCall]], **settings: Any) -> Any:
     (root / "in" / "data.csv").write_text("a\n1\n")
 
     async def go() -> Any:
-        shop = Workshop(root, ToolSettings(executor=ExecutorSettings(**settings), workers=1))
+        shop = EnvironmentFactory(
+            root, ToolSettings(executor=ExecutorSettings(**settings), workers=1)
+        )
         environment = shop.maker(TASK, 0, 3)
         opening = await environment.open()
         replies = [
