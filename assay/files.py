@@ -136,3 +136,12 @@ def file_hash(path: Path) -> str:
         while block := data.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made or fetched again: $ASSAY_CACHE, else ~/.cache/assay.
+
+    Raises RuntimeError where there is neither the variable nor a home.
+    """
+    place = os.environ.get("ASSAY_CACHE")
+    return Path(place).expanduser() if place else Path.home() / ".cache" / "assay"

@@ -18,7 +18,7 @@ from typing import Any, cast
 from assay.files import file_hash, write_bytes
 from assay.task import TaskError, json_text
 from assay.versions import PROVENANCE, installed
-from assay.workers import cpu_count
+from assay.workers import usable_cores
 
 NAME = "provenance.json"
 OUT = "{out}"  # in a recorded command: the folder or file that it wrote to
@@ -166,7 +166,7 @@ def hashes(out: Path) -> dict[str, str]:
         beside = out.with_name(out.name + ".manifest.json")
         return {p.name: file_hash(p) for p in (out, beside) if p.is_file()}
     paths = list(_files(out))
-    with ThreadPoolExecutor(cpu_count()) as threads:  # hashing holds no lock of Python's
+    with ThreadPoolExecutor(usable_cores()) as threads:  # hashing holds no lock of Python's
         return {
             str(path.relative_to(out)): digest
             for path, digest in zip(paths, threads.map(file_hash, paths), strict=True)

@@ -34,8 +34,11 @@ _CHILD = "import sys; sys.path[:] = sys.argv[2:]; from assay.workers import serv
 _THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")]
 
 
-def cpu_count() -> int:
-    """How many processors this process may use."""
+def usable_cores() -> int:
+    """Cores this process may run on, which in a container or a job is fewer than there are.
+
+    Only Linux can tell; elsewhere it is the number of all cores.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

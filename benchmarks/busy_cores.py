@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from assay import SPINS
-from rollouts.machine import usable_cores
+from assay.workers import usable_cores
 
 HIDDEN, KEYS, INNER, LAYERS = 576, 192, 1536, 10  # a third of the model's layers
 SHAPES = [(HIDDEN, HIDDEN), (HIDDEN, KEYS), (HIDDEN, KEYS), (HIDDEN, HIDDEN)]

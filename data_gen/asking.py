@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.extras import install_extra
-from assay.journal import Appender, end_journal, read_journal, rewrite_journal
+from assay.journal import Appender, read_journal, rewrite_journal
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
 from rollouts.conversation import ContextFull
@@ -93,7 +93,6 @@ class Endpoint:
         self.known = self._journalled() | self.known
         order = list(dict.fromkeys([*self.order, *sorted(self.known)]))
         rewrite_journal(self.journal, (self.known[name] for name in order))
-        end_journal(self.journal)
 
 
 def answers(

@@ -17,11 +17,10 @@ from assay.console import DONE, FAILED, Parser, add_family, add_json, add_out, p
 from assay.family import use_families
 from assay.files import write_bytes
 from assay.task import TaskError, json_text
-from assay.workers import WorkerPool
+from assay.workers import WorkerPool, usable_cores
 from data_gen.corpora import CorpusError
 from data_gen.near import Side
 from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
-from rollouts.machine import usable_cores
 
 SHOWN = 20  # example pairs of a part
 LARGE = 4 << 20  # bytes of input from which processes are started

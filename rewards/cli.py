@@ -21,7 +21,7 @@ from assay.filters import add_chosen, chosen
 from assay.progress import Progress
 from assay.rows import STANDARD, blocks, is_plain, matching, total_bytes, writing_lines
 from assay.task import TaskError
-from assay.workers import cpu_count, map_ordered
+from assay.workers import map_ordered, usable_cores
 from rewards.score_rows import numbered, prepare, score_block
 from rewards.score_rows import score_lines as score_lines
 from rewards.score_rows import score_row as score_row
@@ -105,4 +105,4 @@ def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
     if asked:
         return asked
     small = total is not None and total < SMALL and all(map(is_plain, names))
-    return 1 if small or STANDARD in names else cpu_count()
+    return 1 if small or STANDARD in names else usable_cores()

@@ -4,7 +4,7 @@ a run trains, and the demo's evaluations.
 A model is an engine that decodes many answers side by side (`Batch`), something that is asked for
 one message at a time (`Each`: a server, an endpoint, a script), or answers that need no model
 (`Answers`). Every answer is handed over when it is there; what breaks in the infrastructure is an
-answer with a failure. Who keeps answers (rollouts/journal.py) says which are there already.
+answer with a failure. Who keeps answers (assay/journal.py) says which are there already.
 """
 
 from __future__ import annotations

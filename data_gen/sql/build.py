@@ -73,7 +73,7 @@ def _checked(args: argparse.Namespace) -> None:
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
     from assay.progress import Progress
-    from assay.workers import WorkerPool, cpu_count, limit_threads
+    from assay.workers import WorkerPool, limit_threads, usable_cores
     from data_gen.krama.lakes.about import Described, read_about
     from data_gen.krama.lakes.carried import carried_about, export_carried
     from data_gen.krama.lakes.lake import Folder, open_lakes
@@ -83,7 +83,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     described: Described = read_about(args.describe) if args.describe else {}
     made: list[Task] = []
     tally = Tally()
-    with WorkerPool(args.workers or cpu_count(), limit_threads) as crew:
+    with WorkerPool(args.workers or usable_cores(), limit_threads) as crew:
         folders = [Folder(path, described, args.licence, True) for path in args.tables]
         if args.carried:
             written = export_carried(args.out / "carried", crew.map)

@@ -25,7 +25,7 @@ from assay.rows import (
     total_bytes,
     writing_lines,
 )
-from assay.workers import cpu_count
+from assay.workers import usable_cores
 from rewards.gold.core import PROFILES, GoldError
 from rewards.gold.pool import Pool
 from rewards.gold.recipe_file import read_recipe
@@ -155,7 +155,7 @@ def _rows(
 def _workers(inputs: Sequence[str], total: int | None) -> int:
     """All cores, but one process for what it has done before others have started."""
     small = total is not None and total < SMALL and all(map(is_plain, inputs))
-    return 1 if small or STANDARD in inputs else cpu_count()
+    return 1 if small or STANDARD in inputs else usable_cores()
 
 
 def _table(
@@ -172,7 +172,7 @@ def _table(
         with stored(name) as stream:
             total += open_parquet(name, stream).metadata.num_rows
     with (
-        Pool(args.workers or cpu_count(), args.deadline, options) as pool,
+        Pool(args.workers or usable_cores(), args.deadline, options) as pool,
         Progress("assay execute", "rows", total) as bar,
     ):
         tally = run_parquet(
@@ -203,7 +203,7 @@ def _ray(
         source,
         Path(output),
         args.text_column,
-        workers=args.workers or cpu_count(),
+        workers=args.workers or usable_cores(),
         deadline=args.deadline,
         options=options,
     )

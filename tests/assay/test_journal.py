@@ -1,14 +1,21 @@
-"""Journals: what is cut off or damaged is left out and said; sums go when nothing is appended."""
+"""Journals: what is cut off or damaged is left out and said; a journal of answers is gone on with
+only for the same tasks and settings."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from front import command as front
 
-from assay.journal import Appender, end_journal, key_of, read_journal, rewrite_journal
-from assay.task import TaskError
+from assay import family as families
+from assay.journal import Appender, Journal, key_of, read_journal, rewrite_journal
+from assay.task import Task, TaskError, write_jsonl
 
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 ROWS = [{"task_id": f"t{i}", "sample": 0, "text": "abc" * i} for i in range(5)]
 
 
@@ -32,16 +39,14 @@ def test_a_torn_last_line_is_cut_off_the_file(journal: Path, cut: int) -> None:
     assert journal.read_bytes().endswith(b"}\n")
 
 
-@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-def test_a_changed_row_is_left_out_and_said(
-    journal: Path, place: float, capsys: pytest.CaptureFixture[str]
+def test_a_row_that_is_no_json_is_left_out_and_said(
+    journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = bytearray(journal.read_bytes())
-    data[int(len(data) * place)] ^= 1  # most such rows are still JSON
-    journal.write_bytes(data)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:2], lines[2][:9] + b"\n", *lines[3:]]))
     found = read_journal(journal)
-    assert 3 <= len(found) < 5 and all(row in ROWS for row in found)
-    assert f"{journal}: " in capsys.readouterr().err
+    assert found == [*ROWS[:2], *ROWS[3:]]
+    assert f"{journal}: 1 damaged rows are done again" in capsys.readouterr().err
     assert read_journal(journal) == found
     assert capsys.readouterr().err == ""
 
@@ -53,14 +58,147 @@ def test_a_rewritten_journal_goes_on(journal: Path) -> None:
     assert read_journal(journal) == [*ROWS[1:3], ROWS[0]]
 
 
-def test_a_finished_journal_leaves_no_sums_and_goes_on(journal: Path) -> None:
-    end_journal(journal)
-    assert [path.name for path in journal.parent.iterdir()] == ["r.jsonl"]
-    with Appender(journal) as rows:
-        rows.add([{"more": 1}])
-    assert read_journal(journal) == [*ROWS, {"more": 1}]
-
-
 def test_a_row_of_something_else_is_said(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"r\.jsonl: holds a row without task_id"):
         key_of({"tark_id": "t1", "sample": 0}, tmp_path / "r.jsonl")
+
+
+OWN = """
+from assay.family import Answer, Family, Score, Task
+
+
+def score(task: Task, answer: Answer) -> Score:
+    right = float("e" in answer.text)
+    return Score(right, right, {}, "ok" if right else "wrong")
+
+
+def gold(task: Task) -> Answer:
+    return Answer("e")
+
+
+FAMILY = Family(name="letters", score=score, gold=gold)
+"""
+main = front("eval")  # where errors become exit statuses
+
+
+@pytest.fixture
+def letters(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("family") / "letters.py"
+    path.write_text(OWN)
+    families.use_families([str(path)])
+
+
+def task(number: int) -> Task:
+    chat = [{"role": "user", "content": "Say e."}]
+    return Task(f"t{number}", "letters", "x", "heldout", chat, gold={})
+
+
+@pytest.mark.parametrize("kind", ["assay", "vllm"])
+def test_another_engine_does_not_go_on_with_it(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """Its log-probabilities, and answers at a tie, would be others: one table of two engines."""
+    pytest.importorskip("torch")
+    (tmp_path / "letters.py").write_text(OWN)
+    words = ["--family", str(tmp_path / "letters.py"), "--tasks", str(tmp_path / "tasks.jsonl")]
+    words += ["--model", str(tiny_folder), "--out", str(tmp_path / "out"), "--no-baselines"]
+    words += ["--max-new-tokens", "4"]
+    families.use_families([str(tmp_path / "letters.py")])
+    write_jsonl(tmp_path / "tasks.jsonl", [task(0).to_json(), task(1).to_json()])
+    assert main(words) == 0
+    for name, at in (("eval.json", "settings"), ("results.json", "meta")):
+        held = json.loads((tmp_path / "out" / name).read_text())
+        said = held[at] if at == "settings" else held[at]["settings"]
+        assert said["engine"] == "embedded"
+        (about,) = (held["meta"] if at == "meta" else held)["answered_by"]
+        assert about["engine"] == "embedded" and about["dtype"] in ("float32", "bfloat16")
+    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
+    capsys.readouterr()
+    assert main([*words, "--engine", kind]) == 2
+    said = capsys.readouterr().err
+    assert f"another engine (was embedded, is {kind}); put it back to go on" in said
+    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
+    assert main([*words, "--engine", "embedded"]) == 0
+
+
+def answers_of(folder: Path, tasks: list[Task], settings: dict[str, Any], **more: Any) -> Journal:
+    return Journal(folder / "rows.jsonl", folder / "record.json", tasks, settings, **more)
+
+
+def test_every_setting_that_changed_is_named_with_both_values(
+    tmp_path: Path, letters: None
+) -> None:
+    begun = {"seed": 0, "engine": "vllm", "long": "x" * 80, "weights": "ab"}
+    with answers_of(tmp_path, [task(0)], begun) as kept:
+        kept.write({"task_id": "t0", "sample": 0, "outcome": 1.0})
+    wanted = r"another engine \(was vllm, is sglang\), another long, another seed \(was 0, is 3\), "
+    with pytest.raises(TaskError, match=wanted + "other weights; put it back"):
+        now = {"seed": 3, "engine": "sglang", "long": "y" * 80, "weights": "cd"}
+        answers_of(tmp_path, [task(0)], now)
+
+
+def test_what_answered_is_kept_over_starts_each_once(tmp_path: Path, letters: None) -> None:
+    one, other = ({"engine": "vllm", "version": version} for version in ("0.31", "0.32"))
+    tasks = [task(0), task(1), task(2)]
+    for number, about in enumerate((one, one, other)):
+        with answers_of(tmp_path, tasks, {"seed": 0}) as kept:
+            kept.note(about)
+            kept.write({"task_id": f"t{number}", "sample": 0, "outcome": 1.0})
+    assert answers_of(tmp_path, tasks, {"seed": 0}).answered_by == [one, other]
+
+
+def test_more_tasks_go_on_and_other_tasks_do_not(tmp_path: Path, letters: None) -> None:
+    with answers_of(tmp_path, [task(0)], {}) as kept:
+        kept.write({"task_id": "t0", "sample": 0, "outcome": 1.0})
+    assert set(answers_of(tmp_path, [task(0), task(1)], {}).done) == {("t0", 0)}
+    changed = replace(task(0), prompt=[{"role": "user", "content": "Say i."}])
+    with pytest.raises(TaskError, match="t0 had another prompt, gold or file"):
+        answers_of(tmp_path, [changed], {})
+    with pytest.raises(TaskError, match=r"other tasks \(1 there, 1 here; t0 is not asked now"):
+        answers_of(tmp_path, [task(1)], {})
+    assert answers_of(tmp_path, [task(1)], {}, others=True).done == {}
+
+
+def test_the_content_of_a_tasks_file_is_part_of_what_is_asked(
+    tmp_path: Path, letters: None
+) -> None:
+    for name, text in (("a", "1"), ("b", "1"), ("c", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "t.csv").write_text(text)
+
+    def asked(name: str) -> Task:
+        return replace(task(0), files={"t.csv": str(tmp_path / name / "t.csv")})
+
+    with answers_of(tmp_path, [asked("a")], {}) as kept:
+        kept.write({"task_id": "t0", "sample": 0, "outcome": 1.0})
+    assert answers_of(tmp_path, [asked("b")], {}).done  # the same file at another place
+    with pytest.raises(TaskError, match="another prompt, gold or file"):
+        answers_of(tmp_path, [asked("c")], {})
+
+
+def test_rows_without_an_outcome_leave_the_file_and_are_paid_for(
+    tmp_path: Path, letters: None
+) -> None:
+    tasks = [task(0), task(1)]
+    with answers_of(tmp_path, tasks, {}) as kept:
+        kept.write({"task_id": "t1", "sample": 0, "outcome": 1.0})
+        kept.write({"task_id": "t0", "sample": 0, "outcome": None})
+        kept.lose(10, 5)
+        kept.finish()
+    names = [row["task_id"] for row in read_journal(tmp_path / "rows.jsonl")]
+    assert names == ["t0", "t1"]  # as the tasks are
+    again = answers_of(tmp_path, tasks, {})
+    assert set(again.done) == {("t1", 0)} and again.lost == (10, 5)
+    assert [row["task_id"] for row in read_journal(tmp_path / "rows.jsonl")] == ["t1"]
+
+
+def test_a_file_of_an_earlier_version_is_refused(tmp_path: Path, letters: None) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"task_id": "t0", "sample": 0, "outcome": 1.0}\n')
+    with pytest.raises(TaskError, match="was not begun by this command"):
+        answers_of(tmp_path, [task(0)], {})
+    (tmp_path / "record.json").write_text('{"settings": {}, "tasks": "abc"}')
+    with pytest.raises(TaskError, match="begun by another version of Assay"):
+        answers_of(tmp_path, [task(0)], {})
+    (tmp_path / "record.json").write_text("{")
+    with pytest.raises(TaskError, match="damaged"):
+        answers_of(tmp_path, [task(0)], {})

@@ -17,7 +17,7 @@ from pickled_jobs import noted
 from places import ROOT
 
 from assay.task import TaskError
-from assay.workers import AHEAD, WorkerPool, cpu_count, limit_threads, map_ordered
+from assay.workers import AHEAD, WorkerPool, limit_threads, map_ordered, usable_cores
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -186,7 +186,7 @@ def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.Monkey
     with WorkerPool(2, limit_threads) as crew:
         found = list(crew.map(threads, range(2)))
     assert all(pools and set(pools) == {1} for pools in found)
-    if cpu_count() == 1:
+    if usable_cores() == 1:
         return
     with WorkerPool(2) as crew:  # and so they do not by themselves
         assert any(set(pools) != {1} for pools in crew.map(threads, range(2)))

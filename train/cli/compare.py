@@ -13,9 +13,9 @@ from typing import Any
 from assay import console
 from assay.family import use_families
 from assay.task import TaskError
-from rollouts.identity import asked_how
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
 from train.evaluation.results import aligned, is_baseline, named_rows, read_results
+from train.evaluation.settings import asked_how
 from train.evaluation.tables import Draw, in_order, mean
 from train.evaluation.wholes import common, groups_of, instances_of, wordings
 

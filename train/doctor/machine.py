@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.versions import installed
-from rollouts.machine import usable_cores
+from assay.workers import usable_cores
 from train.doctor.finding import Finding
 from train.model.source import default_cache
 from train.run.record import PACKAGES, cpu_name

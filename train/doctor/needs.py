@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 
 from assay.rows import read_rows
+from assay.workers import usable_cores
 from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
-from rollouts.machine import usable_cores
 from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
 from train.backends.estimate import checkpoint_bytes

@@ -195,7 +195,7 @@ def _number(file: Path) -> int | None:
 
 def findings(environ: Mapping[str, str], sandbox: Mapping[str, Any], gpus: int) -> list[Finding]:
     """All lines of this file, for no run in particular."""
-    from rollouts.machine import usable_cores
+    from assay.workers import usable_cores
 
     return [
         shared_memory(),

@@ -13,6 +13,7 @@ from typing import Any
 
 from assay.family import THOUGHT
 from assay.file_sets import alone
+from assay.journal import Journal, Key, Row, read_record
 from assay.progress import Progress
 from assay.task import Answer, Task, TaskError
 from configs.schema import EngineConfig, ToolsConfig
@@ -20,8 +21,6 @@ from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts, tool_settings
-from rollouts.identity import settings_of
-from rollouts.journal import Journal, Key, Row, read_record
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import (
@@ -39,6 +38,7 @@ from rollouts.sampler import (
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.words.prompts import line
 from train.evaluation.rows import CHEAT, REFERENCES
+from train.evaluation.settings import settings_of
 
 Note = Callable[[dict[str, str]], None]
 Gathered = tuple[dict[Key, Row], list[dict[str, str]]]

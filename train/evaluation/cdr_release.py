@@ -27,11 +27,11 @@ from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rollouts.cdr.prompts import MARK, messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
-from rollouts.identity import thinking
 from rollouts.words.templates import Words, places
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, tell
 from train.evaluation.contract import OF_A_RELEASE, Found, Opened, Row, in_words
+from train.evaluation.settings import thinking
 from train.evaluation.tables import Draw
 
 STYLES = 3  # of wording, in the semantic extension

@@ -13,10 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.journal import key_of, read_journal
+from assay.journal import (
+    Row,
+    key_of,
+    read_journal,
+    read_record,
+    refuse_other,
+    refuse_other_tasks,
+    task_hash,
+)
 from assay.task import Task, TaskError, json_text
-from rollouts.identity import task_hash
-from rollouts.journal import Row, read_record, refuse_other, refuse_other_tasks
 
 RESULTS, ROWS, RECORD = "results.json", "rows.jsonl", "eval.json"  # in an evaluation's folder
 

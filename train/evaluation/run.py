@@ -16,13 +16,12 @@ from typing import Any
 from assay.family import all_families, family_of, use_families
 from assay.files import write_bytes, write_text
 from assay.filters import chosen
+from assay.journal import ASKED
 from assay.record import revision
 from assay.task import Answer, Task, json_text
 from assay.versions import installed
 from configs.loader import ConfigError, read_section
 from rollouts.environments import EnvironmentFactory
-from rollouts.identity import thinking
-from rollouts.journal import ASKED
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
 from train.evaluation.answering import UNASKED, Given, Job, answer_all, environment_factory
@@ -31,6 +30,7 @@ from train.evaluation.live import Tally
 from train.evaluation.opening import Asked, open_all
 from train.evaluation.parts import RECORD, ROWS, gathered
 from train.evaluation.rows import baseline_rows, reference_answer, row_of, scorer
+from train.evaluation.settings import thinking
 from train.evaluation.tables import Draw, tables
 from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of

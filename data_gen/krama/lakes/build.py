@@ -24,7 +24,7 @@ from assay.progress import Progress
 from assay.tables.doubts import count
 from assay.task import Task, TaskError
 from assay.versions import TABLES, installed
-from assay.workers import WorkerPool, cpu_count, limit_threads
+from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import LAKE
@@ -86,7 +86,7 @@ def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, i
 def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
     """(training, held-out) lakes. Raises `TaskError`."""
     described: Described = read_about(args.describe) if args.describe else {}
-    with WorkerPool(args.workers or cpu_count(), limit_threads) as crew:
+    with WorkerPool(args.workers or usable_cores(), limit_threads) as crew:
         turn = crew.map
         folders = [Folder(path, described, args.licence) for path in (*args.heldout, *args.lakes)]
         if args.carried:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from rollouts.machine import cache_folder
+from assay.files import cache_folder
 
 SOURCE = Path(__file__).with_name("c") / "kernels.c"
 BASE = ("-O3", "-fno-math-errno", "-fPIC", "-Wno-psabi")

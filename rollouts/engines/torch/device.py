@@ -22,8 +22,8 @@ from typing import Any, cast
 
 import torch
 
+from assay.files import cache_folder
 from rollouts.engines.torch.llama import ModelError
-from rollouts.machine import cache_folder
 
 FASTER = 1.25  # bfloat16 is taken when its products are at least this much faster than float32's
 ROWS, WIDTH, PAIRS = 128, 512, 15  # of the timed products

@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 
+from assay.workers import usable_cores
 from rollouts.engines.context import within_context
 from rollouts.engines.torch import branches, decode
 from rollouts.engines.torch.branches import Branches
@@ -24,7 +25,6 @@ from rollouts.engines.torch.llama import (
 from rollouts.engines.torch.load import folder_is_llama, load_llama, load_transformers
 from rollouts.engines.torch.prefill import prefill, trunk
 from rollouts.engines.torch.waves import Wave
-from rollouts.machine import usable_cores
 from rollouts.trajectory import Completion, Sampling
 
 REFILL = 0.25  # share of the rows that must be free before waiting prompts are taken up

@@ -15,10 +15,10 @@ from places import ROOT
 
 torch = pytest.importorskip("torch")
 
+from assay import workers  # noqa: E402
 from assay.task import Task, write_jsonl  # noqa: E402
 from configs.loader import ConfigError, load  # noqa: E402
 from configs.schema import SftRunConfig  # noqa: E402
-from rollouts import machine  # noqa: E402
 from rollouts.engines.engine import ModelError  # noqa: E402
 from rollouts.engines.torch import device  # noqa: E402
 from rollouts.engines.torch.device import (  # noqa: E402
@@ -167,6 +167,6 @@ def test_cores_are_counted_where_the_system_has_no_affinity(
     threads = torch.get_num_threads()
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS
     try:
-        assert machine.usable_cores() == set_threads("auto") == (os.cpu_count() or 1)
+        assert workers.usable_cores() == set_threads("auto") == (os.cpu_count() or 1)
     finally:
         torch.set_num_threads(threads)

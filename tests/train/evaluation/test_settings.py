@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.identity import asked_how, thinking
+from train.evaluation.settings import asked_how, thinking
 
 
 @pytest.mark.parametrize(
