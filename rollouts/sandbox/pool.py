@@ -12,7 +12,6 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rollouts.sandbox.exchange import Call
 from rollouts.sandbox.interpreter import closed_folder
@@ -262,31 +261,6 @@ async def _close_when_idle(launcher: Launcher) -> None:
     while launcher.active and launcher.alive:
         await asyncio.sleep(0.05)
     await launcher.close()
-
-
-_default: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
-
-
-async def run(
-    code: str | bytes,
-    files: Mapping[str, bytes | str] | None = None,
-    fetch: Sequence[str] = (),
-    limits: Limits | None = None,
-    seed: int | None = None,
-    **options: Any,
-) -> Result:
-    """`Pool.run` on a default pool, made on first use and kept for this event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _default:
-        _default[loop] = Pool()
-    return await _default[loop].run(code, files, fetch, limits, seed, **options)
-
-
-async def close() -> None:
-    """End this event loop's default pool, if there is one."""
-    pool = _default.pop(asyncio.get_running_loop(), None)
-    if pool is not None:
-        await pool.close()
 
 
 @atexit.register

@@ -43,20 +43,6 @@ class FileStore:
                 self.files[name] = data
         return refused
 
-    async def run(
-        self,
-        pool: Pool,
-        code: str,
-        fetch: Sequence[str] = ("*",),
-        limits: Limits | None = None,
-        seed: int | None = None,
-        shared: Shared = None,
-    ) -> Result:
-        """One stateless call with the stored files at hand; new files are stored afterwards."""
-        result = await pool.run(code, self.files, fetch, limits, seed, shared=shared)
-        refused = self.add(result.files)
-        return replace(result, refused={**result.refused, **refused})
-
 
 class Session:
     """One interpreter for an episode. Use as `async with Session(pool) as session`.

@@ -46,7 +46,7 @@ def on_machine(kinds: list[str], *args: str) -> subprocess.CompletedProcess[str]
 
 def rows_on(kinds: list[str], level: str, *numbers: int) -> dict[int, dict[str, Any]]:
     """The attack table, or these rows of it, on a simulated machine: row number to outcome."""
-    done = on_machine(kinds, "-m", "rollouts.sandbox.attacks", level, *map(str, numbers))
+    done = on_machine(kinds, "-m", "attacks", level, *map(str, numbers))
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows, done.stderr
     return {row["number"]: row for row in rows}

@@ -113,5 +113,5 @@ if __name__ == "__main__":
     for kind in sys.argv[1:cut]:
         globals()[kind]()
     os.chdir(ROOT)
-    os.environ["PYTHONPATH"] = ROOT
+    os.environ["PYTHONPATH"] = f"{ROOT}:{ROOT}/tests/support"
     os.execv(sys.executable, [sys.executable, *sys.argv[cut + 1 :]])

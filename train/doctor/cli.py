@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="of that run; default: verl or deepspeed where the file has a section `cluster`",
     )
     parser.add_argument(
-        "--attack", action="store_true", help="attack the sandbox and say what held"
+        "--attack", action="store_true", help="try ten attacks on the sandbox and say what held"
     )
     parser.add_argument(
         "--level",
@@ -75,14 +75,14 @@ def _for(file: str, settings: Sequence[str], backend: str | None) -> int:
 
 
 def _attack(level: str | None) -> int:
-    attacks = machine.module("rollouts.sandbox.attacks")
-    if attacks is None:
+    canaries = machine.module("rollouts.sandbox.canaries")
+    if canaries is None:
         print("assay doctor: --attack needs rollouts.sandbox, which is not here", file=sys.stderr)
         return console.UNUSABLE
-    outcomes = attacks.run_all(level)
+    outcomes = canaries.run_all(level)
     for outcome in outcomes:
         if not outcome.stopped:
-            print(f"open: row {outcome.number}, {outcome.name}: {outcome.detail}")
+            print(f"open: {outcome.name}: {outcome.detail}")
     stopped = sum(outcome.stopped for outcome in outcomes)
     print(f"{'attacks':<10} level {outcomes[0].level}: {stopped} of {len(outcomes)} stopped")
     return int(stopped < len(outcomes))

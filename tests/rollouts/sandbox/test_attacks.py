@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from attacks import FURTHER, TABLE
 from harness import needs_root, rows_on
 
 from rollouts.sandbox import jail
-from rollouts.sandbox.attacks import FURTHER, TABLE
 from rollouts.sandbox.model import LEVELS, Config, Level
 from rollouts.sandbox.pool import Pool
 

@@ -210,14 +210,12 @@ def test_store_carries_files_and_keeps_its_caps() -> None:
     async def episode() -> tuple[str, dict[str, str]]:
         store = FileStore(total_mb=1)
         async with Pool(PLAIN) as pool:
-            await store.run(
-                pool, "open('a', 'w').write('kept'); open('b', 'wb').write(bytes(2 << 20))"
-            )
-            second = await store.run(pool, "print(open('a').read())")
-            return second.stdout, store.add({"c": bytes(2 << 20)})
+            code = "open('a', 'w').write('kept'); open('b', 'wb').write(bytes(2 << 20))"
+            refused = store.add((await pool.run(code, fetch=["*"])).files)
+            return (await pool.run("print(open('a').read())", store.files)).stdout, refused
 
     out, refused = asyncio.run(episode())
-    assert out == "kept\n" and "c" in refused
+    assert out == "kept\n" and list(refused) == ["b"]
 
 
 def test_session_keeps_state_until_the_interpreter_ends() -> None:

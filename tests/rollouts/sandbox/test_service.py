@@ -1,4 +1,4 @@
-"""The command line, the server and the client, against each other."""
+"""The command line and the server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from rollouts.sandbox.cli import main
-from rollouts.sandbox.model import Config, Limits, Result
+from rollouts.sandbox.model import Config
 
 aiohttp = pytest.importorskip("aiohttp")
 from rollouts.sandbox import server  # noqa: E402
-from rollouts.sandbox.fusion import FusionClient  # noqa: E402
 
 PLAIN = Config(workers=1, min_level="limits", stack=())
 
@@ -109,36 +108,3 @@ def test_only_json_is_taken() -> None:
             return got.status
 
     assert serving(ask) == 415
-
-
-@pytest.mark.parametrize("wrapped", [True, False])
-def test_the_client_reads_results_back(wrapped: bool) -> None:
-    async def ask(url: str) -> tuple[Result, Result]:
-        async with FusionClient(url) as client:
-            client._ours = not wrapped
-            limits = Limits(wall_s=60)
-            good = await client.run(
-                "print(input(), '\\x1b'); open('o', 'w').write('1'); raise SystemExit(5)",
-                fetch=["o", "none"],
-                limits=limits,
-                stdin=b"hey\n",
-            )
-            late = Limits(wall_s=3)
-            slow = await client.run(
-                "print(1, flush=True)\nimport time; time.sleep(99)", limits=late
-            )
-            return good, slow
-
-    good, slow = serving(ask)
-    assert (good.status, good.exit_code, good.stdout) == ("error", 5, "hey \ufffd\n"), good
-    assert (dict(good.files), dict(good.refused)) == ({"o": b"1"}, {"none": "missing"})
-    assert (slow.status, slow.stdout) == ("timeout", "1\n")
-
-
-def test_an_unreachable_server_is_not_the_models_fault() -> None:
-    async def ask() -> Result:
-        async with FusionClient("http://127.0.0.1:9", retries=0) as client:
-            return await client.run("print(1)")
-
-    result = asyncio.run(ask())
-    assert result.status == "sandbox_error" and "cannot reach" in result.why

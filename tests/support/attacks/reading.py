@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollouts.sandbox.attacks.row import Attack, status
+from attacks.row import Attack, status
 
 ROWS = (
     Attack(1, "open the gold file", "tries(lambda: print(open(GOLD).read()))"),

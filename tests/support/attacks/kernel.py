@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollouts.sandbox.attacks.row import HASTY, Attack, Target, closed, status
+from attacks.row import HASTY, Attack, Target, closed, status
 from rollouts.sandbox.model import Result
 
 

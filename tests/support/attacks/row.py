@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from assay.confine import NUMBERS, machine
 from rollouts.sandbox.model import Limits, Result
@@ -91,7 +91,6 @@ class Attack:
     then: str = ""  # a second call that must print "fine"
     arch: str = ""  # only where this is the architecture
     shared: str = ""  # a directory that the runner shares, as a folder of this name
-    tags: tuple[str, ...] = field(default=())
 
     def source(self, target: Target) -> str:
         """The code to run, with the target's places put in."""

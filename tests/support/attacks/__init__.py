@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rollouts.sandbox import watch
-from rollouts.sandbox.attacks import (
+from attacks import (
     evasions,
     files,
     further,
@@ -28,7 +28,7 @@ from rollouts.sandbox.attacks import (
     reading,
     starving,
 )
-from rollouts.sandbox.attacks.row import Attack, Target
+from attacks.row import Attack, Target
 from rollouts.sandbox.model import Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollouts.sandbox.attacks.row import SMALL, Attack, status
+from attacks.row import SMALL, Attack, status
 
 ROWS = (
     Attack(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollouts.sandbox.attacks.row import Attack
+from attacks.row import Attack
 
 _IMPORT = "import socket as s\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rollouts.sandbox.attacks.row import HASTY, SMALL, Attack, Target, closed, status
+from attacks.row import HASTY, SMALL, Attack, Target, closed, status
 from rollouts.sandbox.model import Result
 
 _FILL = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollouts.sandbox.attacks.row import Attack, Target, closed
+from attacks.row import Attack, Target, closed
 from rollouts.sandbox.model import Result
 
 _CSV = ("prediction.csv",)

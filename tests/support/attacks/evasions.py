@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rollouts.sandbox.attacks.row import SMALL, Attack, Target, closed, status
+from attacks.row import SMALL, Attack, Target, closed, status
 from rollouts.sandbox.model import Result
 
 _MMAP = """\

@@ -1,11 +1,11 @@
-"""`python -m rollouts.sandbox.attacks [LEVEL] [NUMBER …]`: a JSON line per row, of the whole table
+"""`PYTHONPATH=.:tests/support python -m attacks [LEVEL] [NUMBER …]`: a JSON line per row, of the whole table
 or of the rows with these numbers; status 1 if one is open."""
 
 import json
 import sys
 from dataclasses import asdict
 
-from rollouts.sandbox.attacks import run_all
+from attacks import run_all
 from rollouts.sandbox.model import LEVELS, Level
 
 wanted: list[Level] = [level for level in LEVELS if level in sys.argv[1:]]
