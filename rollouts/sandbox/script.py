@@ -26,7 +26,7 @@ OWN: dict[str, types.ModuleType] = {}  # kept alive: to take one apart touches p
 
 
 def note_own_modules() -> None:
-    names = [n for n in sys.modules if n == "rollouts" or n.startswith("rollouts.")]
+    names = [n for n in sys.modules if n.partition(".")[0] in ("assay", "rollouts")]
     OWN.update({name: sys.modules[name] for name in names})
 
 
