@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rollouts.sandbox import watch
 from attacks import (
     evasions,
     files,
@@ -29,6 +28,7 @@ from attacks import (
     starving,
 )
 from attacks.row import Attack, Target
+from rollouts.sandbox import watch
 from rollouts.sandbox.model import Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
 

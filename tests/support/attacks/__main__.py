@@ -1,5 +1,5 @@
-"""`PYTHONPATH=.:tests/support python -m attacks [LEVEL] [NUMBER …]`: a JSON line per row, of the whole table
-or of the rows with these numbers; status 1 if one is open."""
+"""`PYTHONPATH=.:tests/support python -m attacks [LEVEL] [NUMBER …]`: a JSON line per row, of the
+whole table or of the rows with these numbers; status 1 if one is open."""
 
 import json
 import sys
