@@ -1,6 +1,6 @@
 """Ten attempts to break out, for `assay doctor --attack`: each prints OPEN when it got through.
 
-They are a sample of the attack table that the tests run (tests/support/attacks).
+They are a sample of the attack table that the tests run (tests/support/attacks.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.row import Attack
+from attack_row import Attack
 
 _IMPORT = "import socket as s\n"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attacks.row import HASTY, Attack, Target, closed, status
+from attack_row import HASTY, Attack, Target, closed, status
+
 from rollouts.sandbox.model import Result
 
 

@@ -1,9 +1,14 @@
-"""The attack table, run against the sandbox of this machine: `run_all(level=None, numbers=())`."""
+"""The attack table, run against the sandbox of this machine: `run_all(level=None, numbers=())`, or
+
+`PYTHONPATH=.:tests/support python -m attacks [LEVEL] [NUMBER …]`: a JSON line per row, of the
+whole table or of the rows with these numbers; status 1 if one is open.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import platform
 import secrets
@@ -14,32 +19,31 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from attacks import (
-    evasions,
-    files,
-    further,
-    kernel,
-    later,
-    network,
-    reading,
-    starving,
-)
-from attacks.row import Attack, Target
+import attack_evasions
+import attack_files
+import attack_further
+import attack_kernel
+import attack_later
+import attack_network
+import attack_reading
+import attack_starving
+from attack_row import Attack, Target
+
 from rollouts.sandbox import watch
-from rollouts.sandbox.model import Config, Level, Limits, Result
+from rollouts.sandbox.model import LEVELS, Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
 
 TABLE: tuple[Attack, ...] = (
-    *reading.ROWS,
-    *network.ROWS,
-    *starving.ROWS,
-    *files.ROWS,
-    *kernel.ROWS,
+    *attack_reading.ROWS,
+    *attack_network.ROWS,
+    *attack_starving.ROWS,
+    *attack_files.ROWS,
+    *attack_kernel.ROWS,
 )
-FURTHER: tuple[Attack, ...] = (*further.ROWS, *later.ROWS, *evasions.ROWS)
+FURTHER: tuple[Attack, ...] = (*attack_further.ROWS, *attack_later.ROWS, *attack_evasions.ROWS)
 
 
 @dataclass(frozen=True)
@@ -200,3 +204,13 @@ def run_all(level: Level | None = None, numbers: Sequence[int] = ()) -> list[Out
     rows = [row for row in (*TABLE, *FURTHER) if not numbers or row.number in numbers]
     config = Config(workers=1, level=level, min_level="limits", stack=("numpy",))
     return asyncio.run(run_rows(rows, config))
+
+
+if __name__ == "__main__":
+    wanted: list[Level] = [level for level in LEVELS if level in sys.argv[1:]]
+    outcomes = run_all(
+        wanted[0] if wanted else None, [int(word) for word in sys.argv[1:] if word.isdigit()]
+    )
+    for outcome in outcomes:
+        print(json.dumps(asdict(outcome)))
+    sys.exit(any(not outcome.stopped for outcome in outcomes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.row import Attack, status
+from attack_row import Attack, status
 
 ROWS = (
     Attack(1, "open the gold file", "tries(lambda: print(open(GOLD).read()))"),

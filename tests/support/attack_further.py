@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.row import SMALL, Attack, status
+from attack_row import SMALL, Attack, status
 
 ROWS = (
     Attack(

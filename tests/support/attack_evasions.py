@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attacks.row import SMALL, Attack, Target, closed, status
+from attack_row import SMALL, Attack, Target, closed, status
+
 from rollouts.sandbox.model import Result
 
 _MMAP = """\

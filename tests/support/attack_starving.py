@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attacks.row import HASTY, SMALL, Attack, Target, closed, status
+from attack_row import HASTY, SMALL, Attack, Target, closed, status
+
 from rollouts.sandbox.model import Result
 
 _FILL = """\

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attacks.row import Attack, Target, closed
+from attack_row import Attack, Target, closed
+
 from rollouts.sandbox.model import Result
 
 _CSV = ("prediction.csv",)
