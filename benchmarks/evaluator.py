@@ -23,7 +23,7 @@ from assay.task import Task, write_jsonl
 from rollouts.engines.scripted import ScriptedEngine
 from rollouts.environment import Budget
 from rollouts.episode import rollout
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.scripted_agents import script
 from rollouts.trajectory import Sampling
@@ -58,13 +58,13 @@ def alone(tasks: list[Task], args: Any) -> float:
     for at in range(0, len(tasks), size):
         part = tasks[at : at + size]
         sampling = Sampling(4096, 0.0)
-        groups = run_now(
+        groups = asyncio_run(
             rollout(part, engine, tokenizer, sampling, 1, 0, maker=shop.maker, budget=Budget())
         )
         for task, (found,) in zip(part, groups, strict=True):
             score_answer(task, found.answer())
     spent = time.perf_counter() - began
-    run_now(shop.close())
+    asyncio_run(shop.close())
     return spent
 
 

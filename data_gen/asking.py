@@ -21,7 +21,7 @@ from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
 from rollouts.conversation import ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.trajectory import Sampling
 
 FILE = "rewordings.jsonl"  # the journal beside a build
@@ -109,7 +109,7 @@ def answers(
     missing = {n: r for n, r in zip(names, requests, strict=True) if n not in endpoint.known}
     advance(len(names) - len(missing))
     if missing:
-        run_now(_ask(endpoint, missing, advance, sampling))
+        asyncio_run(_ask(endpoint, missing, advance, sampling))
     if names:
         endpoint.order += names
         endpoint.settle()

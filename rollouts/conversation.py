@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from rollouts.environment import EpisodeStart
+from rollouts.environment import Budget, EpisodeStart
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import ToolCall, ToolSpec
-from rollouts.trajectory import Completion, Stop
+from rollouts.trajectory import Completion, Sampling, Stop
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -34,13 +34,23 @@ class ContextFull(Exception):
     """The conversation is longer than the model can read: its message was cut by a token limit."""
 
 
-@dataclass(frozen=True)
-class Heard:
-    """A model message as both kinds of conversation see it."""
+Ask = Callable[[Sequence[int], Sampling, int], Awaitable[Completion]]
+"""(ids, sampling, seed) → what an engine of token ids goes on with."""
 
-    text: str
-    calls: list[ToolCall]
-    cut: bool
+
+class ChatEngine(Protocol):
+    """Anything that answers messages in words. It gives no token ids, so nothing can be trained
+    on what it says; it serves evaluation and the making of SFT data."""
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> ChatReply:
+        """One message. Raises `OSError` when the endpoint cannot be had."""
+        ...
 
 
 class TokenConversation:
@@ -49,6 +59,8 @@ class TokenConversation:
     A conversation that its environment wrote anew (`rewritten`) leaves no ids to train on: they
     are no one sequence. `usage` counts its tokens as an endpoint does, message by message.
     """
+
+    untold = 0  # messages whose tokens are not known
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -61,20 +73,32 @@ class TokenConversation:
         self.usage: Counter[str] = Counter()
         self._ended = False
         self._tools: Sequence[ToolSpec] = ()
-        self._asked: tuple[int, ...] = ()
-
-    @property
-    def made_by(self) -> str:
-        """The fingerprint of the tokenizer that the ids are of."""
-        return self._tokenizer.fingerprint
+        self._asked: list[int] = []
 
     def start(self, opening: EpisodeStart) -> None:
         self.messages = [dict(m) for m in opening.messages]
         self._tools = opening.tools
         self._append(self._tokenizer.prompt(opening.messages, opening.tools))
 
-    def hear(self, completion: Completion, limit: int) -> Heard:
-        """Append one completion, cut to `limit` tokens."""
+    def prompt(self) -> list[int]:
+        """All ids so far, for the engine; what was there at the last call must still stand."""
+        if self.ids[: len(self._asked)] != self._asked:
+            raise AssertionError("ids of an earlier turn changed: the prefix property is broken")
+        self._asked = list(self.ids)
+        return list(self.ids)
+
+    async def ask(
+        self, engine: Ask | ChatEngine, prompt: Sequence[Any], sampling: Sampling, seed: int
+    ) -> Completion:
+        """What the engine goes on with."""
+        return await cast("Ask", engine)(prompt, sampling, seed)
+
+    def hear(self, said: Completion | ChatReply, limit: int) -> tuple[str, list[ToolCall], bool]:
+        """Append one completion, cut to `limit` tokens: (its text, its calls, whether it is cut).
+        What was drawn without a meaning (`failure`) is left out."""
+        completion = cast("Completion", said)
+        if completion.failure is not None:
+            completion = Completion([], [], [], "error", completion.failure)
         count = min(len(completion.ids), limit)
         self.usage.update(prompt_tokens=len(self.ids), completion_tokens=count)
         ids = list(completion.ids[:count])
@@ -84,7 +108,7 @@ class TokenConversation:
         self._append(ids, *laws, completion.drawn(count))
         text = self._tokenizer.text(ids)
         self.messages.append({"role": "assistant", "content": text})
-        return Heard(text, self._tokenizer.calls.read(text), cut)
+        return text, self._tokenizer.calls.read(text), cut
 
     def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append what answers the model: the template's ids around it, without loss."""
@@ -98,15 +122,24 @@ class TokenConversation:
         self.messages += [dict(m) for m in messages]
         self.ids, self.loss_mask = [], []
         self.logprobs, self.sampling_logprobs = [], []
-        self.rewritten, self._asked = True, ()
+        self.rewritten, self._asked = True, []
         self._append(self._tokenizer.prompt(context, self._tools))
 
-    def prompt(self) -> list[int]:
-        """All ids so far, for the engine; what was there at the last call must still stand."""
-        if tuple(self.ids[: len(self._asked)]) != self._asked:
-            raise AssertionError("ids of an earlier turn changed: the prefix property is broken")
-        self._asked = tuple(self.ids)
-        return list(self.ids)
+    def room(self, most: int, budget: Budget) -> int:
+        """Tokens the next message may have, `most` or fewer."""
+        return min(most, budget.tokens - len(self.ids)) if budget.tokens else most
+
+    def fields(self) -> dict[str, Any]:
+        """What a trajectory keeps of it: the ids, or the usage where there are none."""
+        if self.rewritten:
+            return _without_ids(self.usage)
+        return {
+            "ids": self.ids,
+            "loss_mask": self.loss_mask,
+            "logprobs": self.logprobs,
+            "sampling_logprobs": self.sampling_logprobs,
+            "tokenizer": self._tokenizer.fingerprint,
+        }
 
     def _append(
         self,
@@ -142,29 +175,43 @@ class ChatConversation:
         self.sent = [dict(m) for m in opening.messages]
         self.tools = [tool.schema() for tool in opening.tools]
 
-    def hear(self, reply: ChatReply) -> Heard:
-        """Append one answer; the endpoint's own calls win over calls spelled in the text."""
+    def prompt(self) -> list[dict[str, Any]]:
+        """All messages so far, for the endpoint."""
+        return self.sent
+
+    async def ask(
+        self, engine: Ask | ChatEngine, prompt: Sequence[Any], sampling: Sampling, seed: int
+    ) -> ChatReply:
+        """The endpoint's next message."""
+        return await cast("ChatEngine", engine).chat(prompt, self.tools, sampling, seed)
+
+    def hear(
+        self, said: Completion | ChatReply, limit: int = 0
+    ) -> tuple[str, list[ToolCall], bool]:
+        """Append one answer: (its text, its calls, whether it is cut). The endpoint's own calls win
+        over calls spelled in the text."""
+        reply = cast("ChatReply", said)
         kept = {k: v for k, v in reply.message.items() if v is not None and k != "tool_calls"}
-        said: dict[str, Any] = {**kept, "role": "assistant", "content": reply.text}
+        row: dict[str, Any] = {**kept, "role": "assistant", "content": reply.text}
         self._function, self._call_ids = "", []
         if "function_call" in kept:
             self._function = _name(reply.calls[0].name) if reply.calls else ""
         elif any(call.id for call in reply.calls):
             self._call_ids = _distinct([c.id for c in reply.calls])
             raw: list[Any] = reply.message.get("tool_calls") or [{} for _ in reply.calls]
-            said["tool_calls"] = [
+            row["tool_calls"] = [
                 _call(*each) for each in zip(reply.calls, raw, self._call_ids, strict=True)
             ]
         content: Any = reply.message.get("content", reply.text)
         if content is None and not self._call_ids and not self._function:
             content = reply.text  # null stands beside calls only
-        self.sent.append(said | {"content": content})
+        self.sent.append(row | {"content": content})
         if reply.reasoning:
-            said = {"role": "assistant", "reasoning_content": reply.reasoning} | said
-        self.messages.append(said)
+            row = {"role": "assistant", "reasoning_content": reply.reasoning} | row
+        self.messages.append(row)
         self.usage.update(reply.usage)
         self.untold += "completion_tokens" not in reply.usage
-        return Heard(reply.text, reply.calls, reply.stop == "length")
+        return reply.text, reply.calls, reply.stop == "length"
 
     def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append what answers the model; tool answers name the call they belong to, in order."""
@@ -188,6 +235,19 @@ class ChatConversation:
         self.messages += [dict(m) for m in messages]
         self.sent = [dict(m) for m in context]
         self._function, self._call_ids = "", []
+
+    def room(self, most: int, budget: Budget) -> int:
+        """The endpoint counts its own tokens."""
+        return most
+
+    def fields(self) -> dict[str, Any]:
+        """What a trajectory keeps of it: the usage, no ids."""
+        return _without_ids(self.usage)
+
+
+def _without_ids(usage: Mapping[str, int]) -> dict[str, Any]:
+    law = {"logprobs": list[float](), "sampling_logprobs": list[float]()}
+    return {"ids": list[int](), "loss_mask": list[int](), **law, "usage": dict(usage)}
 
 
 def _call(call: ToolCall, raw: Any, call_id: str) -> dict[str, Any]:

@@ -130,6 +130,7 @@ class ChatTokenizer:
         self.calls: CallFormat = call_format(calls)
         self._folder, self._named_calls = folder, calls
         self._others: dict[str, ChatTokenizer] = {}
+        self._last: tuple[str, list[int]] = ("", [])  # the prompt that was asked for last
         import transformers
 
         library: Any = transformers  # its own annotations are partial
@@ -174,6 +175,14 @@ class ChatTokenizer:
 
         Raises `PromptError` for a conversation that the template refuses.
         """
+        key = json.dumps([list(messages), [tool.schema() for tool in tools]], default=str)
+        if self._last[0] != key:  # all samples of a task ask for the same one
+            self._last = key, self._prompt(messages, tools)
+        return list(self._last[1])
+
+    def _prompt(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]
+    ) -> list[int]:
         acts = bool(tools) or _acts(messages)
         chat, schemas = self._with_tools([self._veiled(m) for m in messages], tools)
         return self._encode(self._chat.render(self._chat.shaped(chat, acts), True, acts, schemas))

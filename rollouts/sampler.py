@@ -11,26 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.seeds import derive_seed
 from assay.task import Answer, Task
-from rollouts.conversation import ChatConversation, TokenConversation
+from rollouts.conversation import Ask, ChatEngine
 from rollouts.engines.engine import Engine
-from rollouts.environment import (
-    Budget,
-    Environment,
-    EpisodeEnd,
-    EpisodeStart,
-    Maker,
-    ModelTurn,
-    Reply,
-)
-from rollouts.episode import rollout
-from rollouts.now import run_now
-from rollouts.play import Ask, ChatEngine, Episode, play
+from rollouts.environment import Budget, Maker
+from rollouts.episode import Episode, SingleTurn, rollout
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE
 from rollouts.trajectory import Sampling, Trajectory, retried
@@ -239,7 +230,7 @@ def sample(asked: Asked, model: Model, keep: Keep, allowance: Allowance | None =
                 if (task.id, run.sample) in wanted:
                     keep(task, run)
     else:
-        run_now(sample_side_by_side(asked, model, keep, allowed))
+        asyncio_run(sample_side_by_side(asked, model, keep, allowed))
 
 
 def chunks(asked: Asked, slots: int) -> list[list[Task]]:
@@ -256,7 +247,7 @@ def decode(asked: Asked, model: Batch, part: Sequence[Task]) -> list[tuple[Task,
     """All samples of tasks that have the same plan."""
     how, budget = asked.how(part[0]), asked.plan(part[0]).budget
     engine, tokenizer, seed = model.engine, model.tokenizer, asked.seed
-    groups = run_now(
+    groups = asyncio_run(
         rollout(part, engine, tokenizer, how, asked.n, seed, maker=asked.maker, budget=budget)
     )
     return [(task, run) for task, group in zip(part, groups, strict=True) for run in group]
@@ -292,38 +283,17 @@ async def sample_side_by_side(
 
 async def episode(asked: Asked, model: Each, task: Task, j: int) -> Trajectory:
     """One episode; with tools a broken one is tried once more (requests are by their client)."""
-    plan, words, maker = asked.plan(task), model.tokenizer, asked.maker
+    budget = asked.plan(task).budget
+    maker = asked.maker if task.tools and asked.maker else SingleTurn
 
-    def around() -> Environment:
-        if not task.tools or maker is None:
-            return Plain(task)
-        return maker(task, j, derive_seed(asked.seed, task.id, j))
-
-    async def attempt() -> Trajectory:
-        talk = ChatConversation() if words is None else TokenConversation(words)
-        one = Episode(task, j, asked.seed, around, plan.budget, talk)
-        return await play(one, model.ask, asked.how(task))
+    def attempt() -> Awaitable[Trajectory]:
+        one = Episode(task, j, asked.seed, maker, budget, model.tokenizer)
+        return one.play(model.ask, asked.how(task))
 
     found = await attempt()
     if found.failure is None or not task.tools:
         return found
     return retried(found, await attempt())
-
-
-class Plain:
-    """The environment of a task without tools: the first message is the answer."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    async def open(self) -> EpisodeStart:
-        return EpisodeStart(self._task.prompt)
-
-    async def reply(self, said: ModelTurn) -> Reply:
-        return Reply()
-
-    async def close(self) -> EpisodeEnd:
-        return EpisodeEnd()
 
 
 def answered(

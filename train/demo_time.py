@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import DEMO_SIZES, DemoConfig
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.expected import duration, learning_speed, timed
@@ -49,7 +49,7 @@ def measured_speeds(policy: Policy, tokenizer: ChatTokenizer, slots: int) -> Spe
     ]
 
     def answers(asked: list[list[int]], n: int, new: int) -> int:
-        made = run_now(engine.generate(asked, Sampling(new), n, list(range(len(asked)))))
+        made = asyncio_run(engine.generate(asked, Sampling(new), n, list(range(len(asked)))))
         return sum(len(one.ids) for group in made for one in group)
 
     rows = min(ROWS, slots)

@@ -30,7 +30,7 @@ from configs.training import GrpoConfig
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import rollout
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.model.batch import (
@@ -199,7 +199,9 @@ def sample(
     """G rollouts of each of P tasks."""
     sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
     n, budget = config.rollouts_per_prompt, budget_of(config)
-    return run_now(rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget))
+    return asyncio_run(
+        rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget)
+    )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from data_gen.inputs import Refusal
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
@@ -89,7 +89,7 @@ def _tables(jobs: Sequence[_Job]) -> list[Built]:
         return [await build_table(listed[i], settings, pool, room) for i, room in jobs]
 
     with _python_texts():
-        return run_now(go())
+        return asyncio_run(go())
 
 
 def _series(jobs: Sequence[_Job]) -> list[Built]:

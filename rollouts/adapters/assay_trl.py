@@ -76,10 +76,10 @@ class Workbench:
         Returns:
             What it printed.
         """
-        from rollouts.now import run_now
+        from rollouts.event_loop import asyncio_run
         from rollouts.sandbox.model import Limits
 
-        made = run_now(_sandbox().run(str(code), limits=Limits(wall_s=30)))
+        made = asyncio_run(_sandbox().run(str(code), limits=Limits(wall_s=30)))
         return (made.stdout + made.stderr + made.why)[:4000]
 
     def hand_in(self, answer: str) -> str:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from rollouts.engines.engine import Engine
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.trajectory import Completion, Sampling
 
 GATHER_S = 0.005  # clients that ask side by side are a few milliseconds apart
@@ -97,7 +97,7 @@ class Batches:
         try:
             found = await asyncio.get_running_loop().run_in_executor(
                 self._thread,
-                lambda: run_now(
+                lambda: asyncio_run(
                     self._engine.generate(
                         [job.ids for job in jobs],
                         first.sampling,

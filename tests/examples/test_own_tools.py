@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 from assay.family import use_families
 from assay.task import Task, TaskError
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.scripted_agents import OwnSolver
 from rollouts.trajectory import Sampling
@@ -48,7 +48,7 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     from assay.task import read_tasks
     from rollouts.conversation import ChatReply
     from rollouts.environments import EnvironmentFactory
-    from rollouts.now import run_now
+    from rollouts.event_loop import asyncio_run
     from rollouts.tool_calls import ToolCall
     from rollouts.trajectory import Sampling
 
@@ -67,7 +67,7 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     use_families([str(built / "own_tools.py")])
     tasks = read_tasks(built / "T" / "heldout.jsonl")
     shop = EnvironmentFactory(built / "T")
-    groups = run_now(chat_rollout(tasks, Asks(), Sampling(), 1, 0, maker=shop.maker))
+    groups = asyncio_run(chat_rollout(tasks, Asks(), Sampling(), 1, 0, maker=shop.maker))
     scores = [
         score_answer(task, group[0].answer()) for task, group in zip(tasks, groups, strict=True)
     ]
@@ -106,7 +106,7 @@ def test_a_solver_that_cannot_be_used_is_said(tmp_path: Path, solver: str, said:
     use_families([str(tmp_path / "lost.py")])
     task = Task("t", name, "", "train", [{"role": "user", "content": "?"}], {})
     with pytest.raises(TaskError, match=said):
-        run_now(OwnSolver([task]).chat(task.prompt, [], Sampling(), 0))
+        asyncio_run(OwnSolver([task]).chat(task.prompt, [], Sampling(), 0))
 
 
 def test_other_files_cannot_be_opened(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ from rollouts.environment import (
     ModelTurn,
     Reply,
 )
-from rollouts.episode import completion_ids, rollout, run_episode
+from rollouts.episode import rollout, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import FORMATS, ToolSpec
-from rollouts.trajectory import Completion, Sampling
+from rollouts.trajectory import Completion, Sampling, completion_ids
 
 CALL = FORMATS["hermes"].write
 LONG = Sampling(max_new_tokens=400)

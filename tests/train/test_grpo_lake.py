@@ -17,7 +17,7 @@ from tiny_model import tiny_config  # noqa: E402
 from assay.task import Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  # noqa: E402
 from rollouts.environments import EnvironmentFactory, tool_settings  # noqa: E402
-from rollouts.now import run_now  # noqa: E402
+from rollouts.event_loop import asyncio_run  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.grpo import batch_of, sample, train_grpo  # noqa: E402
@@ -65,7 +65,7 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
     )
     shop = EnvironmentFactory(Path("/"), tool_settings(run.tools))
     shop.announce([task])
-    opening = run_now(shop.maker(task, 0, 0).open())
+    opening = asyncio_run(shop.maker(task, 0, 0).open())
     question = str(opening.messages[-1]["content"])
     folder = model_of_two_replies(tiny_folder, tmp_path / "model", question)
     tokenizer, policy = ChatTokenizer(folder), load_policy(folder, "float32")
@@ -114,7 +114,7 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
         ),
         maker=shop.maker,
     )
-    run_now(shop.close())
+    asyncio_run(shop.close())
     rows = read_metrics(tmp_path / "rl")
     assert all(r["outcome/mean"] == 0.0 for r in rows)
     assert all(r["reward/subtask_reward/mean"] == r["reward/mean"] for r in rows)

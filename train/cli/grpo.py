@@ -54,7 +54,7 @@ def run(config: GrpoRunConfig) -> None:
     tasks, held = training_tasks(config.data, asked=asked_for(config)), validation_tasks(config)
 
     from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
-    from rollouts.now import run_now
+    from rollouts.event_loop import asyncio_run
     from rollouts.prompts import ChatTokenizer
     from train.expected import rl_line
     from train.grpo import budget_of, train_grpo
@@ -102,7 +102,7 @@ def run(config: GrpoRunConfig) -> None:
         print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
         also = (shop.maker, reference, states_of)
         train_grpo(policy, tasks, tokenizer, score, config.rl, loop, *also)
-        run_now(shop.close())
+        asyncio_run(shop.close())
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
 

@@ -21,7 +21,7 @@ from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts, tool_settings
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import (
     Allowance,
@@ -302,7 +302,7 @@ def opened(
             note(engine.about())
             yield Batch(_bounded(args, engine, tokenizer), tokenizer, args.slots)
     finally:
-        run_now(job.shop.close())
+        asyncio_run(job.shop.close())
 
 
 def _scripted(args: Any, tasks: Sequence[Task], tokenizer: ChatTokenizer | None) -> Model:
@@ -377,11 +377,11 @@ def _bounded(args: Any, engine: Any, tokenizer: ChatTokenizer) -> Any:
 @contextmanager
 def _entered(engine: Any) -> Generator[Any]:
     """An engine with a session, for the one loop that all coroutines run on."""
-    ready = run_now(engine.__aenter__())
+    ready = asyncio_run(engine.__aenter__())
     try:
         yield ready
     finally:
-        run_now(engine.__aexit__(None, None, None))
+        asyncio_run(engine.__aexit__(None, None, None))
 
 
 # --- what is said at the end ---------------------------------------------------------------------

@@ -25,7 +25,7 @@ from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import Checked, validated
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 
 BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
 AHEAD = 8  # batches that are drawn or run before the caller wants them
@@ -160,7 +160,7 @@ def _count(batch: Batch, reasons: Counter[str]) -> None:
 
 @contextmanager
 def _beside() -> Generator[Submit]:
-    """Run coroutines on the event loop of `run_now`, in a thread beside this one."""
+    """Run coroutines on the event loop of `asyncio_run`, in a thread beside this one."""
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     given: list[Future[Results]] = []
 
@@ -174,7 +174,7 @@ def _beside() -> Generator[Submit]:
         return given[-1]
 
     with ThreadPoolExecutor(1) as aside:
-        served = aside.submit(run_now, serve())
+        served = aside.submit(asyncio_run, serve())
         served.add_done_callback(lambda _: begun.cancel())  # a loop that never began
         loop, end = begun.result()
         try:

@@ -17,8 +17,8 @@ from typing import Any, Literal, cast
 from assay.syntax import parse_python
 from assay.task import TaskError
 from data_gen.krama.lakes.ops import Op, in_order, sources_of
+from rollouts.event_loop import asyncio_run
 from rollouts.krama.script import printed
-from rollouts.now import run_now
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
 
@@ -107,7 +107,7 @@ _STACK = (
     *("pyarrow.pandas_compat", "pyarrow.parquet", "pyarrow.dataset", "zstandard"),
     *("openpyxl", "lxml.html", "pandas.io.html"),
 )
-_pools: list[Pool] = []  # one a process, on the event loop of `run_now`
+_pools: list[Pool] = []  # one a process, on the event loop of `asyncio_run`
 
 
 def _pool() -> Pool:
@@ -119,7 +119,7 @@ def _pool() -> Pool:
 
 def run(question: Question, frames: Frames, seed: int | None = None, without: int = -1) -> Values:
     """The printed object of a question's pipeline, and `margin`. Raises `PipelineFailed`."""
-    (found,) = run_now(runs(question, frames, [(seed, without)]))
+    (found,) = asyncio_run(runs(question, frames, [(seed, without)]))
     if isinstance(found, PipelineFailed):
         raise found
     return found

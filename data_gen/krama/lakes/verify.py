@@ -19,7 +19,7 @@ from data_gen.krama.lakes.pipeline import (
 from data_gen.krama.lakes.words import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
 SHUFFLES = (1, 2)
@@ -108,11 +108,11 @@ def validate(question: Question, frames: Frames) -> Checked:
 
 def validate_all(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
     """`validate` of many questions, side by side in the sandbox."""
-    return run_now(validated(questions))
+    return asyncio_run(validated(questions))
 
 
 async def validated(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
-    """`validate_all`, on the event loop of `run_now`."""
+    """`validate_all`, on the event loop of `asyncio_run`."""
     return await asyncio.gather(*(_validate(question, frames) for question, frames in questions))
 
 

@@ -17,7 +17,7 @@ from data_gen.harbor.cli import main
 from rewards.harbor.family import HARBOR
 from rollouts.environment import ModelTurn
 from rollouts.environments import EnvironmentFactory
-from rollouts.now import run_now
+from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.model import NAMESPACED
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall
@@ -34,7 +34,7 @@ def jail() -> None:
         async with Pool() as pool:
             return (await pool.report()).level
 
-    if run_now(level()) not in NAMESPACED:
+    if asyncio_run(level()) not in NAMESPACED:
         pytest.skip("the jail has no namespaces here")
 
 
@@ -167,7 +167,7 @@ def episode(task: Task, root: Path, commands: list[str]) -> float | None:
 
         return score_answer(task, Answer(files=closing.files)).outcome
 
-    return run_now(run())
+    return asyncio_run(run())
 
 
 def test_an_episode_is_scored_by_the_verifier_after_the_agent_ended(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from assay.task import Task, json_line
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory
-from rollouts.episode import run_episode, to_json
+from rollouts.episode import run_episode
 from rollouts.krama.contract import answer_of, blocks, explain
+from rollouts.record import to_json
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
 

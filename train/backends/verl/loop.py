@@ -33,18 +33,11 @@ from assay.seeds import derive_seed
 from assay.task import Score, Task, TaskError
 from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
-from rollouts.environment import (
-    Budget,
-    EnvironmentFailure,
-    EpisodeEnd,
-    EpisodeStart,
-    ModelTurn,
-    Reply,
-)
+from rollouts.environment import Budget, EnvironmentFailure
 from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
-from rollouts.episode import completion_ids, run_episode
+from rollouts.episode import SingleTurn, run_episode
 from rollouts.prompts import ChatTokenizer
-from rollouts.trajectory import Completion, Sampling, Trajectory
+from rollouts.trajectory import Completion, Sampling, Trajectory, completion_ids
 from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import ROLLOUTS
 from train.grpo import budget_of
@@ -55,22 +48,6 @@ ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other
 # Scoring reads files that a model wrote, which can take long. All episodes of a worker process
 # share one event loop, so it happens beside it; one at a time, because scorers share caches.
 SCORING = ThreadPoolExecutor(1, "score")
-
-
-class Plain:
-    """The surroundings of a task without tools: one message, and that was it."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    async def open(self) -> EpisodeStart:
-        return EpisodeStart(self.task.prompt)
-
-    async def reply(self, said: ModelTurn) -> Reply:
-        return Reply()
-
-    async def close(self) -> EpisodeEnd:
-        return EpisodeEnd()
 
 
 @lru_cache(maxsize=2)
@@ -126,7 +103,7 @@ class AssayLoop(AgentLoopBase):
         rl = self.run_config.rl
         seed = derive_seed(run_seed, task.id, sample)
         maker = self.environment_factory.maker if task.tools else None
-        environment = maker(task, sample, seed) if maker else Plain(task)
+        environment = maker(task, sample, seed) if maker else SingleTurn(task)
         sampling = Sampling(rl.max_new_tokens, float(drawn["temperature"]))
         request = uuid4().hex  # one a trajectory: its turns go to the server that has its prefix
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 _runner: asyncio.Runner | None = None
 
 
-def run_now(step: Coroutine[Any, Any, T]) -> T:
+def asyncio_run(step: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine, always on the same event loop: a sandbox belongs to the loop it was
     started on, and starting one costs a second."""
     global _runner
