@@ -12,7 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
     "tasks": ("data_gen.cli", "build or import tasks and splits"),
     "execute": ("rewards.gold.cli", "run gold recipes over JSONL or parquet"),
-    "score": ("rewards.cli", "score outputs against gold, JSONL in and out"),
+    "score": ("rewards.score", "score outputs against gold, JSONL in and out"),
     "rollout": ("train.cli.rollout", "sample answers to tasks from a model and score them"),
     "select": ("data_gen.selection.cli", "keep rollouts by a strategy, as a training set"),
     "sft": ("train.cli.sft", "supervised fine-tuning"),

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from assay import scorer_timeout
 from assay.plugins import load_object
@@ -25,6 +25,7 @@ from assay.thoughts import WRAPS, Parted, parted
 
 __all__ = [
     "Answer",
+    "Audit",
     "Cheat",
     "Family",
     "Floor",
@@ -83,15 +84,65 @@ Form = Callable[[Task, str], "Answer | str"]
 _PLAIN: Mapping[str, Form] = {"plain": _plain}
 
 
+@dataclass(frozen=True)
+class Audit:
+    """What `assay audit` may be told of a family beside its scorer, gold and cheats. Nothing here
+    is needed, and nothing here changes a score."""
+
+    kind: Callable[[Task], str] = _kind
+    """What kind of answer a task asks for. The best constant is looked for in each kind."""
+
+    floors: Mapping[str, Floor] = field(default_factory=dict[str, Floor])
+    """What answers without the work may earn, by kind; "" for every other kind."""
+
+    forms: Mapping[str, Form] = field(default_factory=lambda: _PLAIN)
+    """Ways to hand in a text, `form(task, text)`: the answer formats that generated policies use.
+    They may look at what the task shows to a model, never at gold."""
+
+    twin: Callable[[Task, int], Task | None] | None = None
+    """`twin(task, seed)`: the same problem with other names and numbers and its gold computed
+    again, or None where it cannot be made. Gold that is remembered fails on it."""
+
+    spellings: Callable[[Task], Mapping[str, Answer | str]] | None = None
+    """Harmless respellings of gold, by name; the audit says which of them score 1."""
+
+    benchmark: Callable[[Task, Answer], float | None] | None = None
+    """The outcome in the benchmark's own reading, where training reads more strictly."""
+
+    trusted: Callable[[Task, Answer, Any], Score] | None = None
+    """The same score as `score`, quicker, for answers that our own code wrote."""
+
+    def floor(self, kind: str) -> Floor:
+        """The floor of tasks of one kind."""
+        return self.floors.get(kind) or self.floors.get("") or Floor()
+
+
 def _said_to_the_model(task: Task) -> Iterable[str]:
     return [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
+
+
+# entries that a family's file may still give: what to write now
+_MOVED = {name: f"audit=Audit({name}=…)" for name in (
+    "kind", "floors", "forms", "twin", "spellings", "benchmark", "trusted"
+)} | {
+    "source": 'a slice "source": slices=lambda task: {"source": …}',
+    "said": "gold as Answer(text=…, files=…), whose text alone scores 1",
+    "form": "the form of an answer in the prompt",
+    "places": "Task.files by the names that the prompt says",
+    "labels": "the class of gold as a slice",
+    "parts": "the same names in `Score.parts` of every answer",
+    "row": "rows of `assay score` with `output` or `files`",
+    "states": "nothing: tasks are asked whole",
+    "origin": "nothing: it is known from --family",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Family:
     """What Assay has to know of a kind of task. Every entry is a plain function or a dict.
 
-    A minimal family has a name, `score` and `gold`; with `build` it has tasks of its own.
+    A minimal family has a name, `score` and `gold`; with `build` it has tasks of its own. An entry
+    that families no longer have is refused with a `TaskError` that says what to write instead.
     """
 
     name: str
@@ -102,18 +153,8 @@ class Family:
     never raises on what a model wrote, and returns outcome None only when it failed itself."""
 
     gold: Callable[[Task], Answer | str | None]
-    """The answer that scores 1, or None where it has to be run first (see `proof`)."""
-
-    said: Callable[[Task], str] | None = None
-    """Gold as a message that scores 1, where `gold` is files that an environment leaves but the
-    task may be answered in words too. Tools without files hand tasks in by it."""
-
-    form: str = ""
-    """The form of such a message, in a sentence, where prompts do not say it."""
-
-    places: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where prompts say that the task's files lie: name in `Task.files` → path in the folder that a
-    solver works in. Without an entry a file lies there under its name."""
+    """The answer that scores 1, or None where it has to be run first (see `proof`). Where it is
+    files that an environment leaves, its text may say the same in words."""
 
     weights: type = NoWeights
     """A frozen dataclass with defaults: the settings `reward.<name>.*` of a run."""
@@ -123,48 +164,14 @@ class Family:
     )
     """Answers without a model: baselines of every table, attacks of `assay audit`."""
 
-    kind: Callable[[Task], str] = _kind
-    """What kind of answer a task asks for. The audit looks for the best constant of each kind."""
-
-    floors: Mapping[str, Floor] = field(default_factory=dict[str, Floor])
-    """What answers without the work may earn, by kind; "" for every other kind."""
-
-    forms: Mapping[str, Form] = field(default_factory=lambda: _PLAIN)
-    """Ways to hand in a text, `form(task, text)`: the answer formats that generated attacks use.
-    They may look at what the task shows to a model, never at gold."""
-
-    twin: Callable[[Task, int], Task | None] | None = None
-    """`twin(task, seed)`: the same problem with other names and numbers and its gold computed
-    again, or None where it cannot be made. Gold that is remembered fails on it."""
-
-    states: Callable[[Task], Sequence[Task]] | None = None
-    """`states(task)`: the same task begun for the model, after 1, 2, … of its steps were done
-    exactly: what is left is asked, with the same gold. They say so in `meta.gold_steps`. Empty
-    where there are none. Training may start from them (`rl.gold_state`)."""
-
-    trusted: Callable[..., Score] | None = None
-    """The same score as `score`, quicker, for answers that our own code wrote: searches use it."""
-
-    spellings: Callable[[Task], Mapping[str, Answer | str]] | None = None
-    """Harmless respellings of gold, by name; `assay audit` says which of them score 1."""
-
-    benchmark: Callable[[Task, Answer], float | None] | None = None
-    """The outcome in the benchmark's own reading, where training reads more strictly."""
-
     slices: Callable[[Task], Mapping[str, str]] = _track
-    """What results are broken down by: {"track": …, "domain": …}."""
+    """What results are broken down by: {"track": …, "domain": …}. "source" is the document, table
+    or lake that the task was drawn from: no results are broken down by it, intervals are clustered
+    by it. Without it they are by `meta.document`, `meta.source`, the group, else by the task."""
 
     content: Callable[[Task], Iterable[str | TableMarks]] = _said_to_the_model
     """Texts, questions or tables (`assay.table_marks`) that two splits must not share. The
     task's files have paths that can be opened; where they cannot, its other content has to do."""
-
-    source: Callable[[Task], str] | None = None
-    """The document, table or lake a task was drawn from. Intervals are clustered by it; without
-    it by `meta.source` or `meta.document`, else each task stands for itself."""
-
-    labels: Callable[[Task, Answer], tuple[str, str]] | None = None
-    """(class of gold, class the answer names), where tasks fall into classes. Results then show
-    the balanced outcome, in which every class counts alike, and which class is taken for which."""
 
     build: Callable[..., Mapping[str, Sequence[Task]]] | None = None
     """`build(seed, **settings)` → {"train": [Task, …], "heldout": […]}, for `assay tasks <name>`.
@@ -181,14 +188,6 @@ class Family:
     proof: Callable[..., Answer] | None = None
     """Gold that has to be executed (a pipeline, a script)."""
 
-    parts: tuple[str, ...] = ()
-    """Names in `Score.parts` that are logged for every rollout; trainers want the same columns of
-    every row."""
-
-    row: Callable[[Mapping[str, Any], Mapping[str, Any], Any], Score] | None = None
-    """`row(gold, row, weights)`: scores a row of `assay score` that brings its own gold, or fields
-    of its own. None: `output` and `files` of the row are the answer."""
-
     tables: Callable[[Sequence[Mapping[str, Any]]], Iterable[Any]] | None = None
     """The benchmark's own result tables and official files, from generic rows."""
 
@@ -197,8 +196,19 @@ class Family:
     at which step of the work, for `assay view`. Without it answers are compared with the text of
     gold, and no step is named."""
 
-    origin: str = ""
+    audit: Audit | str = field(default_factory=Audit)
+    """What the audit may be told. A text names it as `module:NAME`, loaded when it is asked for."""
+
+    origin: ClassVar[str] = ""
     """Where the family was loaded from (`FILE.py:NAME`, `pkg.module:NAME`); "" if built in."""
+
+    def __new__(cls, *entries: Any, **named: Any) -> Family:
+        """Refuse entries of older files with a `TaskError` that says what to write now."""
+        for entry in named:
+            if entry in _MOVED:
+                name = named.get("name") or (entries[0] if entries else "")
+                raise TaskError(f"Family {name}: no entry {entry!r} any more; give {_MOVED[entry]}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -215,10 +225,20 @@ class Family:
         """Whether `score` has a third parameter."""
         return self.weights is not NoWeights or _positional(self.score) > 2
 
+    @property
+    def audited(self) -> Audit:
+        """What the audit is told, loaded."""
+        if isinstance(self.audit, Audit):
+            return self.audit
+        module, _, name = self.audit.partition(":")
+        return getattr(importlib.import_module(module), name)
 
-def floor_of(family: Family, kind: str) -> Floor:
-    """The floor of tasks of one kind."""
-    return family.floors.get(kind) or family.floors.get("") or Floor()
+
+def from_place(family: Family, origin: str) -> Family:
+    """The family with the place it was loaded from, by which it is called one from outside."""
+    loaded = replace(family)
+    object.__setattr__(loaded, "origin", origin)
+    return loaded
 
 
 def _positional(function: Callable[..., Any]) -> int:
@@ -229,14 +249,6 @@ def _positional(function: Callable[..., Any]) -> int:
         return 2
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in plain and p.default is inspect.Parameter.empty for p in parameters)
-
-
-def output_of(row: Mapping[str, Any]) -> str:
-    """The field `output` of a row of `assay score`. Raises `TaskError` where it is no text."""
-    output = row.get("output")
-    if not isinstance(output, str):
-        raise TaskError("field 'output' is missing or not a string; give the model's answer there")
-    return output
 
 
 def as_answer(said: Answer | str) -> Answer:
@@ -307,12 +319,20 @@ def parted_answer(family: Family, task: Task, text: str) -> Parted:
     return parted(text, gold, prompt)
 
 
+SOURCE = "source"  # the slice that intervals are clustered by
+
+
 def source_of(family: Family, task: Task) -> str:
     """What the task was drawn from, for clustered intervals."""
-    if family.source is not None:
-        return family.source(task)
+    if said := family.slices(task).get(SOURCE):
+        return said
     meta = cast("Mapping[str, Any]", task.meta)
     return str(meta.get("document") or meta.get("source") or task.group or task.id)
+
+
+def slices_of(family: Family, task: Task) -> dict[str, str]:
+    """What results are broken down by: the family's slices without the source."""
+    return {name: value for name, value in family.slices(task).items() if name != SOURCE}
 
 
 # --- the one table from a task's family to what is known of it --------------------------------
@@ -375,8 +395,8 @@ def load_family(spec: str) -> Family:
     if not isinstance(family, Family):
         got = "nothing" if family is None else type(family).__name__
         name = origin.rpartition(":")[2]
-        raise TaskError(f"--family {spec}: {name} is {got}; wanted a assay.family.Family")
-    return replace(family, origin=origin)
+        raise TaskError(f"--family {spec}: {name} is {got}; wanted an assay.Family")
+    return from_place(family, origin)
 
 
 def all_families() -> dict[str, Family]:
@@ -455,12 +475,6 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
     return score_after_thoughts(family, task, answer, arguments)
 
 
-def states_of(task: Task) -> Sequence[Task]:
-    """The task begun for the model (`Family.states`); empty where its family knows no states."""
-    family = family_of(task)
-    return () if family.states is None else family.states(task)
-
-
 def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ...]) -> Score:
     """The scorer's score, or no outcome with the reason that it failed.
 
@@ -482,7 +496,7 @@ def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ..
 def problem(score: object) -> str:
     """Why a scorer's result cannot be used; "" if it can."""
     if not isinstance(score, Score):
-        return f"returned {type(score).__name__}; return a assay.task.Score"
+        return f"returned {type(score).__name__}; return an assay.Score"
     if score.outcome is None:
         return "" if score.reward is None else "a reward without an outcome; return both or none"
     for name, value in (("outcome", score.outcome), ("reward", score.reward)):

@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from assay.task import Task, read_tasks
 from benchmarks.stages import EPOCHS, Stages, assay, change, lasting, options, part, rows_of, spent
-from rewards.score_rows import score_row
+from rewards.score import score_row
 from train.evaluation.stats import balanced, balanced_difference
 
 Row = dict[str, Any]
@@ -75,7 +75,6 @@ ARMS: dict[str, Arm] = {
     "start240": Arm(240, 12),
     "no_shortcut": Arm(240, 12, (_STATUS, "reward.refinement.drop_progress=false")),
     "curriculum": Arm(240, 12, (_STATUS, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1")),
-    "gold_state": Arm(240, 12, (_STATUS, "rl.gold_state=anneal")),
     "warm": Arm(480, 12, ("rl.temperature=1.0", "rl.lr=1e-4", "rl.dynamic_sampling=1")),
     "success": Arm(
         480,
@@ -94,7 +93,6 @@ ARMS: dict[str, Arm] = {
     "steps24": Arm(240, 24, (_STATUS,)),
     "warm6": Arm(240, 24, (_STATUS, "rl.warmup=6")),
     "long": Arm(240, 12, (_STATUS,), LONG),
-    "long_states": Arm(240, 12, (_STATUS, "rl.gold_state=anneal"), LONG),
 }
 
 

@@ -24,13 +24,13 @@ from rewards.cdr.predictions import metric_row, score_prediction
 from rewards.cdr.recipes import attribute
 from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.cdr.structured import score_structured
-from rewards.cli import score_lines
 from rewards.dare.prediction import read_gold, score_table
 from rewards.dare.read import Unreadable, check_shape
 from rewards.gold import Step, execute
 from rewards.krama.answer import ANSWER_TYPES, score_response
 from rewards.krama.episode import AnswerReward, score_episode, subtask_credit
 from rewards.parse import parse, render
+from rewards.score import score_lines
 from rollouts.call_arguments import fitting
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tool_calls import FORMATS, ToolSpec

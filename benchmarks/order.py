@@ -11,14 +11,12 @@ share of groups in which both tasks are right; of order_f only groups count whos
 rejects, for in the others both orders have the same gold.
 
 Arms differ in the form of the answer (`plain`, or the state after every step before the result), in
-the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone,
-`gold_state` begins half of the prompts at the exact state after some steps.
+the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone.
 `all_gold` is the control of the arms with RL: SFT on the
 SFT examples and on the gold of every task that `states_outcome` asked for, for as many epochs as
 its processor time allows.
 
-`--split begun` asks the validation tasks from the exact state after their first step, which tells
-single steps from their order. Choose on the validation split; `--split heldout` answers the
+Choose on the validation split; `--split heldout` answers the
 held-out tasks, once for the arms that it names. Every stage leaves a finished folder and is skipped
 when it is there; a stage that was stopped goes on. One thread.
 """
@@ -32,7 +30,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.task import read_tasks, write_jsonl
 from benchmarks.stages import (
     Stages,
     assay,
@@ -45,8 +42,6 @@ from benchmarks.stages import (
     seeds_of,
     spent,
 )
-from data_gen.demo.order import REPEATS
-from rewards.cdr.states import refinement_states
 from train.evaluation.stats import mean_interval, paired_difference
 
 FORMS = {"plain": "states=false", "states": "states=true"}
@@ -78,7 +73,6 @@ RL = (
 ROOM = {"plain": 64, "states": 144}  # tokens of an answer
 SHARES = {"format": 0, "status": 0, "progress": 0, "success": 1}  # of the reward: success alone
 OUTCOME = tuple(f"reward.refinement.{name}={share}" for name, share in SHARES.items())
-BEGUN = "rl.gold_state=anneal"
 
 
 @dataclass(frozen=True)
@@ -106,12 +100,9 @@ ARMS: dict[str, Arm] = {
     "sft_states_960": Arm("states", 960, batch=4),
     # after 240 examples no start is right on both orders of any order_f group, which RL cannot mend
     "outcome": Arm("plain", 480, OUTCOME),
-    "gold_state": Arm("plain", 480, (*OUTCOME, BEGUN)),
     "states_outcome": Arm("states", 480, OUTCOME),
-    "states_gold_state": Arm("states", 480, (*OUTCOME, BEGUN)),
 }
 CONTROL = "all_gold"
-BEGUN_SPLIT = "begun"  # the validation tasks after one of their two steps
 NAMES = (*ARMS, CONTROL)
 BASES = ("sft", "sft_states", "sft_480", "sft_states_480", "outcome", "states_outcome")
 
@@ -149,9 +140,6 @@ class Place:
         target = self.folder(form) / f"{name}.{split}"
         if not (target / "results.json").is_file():
             tasks = self.tasks(form) / f"{split}.jsonl"
-            if split == BEGUN_SPLIT:
-                whole = read_tasks(tasks.with_name("validation.jsonl"))
-                write_jsonl(tasks, (one.to_json() for t in whole for one in refinement_states(t)))
             words = ("--tasks", tasks, "--out", target)
             room = ("--max-new-tokens", ROOM[form], "--threads", 1, "--no-baselines")
             assay("eval", "--model", self.folder(form) / name / "model", *words, *room)
@@ -185,8 +173,7 @@ def train_control(place: Place, of: str = "states_outcome") -> None:
     train_arm(place, of)
     arm, folder = ARMS[of], place.folder(ARMS[of].form)
     files = sorted((folder / of / "rollouts").glob("*.jsonl"))
-    # a task that was begun at a gold state is asked as ID+K
-    names = {str(row["task_id"]).partition("+")[0] for file in files for row in rows_of(file)}
+    names = {str(row["task_id"]) for file in files for row in rows_of(file)}
     lines = (folder / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
     asked = [line for line in lines if json.loads(line)["id"] in names]
     first, rl = (spent(folder / f"{name}.spent.json") for name in (arm.start, of))
@@ -262,26 +249,6 @@ def table(out: Path, split: str) -> None:
                 difference(data, seeds, base, name)
 
 
-def begun_table(out: Path) -> None:
-    """RS of the step that is left, by seed and arm, from the exact state after the first step."""
-    print(
-        "| arm | seed | order slot, gold | the step that is left | right |\n|---|---|---|---|---|"
-    )
-    for file in sorted(out.glob(f"seed*/*/*.{BEGUN_SPLIT}/rows.jsonl")):
-        tasks = {row["id"]: row for row in rows_of(file.parents[1] / f"{BEGUN_SPLIT}.jsonl")}
-        found: dict[tuple[str, str], list[float]] = {}
-        for row in rows_of(file):
-            task = tasks[row["task_id"]]
-            slot = f"{task['meta']['order_slot']}, {task['gold']['status']}"
-            step = task["gold"]["recipe"][0]["operator"]
-            kind = "filter" if step.endswith("_filter") else "other mapper"
-            kind = "repeats" if step == REPEATS.operator else kind
-            found.setdefault((slot, kind), []).append(row["outcome"])
-        arm, seed = file.parent.name.partition(".")[0], file.parents[2].name[4:]
-        for (slot, kind), right in sorted(found.items()):
-            print(f"| {arm} | {seed} | {slot} | {kind} | {sum(right):.0f} of {len(right)} |")
-
-
 def difference(
     data: dict[tuple[int, str], list[Group]], seeds: Sequence[int], base: str, name: str
 ) -> None:
@@ -305,14 +272,14 @@ def difference(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options(__doc__, NAMES, splits=("validation", "heldout", BEGUN_SPLIT))
+    parser = options(__doc__, NAMES, splits=("validation", "heldout"))
     args = parser.parse_args(argv)
     if not args.table:
         for seed in args.seeds:
             place = Place(args.out, seed, args.model, tuple(args.settings))
             for name in args.arms:
                 run_arm(place, name, args.split)
-    begun_table(args.out) if args.split == BEGUN_SPLIT else table(args.out, args.split)
+    table(args.out, args.split)
     return 0
 
 

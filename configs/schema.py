@@ -280,9 +280,8 @@ class GrpoRunConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 0, "seed")
-        if self.noise.share and (self.rl.curriculum != "none" or self.rl.gold_state == "thompson"):
+        if self.noise.share and self.rl.curriculum != "none":
             raise ValueError(
-                f"noise.share={self.noise.share}: rl.curriculum=pass_rate and "
-                "rl.gold_state=thompson choose tasks by exact outcomes, which a wrong verifier "
-                "does not know; set them to none and off"
+                f"noise.share={self.noise.share}: rl.curriculum=pass_rate chooses tasks by exact "
+                "outcomes, which a wrong verifier does not know; set it to none"
             )

@@ -69,6 +69,10 @@ TERMS: dict[str, tuple[str, ...]] = {
 ABSENT: dict[str, str] = {
     "sft.steps": "SFT counts in epochs, there is no sft.steps; set sft.epochs",
     "sft.max_steps": "SFT counts in epochs, there is no sft.max_steps; set sft.epochs",
+    **dict.fromkeys(
+        ("rl.gold_state", "rl.gold_state_share"),
+        "tasks are asked whole, there are no gold states any more; leave it out",
+    ),
     "rl.epochs": "RL counts in steps, there is no rl.epochs; set rl.steps",
     "rl.batch_size": (
         "a step has rl.prompts_per_step · rl.rollouts_per_prompt rollouts, an optimiser step "

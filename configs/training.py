@@ -147,15 +147,6 @@ class GrpoConfig:
     overlong_buffer: int = fitted()
     """Tokens before the limit in which `overlong: soft` begins. auto: a fifth of the limit."""
 
-    gold_state: Literal["off", "anneal", "thompson"] = locked("off")
-    """anneal: tasks of several steps begin at the exact state after some of them: first only the
-    last step is left to do, at the end of the run all of them. thompson: they begin, or are asked
-    whole, where tasks of their kind are likely solved half of the time. Tasks without states stay
-    whole."""
-
-    gold_state_share: float = locked(0.5)
-    """Share of the prompts that begin so."""
-
     audit: Literal["refuse", "warn", "off"] = "refuse"
     """Before the first step a sample of the tasks is audited under the run's own reward settings.
     refuse: a fault ends the run in one sentence; warn: it is said and noted."""
@@ -172,7 +163,7 @@ class GrpoConfig:
         at_least(self, 0, "steps", "lr", "weight_decay")
         at_least(self, 0, "kl_coef", "clip_low", "clip_high", "top_k")
         at_least(self, 0, "dynamic_sampling", "overlong_buffer")
-        share(self, "top_p", "gold_state_share")
+        share(self, "top_p")
         check_warmup(self.warmup)
         check_optimiser(self.betas, self.grad_clip)
         if self.top_p == 0:
@@ -207,6 +198,5 @@ class GrpoConfig:
 
     def also_locked(self) -> tuple[str, ...]:
         """A schedule that goes by `steps` would jump if a resumed run had another number."""
-        constant = self.schedule == "constant" and self.gold_state != "anneal"
-        constant = constant and not 0 < self.warmup < 1
+        constant = self.schedule == "constant" and not 0 < self.warmup < 1
         return () if constant else ("steps",)

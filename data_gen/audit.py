@@ -40,10 +40,9 @@ from assay.task import (
     with_absolute_files,
     write_jsonl,
 )
-from rewards.audit import twins
-from rewards.audit.format_variants import lines as respelled_lines
 from rewards.audit.laws import Broken, Examined, mean_scores, split_law
 from rewards.audit.report import Audited, audit_family, row_of
+from rewards.audit.variants import respelled_lines, twins_as_data
 
 Report = dict[str, Any]
 
@@ -119,7 +118,7 @@ def _farmed(family: Family, whole: Audited) -> Report:
     """What answers without the work earn, twins and respellings, as plain data."""
     return {
         "without_work": [row_of(family, one) for one in whole.farmed.earned],
-        "twins": twins.plain(whole.twins),
+        "twins": twins_as_data(whole.twins),
         "respelled": {k: [asdict(r) for r in rows] for k, rows in whole.spelled.items()},
         "respelled_lines": respelled_lines(whole.spelled),
         "scorer_calls": whole.farmed.calls,

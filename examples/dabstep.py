@@ -16,7 +16,7 @@ import re
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from assay.family import Answer, Cheat, Family, Floor, Score, Task, TaskError
+from assay.family import Answer, Audit, Cheat, Family, Floor, Score, Task, TaskError
 
 _GROUPED = re.compile(r"\$?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+[.,]\d+)")
 _NUMBER = re.compile(r"\d*\.\d+|\d+\.?\d*")
@@ -165,12 +165,13 @@ FAMILY = Family(
     "dabstep",
     score,
     gold=lambda task: f"Answer: {task.gold['answer']}",
-    said=lambda task: f"Answer: {task.gold['answer']}",
     cheats={
         "not_applicable": lambda task: "Answer: Not Applicable",
         "every_word": Cheat(_every_word, admits=1.0),
     },
-    forms={"line": lambda task, text: f"Answer: {text}"},
-    floors={"": Floor(outcome=1.0, reward=0.5, beyond=0.0)},
+    audit=Audit(
+        forms={"line": lambda task, text: f"Answer: {text}"},
+        floors={"": Floor(outcome=1.0, reward=0.5, beyond=0.0)},
+    ),
     build=build,
 )

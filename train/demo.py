@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.family import states_of
 from assay.progress import Progress
 from assay.task import Task, read_tasks
 from configs.loader import to_dict
@@ -237,7 +236,6 @@ def reinforced(
         settings,
         run.loop("rl", validate, watch_of(run.out, tasks)),
         reference=reference,
-        states=states_of,
     )
     folder = run.save(policy, "rl")
     keep_newest(run.out / "checkpoints" / "rl")

@@ -56,7 +56,6 @@ from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import Prompts, fitting
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
-from train.model.starts import GOLD_STEPS, Starts, States, whole
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
 from train.run.memory import Heap, give_back_memory, memory_is_short
@@ -73,13 +72,12 @@ def train_grpo(
     loop: Loop,
     maker: Maker | None = None,
     reference: Policy | None = None,
-    states: States = whole,
 ) -> None:
     """Train `policy` in place, from the newest checkpoint if there is one.
 
     `score` sees all rollouts of a step at once: in some families siblings decide too. `maker` gives
-    tasks with tools their environments; `reference` is needed for a KL term, `states` (the states
-    of a task) for `rl.gold_state`. Raises `TaskError` when no prompt leaves room for an answer.
+    tasks with tools their environments; `reference` is needed for a KL term. Raises `TaskError`
+    when no prompt leaves room for an answer.
     """
     tasks = fitting(tasks, tokenizer, config)
     print(describe(config), flush=True)
@@ -88,7 +86,7 @@ def train_grpo(
     prompts = Prompts(tasks, config, loop.seed)
     start, heap = loop.checkpoints.restore(optimiser, config.steps, prompts.load), Heap()
     loop.log.resume("rl", start)
-    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, prompts.starts)
+    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker)
     warmup = warmup_steps(config.warmup, config.steps)
     for step in range(start, config.steps):
         began = time.perf_counter()
@@ -97,7 +95,7 @@ def train_grpo(
 
         # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
         batch, every = refilled(first, ask, prompts, step)
-        count(prompts, step, every)
+        prompts.learn(step, every.rows, outcomes_of(every))
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
@@ -126,12 +124,6 @@ def train_grpo(
             done, config.steps, config.save_every, optimiser, prompts.state()
         )
     loop.log.end("rl")
-
-
-def count(prompts: Prompts, step: int, every: Batch) -> None:
-    """Let what a step's rollouts reached decide what is asked next, where that is on."""
-    prompts.learn(step, every.rows, outcomes_of(every))
-    prompts.starts.learn(step, every.tasks, outcomes_of(every, begun=True))
 
 
 def describe(config: GrpoConfig) -> str:
@@ -166,16 +158,6 @@ def _also(config: GrpoConfig) -> Iterator[str]:
         yield "prompts: those likely solved half of the time, by each task's pass rate"
     if config.dynamic_sampling:
         yield f"flat groups: further prompts instead, in up to {config.dynamic_sampling} rounds"
-    if config.gold_state == "anneal":
-        yield (
-            f"{config.gold_state_share:.0%} of the prompts begin at the gold state after some "
-            "steps, of all but one at first and of none at the end"
-        )
-    if config.gold_state == "thompson":
-        yield (
-            f"{config.gold_state_share:.0%} of the prompts may begin at the gold state after some "
-            "steps, where tasks of their kind are likely solved half of the time"
-        )
     if config.overlong == "mask":
         yield "cut-off answers: no advantage"
     if config.overlong == "soft":
@@ -216,11 +198,9 @@ class Ask:
     config: GrpoConfig
     seed: int
     maker: Maker | None
-    states: States
-    starts: Starts
 
     def __call__(self, rows: Sequence[int], step: int) -> Batch:
-        asked = [self.starts.pose(self.tasks[i], step, self.states) for i in rows]
+        asked = [self.tasks[i] for i in rows]
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         self.engine.release()
@@ -390,10 +370,6 @@ def metrics_of(first: Batch, batch: Batch, every: Batch, config: GrpoConfig) -> 
         for name, part in (("before", first), ("after", batch)):
             flat = (part.adv_PG == 0).all(1).float()
             found[f"by_group/flat_{name}"] = float(flat.mean())
-    if config.gold_state != "off":
-        done = [float(task.meta.get(GOLD_STEPS, 0)) for task in every.tasks]
-        found["gold_state/share"] = sum(k > 0 for k in done) / max(len(done), 1)
-        found["gold_state/steps"] = sum(done) / max(sum(k > 0 for k in done), 1)
     if config.overlong != "keep" and every.valid_PG.any():
         found["reward/used/mean"] = float(every.used_PG[every.valid_PG].mean())
         masked = torch.tensor(cuts_of(every.groups))[every.valid_PG].float().mean()

@@ -20,9 +20,8 @@ from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.demo.wording import filter_number, filter_step, read_requirement
 from data_gen.splits import sentence_keys, shuffled, split_documents
-from rewards.cdr.recipes import bound_recipe, recipe_of
+from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.cdr.states import written
 from rewards.cdr.written import MODE, TAG
 from rewards.gold import Execution, execute, run_bound
 

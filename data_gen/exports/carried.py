@@ -48,7 +48,8 @@ def carry(family: Family) -> Carried:
     """What the family's scorer needs. Raises `TaskError` for what cannot be taken along."""
     if family.origin.partition(":")[0].endswith(".py"):
         return _of_file(family)
-    entries = [family.score, family.weights, *([family.trusted] if family.trusted else [])]
+    quicker = family.audited.trusted
+    entries = [family.score, family.weights, *([quicker] if quicker else [])]
     names = [_name_of(entry, family) for entry in entries]
     load = _Load(family.name)
     for name in names:
@@ -58,7 +59,7 @@ def carry(family: Family) -> Carried:
         module = name.partition(":")[0]
         for each in (module, *getattr(importlib.import_module(module), BROUGHT, ())):
             load.take(each, f"family {family.name}")
-    trusted = names[2] if family.trusted else ""
+    trusted = names[2] if quicker else ""
     return Carried(load.modules, load.pinned(), "", names[0], trusted, names[1])
 
 

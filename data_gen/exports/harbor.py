@@ -21,6 +21,8 @@ from assay.family import Answer, Family, family_of, gold_answer, score_answer
 from assay.task import RIGHT, Task, TaskError, json_text
 from data_gen.exports import carried_score
 from data_gen.exports.carried import Carried, carry
+from rewards.adapters.verl import PARTS
+from rewards.adapters.words import MESSAGES, message_of
 
 BASE = "python:3.11.13-slim-bookworm"
 SCHEMA = "1.4"
@@ -62,8 +64,8 @@ def directory_name(task: Task) -> str:
 
 def hand_in(family: Family, task: Task) -> HandIn:
     """How the task is handed in, with its gold. Raises `TaskError` where gold has to be run."""
-    if family.said is not None:
-        return HandIn(TEXT, (), {TEXT: family.said(task).encode("utf-8", "surrogatepass")})
+    if (message := message_of(task)) is not None:
+        return HandIn(TEXT, (), {TEXT: message.encode("utf-8", "surrogatepass")})
     gold = gold_answer(family, task)
     if gold is None:
         raise TaskError(f"task {task.id}: its gold has to be run first, so there is no solution")
@@ -76,12 +78,12 @@ def hand_in(family: Family, task: Task) -> HandIn:
     return HandIn(text, tuple(sorted(files)), {**said, **files})
 
 
-def instruction(family: Family, task: Task, handed: HandIn) -> str:
+def instruction(task: Task, handed: HandIn) -> str:
     """What the agent reads: the task's messages, and where its answer belongs."""
     messages = [str(m["content"]) for m in task.prompt]
     what: list[str] = []
     if handed.text:
-        what += [family.form] if family.form else []
+        what += [MESSAGES[task.family].form] if task.family in MESSAGES else []
         what.append(
             f"Write the answer that is asked for, in the form that is asked for, to "
             f"`{FOLDER}/{handed.text}`: what a reply would hold, and nothing else."
@@ -104,10 +106,10 @@ def directory(task: Task, root: Path, settings: Settings) -> Iterator[tuple[str,
     yield "task.toml", _toml(task, settings).encode(), False
     yield (
         "instruction.md",
-        instruction(family, task, handed).encode("utf-8", "surrogatepass"),
+        instruction(task, handed).encode("utf-8", "surrogatepass"),
         False,
     )
-    files = dict(_task_files(family, task, root))
+    files = dict(_task_files(task, root))
     yield "environment/Dockerfile", _dockerfile(load, settings, bool(files)).encode(), False
     for name, path in sorted(files.items()):
         yield f"environment/files/{name}", path.read_bytes(), False
@@ -147,9 +149,8 @@ def _carried(family: Family) -> Carried:
 def _about(task: Task, handed: HandIn, load: Carried) -> dict[str, Any]:
     """What the scorer reads: the task with its gold, the modules, the entries."""
     bare = replace(task, files={}, prompt=task.prompt)
-    family = family_of(task)
     return {
-        "parts": sorted(family.parts),
+        "parts": sorted(PARTS.get(task.family, ())),
         "task": bare.to_json(),
         "text": handed.text,
         "files": list(handed.files),
@@ -162,7 +163,7 @@ def _about(task: Task, handed: HandIn, load: Carried) -> dict[str, Any]:
     }
 
 
-def _task_files(family: Family, task: Task, root: Path) -> Iterator[tuple[str, Path]]:
+def _task_files(task: Task, root: Path) -> Iterator[tuple[str, Path]]:
     """(path below the working folder, file) of all that the task names."""
     for name, text in task.files.items():
         place = (root / text).resolve()
@@ -170,7 +171,8 @@ def _task_files(family: Family, task: Task, root: Path) -> Iterator[tuple[str, P
             raise TaskError(
                 f"task {task.id}: its file {name!r} is not at {root / text}; build the tasks again"
             )
-        target = PurePosixPath(family.places.get(name, name))
+        places = MESSAGES[task.family].places if task.family in MESSAGES else {}
+        target = PurePosixPath(places.get(name, name))
         if target.is_absolute() or ".." in target.parts:
             raise TaskError(f"task {task.id}: a file named {name!r}; use a plain name")
         if place.is_file():

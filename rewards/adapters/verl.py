@@ -15,6 +15,31 @@ from rewards.adapters.rows import files_of, task_of
 SCORED_TEXT = "assay_text"
 TRUNCATED = "assay_truncated"
 FILES = "assay_files"
+# names in `Score.parts` that every rollout of a family is logged with: trainers want the same
+# columns of every row
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "refinement": (
+        "rg",
+        "rs",
+        "status_match",
+        "strict_equal",
+        "edit_calibration",
+        "format",
+        "said_drop",
+        "progress",
+    ),
+    "structured": (
+        "rg",
+        "status_match",
+        "strict_equal",
+        "json_parsed",
+        "field_accuracy",
+        "format",
+    ),
+    "table": ("exists", "usable"),
+    "answer": ("answered", "in_order", "subtask_credit", "subtask_reward"),
+    "sql": ("runs", "twins", "published", "bird"),
+}
 
 
 def verl_compute_score(
@@ -55,7 +80,7 @@ def verl_compute_score(
 
 
 def numbers(task: Task, score: Score) -> dict[str, float]:
-    """A score as verl's reward dict; the parts are those that the family says every score has, so
+    """A score as verl's reward dict; the parts are those of `PARTS`, so
     that all of its rows have the same keys."""
     valid = score.outcome is not None and score.reward is not None
     row = {
@@ -63,7 +88,7 @@ def numbers(task: Task, score: Score) -> dict[str, float]:
         "acc": float(score.outcome or 0.0) if valid else 0.0,
         "valid": float(valid),
     }
-    for name in sorted(family_of(task).parts):
+    for name in sorted(PARTS.get(task.family, ())):
         value = score.parts.get(name, 0.0)
         row[f"part_{name}"] = float(value) if math.isfinite(value) else 0.0
     return row

@@ -4,13 +4,13 @@ the score of a text. What `assay export` writes goes through here."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from assay.family import family_of, gold_answer, score_answer, use_families
-from assay.task import Answer, Score, Task, TaskError, read_tasks
+from assay.task import RIGHT, Answer, Score, Task, TaskError, read_tasks
 
 TASKS, SETTINGS = "tasks.jsonl", "assay.json"  # beside an adapter
 
@@ -28,12 +28,42 @@ class Words:
         return "\n\n".join(m["content"] for m in self.messages)
 
 
+@dataclass(frozen=True)
+class Message:
+    """How tasks are answered in a message whose gold is what an environment leaves in files: the
+    message that scores 1, and its `form` in a sentence, which prompts do not say. `places` are
+    where prompts say that files lie: name in `Task.files` → path in the solver's folder."""
+
+    gold: Callable[[Task], str]
+    form: str = ""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+MESSAGES = {
+    "answer": Message(
+        lambda task: json.dumps({"answer": task.gold["answer"]}),
+        'Answer with one JSON object: {"answer": …}, its value a number, a text or a list.',
+        {"lake": "data"},
+    )
+}
+
+
+def message_of(task: Task) -> str | None:
+    """The message that scores 1 for a task whose gold has files too; None where there is none."""
+    if (known := MESSAGES.get(task.family)) is not None:
+        return known.gold(task)
+    gold = gold_answer(family_of(task), task)
+    if gold is None or not (gold.files and gold.text):
+        return None
+    score = score_answer(task, Answer(gold.text))
+    return gold.text if (score.outcome or 0.0) >= RIGHT else None
+
+
 def said_gold(task: Task) -> str:
     """Gold as a text. Raises `TaskError` for a task that is answered in files."""
-    family = family_of(task)
-    if family.said is not None:
-        return family.said(task)
-    gold = gold_answer(family, task)
+    if (message := message_of(task)) is not None:
+        return message
+    gold = gold_answer(family_of(task), task)
     if gold is None or gold.files:
         what = "has to be run first" if gold is None else "is a file"
         raise TaskError(
@@ -44,11 +74,12 @@ def said_gold(task: Task) -> str:
 
 def in_words(task: Task) -> Words:
     """The task with what a reader needs to answer it. Raises `TaskError` as `said_gold` does."""
-    gold, family = said_gold(task), family_of(task)
+    gold = said_gold(task)
     messages = [dict(m) for m in task.prompt]
-    if family.form:
+    if task.family in MESSAGES:
         last = messages[-1]
-        messages[-1] = {**last, "content": f"{last['content']}\n\n{family.form}"}
+        said = f"{last['content']}\n\n{MESSAGES[task.family].form}"
+        messages[-1] = {**last, "content": said}
     return Words(task, messages, gold)
 
 

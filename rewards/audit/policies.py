@@ -1,5 +1,9 @@
 """What answers without the work earn over the tasks of one family, and the floors they must keep.
 
+A policy never sees the gold of the task it answers. It answers from the prompt's own words, by
+constants, or by the gold of other tasks, handed in through the family's `Audit.forms`, so that the
+same idea is tried in every answer format that the family knows.
+
 Constants are chosen on one half of the tasks and counted on the other: a policy must pay where it
 was not made. A mean breaks its floor when it is above it by more than two standard errors, so a
 single task never breaks one. What is earned beyond the outcome is bounded answer by answer.
@@ -7,21 +11,126 @@ single task never breaks one. What is earned beyond the outcome is bounded answe
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 
-from assay.family import Family, Floor, floor_of
+from assay.family import Family, Floor, Form, as_answer, slices_of
 from assay.seeds import derive_seed
 from assay.task import Answer, Score, Task, TaskError
-from rewards.audit.blind_policies import Policy, fixed_policies
 from rewards.audit.laws import Broken, Weights, gold_of, scored
 
 LEAST = 4  # tasks of a kind before a mean can break a floor
 SAMPLED, FEW = 24, 12  # tasks of a kind that policies answer; the same where one costs a table
 CANDIDATES = 12  # golds tried as constants, of each half
 BY_GROUP = "best constant by "
+
+
+MOST_WORDS = 200  # of a prompt that a policy may list
+_WORD = re.compile(r"[^\W\d_][\w'-]*")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+_QUOTED = re.compile(r"'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"|`([^`\n]{1,80})`")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a prompt shows, in the pieces that a policy may use."""
+
+    whole: str
+    after: str  # below the last line that ends in a colon, else below the first line
+    last: str  # the last line
+    colon: str  # behind the first colon
+    words: tuple[str, ...]
+    numbers: tuple[str, ...]
+    quoted: tuple[str, ...]
+
+
+@lru_cache(maxsize=512)
+def _read(text: str) -> Shown:
+    lines = text.split("\n")
+    ends = [i for i, line in enumerate(lines[:-1]) if line.rstrip().endswith(":")]
+    after = "\n".join(lines[(ends[-1] if ends else 0) + 1 :])
+    words = tuple(dict.fromkeys(_WORD.findall(text)))[:MOST_WORDS]
+    numbers = tuple(dict.fromkeys(_NUMBER.findall(text)))[:MOST_WORDS]
+    quoted = tuple(dict.fromkeys(a or b or c for a, b, c in _QUOTED.findall(text)))[:MOST_WORDS]
+    colon = text.partition(":")[2].strip()
+    return Shown(text, after, lines[-1], colon, words, numbers, quoted)
+
+
+def shown(task: Task) -> Shown:
+    """The pieces of the task's last user message."""
+    said = [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
+    return _read(said[-1] if said else "")
+
+
+Piece = Callable[[Shown], str]
+
+
+def _listed(values: Sequence[str]) -> str:
+    return json.dumps(list(values), ensure_ascii=False)
+
+
+# What a policy may write, by name: each says nothing that the prompt does not say.
+PIECES: Mapping[str, Piece] = {
+    "the prompt": lambda s: s.whole,
+    "the text below": lambda s: s.after,
+    "the last line": lambda s: s.last,
+    "behind the colon": lambda s: s.colon,
+    "first number": lambda s: s.numbers[0] if s.numbers else "0",
+    "last number": lambda s: s.numbers[-1] if s.numbers else "0",
+    "first quoted": lambda s: s.quoted[0] if s.quoted else "",
+    "last quoted": lambda s: s.quoted[-1] if s.quoted else "",
+    "a list of all numbers": lambda s: "[" + ", ".join(s.numbers) + "]",
+    "a list of all words": lambda s: _listed(s.words),
+    "a list of all quoted": lambda s: _listed(s.quoted),
+    "all words, or": lambda s: " or ".join(s.words),
+    "all quoted, or": lambda s: " or ".join(s.quoted),
+}
+CONSTANTS: tuple[str, ...] = (
+    "",
+    "0",
+    "1",
+    "-1",
+    "100",
+    "yes",
+    "no",
+    "true",
+    "unknown",
+    "none",
+    "[]",
+    "{}",
+    "null",
+    "NaN",
+    "1e308",
+)
+HEDGES: Mapping[str, str] = {
+    "hedge: yes or no": "yes or no",
+    "hedge: 0 to 100": "[" + ", ".join(str(i) for i in range(101)) + "]",
+    "hedge: 0 or 1 or 2": "0 or 1 or 2 or 3",
+    "500 null keys": json.dumps({f"key{i}": None for i in range(500)}),
+    "tags": "<answer></answer><status>KEEP</status><clean_text></clean_text>" * 20,
+    "filler": "the " * 500,
+}
+
+
+def fixed_policies(forms: Mapping[str, Form]) -> Iterator[tuple[str, Callable[[Task], Answer]]]:
+    """(name, answer to a task): every piece, constant and hedge in every form of a family."""
+    texts: dict[str, Piece] = {**PIECES}
+    texts |= {f"constant {c!r}": lambda s, c=c: c for c in CONSTANTS}
+    texts |= {name: lambda s, text=text: text for name, text in HEDGES.items()}
+    for form, hand_in in forms.items():
+        for name, text in texts.items():
+            yield (
+                name if len(forms) == 1 else f"{name} [{form}]",
+                lambda task, hand_in=hand_in, text=text: as_answer(
+                    hand_in(task, text(shown(task)))
+                ),
+            )
 
 
 @dataclass(frozen=True)
@@ -79,21 +188,25 @@ def farm(
 
     A scorer that fails on a policy's answer is a broken law, and ends the audit of its kind.
     """
-    found = Farmed()
+    found, audit = Farmed(), family.audited
     kinds: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
-        kinds[family.kind(task)].append(task)
+        kinds[audit.kind(task)].append(task)
 
     def score(task: Task, answer: Answer) -> Score:
         found.calls += 1
-        if family.trusted is not None:
-            return family.trusted(task, answer, (weights or {}).get(family.name, family.weights()))
+        if audit.trusted is not None:
+            return audit.trusted(task, answer, (weights or {}).get(family.name, family.weights()))
         return scored(task, answer, weights)
 
     for kind, mine in sorted(kinds.items()):
-        most = SAMPLED if family.trusted is None else FEW
+        most = SAMPLED if audit.trusted is None else FEW
         drawn = sample(mine, most, seed, "policies")
-        for one in _policies(family, kind, drawn, score):
+        fixed = (
+            _counted(name, kind, (score(task, answer(task)) for task in drawn))
+            for name, answer in fixed_policies(audit.forms)
+        )
+        for one in chain(fixed, golds_of_others(family, kind, drawn, score)):
             found.earned.append(one)
             step()
             if one.unscored:
@@ -102,26 +215,6 @@ def farm(
                 break
     found.broken += floor_laws(family, found.earned)
     return found
-
-
-def _policies(
-    family: Family,
-    kind: str,
-    tasks: Sequence[Task],
-    score: Callable[[Task, Answer], Score],
-) -> Iterator[Earned]:
-    for policy in fixed_policies(family):
-        yield _earned(policy, kind, tasks, score)
-    yield from golds_of_others(family, kind, tasks, score)
-
-
-def _earned(
-    policy: Policy,
-    kind: str,
-    tasks: Sequence[Task],
-    score: Callable[[Task, Answer], Score],
-) -> Earned:
-    return _counted(policy.name, kind, (score(task, policy.answer(task)) for task in tasks))
 
 
 def _counted(name: str, kind: str, scores: Iterable[Score]) -> Earned:
@@ -158,16 +251,16 @@ def golds_of_others(
                 if task.id != candidate.id:
                     table[candidate.id, task.id] = score(task, golds[candidate.id])
     yield _chosen("best constant", kind, halves, table, lambda task: "")
-    names = {name for task in known for name in family.slices(task)}
+    names = {name for task in known for name in slices_of(family, task)}
     for name in sorted(names):
-        groups = {family.slices(task).get(name, "") for task in known}
+        groups = {slices_of(family, task).get(name, "") for task in known}
         if 1 < len(groups) < len(known):
             group = _slice(family, name)
             yield _chosen(f"{BY_GROUP}{name}", kind, halves, table, group)
 
 
 def _slice(family: Family, name: str) -> Callable[[Task], str]:
-    return lambda task: family.slices(task).get(name, "")
+    return lambda task: slices_of(family, task).get(name, "")
 
 
 def _golds(family: Family, tasks: Sequence[Task]) -> dict[str, Answer]:
@@ -221,7 +314,7 @@ def floor_laws(family: Family, earned: Sequence[Earned]) -> Iterator[Broken]:
     """No policy without the work earns more than the floor of its kind, and no answer of one earns
     more beyond its outcome than the floor says."""
     for one in earned:
-        floor, where = floor_of(family, one.kind), f"{one.policy} ({one.kind})"
+        floor, where = family.audited.floor(one.kind), f"{one.policy} ({one.kind})"
         if one.policy.startswith(BY_GROUP):
             continue  # a group may be told by gold, such as its status: no policy could know it
         judged = len(one.pairs) >= LEAST  # a mean of fewer says little

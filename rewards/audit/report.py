@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay import scorer_timeout as guard
-from assay.family import Family, family_named, floor_of, score_answer
+from assay.family import Family, family_named, score_answer
 from assay.seeds import derive_seed
 from assay.task import Answer, Task
-from rewards.audit.format_variants import Respelled, respelled
 from rewards.audit.laws import Broken, Examined, Weights, cheat_laws, examine
 from rewards.audit.policies import BY_GROUP, Earned, Farmed, farm, sample
-from rewards.audit.twins import Twinned, twinned
+from rewards.audit.variants import Respelled, Twinned, respelled, twinned
 
 FAILURES = 5  # tasks whose scorer failed, after which a family's audit stops
 HUGE_BYTES = 100 * 1024 * 1024
@@ -159,7 +158,7 @@ def audit_sample(
     for name in sorted({task.family for task in tasks}):
         family = family_named(name)
         mine = [task for task in tasks if task.family == name]
-        drawn = sample(mine, SAMPLE if family.trusted is None else FEW, seed, "sample")
+        drawn = sample(mine, SAMPLE if family.audited.trusted is None else FEW, seed, "sample")
         counts[name] = len(drawn)
         found = Farmed()
         try:
@@ -195,7 +194,7 @@ def _look_at(
 ) -> None:
     """Put into `found` the broken laws of a sample of one family's tasks, and what policies
     without the work earn."""
-    attacked = ATTACKED if family.trusted is None else ONE
+    attacked = ATTACKED if family.audited.trusted is None else ONE
     _, broken = laws_of(family, tasks, seed, attacked, step, weights, ERRORS)
     found.broken += broken
     if any(b.law in ("scorer", "gold") for b in broken):
@@ -232,7 +231,7 @@ def most_paid(family: Family, earned: Sequence[Earned]) -> dict[str, Any]:
 
 def row_of(family: Family, one: Earned) -> dict[str, Any]:
     """One policy as a row of a report."""
-    floor = floor_of(family, one.kind)
+    floor = family.audited.floor(one.kind)
     return {
         "policy": one.policy,
         "kind": one.kind,

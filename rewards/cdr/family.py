@@ -5,38 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assay.family import Answer, Cheat, Family, Floor, output_of
-from assay.task import Score, Task
-from rewards.cdr.forms import JSON_FORMS, TEXT_FORMS
-from rewards.cdr.predictions import JSON, MIXED, profile_of
+from assay.family import SOURCE, Cheat, Family
+from assay.task import Task
 from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
     copy_input,
     filter_means_drop,
     gold_answer,
-    score_refinement,
 )
 from rewards.cdr.scoring import score_json, score_text
-from rewards.cdr.spellings import json_benchmark, json_spellings, text_benchmark, text_spellings
-from rewards.cdr.states import refinement_states
-from rewards.cdr.structured import StructuredReward, gold_response, score_structured
-from rewards.cdr.twin import refinement_twin
-from rewards.cdr.written import result_of
-from rewards.parse import parse_strict
+from rewards.cdr.structured import StructuredReward, gold_response
 
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
 # Input characters, upper bounds of the slices; 4000 and 8000 end the benchmark's own buckets.
 LENGTHS = (500, 1000, 2000, 4000, 8000)
-
-
-def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementReward) -> Score:
-    output = output_of(row)
-    truncated, parsing = bool(row.get("truncated")), str(row.get("parsing") or "strict")
-    if "reference_text" in gold and profile_of(gold) in (JSON, MIXED):  # of the extension
-        return score_structured(gold, output, parsing, truncated=truncated)
-    return score_refinement(gold, output, parsing, weights, truncated)
 
 
 def length_slice(characters: int) -> str:
@@ -45,12 +29,20 @@ def length_slice(characters: int) -> str:
     return f"≤ {bound}" if bound else f"> {LENGTHS[-1]}"
 
 
+def _source(task: Task) -> str:
+    gold, meta = task.gold, task.meta
+    for value in (meta.get("document"), gold.get("document"), gold.get("source_record_id")):
+        if value:
+            return str(value)
+    return task.group or str(meta.get("instance") or gold.get("instance_id") or task.id)
+
+
 def _slices(task: Task) -> dict[str, str]:
     """Track, status of gold, whether what is kept passed a filter, input length, style, recipe
     length, domain, subtask and prompt mode, as far as the task says them."""
     gold, meta = task.gold, task.meta
     status = str(gold.get("status") or gold.get("reference_status") or "")
-    found = {"track": task.track}
+    found = {"track": task.track, SOURCE: _source(task)}
     if status:
         found["gold status"] = status
     if status == "KEEP" and "has_filter" in meta:
@@ -83,22 +75,8 @@ def has_filter(task: Task) -> bool:
     return any(name.endswith("_filter") for name in names)
 
 
-def _labels(task: Task, answer: Answer) -> tuple[str, str]:
-    said = parse_strict(result_of(task.gold, answer.text))
-    status = task.gold.get("status") or task.gold.get("reference_status") or ""
-    return str(status), said.status if said.why == "ok" and said.status else "none"
-
-
 def _content(task: Task) -> Iterable[str]:
     return [str(task.gold.get("input_text") or "")]
-
-
-def _source(task: Task) -> str:
-    gold, meta = task.gold, task.meta
-    for value in (meta.get("document"), gold.get("document"), gold.get("source_record_id")):
-        if value:
-            return str(value)
-    return task.group or str(meta.get("instance") or gold.get("instance_id") or task.id)
 
 
 REFINEMENT = Family(
@@ -114,53 +92,17 @@ REFINEMENT = Family(
             lambda task: filter_means_drop(task.gold, has_filter(task)), admits=1.0
         ),
     },
-    # Without success an answer earns format, status and progress: 0.6 at most. A guessed status
-    # with the input copied is right where the first step rejects, or nothing is to be changed.
-    floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.6)},
-    forms=TEXT_FORMS,
-    twin=refinement_twin,
-    states=refinement_states,
-    spellings=text_spellings,
-    benchmark=text_benchmark,
     slices=_slices,
-    labels=_labels,
     content=_content,
-    source=_source,
-    parts=(
-        "rg",
-        "rs",
-        "status_match",
-        "strict_equal",
-        "edit_calibration",
-        "format",
-        "said_drop",
-        "progress",
-    ),
-    row=_row,
+    audit="rewards.cdr.audit:TEXT_AUDIT",
 )
-
-
-def _row_json(gold: Mapping[str, Any], row: Mapping[str, Any], weights: StructuredReward) -> Score:
-    output = output_of(row)
-    parsing = str(row.get("parsing") or "strict")
-    return score_structured(gold, output, parsing, weights, bool(row.get("truncated")))
-
-
 STRUCTURED = Family(
     name="structured",
     score=score_json,
     gold=lambda task: gold_response(task.gold),
     weights=StructuredReward,
     cheats={"empty object": Cheat(lambda task: "{}", admits=0.05)},
-    # A wrong object earns its form and its right fields: 0.4 at most. Labels of few values are
-    # guessed rightly as often as they are common.
-    floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.4)},
-    forms=JSON_FORMS,
-    spellings=json_spellings,
-    benchmark=json_benchmark,
     slices=_slices,
     content=_content,
-    source=_source,
-    row=_row_json,
-    parts=("rg", "status_match", "strict_equal", "json_parsed", "field_accuracy", "format"),
+    audit="rewards.cdr.audit:JSON_AUDIT",
 )

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Any, cast
 
-from rewards.gold import BoundStep, GoldError, Step, bind, run_bound
+from rewards.gold import BoundStep, Execution, GoldError, Step, bind, run_bound
 from rewards.parse import normalise
 
 _MOST_PERMUTED = 4  # recipes up to this length are compared with all their orders
@@ -103,3 +103,40 @@ def _counterfactuals(
 def _swaps(count: int) -> Iterator[tuple[int, ...]]:
     for i in range(count - 1):
         yield (*range(i), i + 1, i, *range(i + 2, count))
+
+
+def written(recipe: Sequence[Step], steps: Sequence[BoundStep], run: Execution) -> list[str]:
+    """The entries of a right answer: one for each step that was executed, in their tags."""
+    entries: list[str] = []
+    done = 0
+    for entry, asked, step in zip(run.trace, recipe, steps, strict=False):
+        if entry["kind"] == "mapper":
+            done += 1
+            entries.append(f"<state>{run.states[done]}</state>")
+        else:
+            entries.append(f"<check>{_check(entry, asked, step)}</check>")
+    return entries
+
+
+def _check(entry: Mapping[str, Any], asked: Step, step: BoundStep) -> str:
+    """What a filter measured against the bounds that its step names, and its verdict."""
+    verdict = str(entry["status"])
+    value = entry["stats"].get(step.operator.stat_key)
+    if step.verdict is not None or step.closed != (True, True, False) or not _is_number(value):
+        return verdict
+    low, high = (asked.params.get(name) for name in step.operator.bounds)
+    if low and value < low:
+        return f"{_plain(value)} < {_plain(low)}: {verdict}"
+    if high is not None and value > high:
+        return f"{_plain(value)} > {_plain(high)}: {verdict}"
+    bounds = [f" >= {_plain(low)}"] if low else []
+    bounds += [f" <= {_plain(high)}"] if high is not None else []
+    return f"{_plain(value)}{','.join(bounds)}: {verdict}"
+
+
+def _plain(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -4,7 +4,7 @@
 
 A mapper writes the text it leaves in `<state>`, a filter what it measured and its verdict in
 `<check>`; after a rejecting filter nothing more is written. The outcome reads the result alone.
-Gold holds the executor's states as such entries in `written` (`rewards.cdr.states` makes them).
+Gold holds the executor's states as such entries in `written` (`rewards.cdr.recipes` makes them).
 """
 
 from __future__ import annotations

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from assay.family import Answer, Cheat, Family, Floor
+from assay.family import SOURCE, Answer, Cheat, Family
 from assay.filters import licences_of
 from assay.table_marks import TableMarks
-from assay.task import Score, Task
-from rewards.dare.prediction import read_gold, score_table_row
-from rewards.dare.scoring import FILE, TableReward, score_file, score_trusted
-from rewards.dare.spellings import benchmark, spellings
-from rewards.dare.twin import table_twin
+from assay.task import Task
+from rewards.dare.prediction import TableReward, read_gold
+from rewards.dare.scoring import FILE, score_file
 from rewards.table_files import tables_of
 
 
 def _gold(task: Task) -> Answer:
     return Answer(files={FILE: read_gold(task.gold).truth_csv.encode()})
-
-
-def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: TableReward) -> Score:
-    return score_table_row(gold, {"reading": weights.reading, **row})
 
 
 def _frame(task: Task) -> tuple[Any, list[str], list[str]]:
@@ -58,16 +52,13 @@ def _keys_only(task: Task) -> Answer:
     return _file(frame[keys])
 
 
-def _every_target(task: Task, text: str) -> Answer:
-    """Every key of the test file, which a solver is handed, with the text as every target."""
-    frame, keys, targets = _frame(task)
-    return _file(frame[keys].assign(**dict.fromkeys(targets, text)))
-
-
 def _slices(task: Task) -> dict[str, str]:
     """Task type, whether the table is a published one, its domain and licence (the paper's Table 11
     scores a subset by licence), and how many targets are asked for."""
-    found = {"track": task.track, "origin": "published" if task.meta.get("published") else "built"}
+    meta = task.meta
+    source = meta.get("table") or meta.get("database") or meta.get("source") or task.id
+    found = {"track": task.track, "origin": "published" if meta.get("published") else "built"}
+    found[SOURCE] = str(source)
     if isinstance(task.meta.get("domain"), str):
         found["domain"] = task.meta["domain"]
     targets: Any = task.gold.get("targets")
@@ -84,11 +75,6 @@ def _content(task: Task) -> Iterable[str | TableMarks]:
     return [str(task.gold.get("truth_csv") or task.gold.get("task_dir") or "")]
 
 
-def _source(task: Task) -> str:
-    meta = task.meta
-    return str(meta.get("table") or meta.get("database") or meta.get("source") or task.id)
-
-
 TABLE = Family(
     name="table",
     score=score_file,
@@ -99,16 +85,7 @@ TABLE = Family(
         "blank": Cheat(_blank, admits=0.1),
         "keys only": Cheat(_keys_only, admits=0.1),
     },
-    # A usable file earns 0.1 beside its outcome; one label for every row scores its share of F1.
-    floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.1)},
-    forms={"every target": _every_target},
-    trusted=score_trusted,
-    twin=table_twin,
-    spellings=spellings,
-    benchmark=benchmark,
     slices=_slices,
     content=_content,
-    source=_source,
-    row=_row,
-    parts=("exists", "usable"),
+    audit="rewards.dare.audit:TABLE_AUDIT",
 )

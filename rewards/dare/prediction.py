@@ -43,6 +43,13 @@ _R2 = ("reg-MM", "time-XF", "time-CF")
 
 
 @dataclass(frozen=True)
+class TableReward:
+    """`reading`: strict closes the holes of the published harness, release computes as it does."""
+
+    reading: Reading = "strict"
+
+
+@dataclass(frozen=True)
 class TableGold:
     """The truth of one task. `made_with`: versions of what computed it (IF only)."""
 
@@ -300,8 +307,11 @@ def _gold_of_folder(folder: str, variant: str) -> TableGold:
     return _checked(TableGold(kind, text, tuple(keys), targets, made))
 
 
-def score_table_row(task: Mapping[str, Any], row: Mapping[str, Any]) -> Score:
-    """One `assay score` row: the prediction is given as text, as base64, as a path, or not at all.
+def score_table_row(
+    task: Mapping[str, Any], row: Mapping[str, Any], weights: TableReward | None = None
+) -> Score:
+    """A row of `assay score`: the prediction is given as text, as base64, as a path, or not at all,
+    the reading by the row, or else by `weights`.
 
     Raises `TaskError` when the row itself cannot be used.
     """
@@ -327,4 +337,4 @@ def score_table_row(task: Mapping[str, Any], row: Mapping[str, Any]) -> Score:
             data = prediction_bytes(row["prediction_path"])
         except Unreadable as error:
             return _none(gold, f"unreadable: {error}")
-    return score_table(gold, data, str(row.get("reading", "strict")))
+    return score_table(gold, data, str(row.get("reading", (weights or TableReward()).reading)))

@@ -3,21 +3,12 @@ what it imports travel with an exported task."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from assay.task import Answer, Score, Task
-from rewards.dare.prediction import Reading, read_gold, score_table
+from rewards.dare.prediction import TableReward, read_gold, score_table
 
 FILE = "prediction.csv"
 # Run as a program of its own, so that no import names it; an exported task needs it too.
 COMES_ALONG = ("rewards.dare.jail",)
-
-
-@dataclass(frozen=True)
-class TableReward:
-    """`reading`: strict closes the holes of the published harness, release computes as it does."""
-
-    reading: Reading = "strict"
 
 
 def score_file(task: Task, answer: Answer, weights: TableReward) -> Score:

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.family import Answer, Cheat, Family
+from assay.family import SOURCE, Answer, Cheat, Family
 from assay.table_marks import TableMarks
-from assay.task import Score, Task
-from rewards.krama.answer import score_row
+from assay.task import Task
 from rewards.krama.episode import AnswerReward, printed
-from rewards.krama.policies import FLOORS, FORMS, answer_type
-from rewards.krama.scoring import judge_of, score_lake
-from rewards.krama.spellings import benchmark, spellings
+from rewards.krama.scoring import score_lake
 from rewards.table_files import tables_below
-
-
-def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
-    judge = judge_of(weights.judge_url, weights.judge_model)
-    return score_row({"reading": weights.reading, **row, "task": gold}, judge)
 
 
 def _gold(task: Task) -> Answer:
     return printed(task.gold["answer"])
-
-
-def _said(task: Task) -> str:
-    return json.dumps({"answer": task.gold["answer"]})
 
 
 _LAZY: Mapping[str, Any] = {"numeric": 0, "string": "unknown", "list": []}
@@ -44,6 +31,7 @@ def _lazy(task: Task) -> Answer:
 def _slices(task: Task) -> dict[str, str]:
     """Domain, answer type, easy or hard, input mode and kinds of files."""
     found = {"track": task.track, "answer type": str(task.gold.get("answer_type") or "")}
+    found[SOURCE] = str(task.meta.get("domain") or task.meta.get("lake") or task.id)
     for name in ("domain", "difficulty", "mode", "kind"):
         value = task.meta.get(name)
         if isinstance(value, str) and value:
@@ -66,27 +54,13 @@ def _content(task: Task) -> Iterable[str | TableMarks]:
     return [*asked, *map(str, tables), *read]
 
 
-def _source(task: Task) -> str:
-    return str(task.meta.get("domain") or task.meta.get("lake") or task.id)
-
-
 ANSWER = Family(
     name="answer",
     score=score_lake,
     gold=_gold,
-    said=_said,
-    form='Answer with one JSON object: {"answer": …}, its value a number, a text or a list.',
-    places={"lake": "data"},
     weights=AnswerReward,
     cheats={"constant": Cheat(_lazy, admits=0.5)},
-    kind=answer_type,
-    forms=FORMS,
-    floors=FLOORS,
-    spellings=spellings,
-    benchmark=benchmark,
     slices=_slices,
     content=_content,
-    source=_source,
-    row=_row,
-    parts=("answered", "in_order", "subtask_credit", "subtask_reward"),
+    audit="rewards.krama.audit:ANSWER_AUDIT",
 )

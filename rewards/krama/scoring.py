@@ -3,9 +3,12 @@ what it imports travel with an exported task."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from assay.task import Answer, Score, Task
+from rewards.krama.answer import score_row
 from rewards.krama.episode import AnswerReward, score_episode
 from rewards.krama.judge import Judge, deterministic
 
@@ -28,3 +31,10 @@ def score_lake(task: Task, answer: Answer, weights: AnswerReward) -> Score:
     """The answer that an episode left, or the one that its last message says."""
     judge = judge_of(weights.judge_url, weights.judge_model)
     return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights, judge)
+
+
+def score_lake_row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
+    """A row of `assay score`: `{response, reading}`, the reading of the settings where it names
+    none."""
+    judge = judge_of(weights.judge_url, weights.judge_model)
+    return score_row({"reading": weights.reading, **row, "task": gold}, judge)

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import lru_cache
-from random import Random
 
-from assay.family import Answer, Cheat, Family, Floor
-from assay.seeds import derive_seed
+from assay.family import SOURCE, Cheat, Family
 from assay.table_marks import TableMarks, marks_of_frame
-from assay.task import Task, TaskError
+from assay.task import Task
 from rewards.sql.compare import Cell
-from rewards.sql.data import Database, packed, quoted, renamed, unpacked
+from rewards.sql.data import quoted, unpacked
 from rewards.sql.execute import RunnerLost
 from rewards.sql.extract import fenced
 from rewards.sql.query import SqlReward, case_of, read_gold
 from rewards.sql.scoring import score_sql
-from rewards.sql.twins import twin
 
 
 def _gold(task: Task) -> str:
     return fenced(str(task.gold.get("sql") or ""))
 
 
-def _first(task: Task) -> str:
+def first_table(task: Task) -> str:
     return quoted(read_gold(task.gold).database.tables[0].name)
 
 
 def _everything(task: Task) -> str:
-    return fenced(f"SELECT * FROM {_first(task)}")
+    return fenced(f"SELECT * FROM {first_table(task)}")
 
 
 def _count(task: Task) -> str:
-    return fenced(f"SELECT COUNT(*) FROM {_first(task)}")
+    return fenced(f"SELECT COUNT(*) FROM {first_table(task)}")
 
 
 def literal(cell: Cell) -> str:
@@ -73,75 +68,10 @@ def constant_column(task: Task) -> str:
     return fenced(f"WITH gold({', '.join(names)}) AS ({gold.sql}) SELECT {said} FROM gold")
 
 
-_NAME = re.compile(r"'(?:[^']|'')*'|\"((?:[^\"]|\"\")*)\"|\b[A-Za-z_]\w*\b")
-
-
-def _exchanged(sql: str, names: Mapping[str, str]) -> str:
-    """A query with other names of tables and columns; texts in it stay as they are."""
-
-    def one(found: re.Match[str]) -> str:
-        word = found.group(0)
-        if word.startswith("'"):
-            return word
-        inner = found.group(1)
-        name = inner.replace('""', '"') if inner is not None else word
-        return quoted(names[name]) if name in names else word
-
-    return _NAME.sub(one, sql)
-
-
-def _twin(task: Task, seed: int) -> Task | None:
-    """The same question over a twin of the database whose tables and columns have other names:
-    neither a remembered result nor a remembered query is right there."""
-    try:
-        gold = read_gold(task.gold)
-        base: Database = twin(gold.database, gold.focus, derive_seed(seed, task.id), 0)
-    except TaskError:
-        return None
-    rng = Random(derive_seed(seed, "sql-names", task.id))
-    old = [n for t in base.tables for n in (t.name, *(c.name for c in t.columns))]
-    names = {name: f"{name}_{rng.randrange(10, 99)}" for name in dict.fromkeys(old)}
-    focus = [[names[t], names[c], v] for t, c, v in gold.focus if t in names and c in names]
-    changed = {
-        **task.gold,
-        "sql": _exchanged(gold.sql, names),
-        "database": packed(renamed(base, names)),
-        "focus": focus,
-        "result": None,
-    }
-    prompt = [{**m, "content": _exchanged_text(m["content"], names)} for m in task.prompt]
-    meta = {**task.meta, "plain": task.id}
-    return replace(task, id=f"{task.id}-twin", gold=changed, prompt=prompt, files={}, meta=meta)
-
-
-def _exchanged_text(text: str, names: Mapping[str, str]) -> str:
-    return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: names.get(m.group(0), m.group(0)), text)
-
-
-def _benchmark(task: Task, answer: Answer) -> float | None:
-    """The outcome with values compared exactly, as Spider's own script does."""
-    score = score_sql(task, answer, SqlReward())
-    return None if score.outcome is None else score.parts["published"]
-
-
-def _spellings(task: Task) -> dict[str, str]:
-    sql = str(task.gold.get("sql") or "")
-    return {
-        "with a semicolon": fenced(f"{sql};"),
-        "no label": f"```\n{sql}\n```",
-        "SQLITE as label": f"```SQLite\n{sql}\n```",
-        "after another block": f"First:\n```sql\nSELECT 1\n```\nBetter:\n{fenced(sql)}",
-        "chatter around": f"The query follows.\n\n{fenced(sql)}\n\nIt answers the question.",
-        "a comment inside": fenced(f"-- the answer\n{sql}"),
-        "as a subquery": fenced(f"SELECT * FROM ({sql})"),
-        "in a CTE": fenced(f"WITH answer AS ({sql}) SELECT * FROM answer"),
-        "one line": fenced(" ".join(sql.split())),
-        "no block": sql,
-    }
-
-
 def _slices(task: Task) -> dict[str, str]:
-    found = {"track": task.track}
+    source = task.meta.get("database") or task.meta.get("source") or task.id
+    # splits are drawn by the tables of the question; a folder holds many
+    found = {"track": task.track, SOURCE: str(source)}
     for name in ("kind", "tables_asked", "difficulty"):
         value = task.meta.get(name)
         if isinstance(value, str) and value:
@@ -169,11 +99,6 @@ def marks_of(database: str) -> tuple[TableMarks, ...]:
     return tuple(marks for marks in found if marks)
 
 
-def _source(task: Task) -> str:
-    """The tables of the question: splits are drawn by them. A folder holds many."""
-    return str(task.meta.get("database") or task.meta.get("source") or task.id)
-
-
 SQL = Family(
     name="sql",
     score=score_sql,
@@ -185,18 +110,7 @@ SQL = Family(
         "gold's rows written down": Cheat(hard_coded, admits=1.0),
         "a constant in place of a column": Cheat(constant_column, admits=1.0),
     },
-    floors={"": Floor(outcome=0.05, reward=0.05, beyond=0.05)},
-    forms={
-        "query": lambda task, text: fenced(text),
-        "number": lambda task, text: fenced(f"SELECT {text}"),
-        "text": lambda task, text: fenced(f"SELECT {literal(text[:1000])}"),
-        "column": lambda task, text: fenced(f"SELECT {quoted(text[:100])} FROM {_first(task)}"),
-    },
-    twin=_twin,
-    spellings=_spellings,
-    benchmark=_benchmark,
     slices=_slices,
     content=_content,
-    source=_source,
-    parts=("runs", "twins", "published", "bird"),
+    audit="rewards.sql.audit:SQL_AUDIT",
 )

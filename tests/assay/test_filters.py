@@ -132,7 +132,7 @@ def by_select(tasks: Path, out: Path) -> list[str]:
 
 
 def by_score(tasks: Path, out: Path) -> list[str]:
-    from rewards.cli import main
+    from rewards.score import main
 
     rows = [{"id": t.id, "output": said_gold(t)} for t in read_tasks(tasks)]
     write_jsonl(out.with_suffix(".in"), rows)
@@ -229,8 +229,8 @@ def test_recipes_are_executed_for_the_rows_that_are_asked_for(tmp_path: Path) ->
 
 
 def test_nothing_left_is_an_error_and_writes_nothing(tasks: Path, tmp_path: Path) -> None:
-    from rewards.cli import main as score
     from rewards.gold.cli import main as execute
+    from rewards.score import main as score
     from train.run.data import training_rows
 
     out = tmp_path / "out.jsonl"

@@ -11,8 +11,8 @@ import pytest
 from places import ROOT
 
 from assay import family as families
-from assay.family import Task, load_family
-from rewards.audit.twins import twinned
+from assay.family import Audit, Task, load_family
+from rewards.audit.variants import twinned
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extend.md").read_text("utf-8"), re.DOTALL)
 
@@ -22,7 +22,8 @@ def test_the_twin_of_the_example(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     (block,) = [b for b in BLOCKS if "def twin" in b]
     names: dict[str, Any] = {"json": json, "Task": Task, "replace": replace}
     exec("from __future__ import annotations\n" + block, names)
-    family = replace(load_family(str(ROOT / "examples/own_family.py")), twin=names["twin"])
+    example = load_family(str(ROOT / "examples/own_family.py"))
+    family = replace(example, audit=Audit(twin=names["twin"]))
     monkeypatch.setattr(families, "_added", {family.name: family})
     assert family.build is not None
     tasks = [*family.build(1, count=30)["train"]]

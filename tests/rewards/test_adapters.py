@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.task import Task
 from rewards.adapters import last_message, trl_reward, verl_compute_score
-from rewards.cli import score_row
+from rewards.score import score_row
 
 GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}
 TASK = Task("t", "refinement", "toy", "train", [{"role": "user", "content": "x"}], GOLD)

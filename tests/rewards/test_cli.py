@@ -4,7 +4,7 @@ import json
 import pytest
 from front import command
 
-from rewards.cli import score_lines
+from rewards.score import score_lines
 
 main = command("score")
 

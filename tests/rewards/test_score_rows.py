@@ -19,8 +19,7 @@ from places import ROOT
 from assay.rows import blocks
 from assay.task import Task, TaskError, json_line, write_jsonl
 from assay.workers import map_ordered
-from rewards.score_rows import numbered, prepare, score_block, score_lines
-from rewards.task_file import KEPT, TaskFile, open_tasks
+from rewards.score import KEPT, TaskFile, open_tasks, prepare, score_block, score_lines
 
 main = command("score")
 TEXT = "See ana{n}@acme.io  now , or \u2028 later .\n\n\n\nEnd"
@@ -72,19 +71,19 @@ def test_bad_rows_are_numbered_however_a_file_is_cut(tmp_path: Path, size: int) 
     names = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")]
     for name in names:
         Path(name).write_text("\n".join(texts))
-    prepare(None, {})
-    found = numbered(map(score_block, blocks(names, size)), several=True)
+    prepare(None, {}, several=True)
+    found = map(score_block, blocks(names, size))
     wanted = [
         json_line(result)
         for name in names
         for result in score_lines(texts, None, where=f"{name} line")
     ]
-    assert b"".join(data for _, data in found) == b"".join(wanted)
+    assert b"".join(done.results for done in found) == b"".join(wanted)
     errors = [json.loads(line)["error"] for line in wanted if b'"error"' in line]
     assert [int(e.split(" line ")[1].split(":")[0]) for e in errors[:5]] == [4, 18, 19, 38, 42]
 
 
-def test_several_inputs_are_scored_in_turn_and_errors_name_them(tmp_path: Path) -> None:
+def test_several_inputs_are_scored_map_ordered_and_errors_name_them(tmp_path: Path) -> None:
     made = rows(40)
     (tmp_path / "a.jsonl").write_bytes(lines(made[:10]) + b"{torn\n")
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines(made[10:])))

@@ -52,12 +52,6 @@ def reward(task: Task, rollout: Trajectory) -> Score:
 scores = each(reward)
 
 
-def states(task: Task) -> list[Task]:
-    """Each task in two steps; the state after the first is in the prompt."""
-    prompt = [{"role": "user", "content": f"{task.prompt[0]['content']} ab"}]
-    return [replace(task, id=f"{task.id}+1", prompt=prompt, meta={"gold_steps": 1})]
-
-
 def run(folder: Path, out: Path, config: GrpoConfig, stop_at: int = 0, score: Any = scores) -> Any:
     policy, asked = load_policy(folder, "float32"), [0]
 
@@ -67,7 +61,7 @@ def run(folder: Path, out: Path, config: GrpoConfig, stop_at: int = 0, score: An
 
     checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config), stop=stop)
     loop = Loop(1, RunLog(out), checkpoints, 800, 64)
-    train_grpo(policy, TASKS, ChatTokenizer(folder), score, config, loop, states=states)
+    train_grpo(policy, TASKS, ChatTokenizer(folder), score, config, loop)
     return policy
 
 
@@ -162,45 +156,8 @@ def test_a_stopped_run_ends_in_the_same_bits(tiny_folder: Path, tmp_path: Path) 
     assert asked != [{r["task_id"] for r in lines(tmp_path / "other", s)} for s in range(1, 7)]
 
 
-def test_tasks_begin_at_their_gold_states_and_end_whole(tiny_folder: Path, tmp_path: Path) -> None:
-    config = replace(RL, gold_state="anneal", gold_state_share=0.5, curriculum="pass_rate")
-    whole = run(tiny_folder, tmp_path / "whole", config)
-    rows = read_metrics(tmp_path / "whole")
-    shares = [row["gold_state/share"] for row in rows]
-    assert any(shares[:3]) and not any(shares[3:])  # of two steps one is done, then none
-    begun = [r for r in lines(tmp_path / "whole", 1) if r["task_id"].endswith("+1")]
-    assert len(begun) == 4 * 6 * shares[0] and all(
-        "ab" in r["messages"][0]["content"] for r in begun
-    )
-    meta = json.loads((tmp_path / "whole" / "ck" / "step_000006" / "meta.json").read_text())
-    counted = {row for row, *_ in meta["meta"]["loop"]["pass_rates"]}
-    asked = {r["task_id"] for s in range(1, 7) for r in lines(tmp_path / "whole", s)}
-    assert counted == {int(name[1:]) for name in asked if "+" not in name}
-    with pytest.raises(Stopped):
-        run(tiny_folder, tmp_path / "cut", config, stop_at=1)
-    assert same(whole, run(tiny_folder, tmp_path / "cut", config))
-    assert plain(tmp_path / "cut") == plain(tmp_path / "whole")
-
-
-def test_starts_by_success_go_on_after_a_stop(tiny_folder: Path, tmp_path: Path) -> None:
-    config = replace(RL, gold_state="thompson", gold_state_share=1.0)
-    whole = run(tiny_folder, tmp_path / "whole", config)
-    meta = json.loads((tmp_path / "whole" / "ck" / "step_000006" / "meta.json").read_text())
-    seen = {
-        (kind, k): passed + failed for kind, k, passed, failed, _ in meta["meta"]["loop"]["starts"]
-    }
-    assert {k for _, k in seen} == {0, 1} and all(seen.values())
-    names = [r["task_id"] for s in range(1, 7) for r in lines(tmp_path / "whole", s)]
-    assert any("+" in name for name in names) and any("+" not in name for name in names)
-    with pytest.raises(Stopped):
-        run(tiny_folder, tmp_path / "cut", config, stop_at=3)
-    assert same(whole, run(tiny_folder, tmp_path / "cut", config))
-    assert plain(tmp_path / "cut") == plain(tmp_path / "whole")
-
-
 def test_what_is_on_is_said_before_the_first_step() -> None:
     assert len(describe(RL).splitlines()) == 2
     said = describe(ALL)
     assert "pass rate" in said and "up to 2 rounds" in said and "last tokens (4)" in said
     assert "cut-off answers: no advantage" in describe(replace(RL, overlong="mask"))
-    assert "likely solved half" in describe(replace(RL, gold_state="thompson"))

@@ -60,8 +60,7 @@ def test_flips_are_drawn_once_for_a_run(seed: int, by: Any, share: float) -> Non
 def test_what_chooses_by_exact_outcomes_is_refused() -> None:
     config = load(GrpoRunConfig, overrides=["noise.share=0.3", "noise.by=task"])
     assert config.noise == NoiseConfig(0.3, "task")
-    for rl in ({"curriculum": "pass_rate"}, {"gold_state": "thompson"}):
-        with pytest.raises(ValueError, match="choose tasks by exact outcomes"):
-            replace(config, rl=replace(config.rl, **rl))
+    with pytest.raises(ValueError, match="chooses tasks by exact"):
+        replace(config, rl=replace(config.rl, curriculum="pass_rate"))
     with pytest.raises(ValueError, match="share"):
         NoiseConfig(share=1.5)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.family import states_of
 from assay.task import Task
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
@@ -100,7 +99,7 @@ def run(config: GrpoRunConfig) -> None:
             check = _validation(run, held, tokenizer, tools, budget)
             loop = replace(loop, validate=check.of(policy))
         print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
-        also = (shop.maker, reference, states_of)
+        also = (shop.maker, reference)
         train_grpo(policy, tasks, tokenizer, score, config.rl, loop, *also)
         asyncio_run(shop.close())
         print(f"model: {run.save(policy, 'model')}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from assay.family import family_of, has_family
+from assay.family import family_of, has_family, slices_of
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 
@@ -70,7 +70,7 @@ class _Draw:
 def _slices(task: Task) -> tuple[tuple[str, str], ...]:
     if not has_family(task.family):
         return ()
-    return tuple(family_of(task).slices(task).items())
+    return tuple(slices_of(family_of(task), task).items())
 
 
 def unit_of(task: Task) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.family import (
-    Family,
     cheat_answer,
     family_of,
     gold_answer,
     parted_answer,
     score_answer,
+    slices_of,
     source_of,
     without_thoughts,
 )
@@ -23,6 +24,9 @@ Row = dict[str, Any]
 Scorer = Callable[[Task, Trajectory], Score]
 REFERENCES = ("gold", "empty")  # what answers without a model, for every family
 CHEAT = "cheat:"
+# families whose tasks fall into classes: `function(task, answer)` → (class of gold, class that the
+# answer names)
+LABELS = {"refinement": "rewards.cdr.scoring:labels"}
 
 
 def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
@@ -57,8 +61,8 @@ def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = (
         "source": source_of(family, task),
         "group": task.group,
         "instance": task.meta.get("instance"),
-        "slices": dict(family.slices(task)),
-        **labels_of(family, task, without_thoughts(family, task, run.answer())),
+        "slices": slices_of(family, task),
+        **labels_of(task, without_thoughts(family, task, run.answer())),
         **score.to_json(),
         "failure": run.failure,
         "stop": run.stop,
@@ -78,19 +82,13 @@ def prompt_tokens(run: Trajectory) -> int:
     return run.usage.get("prompt_tokens", len(run.ids) - sum(run.loss_mask))
 
 
-def labels_of(family: Family, task: Task, answer: Answer) -> Row:
-    """The class of gold and the one the answer names; {} where the family has none."""
-    if family.labels is None:
+def labels_of(task: Task, answer: Answer) -> Row:
+    """The class of gold and the one the answer names; {} where the family has none. Results then
+    show the balanced outcome, in which every class counts alike, and which is taken for which."""
+    if task.family not in LABELS:
         return {}
-    try:
-        gold, said = family.labels(task, answer)
-    except Exception as error:
-        if not family.origin:  # a bug of ours
-            raise
-        raise TaskError(
-            f"labels of family {family.name} raised {type(error).__name__} for task {task.id}: "
-            f"{error}; return (class of gold, class the answer names)"
-        ) from None
+    module, _, name = LABELS[task.family].partition(":")
+    gold, said = getattr(importlib.import_module(module), name)(task, answer)
     return {"label": gold, "said": said}
 
 

@@ -17,7 +17,6 @@ from rollouts.record import to_json
 from rollouts.trajectory import NO_NUMBERS, Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
 from train.model.packing import Segment
-from train.model.starts import GOLD_STEPS
 
 Groups = list[list[Trajectory]]  # P prompts, G rollouts each
 
@@ -151,13 +150,9 @@ def ends_of(groups: Groups) -> dict[str, float]:
     }
 
 
-def outcomes_of(batch: Batch, begun: bool = False) -> list[list[float]]:
-    """What each prompt's rollouts reached, without failures of the infrastructure. Tasks that were
-    begun for the model say nothing of the whole: only with `begun` they count."""
-    return [
-        [s.outcome for s in row if s.outcome is not None and (begun or GOLD_STEPS not in task.meta)]
-        for task, row in zip(batch.tasks, batch.scores, strict=True)
-    ]
+def outcomes_of(batch: Batch) -> list[list[float]]:
+    """What each prompt's rollouts reached, without failures of the infrastructure."""
+    return [[s.outcome for s in row if s.outcome is not None] for row in batch.scores]
 
 
 def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[str, Any]]:

@@ -21,9 +21,10 @@ from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from configs.training import GrpoConfig
 from rollouts.prompts import ChatTokenizer
-from train.model.starts import Count, Starts, count, faded, kind_of
 
 FloatArray = NDArray[np.float64]
+FORGET = 0.97  # of an observation's weight is left a step later; half of it after 23 steps
+Count = tuple[float, float, int]  # (passed, failed, step they are counted for)
 
 
 @lru_cache(maxsize=32)  # of the epochs and strata in use: 8 MB for a million rows
@@ -114,6 +115,25 @@ def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig)
 PRIOR = 2.0  # pseudo-observations of a task's kind, before its own: worth two rollouts
 
 
+def kind_of(task: Task) -> str:
+    """What pass rates are shared over."""
+    return f"{task.family} {task.track} {task.meta.get('difficulty')}"
+
+
+def faded(seen: Mapping[int, Count], key: int, step: int) -> tuple[float, float]:
+    """(passed, failed), as they count at a step."""
+    passed, failed, when = seen.get(key, (0.0, 0.0, step))
+    left = FORGET ** (step - when)
+    return passed * left, failed * left
+
+
+def count(seen: dict[int, Count], key: int, outcomes: Sequence[float], step: int) -> None:
+    """Count the outcomes (0 to 1) of one prompt's rollouts at a step."""
+    passed, failed = faded(seen, key, step)
+    total = sum(outcomes)
+    seen[key] = (passed + total, failed + len(outcomes) - total, step)
+
+
 @dataclass
 class PassRates:
     """How often each task is solved, as Beta distributions: what a curriculum goes by.
@@ -165,7 +185,6 @@ class Prompts:
     def __init__(self, tasks: Sequence[Task], config: GrpoConfig, seed: int) -> None:
         self.config, self.seed = config, seed
         self.pools = strata(tasks, config.balance)
-        self.starts = Starts(config, seed)
         self.rates: PassRates | None = None
         if config.curriculum == "pass_rate":
             self.rates = PassRates([kind_of(task) for task in tasks])
@@ -217,14 +236,12 @@ class Prompts:
 
     def state(self) -> dict[str, Any]:
         """JSON data for a checkpoint; {} where nothing is counted."""
-        counted = self.starts.state()
-        if self.rates is not None:
-            counted["pass_rates"] = [[row, *seen] for row, seen in sorted(self.rates.seen.items())]
-        return counted
+        if self.rates is None:
+            return {}
+        return {"pass_rates": [[row, *seen] for row, seen in sorted(self.rates.seen.items())]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint's `state`."""
-        self.starts.load(state)
         if self.rates is not None:
             rows: list[Any] = state.get("pass_rates") or []
             self.rates.seen = {int(r): (float(p), float(f), int(s)) for r, p, f, s in rows}

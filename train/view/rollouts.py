@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.family import family_named, gold_answer
+from assay.family import family_named, gold_answer, slices_of
 from assay.task import Task, TaskError
 from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
 from train.view.explain import Explanation
@@ -200,7 +200,7 @@ def _slices(row: Mapping[str, Any], task: Task | None) -> dict[str, str]:
     if task is None:
         return {}
     try:
-        return {str(k): str(v) for k, v in family_named(task.family).slices(task).items()}
+        return {str(k): str(v) for k, v in slices_of(family_named(task.family), task).items()}
     except Exception:  # a family of somebody's own
         return {}
 

@@ -17,7 +17,7 @@ from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.sharing.pull import main as pull
 from data_gen.sharing.push import main as push
 from rewards.adapters.words import said_gold
-from rewards.cli import main as score
+from rewards.score import main as score
 
 pytest.importorskip("pyarrow")
 

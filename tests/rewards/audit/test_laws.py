@@ -149,7 +149,7 @@ def use(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> Family:
         return Score(float(right), float(right))
 
     whole: dict[str, Any] = {"score": score, "gold": lambda task: task.gold["text"]} | parts
-    family = Family(name="own", origin="own.py:FAMILY", **whole)
+    family = families.from_place(Family(name="own", **whole), "own.py:FAMILY")
     monkeypatch.setattr(families, "_added", {"own": family})
     monkeypatch.setattr(guard, "SECONDS", 0.2)
     return family

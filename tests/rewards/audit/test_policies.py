@@ -9,9 +9,15 @@ import pytest
 from leaky import LEAKS, leaky_file
 
 from assay import family as families
-from assay.family import Answer, Family, Floor, Score, Task, floor_of
-from rewards.audit.blind_policies import fixed_policies, shown
-from rewards.audit.policies import Earned, farm, floor_laws, golds_of_others
+from assay.family import Answer, Audit, Family, Floor, Score, Task, from_place
+from rewards.audit.policies import (
+    Earned,
+    farm,
+    fixed_policies,
+    floor_laws,
+    golds_of_others,
+    shown,
+)
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
@@ -41,8 +47,8 @@ def test_no_policy_sees_gold(tmp_path: Path) -> None:
     family, tasks = leaky(tmp_path, "none")
     task = tasks[0]
     other = Task(task.id, task.family, task.track, task.split, task.prompt, {"sum": "x"})
-    for policy in fixed_policies(family):
-        assert policy.answer(task) == policy.answer(other)
+    for _, answer in fixed_policies(family.audited.forms):
+        assert answer(task) == answer(other)
 
 
 def test_the_best_constant_is_counted_on_tasks_it_was_not_chosen_on() -> None:
@@ -89,11 +95,10 @@ def test_a_floor_is_broken_beyond_chance(pairs: list[tuple[float, float]], break
 
 def test_floors_by_kind() -> None:
     floors = {"a": Floor(0.1, 0.2, 0.3), "": Floor(0.4)}
-    family = Family("own", lambda task, answer: Score(0.0, 0.0), lambda task: "", floors=floors)
-    assert floor_of(family, "a").reward == 0.2
-    assert floor_of(family, "b").outcome == 0.4
-    plain = Family("own", lambda task, answer: Score(0.0, 0.0), lambda task: "")
-    assert floor_of(plain, "b") == Floor()
+    audit = Audit(floors=floors)
+    assert audit.floor("a").reward == 0.2
+    assert audit.floor("b").outcome == 0.4
+    assert Audit().floor("b") == Floor()
 
 
 def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None
             raise ZeroDivisionError
         return Score(0.0, 0.0)
 
-    families._added["leaky"] = Family("leaky", score, gold=family.gold, origin=family.origin)
+    families._added["leaky"] = from_place(Family("leaky", score, family.gold), family.origin)
     broken = farm(families._added["leaky"], tasks, 0).broken
     assert [b.law for b in broken] == ["policy"]
 

@@ -10,7 +10,7 @@ from mixed_tasks import answer, refinement
 
 from assay import family as families
 from assay import scorer_timeout as guard
-from assay.family import Answer, Family, Score, Task
+from assay.family import Answer, Family, Score, Task, from_place
 from assay.task import TaskError
 from rewards.audit.report import audit_sample, huge_law
 
@@ -47,7 +47,7 @@ def test_a_scorer_that_fails_is_refused(tmp_path: Path) -> None:
         raise KeyError("sum")
 
     mine = families._added["leaky"]
-    families._added["leaky"] = Family("leaky", score, gold=mine.gold, origin="own.py:FAMILY")
+    families._added["leaky"] = from_place(Family("leaky", score, mine.gold), "own.py:FAMILY")
     assert "raised KeyError" in audit_sample(tasks, 0).refusal
     families._added.clear()
     families.os.environ.pop(families.VARIABLE, None)
@@ -66,8 +66,8 @@ def test_an_answer_of_100_mb(monkeypatch: pytest.MonkeyPatch) -> None:
     def paid(task: Task, answer: Answer) -> Score:
         return Score(float(len(answer.text) > 1000), 1.0)
 
-    monkeypatch.setattr(guard, "SECONDS", 0.2)
     task = Task("t", "own", "k", "train", [], {})
-    for score, why in ((slow, "did not end"), (paid, "scores 1")):
-        families._added["own"] = Family("own", score, lambda task: "", origin="own.py:FAMILY")
+    for score, seconds, why in ((slow, 0.2, "did not end"), (paid, 60.0, "scores 1")):
+        monkeypatch.setattr(guard, "SECONDS", seconds)
+        families._added["own"] = from_place(Family("own", score, lambda task: ""), "own.py:FAMILY")
         assert why in huge_law(task)[0].why

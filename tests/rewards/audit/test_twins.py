@@ -9,12 +9,12 @@ import pytest
 from mixed_tasks import asked
 
 from assay import family as families
-from assay.family import BUILT_IN, Family, Score, Task
+from assay.family import BUILT_IN, Audit, Family, Score, Task
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from rewards.audit.laws import gold_of, scored
-from rewards.audit.twins import twinned
-from rewards.cdr.twin import refinement_twin
+from rewards.audit.variants import twinned
+from rewards.cdr.audit import refinement_twin
 from rewards.gold import Step, execute
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
@@ -61,13 +61,13 @@ def test_a_table_twin_has_other_values(kind: str, values: tuple[object, ...]) ->
     truth = "row_id,y\n" + "".join(f"{i},{v}\n" for i, v in enumerate(values, 1))
     gold = {"task_type": kind, "truth_csv": truth, "key_columns": ["row_id"], "targets": ["y"]}
     task = Task("t", "table", kind, "train", asked("Predict `y`."), gold)
-    twin = BUILT_IN["table"].twin(task, 0)  # type: ignore[misc]
+    twin = BUILT_IN["table"].audited.twin(task, 0)  # type: ignore[misc]
     assert twin is not None and twin.files == {}
     assert scored(twin, gold_of(BUILT_IN["table"], twin)).outcome == 1.0
     assert scored(twin, gold_of(BUILT_IN["table"], task)).outcome == 0.0
     one = {**gold, "truth_csv": "row_id,y\n1,a\n2,a\n"}
     if kind == "class-MM":
-        assert BUILT_IN["table"].twin(replace(task, gold=one), 0) is None  # type: ignore[misc]
+        assert BUILT_IN["table"].audited.twin(replace(task, gold=one), 0) is None  # type: ignore[misc]
 
 
 def test_tasks_that_name_a_plain_one_are_its_twins() -> None:
@@ -100,7 +100,7 @@ def test_an_own_family_brings_its_twin() -> None:
             raise KeyError("n")
         return replace(task, id=f"{task.id}-twin", gold={"n": task.gold["n"] + 1})
 
-    family = Family("own", score, gold=lambda task: str(task.gold["n"]), twin=twin)
+    family = Family("own", score, gold=lambda task: str(task.gold["n"]), audit=Audit(twin=twin))
     families._added["own"] = family
     tasks = [Task(f"t{i}", "own", "k", "train", [], {"n": i}) for i in range(9)]
     found = twinned(family, tasks, 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.family import cheat_answer, score_answer
+from assay.family import cheat_answer, score_answer, slices_of
 from assay.task import Task
 from rewards.cdr.family import REFINEMENT, has_filter
 
@@ -45,7 +45,7 @@ def test_results_are_cut_by_filter_place_domain_style_and_length() -> None:
     one = task(
         "KEEP", [FILTER, MAPPER], order_slot="pre", domain="web", style="qa", difficulty="hard"
     )
-    assert dict(REFINEMENT.slices(one)) == {
+    assert slices_of(REFINEMENT, one) == {
         "track": "order_f",
         "gold status": "KEEP",
         "input characters": "≤ 500",

@@ -197,6 +197,6 @@ def test_metrics_equal_the_published_scorer():
 
 
 def test_scoring_needs_no_torch():
-    code = "import sys, rewards.cdr.refinement, rewards.cli; sys.exit('torch' in sys.modules)"
+    code = "import sys, rewards.cdr.refinement, rewards.score; sys.exit('torch' in sys.modules)"
     root = ROOT
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

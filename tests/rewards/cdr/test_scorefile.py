@@ -12,8 +12,8 @@ from vectors import needs_full_vectors, vectors
 from rewards.cdr.json_score import compare_json, parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
 from rewards.cdr.scorefile import score_file
-from rewards.cli import score_row
 from rewards.parse import normalise, normalise_lines, parse_release
+from rewards.score import score_row
 
 
 def test_metric_vectors() -> None:

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.family import BUILT_IN
 from assay.task import Answer, Task, TaskError
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_states
 from data_gen.demo.order import OrderSettings, build_order_tasks
-from rewards.cdr.recipes import bound_recipe, recipe_of
+from rewards.cdr.audit import refinement_twin
+from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.refinement import RefinementReward, gold_answer, score_refinement
-from rewards.cdr.states import refinement_states, written
-from rewards.cdr.twin import refinement_twin
+from rewards.cdr.scoring import labels
 from rewards.cdr.written import MOST, result_of, split_written
 from rewards.gold import Step, run_bound
 from rewards.parse import render
@@ -152,10 +151,9 @@ def test_gold_writes_every_executed_state_and_scores_one(
 
 
 def test_tasks_with_states_begin_in_the_middle_and_have_twins(order: list[Task]) -> None:
-    begun = [one for task in order for one in refinement_states(task)]
     twins = [twin for task in order if (twin := refinement_twin(task, 0)) is not None]
-    assert begun and twins
-    for task in (*begun, *twins):
+    assert twins
+    for task in (*order, *twins):
         steps = bound_recipe(task.gold)
         run = run_bound(str(task.gold["input_text"]), steps)
         assert task.gold["written"] == written(recipe_of(task.gold), steps, run)
@@ -163,11 +161,9 @@ def test_tasks_with_states_begin_in_the_middle_and_have_twins(order: list[Task])
 
 
 def test_the_status_and_the_explanation_are_those_of_the_result(order: list[Task]) -> None:
-    family = BUILT_IN["refinement"]
-    assert family.labels is not None
     for task in order:
         answer = Answer(gold_answer(task.gold))
-        assert family.labels(task, answer) == (task.gold["status"], task.gold["status"])
+        assert labels(task, answer) == (task.gold["status"], task.gold["status"])
         finding = explain(task, answer).finding
         assert (finding.text, finding.label) == (task.gold["text"], task.gold["status"])
         assert not finding.wrong

@@ -16,16 +16,17 @@ TASK = Task("t", "table", "class-MM", "train", [{"role": "user", "content": "Pre
 @pytest.mark.parametrize("text", ["a", "", "0", 'a "b", c', "x\ny", "1e999", "é\u2028"])
 def test_a_trusted_file_scores_as_any_other(text: str) -> None:
     family = BUILT_IN["table"]
-    assert family.trusted is not None
-    answer = as_answer(family.forms["every target"](TASK, text))
-    assert family.trusted(TASK, answer, family.weights()) == family.score(
+    audit = family.audited
+    assert audit.trusted is not None
+    answer = as_answer(audit.forms["every target"](TASK, text))
+    assert audit.trusted(TASK, answer, family.weights()) == family.score(
         TASK, answer, family.weights()
     )
 
 
 def test_every_target_is_an_honest_constant() -> None:
     family = BUILT_IN["table"]
-    said = as_answer(family.forms["every target"](TASK, "a"))
+    said = as_answer(family.audited.forms["every target"](TASK, "a"))
     assert said.files["prediction.csv"].decode().splitlines()[1:] == ["1,a", "2,a", "3,a"]
     assert family.score(TASK, said, family.weights()).outcome == pytest.approx(0.4)
     assert family.score(TASK, Answer(), family.weights()).reward == 0.0

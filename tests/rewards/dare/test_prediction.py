@@ -22,9 +22,15 @@ from assay.task import (  # noqa: E402
     Task,
     TaskError,
 )
-from rewards.dare.family import TableReward  # noqa: E402
 from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
-from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare.prediction import (  # noqa: E402
+    TableGold,
+    TableReward,
+    mismatch,
+    read_gold,
+    score_table,
+    score_table_row,
+)
 from rewards.dare.read import MAX_COLUMNS  # noqa: E402
 
 DARE = SHARED / "dare"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from krama_data import cases, needs_krama, workload
 
-from rewards.cli import score_lines
 from rewards.krama import release as release
 from rewards.krama.answer import score_response, untagged
 from rewards.krama.judge import scripted
 from rewards.krama.match import as_list, number, str_to_float
+from rewards.score import score_lines
 
 
 def agrees(got: Any, want: Any) -> bool:

@@ -155,18 +155,20 @@ def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
 
 
 def test_remembered_gold_fails_on_the_twin_of_a_task() -> None:
-    assert SQL.twin is not None
+    twin_of = SQL.audited.twin
+    assert twin_of is not None
     for task in sql_tasks():
-        other = SQL.twin(task, 1)
+        other = twin_of(task, 1)
         assert other is not None
         assert score_answer(other, Answer(str(SQL.gold(other)))).reward == 1.0
         assert score_answer(other, Answer(str(SQL.gold(task)))).outcome == 0.0
 
 
 def test_respelled_gold_scores_but_for_the_lacking_block() -> None:
-    assert SQL.spellings is not None
+    spellings = SQL.audited.spellings
+    assert spellings is not None
     for task in sql_tasks():
-        for name, text in SQL.spellings(task).items():
+        for name, text in spellings(task).items():
             score = score_answer(task, Answer(str(text)))
             assert score.reward == (0.0 if name == "no block" else 1.0), (task.id, name)
 

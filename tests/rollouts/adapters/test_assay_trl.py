@@ -17,7 +17,7 @@ from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
 from trl_model import write_model
 
 from assay.task import Task, read_tasks, write_jsonl
-from rewards.cli import main as score_command
+from rewards.score import main as score_command
 
 
 def adapter(folder: Path) -> Any:

@@ -18,8 +18,8 @@ from visible import SHARED, Try, every_task
 
 from assay.task import Task
 from rewards.adapters import FILES, SCORED_TEXT, trl_reward, verl_compute_score
-from rewards.cli import main as assay_score
 from rewards.krama.episode import MAX_CHARS
+from rewards.score import main as assay_score
 
 pytest.importorskip("pandas", reason="tables are scored with the extra `sandbox`")
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from front import command
 
 from assay.task import Task
 from rewards.adapters import trl_reward
-from rewards.cli import score_row
+from rewards.score import score_row
 
 pytestmark = pytest.mark.slow
 

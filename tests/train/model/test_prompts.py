@@ -12,7 +12,6 @@ import pytest
 from assay.task import Task
 from configs.training import GrpoConfig
 from train.model.order import PRIOR, PassRates, Prompts
-from train.model.starts import Starts, posed, whole
 
 CONFIG = GrpoConfig(prompts_per_step=8, mini_batch=8, rollouts_per_prompt=8, steps=30)
 BY_RATE = replace(CONFIG, curriculum="pass_rate")
@@ -124,54 +123,6 @@ def test_settings_that_cannot_go_together(changes: dict[str, object], said: str)
         replace(CONFIG, **changes)  # type: ignore[arg-type]
 
 
-def states(task: Task) -> list[Task]:
-    """A task of four steps, after one, two and three of them."""
-    return [replace(task, id=f"{task.id}+{k}", meta={"gold_steps": k}) for k in (1, 2, 3)]
-
-
-def test_fewer_steps_are_done_for_the_model_as_a_run_goes_on() -> None:
-    config = replace(CONFIG, steps=7, gold_state="anneal", gold_state_share=1.0)
-    (task, other), seed = tasks(2), 3
-    done = [posed(task, s, config, seed, states).meta.get("gold_steps", 0) for s in range(7)]
-    assert done == [3, 2, 2, 2, 1, 0, 0] and posed(task, 6, config, seed, states) is task
-    assert posed(task, 0, replace(config, steps=1), seed, states).id == "t0+3"
-    assert posed(task, 0, config, seed, whole) is task  # it has no states
-    for changes in ({"gold_state": "off"}, {"gold_state_share": 0.0}):
-        assert posed(task, 0, replace(config, **changes), seed, states) is task
-    half = replace(config, gold_state_share=0.5, steps=1000)
-    begun = [posed(t, s, half, seed, states) is not t for t in (task, other) for s in range(400)]
-    assert 0.44 < sum(begun) / 800 < 0.56
-    assert begun == [
-        posed(t, s, half, 3, states) is not t for t in (task, other) for s in range(400)
-    ]
-
-
-def test_starts_seek_the_state_that_is_solved_half_of_the_time() -> None:
-    config = replace(CONFIG, gold_state="thompson", gold_state_share=1.0)
-    found, starts = one_kind(tasks(40)), Starts(config, 3)
-
-    def asked(step: int) -> list[int]:
-        posed = [starts.pose(task, step, states) for task in found]
-        return [task.meta.get("gold_steps", 0) for task in posed]
-
-    first = asked(0)
-    assert {*first} == {0, 1, 2, 3} and first == asked(0) != asked(1)
-    shown = [found[0], *states(found[0])]
-    # whole never solved, after one step half of the time, then always
-    starts.learn(0, shown, [[0.0] * 20, [1.0, 0.0] * 10, [1.0] * 20, [1.0] * 20])
-    later = asked(1)
-    assert later.count(1) > 35
-    again = Starts(config, 3)
-    again.load(json.loads(json.dumps(starts.state())))
-    assert again == starts
-    assert starts.pose(found[0], 1, whole) is found[0]
-    none = Starts(replace(config, gold_state_share=0.0), 3, starts.seen)
-    assert all(none.pose(task, 1, states) is task for task in found)
-    # what was seen long ago counts little: everything is tried again
-    assert {*asked(400)} == {0, 1, 2, 3}
-
-
-def test_a_run_that_anneals_keeps_its_end() -> None:
+def test_a_run_whose_rate_falls_keeps_its_end() -> None:
     assert GrpoConfig().also_locked() == ()
-    assert replace(CONFIG, gold_state="thompson").also_locked() == ()
-    assert replace(CONFIG, gold_state="anneal").also_locked() == ("steps",)
+    assert replace(CONFIG, schedule="cosine").also_locked() == ("steps",)

@@ -105,8 +105,8 @@ def test_a_slow_scorer_is_looked_at_less(tmp_path: Path, capsys: Any) -> None:
     def score(task: Task, answer: Any) -> Score:
         return Score.of(answer.text == f"{task.id}!")
 
-    families._added["slow"] = Family(
-        "slow", score, lambda task: f"{task.id}!", origin="own.py:FAMILY"
+    families._added["slow"] = families.from_place(
+        Family("slow", score, lambda task: f"{task.id}!"), "own.py:FAMILY"
     )
     tasks = [Task(f"t{i}", "slow", "k", "train", [], {}) for i in range(4)]
     found = audit_sample(tasks, 0, seconds=-1.0)

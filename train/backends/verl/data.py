@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from assay.family import states_of
 from assay.filters import ALL, Chosen
 from assay.task import Task, TaskError, read_tasks
 from configs.loader import ConfigError, dump
@@ -21,7 +20,6 @@ from configs.schema import GrpoConfig, GrpoRunConfig
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
 from train.model.order import balanced_batch, fitting, strata
-from train.model.starts import posed
 from train.run.data import asked_for
 from train.run.trained_on import marks_from, trained_before, write_trained
 
@@ -94,9 +92,7 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     drawn = list({task.id: task for task in ordered}.values())
     before = trained_before(Path(str(config.model.path)))
     write_trained(folder, before.after("rl", config.data, marks_from(drawn, Path("/"))))
-    size = config.rl.prompts_per_step
-    asked = (posed(t, i // size, config.rl, config.seed, states_of) for i, t in enumerate(ordered))
-    rows = [row_of(task, i, "train") for i, task in enumerate(asked)]
+    rows = [row_of(task, i, "train") for i, task in enumerate(ordered)]
     write_parquet(folder / "train.parquet", rows)
     # verl asks for a validation file even when it never validates
     held_rows = [row_of(task, i, "val") for i, task in enumerate(held)] or rows[:1]

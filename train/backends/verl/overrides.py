@@ -103,11 +103,6 @@ def _refuse(config: GrpoRunConfig) -> None:
 def _refuse_what_sees_all(config: GrpoRunConfig) -> None:
     """What chooses prompts or changes rewards by what a run has seen so far."""
     rl = config.rl
-    if rl.gold_state == "thompson":
-        raise ConfigError(
-            "rl.gold_state=thompson: verl is given its prompts before the run; set anneal or off, "
-            "or use the embedded backend"
-        )
     if rl.curriculum != "none":
         raise ConfigError(
             f"rl.curriculum={rl.curriculum}: verl is given its prompts before the run; set none, "

@@ -19,7 +19,7 @@ from data_gen.cdr.semantic.hallu import read_fava
 from data_gen.cdr.semantic.rows import Unusable
 from rewards.cdr.files import FIELDS, check_row
 from rewards.cdr.structured import gold_response, score_structured
-from rewards.cli import score_row
+from rewards.score import score_row
 
 main = command("tasks")
 

@@ -136,8 +136,8 @@ def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
     assert mismatches(asked("grpo", job), environ | {"SLURM_GPUS_ON_NODE": "8"}, 0) == []
 
 
-def test_long_answers_and_gold_states_are_ours_under_verl_too() -> None:
-    assert made("rl.overlong=soft", "rl.gold_state=anneal") == made()
+def test_long_answers_are_ours_under_verl_too() -> None:
+    assert made("rl.overlong=soft") == made()
 
 
 def test_a_cluster_that_cannot_be_is_refused() -> None:
@@ -197,36 +197,6 @@ def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_fold
     order = [i for step in range(3) for i in batch_of(step, 6, 4, config.seed)]
     assert back == [tasks[i] for i in order]  # and in the embedded loop's order
     assert all(set(row["extra_info"]) == {"index", "split", "task_id"} for row in rows)
-
-
-def test_rows_begin_at_gold_states_as_in_the_embedded_loop(
-    tmp_path: Path, tiny_folder: Path
-) -> None:
-    pa = pytest.importorskip("pyarrow.parquet")
-    from assay.family import states_of
-    from assay.task import Task, write_jsonl
-    from train.backends.verl.data import prepare
-    from train.model.order import batch_of
-    from train.model.starts import posed
-
-    text, said = "a@b.org <b>x</b>", "Remove e-mail addresses; strip the markup tags."
-    recipe = [{"operator": f"clean_{name}_mapper", "params": {}} for name in ("email", "html")]
-    gold = {"input_text": text, "status": "KEEP", "text": " x", "recipe": recipe}
-    asked = [{"role": "user", "content": f"{said}\nText:\n{text}"}]
-    meta = {"requirement": said}
-    tasks = [Task(f"t{i}", "refinement", "toy", "train", asked, gold, meta=meta) for i in range(4)]
-    assert [len(states_of(task)) for task in tasks] == [1] * 4
-    write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
-    words = ["rl.steps=4", "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.gold_state=anneal"]
-    config = replace(
-        run_of(f"data={tmp_path / 't.jsonl'}", *words), model=ModelConfig(path=str(tiny_folder))
-    )
-    prepare(config, tmp_path / "verl")
-    rows = pa.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
-    back = [Task.from_json(json.loads(row["reward_model"]["ground_truth"])) for row in rows]
-    order = [(step, tasks[i]) for step in range(4) for i in batch_of(step, 4, 4, config.seed)]
-    assert back == [posed(t, s, config.rl, config.seed, states_of) for s, t in order]
-    assert 0 < sum("gold_steps" in task.meta for task in back) < 16
 
 
 def test_the_exported_model_has_the_record_of_what_it_was_trained_on(

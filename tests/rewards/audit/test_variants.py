@@ -15,7 +15,7 @@ import pytest
 from mixed_tasks import asked, refinement
 
 from assay.family import BUILT_IN, Task
-from rewards.audit.format_variants import Respelled, lines, respelled
+from rewards.audit.variants import Respelled, respelled, respelled_lines
 
 # The answer's form is part of the task in training: the release forgives it.
 FORM = {
@@ -168,7 +168,7 @@ def test_training_rejects_only_the_form_of_what_the_benchmark_takes(name: str) -
 
 
 def test_the_table_says_who_rejects() -> None:
-    said = lines(
+    said = respelled_lines(
         {
             "k": [
                 Respelled("spaces", 2, 2, 2),

@@ -1,4 +1,5 @@
-"""Harmless respellings of a lake answer, and what the published harness says of them."""
+"""What `assay audit` is told of lake answers: respellings of gold with the published harness' word,
+the kinds of answers, how a text is handed in, floors."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from assay.family import Answer
+from assay.family import Answer, Audit, Floor
 from assay.task import Task
+from rewards.audit.policies import shown
 from rewards.krama.answer import score_response
 from rewards.krama.episode import ANSWER as FILE
 from rewards.krama.episode import printed, read_text
@@ -116,3 +118,25 @@ def _texts(gold: str) -> dict[str, Answer]:
         "text, a sentence": printed(f"It is {gold}."),
         "text, bold": printed(f"**{gold}**"),
     }
+
+
+ANSWER_AUDIT = Audit(
+    kind=lambda task: str(task.gold.get("answer_type") or ""),
+    forms={
+        "tagged": lambda task, text: _tagged(text),
+        # what an episode leaves whose script printed the text, and every number of the prompt
+        "printed": lambda task, text: printed(text, values=[*shown(task).numbers]),
+    },
+    # `beyond`: sub-task credit pays up to 0.2 of what the outcome leaves. Table 3 pays every
+    # constant about 0.5 on approximate numbers and part of the F1 of a list; the reward does not.
+    floors={
+        "numeric_exact": Floor(0.1, 0.1, 0.2),
+        "numeric_approximate": Floor(0.6, 0.2, 0.2),
+        "string_exact": Floor(0.3, 0.3, 0.2),
+        "string_approximate": Floor(0.3, 0.3, 0.2),
+        "list_exact": Floor(0.5, 0.2, 0.2),
+        "list_approximate": Floor(0.5, 0.2, 0.2),
+    },
+    spellings=spellings,
+    benchmark=benchmark,
+)
