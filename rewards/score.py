@@ -43,7 +43,7 @@ from assay.rows import (
     writing_lines,
 )
 from assay.task import Answer, Score, Task, TaskError, refuse_unfinished, refuse_without_gold
-from assay.workers import cores, map_ordered
+from assay.workers import map_ordered, usable_cores
 
 SMALL = 8 << 20  # bytes that one process scores in about a second
 SENT = 1 << 20  # bytes that a process is sent at a time
@@ -134,7 +134,7 @@ def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
     if asked:
         return asked
     small = total is not None and total < SMALL and all(map(is_plain, names))
-    return 1 if small or STANDARD in names else cores()
+    return 1 if small or STANDARD in names else usable_cores()
 
 
 # ---- one row
