@@ -122,9 +122,9 @@ def _said_to_the_model(task: Task) -> Iterable[str]:
 
 
 # entries that a family's file may still give: what to write now
-_MOVED = {name: f"audit=Audit({name}=…)" for name in (
-    "kind", "floors", "forms", "twin", "spellings", "benchmark", "trusted"
-)} | {
+_AUDITED = ("kind", "floors", "forms", "twin", "spellings", "benchmark", "trusted")
+_MOVED = {
+    **{name: f"audit=Audit({name}=…)" for name in _AUDITED},
     "source": 'a slice "source": slices=lambda task: {"source": …}',
     "said": "gold as Answer(text=…, files=…), whose text alone scores 1",
     "form": "the form of an answer in the prompt",
@@ -134,7 +134,7 @@ _MOVED = {name: f"audit=Audit({name}=…)" for name in (
     "row": "rows of `assay score` with `output` or `files`",
     "states": "nothing: tasks are asked whole",
     "origin": "nothing: it is known from --family",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
