@@ -1,4 +1,10 @@
-"""The `assay` command: a table of subcommands, each imported only when it is called."""
+"""What own families and tools import, and the `assay` command.
+
+    from assay import Answer, Family, Score, Task, tool
+
+`PUBLIC` says where each name is; it is loaded when it is first used, and so is a subcommand when it
+is called.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,57 @@ import errno
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.family import Audit, Cheat, Family, Floor
+    from assay.family import score_answer as score
+    from assay.task import Answer, Score, Task, TaskError
+    from rollouts.context import Context
+    from rollouts.episode import rollout
+    from rollouts.tools import tool
+
+__all__ = [
+    "Answer",
+    "Audit",
+    "Cheat",
+    "Context",
+    "Family",
+    "Floor",
+    "Score",
+    "Task",
+    "TaskError",
+    "main",
+    "rollout",
+    "score",
+    "tool",
+]
+
+# a public name: `module:name`
+PUBLIC = {
+    "Answer": "assay.task:Answer",
+    "Audit": "assay.family:Audit",
+    "Cheat": "assay.family:Cheat",
+    "Context": "rollouts.context:Context",
+    "Family": "assay.family:Family",
+    "Floor": "assay.family:Floor",
+    "Score": "assay.task:Score",
+    "Task": "assay.task:Task",
+    "TaskError": "assay.task:TaskError",
+    "rollout": "rollouts.episode:rollout",
+    "score": "assay.family:score_answer",
+    "tool": "rollouts.tools:tool",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded when it is first asked for."""
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'assay' has no attribute {name!r}")
+    module, _, entry = PUBLIC[name].partition(":")
+    found = globals()[name] = getattr(importlib.import_module(module), entry)
+    return found
+
 
 # name: (module with `main(argv) -> exit status`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -16,7 +16,7 @@ import re
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from assay.family import Answer, Audit, Cheat, Family, Floor, Score, Task, TaskError
+from assay import Answer, Audit, Cheat, Family, Floor, Score, Task, TaskError
 
 _GROUPED = re.compile(r"\$?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+[.,]\d+)")
 _NUMBER = re.compile(r"\d*\.\d+|\d+\.?\d*")

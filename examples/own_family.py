@@ -3,7 +3,7 @@
 import json
 import random
 
-from assay.family import Answer, Family, Score, Task
+from assay import Answer, Family, Score, Task
 
 
 def score(task: Task, answer: Answer) -> Score:

@@ -3,8 +3,7 @@
 import random
 import sqlite3
 
-from assay.family import Family, Score, Task
-from rollouts.tools import Context, tool
+from assay import Context, Family, Score, Task, tool
 
 FIGS = "SELECT boxes FROM stock WHERE fruit = 'fig'"
 

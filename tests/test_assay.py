@@ -171,3 +171,16 @@ INTERNAL = {
     "AnswerError",
     "AdapterError",
 }
+
+
+def test_the_public_names_are_loaded_when_they_are_used() -> None:
+    code = (
+        "import sys, assay; assert not [m for m in sys.modules if m.startswith('assay.')];"
+        "from assay import Task, Answer, Score, Family, Audit, tool, score, rollout;"
+        "assert not {'torch', 'pandas', 'numpy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(assay.PUBLIC) | {"main"} == set(assay.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'reward'"):
+        assay.reward  # noqa: B018

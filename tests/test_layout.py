@@ -31,6 +31,7 @@ EXCEPTIONS = {
     ("train/demo.py", "data_gen"),
     ("assay/__init__.py", "rewards"),
     ("assay/__init__.py", "configs"),
+    ("assay/__init__.py", "rollouts"),
 }
 HEAVY = ("torch", "transformers", "safetensors")
 CLUSTER = ("verl", "ray")

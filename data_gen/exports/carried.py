@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import assay
 from assay.family import Family
 from assay.syntax import parse_python
 from assay.task import TaskError
@@ -169,6 +170,9 @@ def _imports(source: bytes, path: str, whole: bool) -> Iterator[str]:
             raise TaskError(f"{path} line {node.lineno}: a relative import cannot travel")
         elif node.module and node.module != "__future__":
             yield node.module
+            if node.module == "assay":  # whose names are loaded from where they are
+                names = (alias.name for alias in node.names if alias.name in assay.PUBLIC)
+                yield from (assay.PUBLIC[name].partition(":")[0] for name in names)
             if node.module.partition(".")[0] in OURS:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from assay_command import assay, rows, run
+from assay_command import assay, rows, run, with_own_names
 from places import ROOT
 
 pytest.importorskip("torch")
@@ -21,6 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the family's file and its tasks."""
     folder = tmp_path_factory.mktemp("own")
     shutil.copy(EXAMPLE, folder / "own_family.py")
+    with_own_names(folder)
     family = ["--family", "own_family.py"]
     assay(folder, "tasks", "json_repair", *family, "--out", "T", "--seed", "0", "count=48")
     return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assay_command import assay, rows
+from assay_command import assay, rows, with_own_names
 from places import ROOT
 
 pytest.importorskip("torch")
@@ -32,6 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the family's file and its tasks."""
     folder = tmp_path_factory.mktemp("shop")
     shutil.copy(EXAMPLE, folder / "own_tools.py")
+    with_own_names(folder)
     assay(folder, "tasks", "shop", *FAMILY, "--out", "T", "--seed", "0", "count=16")
     return folder
 
