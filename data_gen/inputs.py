@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from assay.tables.doubts import Doubt, count
+from assay.tables.settings import Doubt, count
 from assay.task import write_jsonl
 
 REFUSED = "refused.jsonl"

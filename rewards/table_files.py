@@ -33,7 +33,7 @@ def tables_below(folder: Path, names: Iterable[str]) -> list[TableMarks]:
 
 
 def _first(folder: Path) -> Iterator[Path]:
-    from assay.tables.load import form_of
+    from assay.tables.formats import form_of
 
     files = sorted(path for path in folder.rglob("*") if path.is_file() and form_of(path))
     yield from files[:FILES]

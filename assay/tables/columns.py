@@ -1,45 +1,45 @@
 """What the columns of one table are, decided from cells: numbers, dates, text, missing values."""
 
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+
 from __future__ import annotations
 
+import importlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from assay.tables.dates import date_format, formats, mark_of, parse
-from assay.tables.doubts import Doubt, shown
-from assay.tables.grid import yaml_list, yaml_word
-from assay.tables.missing import (
-    SPELLINGS,
-    Sentinel,
-    as_number,
-    may_be_missing,
-    missing_in_text,
-    missing_words,
-    open_words,
-    sentinels,
-)
 from assay.tables.number_format import (
     SIGNS,
+    SPELLINGS,
     Marks,
+    Sentinel,
     all_alike,
     all_simple,
+    as_number,
     code_like,
     groups_in,
     is_numeric,
     looks_numeric,
     marked_number,
     marks_of,
+    may_be_missing,
+    missing_in_text,
+    missing_words,
     mostly_numbers,
+    open_words,
     plain_number,
+    sentinels,
     thousands_for,
 )
 from assay.tables.plan import ReadPlan, as_written, in_doubt
-from assay.tables.settings import FileSettings
+from assay.tables.settings import Doubt, FileSettings, shown, yaml_list, yaml_word
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
@@ -98,17 +98,17 @@ def column_of(name: str, values: Sequence[Any]) -> Column:
     return Column(name, texts, numbers, typed, plain, days)
 
 
-def decide(reading: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
-    """The reading with marks, kinds of columns and missing values decided; a rule is obeyed. What
+def decide(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
+    """The plan with marks, kinds of columns and missing values decided; a rule is obeyed. What
     can be meant in two ways is a doubt of its column.
 
     Raises `Unreadable` where every column is in doubt.
     """
     fixed = [c.name for c in columns if rule.missing_of(c.name) is not None]
-    reading = replace(
-        reading,
+    plan = replace(
+        plan,
         fixed=tuple(fixed),
-        doubts=(*reading.doubts, *alike_names(columns, rule), *_unnamed(columns, rule)),
+        doubts=(*plan.doubts, *alike_names(columns, rule), *_unnamed(columns, rule)),
     )
     gone = {c.name: _missing_for(c, rule) for c in columns}
     numeric = [
@@ -119,42 +119,42 @@ def decide(reading: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> 
     for column in numeric:
         if not column.simple(gone[column.name]):
             filled, numbers = column.filled(gone[column.name]), sum(column.values.values())
-            reading = doubting(reading, word_doubt(column.name, filled, numbers))
-    used = set(reading.used)
+            plan = doubting(plan, word_doubt(column.name, filled, numbers))
+    used = set(plan.used)
     numeric = [c for c in numeric if c.name in used]
     taken = {*rule.text, *rule.dates, *rule.numbers, *(c.name for c in numeric)}
     for column in (c for c in columns if c.name not in taken):
-        reading = doubting(reading, _otherwise(column) or _among_days(column))
-    marks = _marks(reading, numeric, gone, rule)
-    reading = replace(
-        reading,
+        plan = doubting(plan, _otherwise(column) or _among_days(column))
+    marks = _marks(plan, numeric, gone, rule)
+    plan = replace(
+        plan,
         decimal=marks.decimal,
         thousands=marks.thousands,
         marks=_own_marks(numeric, gone, rule),
         clear=(*marks.clear, *rule.decimals),
-        doubts=(*reading.doubts, *marks.doubts),
+        doubts=(*plan.doubts, *marks.doubts),
     )
     for column in numeric:
-        if column.name in reading.used:
-            reading = as_numbers(reading, column, gone[column.name])
-    reading = _with_dates(reading, columns, rule)
+        if column.name in plan.used:
+            plan = as_numbers(plan, column, gone[column.name])
+    plan = _with_dates(plan, columns, rule)
     for column in columns:
-        reading = _rest(reading, column, rule)
+        plan = _rest(plan, column, rule)
     for column in columns:
-        reading = with_sentinels(reading, column.name, sentinels(_values(reading, column)))
-    return some_left(reading)
+        plan = with_sentinels(plan, column.name, sentinels(_values(plan, column)))
+    return some_left(plan)
 
 
-def some_left(reading: ReadPlan) -> ReadPlan:
-    """The reading. Raises `Unreadable` where every column is in doubt."""
-    if reading.columns and not reading.used:
-        raise in_doubt(*reading.doubts)
-    return reading
+def some_left(plan: ReadPlan) -> ReadPlan:
+    """The plan. Raises `Unreadable` where every column is in doubt."""
+    if plan.columns and not plan.used:
+        raise in_doubt(*plan.doubts)
+    return plan
 
 
-def doubting(reading: ReadPlan, doubt: Doubt | None) -> ReadPlan:
-    """The reading with one doubt more, if there is one."""
-    return replace(reading, doubts=(*reading.doubts, doubt)) if doubt else reading
+def doubting(plan: ReadPlan, doubt: Doubt | None) -> ReadPlan:
+    """The plan with one doubt more, if there is one."""
+    return replace(plan, doubts=(*plan.doubts, doubt)) if doubt else plan
 
 
 def alike_names(columns: Sequence[Column], rule: FileSettings) -> list[Doubt]:
@@ -248,35 +248,35 @@ def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: FileSet
     return bool(filled) and is_numeric(certain, numbers)
 
 
-def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
+def _values(plan: ReadPlan, column: Column) -> dict[float, int]:
     """The numbers of a column, as far as they are known."""
-    if column.name not in reading.numbers:
+    if column.name not in plan.numbers:
         return {} if column.cells else dict(column.values)
     found: dict[float, int] = dict(column.values)
-    native = column.name not in reading.marked
+    native = column.name not in plan.marked
     if native and not found and not (column.cells.keys() & SPELLINGS):
         return {}
-    mark = reading.decimal_of(column.name)
-    drop = re.compile(f"[$€£%\\s{re.escape(reading.thousands_of(column.name))}]")
-    missing = reading.missing.get(column.name, ())
+    mark = plan.decimal_of(column.name)
+    drop = re.compile(f"[$€£%\\s{re.escape(plan.thousands_of(column.name))}]")
+    missing = plan.missing.get(column.name, ())
     simple = not found and mark != "," and column.simple(missing)
     if simple and not may_be_missing(map(float, column.filled(missing))):
         return {}
     for cell, times in column.filled(missing).items():
-        plain = drop.sub("", cell) if column.name in reading.marked else cell
+        plain = drop.sub("", cell) if column.name in plan.marked else cell
         value = as_number(plain, mark)
         if value is not None:
             found[value] = found.get(value, 0) + times
     return found
 
 
-def with_sentinels(reading: ReadPlan, name: str, found: Sequence[Sentinel]) -> ReadPlan:
-    """The reading with a doubt of the column where a number may mean no value."""
-    mark = reading.decimal_of(name)
-    known = {as_number(w, mark) for w in reading.missing.get(name, ())}
+def with_sentinels(plan: ReadPlan, name: str, found: Sequence[Sentinel]) -> ReadPlan:
+    """The plan with a doubt of the column where a number may mean no value."""
+    mark = plan.decimal_of(name)
+    known = {as_number(w, mark) for w in plan.missing.get(name, ())}
     found = [f for f in found if f.value not in known]
-    if name in reading.fixed or name not in reading.used or not found:
-        return reading
+    if name in plan.fixed or name not in plan.used or not found:
+        return plan
     first = found[0]
     said = (
         f"{spelled(first.value)} stands in {first.times} of {first.rows} cells, the others are "
@@ -284,7 +284,7 @@ def with_sentinels(reading: ReadPlan, name: str, found: Sequence[Sentinel]) -> R
     )
     words = yaml_list(spelled(f.value) for f in found)
     settle = f"missing: {{{yaml_word(name)}: {words}}}  # or [] if it is a value"
-    return doubting(reading, Doubt("sentinel", said, settle, name))
+    return doubting(plan, Doubt("sentinel", said, settle, name))
 
 
 def spelled(value: float) -> str:
@@ -297,7 +297,7 @@ def _missing_for(column: Column, rule: FileSettings) -> tuple[str, ...]:
 
 
 def _marks(
-    reading: ReadPlan,
+    plan: ReadPlan,
     numeric: Sequence[Column],
     gone: Mapping[str, Sequence[str]],
     rule: FileSettings,
@@ -308,8 +308,8 @@ def _marks(
     if rule.decimal:
         found = groups_in(c for _, cells in listed for c in cells)
         thousands = rule.thousands or thousands_for(rule.decimal, found)
-        return Marks(rule.decimal, thousands, reading.columns)
-    found = marks_of(listed, reading.between)
+        return Marks(rule.decimal, thousands, plan.columns)
+    found = marks_of(listed, plan.between)
     return replace(found, thousands=rule.thousands or found.thousands)
 
 
@@ -325,11 +325,11 @@ def _own_marks(
     return found
 
 
-def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPlan:
+def as_numbers(plan: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPlan:
     """The column as numbers where every filled cell is one, else as text with the reason."""
     name, filled = column.name, column.filled(gone)
-    mark = reading.decimal_of(name)
-    plain, marked = plain_number(mark), marked_number(mark, reading.thousands_of(name))
+    mark = plan.decimal_of(name)
+    plain, marked = plain_number(mark), marked_number(mark, plan.thousands_of(name))
     bare = mark != "," and column.simple(gone)
     bare = bare or all(plain.fullmatch(c) for c in filled)
     odd = None
@@ -338,15 +338,15 @@ def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPl
         odd = odd_sign(filled) if odd is None else odd
     if odd is not None:
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
-        return replace(reading, notes=(*reading.notes, said))
-    early = name in as_written(reading) or name in reading.marks
-    native = reading.form == "csv" and bare and not early
+        return replace(plan, notes=(*plan.notes, said))
+    early = name in as_written(plan) or name in plan.marks
+    native = plan.form == "csv" and bare and not early
     present = tuple(c for c in gone if c in column.cells)
     return replace(
-        reading,
-        numbers=(*reading.numbers, name),
-        marked=reading.marked if native else (*reading.marked, name),
-        missing=_with(reading.missing, name, present or tuple(gone)),
+        plan,
+        numbers=(*plan.numbers, name),
+        marked=plan.marked if native else (*plan.marked, name),
+        missing=_with(plan.missing, name, present or tuple(gone)),
     )
 
 
@@ -366,14 +366,14 @@ def _with(
     return {k: v for k, v in kept.items() if v}
 
 
-def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
+def _with_dates(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
     """Dates, where one format fits; the order of day and month that one column tells holds for
     all columns with the same mark between them."""
-    used = set(reading.used)
+    used = set(plan.used)
     open_columns = [
         c
         for c in columns
-        if c.name not in reading.numbers and c.name not in rule.text and not c.typed
+        if c.name not in plan.numbers and c.name not in rule.text and not c.typed
         if c.name in used
     ]
     listed = [(c, _day_cells(c, rule)) for c in open_columns]
@@ -388,8 +388,8 @@ def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: FileSettings
                 told.add(mark)  # both orders are there: nothing is told
     day_first = {m: first for m, first in day_first.items() if m not in told}
     for column, cells in listed:
-        reading = _dated(reading, column, cells, day_first, rule)
-    return reading
+        plan = _dated(plan, column, cells, day_first, rule)
+    return plan
 
 
 def _day_cells(column: Column, rule: FileSettings) -> list[str]:
@@ -399,7 +399,7 @@ def _day_cells(column: Column, rule: FileSettings) -> list[str]:
 
 
 def _dated(
-    reading: ReadPlan,
+    plan: ReadPlan,
     column: Column,
     cells: list[str],
     day_first: dict[str, bool],
@@ -409,47 +409,164 @@ def _dated(
     wanted = rule.dates.get(name)
     if wanted is not None:
         if not wanted:
-            return reading
+            return plan
         if (parsed := parse(cells, wanted)) is None or len(parsed) != len(cells):
             odd = next((c for c in cells if parse([c], wanted) is None), cells[0])
             why = f"{name!r} stays text: {odd[:_SHOWN]!r} is no date as {wanted}"
-            return replace(reading, notes=(*reading.notes, why))
+            return replace(plan, notes=(*plan.notes, why))
         form = wanted
     else:
         form, why, settle = date_format(cells, day_first)
         if why:
             line = f"dates: {{{yaml_word(name)}: {settle}"
-            return doubting(reading, Doubt("date_order", why, line, name))
+            return doubting(plan, Doubt("date_order", why, line, name))
     if not form:
-        return reading
+        return plan
     known = set(cells)
     if open_ones := [c for c in column.filled(_missing_for(column, rule)) if c not in known]:
         said = f"{shown(open_ones[0])} stands among dates"
         settle = f"missing: {{{yaml_word(name)}: {yaml_list(open_ones)}}}"
-        return doubting(reading, Doubt("sentinel", said, settle, name))
+        return doubting(plan, Doubt("sentinel", said, settle, name))
     words = tuple(w for w in _missing_for(column, rule) if w in column.cells)
     return replace(
-        reading,
-        dates={**reading.dates, name: form},
-        missing=_with(reading.missing, name, words),
+        plan,
+        dates={**plan.dates, name: form},
+        missing=_with(plan.missing, name, words),
     )
 
 
-def _rest(reading: ReadPlan, column: Column, rule: FileSettings) -> ReadPlan:
+def _rest(plan: ReadPlan, column: Column, rule: FileSettings) -> ReadPlan:
     """Text: columns that pandas would turn into something else are named."""
     name = column.name
-    if name in reading.numbers or name in reading.dates:
-        return reading
+    if name in plan.numbers or name in plan.dates:
+        return plan
     filled = column.filled(())
     told = rule.missing_of(name)
     words = missing_in_text(column.cells) if told is None else told
-    reading = replace(reading, missing=_with(reading.missing, name, words))
-    numeric = any(looks_numeric(c) for c in filled) and (reading.form == "csv" or column.typed)
+    plan = replace(plan, missing=_with(plan.missing, name, words))
+    numeric = any(looks_numeric(c) for c in filled) and (plan.form == "csv" or column.typed)
     mixed = column.typed and bool(column.cells) and column.plain
-    if name in rule.text or (numeric and (reading.form == "csv" or mixed)):
-        reading = replace(reading, text=(*reading.text, name))
-    code = code_like(filled) if mostly_numbers(filled) and name in reading.used else ""
+    if name in rule.text or (numeric and (plan.form == "csv" or mixed)):
+        plan = replace(plan, text=(*plan.text, name))
+    code = code_like(filled) if mostly_numbers(filled) and name in plan.used else ""
     if code and name not in rule.text:
         said = f"{name!r} stays text: {shown(code)} is a code"
-        reading = replace(reading, notes=(*reading.notes, said))
-    return reading
+        plan = replace(plan, notes=(*plan.notes, said))
+    return plan
+
+
+_NUMERIC = ("%Y-%m-%d", "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y")
+_DAYS = (
+    *(form for form in _NUMERIC),
+    *(form.replace("-", "/") for form in _NUMERIC),
+    # nobody writes the month first between points
+    *(form.replace("-", ".") for form in _NUMERIC if not form.startswith("%m")),
+    *("%Y-%m", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y"),
+    *("%b %Y", "%B %Y", "%b-%Y"),
+)
+_TIMES = (
+    *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"),
+    *("T%H:%M", "T%H:%M:%S", "T%H:%M:%SZ", "T%H:%M:%S.%f", "T%H:%M:%S.%fZ"),
+)
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_PARTS = {
+    "%Y": r"(?:[12][0-9]{3}|9999|0001)",
+    "%y": r"[0-9]{2}",
+    "%m": r"(?:0?[1-9]|1[0-2])",
+    "%d": r"(?:0?[1-9]|[12][0-9]|3[01])",
+    "%H": r"(?:[01]?[0-9]|2[0-3])",
+    "%I": r"(?:0?[1-9]|1[0-2])",
+    "%M": r"[0-5][0-9]",
+    "%S": r"[0-5][0-9]",
+    "%f": r"[0-9]{1,6}",
+    "%p": r"(?i:[ap]m)",
+    "%b": f"(?i:{'|'.join(_MONTHS)})",
+    "%B": r"(?i:january|february|march|april|may|june|july|august|september|october|november"
+    r"|december)",
+}
+_START = re.compile(r"\d{1,4}[-/. ]|[A-Za-z]{3}")
+_CENTURY = 2035  # a two-digit year beyond it may be of the century before
+
+
+@cache
+def pattern(form: str) -> re.Pattern[str]:
+    """What a date of this format looks like."""
+    text = re.sub(
+        r"%.|.", lambda m: _PARTS[m[0]] if m[0] in _PARTS else re.escape(m[0]), form, flags=re.S
+    )
+    return re.compile(text)
+
+
+def own_format(form: str) -> bool:
+    """Whether a format has parts that are not decided here: one of the user's."""
+    return any(m not in _PARTS for m in re.findall(r"%.", form))
+
+
+def formats(cells: Sequence[str]) -> list[str]:
+    """The formats that every distinct cell fits; none for what are no dates."""
+    if not cells or not _START.match(cells[0]):
+        return []
+    days = [d for d in _DAYS if pattern(d).match(cells[0])]
+    fit: list[str] = []
+    for day in days:
+        for time in _TIMES:
+            form = pattern(day + time)
+            if all(form.fullmatch(c) for c in cells):
+                fit.append(day + time)
+    may = [f for f in fit if "%b" in f]  # in May both names of the month fit
+    return [f for f in fit if not ("%B" in f and may)]
+
+
+def parse(cells: Sequence[str], form: str) -> Any | None:
+    """The distinct cells as pandas reads them; None when one is no day of the calendar."""
+    pd: Any = importlib.import_module("pandas")
+    try:
+        return pd.to_datetime(pd.Series(cells, dtype=object), format=form)
+    except (ValueError, OverflowError):
+        return None
+
+
+def date_format(cells: Sequence[str], day_first: dict[str, bool]) -> tuple[str, str, str]:
+    """(the format of the distinct cells, or nothing; why it is in doubt; the end of the line of
+    `dates` that settles it). `day_first`: mark between day and month → what other columns of the
+    table tell."""
+    possible = formats(cells)
+    if not possible and (other := _other_format(cells)):
+        return (
+            "",
+            f"{cells[0]!r} and {other!r} are dates in two spellings",
+            "false}  # or mend them",
+        )
+    fit = [f for f in possible if parse(cells, f) is not None]
+    told = [f for f in fit if day_first.get(mark_of(f)) in (None, f.startswith("%d"))]
+    fit = told or fit
+    if len(fit) > 1:
+        one, other = fit[0], fit[1]
+        return "", f"{cells[0]!r} can be {one} or {other}", f'"{one}"}}  # or "{other}"'
+    if not fit:
+        return "", "", ""
+    parsed = parse(cells, fit[0])
+    if "%y" in fit[0] and parsed is not None and parsed.dt.year.max() > _CENTURY:
+        return "", f"the century of {cells[0]!r} can be this one or the last", "false}"
+    return fit[0], "", ""
+
+
+def _other_format(cells: Sequence[str]) -> str:
+    """A cell that is a date in no format of the first cell, where every cell is a date."""
+    if not cells or not all(map(_any_date().fullmatch, cells)):
+        return ""
+    own = [pattern(form) for form in formats(cells[:1])]
+    return next((c for c in cells if not any(form.fullmatch(c) for form in own)), "")
+
+
+@cache
+def _any_date() -> re.Pattern[str]:
+    """What looks like a date in any format."""
+    days, times = ("|".join(pattern(f).pattern for f in forms) for forms in (_DAYS, _TIMES))
+    return re.compile(f"(?:{days})(?:{times})")
+
+
+def mark_of(form: str) -> str:
+    """The mark of a format whose day and month are numbers beside each other, else nothing."""
+    found = re.match(r"%[dm]([-/.])%[dm]", form)
+    return found[1] if found else ""

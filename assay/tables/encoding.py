@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from assay.extras import install_extra
-from assay.tables.calls import PACKED, Spans, kept_lines
-from assay.tables.doubts import Doubt
-from assay.tables.plan import Unreadable, in_doubt
+from assay.tables.plan import PACKED, Spans, Unreadable, in_doubt, kept_lines
+from assay.tables.settings import Doubt
 
 MOST = 4 << 30  # bytes of text, unpacked
 WHOLE = 1 << 20  # characters up to which every row is looked at

@@ -1,9 +1,8 @@
-"""The tables of files that are no delimited text: sheets, records, Parquet, SQLite, HTML.
-
-Each gives readings without decisions, with the cells of some rows beside them.
+"""Which files are tables, and the tables of files that are no delimited text: records, Parquet,
+SQLite, HTML, text of fixed places. Each gives plans without decisions, with the cells of some rows.
 """
 
-# pandas, openpyxl, pyarrow and lxml ship no types, so what is unknown there cannot be known here.
+# pandas ships no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
@@ -15,20 +14,227 @@ import importlib.util
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from assay.extras import install_extra
-from assay.tables.calls import namespace
-from assay.tables.doubts import Doubt
 from assay.tables.encoding import read_text, unpacked
-from assay.tables.fixed import plans
-from assay.tables.plan import ReadPlan, Skipped, Unreadable, source
-from assay.tables.settings import TableSettings
+from assay.tables.plan import PACKED, ReadPlan, Skipped, Unreadable, opened, source
+from assay.tables.settings import FILE, Doubt, FileSettings, TableSettings
 from assay.tables.workbooks import Found, sheets
+
+FORMS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data", ".fwf"), "csv"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"), "excel"),
+    ".json": "json",
+    **dict.fromkeys((".jsonl", ".ndjson"), "lines"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".feather", ".arrow"), "feather"),
+    **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
+    **dict.fromkeys((".duckdb", ".ddb"), "duckdb"),
+    ".dta": "stata",
+    ".sav": "spss",
+    **dict.fromkeys((".html", ".htm"), "html"),
+    ".zip": "zip",
+}
+SEVERAL = ("excel", "sqlite", "duckdb", "html", "zip")  # a file of these may hold several tables
+_IN_PACKS = ("csv", "json", "lines")  # forms that are read from a packed file
+_ABOUT = frozenset(
+    ("readme", "licence", "license", "copying", "notice", "changelog", "citation", "authors")
+)
+_PROSE = frozenset((".md", ".rst"))
+_SEPARATORS = (b",", b";", b"\t", b"|")
+_SHOWN = 5
+
+
+def form_of(path: Path) -> str:
+    """The form that the suffix of a file says; nothing for what is no table."""
+    suffixes = [s.lower() for s in path.suffixes]
+    if len(suffixes) > 1 and suffixes[-1] in PACKED:
+        form = FORMS.get(suffixes[-2], "")
+        return form if form in _IN_PACKS else ""
+    return FORMS.get(suffixes[-1], "") if suffixes else ""
+
+
+def files_below(root: Path) -> tuple[list[Path], list[Skipped]]:
+    """(files that are read as tables, a line for each other file) of a folder, in the order of
+    their paths. Hidden files, `tables.yaml` and files about the data have one line together, with
+    their count: README, licence, `.md`, and a `.txt` that has the name of a table beside it."""
+    tables: list[Path] = []
+    others: list[Skipped] = []
+    passed: list[str] = []
+    below = sorted(p for p in root.rglob("*") if p.is_file())
+    named = _named(below)
+    for path in below:
+        name = path.relative_to(root)
+        about = _about(path, named) and not (path.suffix.lower() == ".txt" and _has_fields(path))
+        if _hidden(name) or path.name == FILE or about:
+            passed.append(name.as_posix())
+        elif form_of(path):
+            tables.append(path)
+        else:
+            others.append(Skipped(name.as_posix(), why_unread(path)))
+    return tables, [*others, *_passed(passed)]
+
+
+def members_of(path: Path) -> Iterator[tuple[str, str]]:
+    """(member, why it is not read, or nothing) of a zip archive, hidden ones and folders left out.
+    Raises `Unreadable` for what is no archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [i.filename for i in archive.infolist() if not i.is_dir()]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise Unreadable(f"no readable zip archive ({error})") from None
+    names = [n for n in names if not _hidden(Path(n))]
+    if not names:
+        raise Unreadable("the archive is empty")
+    named = _named(map(Path, names))
+    for name in sorted(names):
+        member = Path(name)
+        if member.suffix.lower() in PACKED or form_of(member) != "csv":
+            what = f"a {member.suffix} file" if member.suffix else "a file without a suffix"
+            yield name, f"{what} inside an archive is not read; unpack it"
+        elif _about(member, named):
+            yield name, "it is about the data"
+        else:
+            yield name, ""
+
+
+def why_unread(path: Path) -> str:
+    """One sentence on a file that is no table that is read."""
+    ends = [s.lower() for s in path.suffixes]
+    if ends and ends[-1] in PACKED:
+        inner = FORMS.get(ends[-2], "") if len(ends) > 1 else ""
+        what = f"packed {inner} files are" if inner else f"what the {ends[-1]} file holds is"
+        return f"{what} not read; unpack it"
+    if not ends:
+        return "without a suffix, it is not read; name it by what it holds, such as .csv"
+    return f"a {ends[-1]} file is no table that is read; store it as csv, xlsx or parquet"
+
+
+def _named(paths: Iterable[Path]) -> set[tuple[Path, str]]:
+    """(folder, name without suffixes) of the tables that a text can be about."""
+    return {(p.parent, _stem(p)) for p in paths if form_of(p) and p.suffix.lower() != ".txt"}
+
+
+def _stem(path: Path) -> str:
+    return path.name.partition(".")[0].casefold()
+
+
+def _hidden(name: Path) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in name.parts)
+
+
+def _about(path: Path, named: set[tuple[Path, str]]) -> bool:
+    suffix, stem = path.suffix.lower(), _stem(path)
+    if suffix in _PROSE or (stem in _ABOUT and suffix in ("", ".txt")):
+        return True
+    return suffix == ".txt" and (path.parent, stem) in named
+
+
+def _has_fields(path: Path) -> bool:
+    """Whether the first lines of a text have equally many fields, as those of prose have not."""
+    with open(path, "rb") as file:
+        lines = [line for line in file.read(1 << 13).splitlines() if line.strip()][:4]
+    counts = [{line.count(mark) for line in lines} for mark in _SEPARATORS]
+    return len(lines) > 3 and any(len(found) == 1 and found != {0} for found in counts)
+
+
+def _passed(names: Sequence[str]) -> list[Skipped]:
+    """The line of the files that say something about the data, and hold none."""
+    if not names:
+        return []
+    shown = ", ".join(names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    what = "1 file that is" if len(names) == 1 else f"{len(names)} files that are"
+    return [Skipped(".", f"passed over {what} about the data or hidden: {shown}{more}")]
+
+
+LOOSE = frozenset((".txt", ".data", ".fwf"))
+_MARKS = ",;\t|"
+_LOOKED = 200  # lines that tell how fields are kept apart
+_SHARE = 0.9  # of the lines that must have as many separators as most have
+_SIZE = 200 << 20
+
+
+def by_content(path: Path, rule: FileSettings) -> tuple[str, FileSettings]:
+    """(`csv` or `fixed`, the rule) of a text of fields. Raises `Unreadable` with the doubt
+    `layout` for one whose fields cannot be told, such as prose."""
+    if path.suffix.lower() not in LOOSE or rule.sep:
+        return "csv", rule
+    text = read_text(path, rule.encoding)
+    lines = [line for line in text.start.splitlines()[: _LOOKED + 1] if line.strip()]
+    lines = lines[rule.skip or 0 :]
+    if any(_even([line.count(mark) for line in lines]) for mark in _MARKS):
+        return "csv", rule
+    if spans_of(lines):
+        return "fixed", rule
+    counts = {len(line.split()) for line in lines}
+    if len(lines) > 2 and len(counts) == 1 and counts != {1}:
+        return "csv", replace(rule, sep=r"\s+")
+    said = "no sign stands between fields in every line, nor do fields stand at fixed places"
+    raise Unreadable(said, (Doubt("layout", said, 'sep: ";"  # or the sign that is meant'),))
+
+
+def _even(counts: Sequence[int]) -> bool:
+    usual = max(set(counts), key=counts.count) if counts else 0
+    return usual > 0 and counts.count(usual) >= _SHARE * len(counts)
+
+
+def spans_of(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """(first, end) of the columns of characters that blanks in every line keep apart; none where
+    the names of the first line do not stand one in each."""
+    if len(lines) < 3 or any("\t" in line for line in lines):
+        return []
+    wide = max(map(len, lines))
+    used = [False] * wide
+    for line in lines:
+        for place, letter in enumerate(line):
+            used[place] = used[place] or letter != " "
+    edges = [i for i in range(wide + 1) if (i < wide and used[i]) != (i > 0 and used[i - 1])]
+    spans: list[tuple[int, int]] = []
+    for first, end in zip(edges[::2], edges[1::2], strict=True):
+        words = spans and first - spans[-1][1] == 1 and not lines[0][first:end].strip()
+        spans[-1:] = [(spans[-1][0], end)] if words else [*spans[-1:], (first, end)]
+    names = re.split(r" {2,}", lines[0].strip())
+    words = lines[0].split()
+    heads = [lines[0][a:b].strip() for a, b in spans]
+    clear = len(spans) > 1 and all(heads) and heads in (names, words)
+    return spans if clear else []
+
+
+def plans(
+    path: Path, name: str, rules: TableSettings
+) -> Iterator[tuple[ReadPlan, list[list[str]]]]:
+    """The table of a text of fixed places, and the cells of its columns. Raises `Unreadable` where
+    a line of it has letters between the places."""
+    rule = rules.of(name)
+    if path.stat().st_size > _SIZE:
+        raise Unreadable(f"larger than {_SIZE >> 20} MiB of fixed places; store it as csv")
+    encoding = read_text(path, rule.encoding).encoding
+    with opened(str(path), encoding).value({}) as file:
+        lines = [line.rstrip("\r\n") for line in islice(file, rule.skip or 0, None)]
+    gone = {n for first, last in rule.drop_rows or () for n in range(first, last + 1)}
+    first = (rule.skip or 0) + 1
+    filled = [line for n, line in enumerate(lines, first) if line.strip() and n not in gone]
+    spans = spans_of(filled)
+    if not spans:
+        odd = next((n for n in range(3, len(filled)) if not spans_of(filled[:n])), len(filled))
+        said = (
+            f"fields do not stand at the same places in all lines, as in {filled[odd - 1][:40]!r}"
+        )
+        raise Unreadable(said, (Doubt("layout", said, r"sep: \s+"),))
+    columns = tuple(filled[0][a:b].strip() for a, b in spans)
+    if len(set(columns)) < len(columns):
+        raise Unreadable("two columns have the same name; name them in tables.yaml")
+    cells = [[line[a:b].strip() for line in filled[1:]] for a, b in spans]
+    plan = ReadPlan(name, "fixed", encoding=encoding, skip=rule.skip or 0, places=tuple(spans))
+    yield plan, cells
+
 
 _ROWS = 2000  # of a table, that are looked at for decisions
 _NEEDS = {
@@ -54,7 +260,7 @@ def tables_of(path: Path, name: str, form: str, rules: TableSettings) -> Iterato
         raise
     except MemoryError:
         raise
-    except Exception as error:  # whatever the reading library says of a broken file
+    except Exception as error:  # whatever the plan library says of a broken file
         said = " ".join(str(error).split())[:120]
         raise Unreadable(f"no readable {form} file ({type(error).__name__}: {said})") from None
     yield from found
@@ -96,8 +302,8 @@ def _records(name: str, form: str, rows: list[Any]) -> Found:
 
 
 def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    for reading, cells in plans(path, name, rules):
-        yield Found(reading, cells)
+    for plan, cells in plans(path, name, rules):
+        yield Found(plan, cells)
 
 
 def _parquet(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
@@ -147,12 +353,12 @@ def _spss(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipp
     yield _framed(ReadPlan(name, "spss"), pd.read_spss(path))
 
 
-def _framed(reading: ReadPlan, frame: Any) -> Found:
+def _framed(plan: ReadPlan, frame: Any) -> Found:
     """The table that a frame shows: columns of labels are text."""
     labelled = tuple(str(c) for c in frame.columns if str(frame[c].dtype) == "category")
     some = frame.iloc[:: max(1, len(frame) // _ROWS)]
     cells = [some.iloc[:, i].tolist() for i in range(some.shape[1])]
-    return Found(replace(reading, labelled=labelled), cells)
+    return Found(replace(plan, labelled=labelled), cells)
 
 
 def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
@@ -175,7 +381,7 @@ def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Ski
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A SQLite file, for reading only."""
+    """A SQLite file, for plan only."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
@@ -215,14 +421,14 @@ def _html(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipp
         yield _page_table(ReadPlan(name, "html", str(number), encoding=text.encoding), path)
 
 
-def _page_table(reading: ReadPlan, path: Path) -> Found:
+def _page_table(plan: ReadPlan, path: Path) -> Found:
     """A table of a page with every cell as text; its first row holds the names."""
     pd: Any = importlib.import_module("pandas")
-    frames = pd.read_html(path, flavor="lxml", encoding=reading.encoding, header=0, thousands=None)
-    wide = frames[int(reading.part)]
-    reading = replace(reading, columns=tuple(map(str, wide.columns)))
-    frame: Any = source(reading, str(path)).value(namespace())
-    return Found(reading, [frame.iloc[:, i].tolist() for i in range(frame.shape[1])])
+    frames = pd.read_html(path, flavor="lxml", encoding=plan.encoding, header=0, thousands=None)
+    wide = frames[int(plan.part)]
+    plan = replace(plan, columns=tuple(map(str, wide.columns)))
+    frame: Any = source(plan, str(path)).value({})
+    return Found(plan, [frame.iloc[:, i].tolist() for i in range(frame.shape[1])])
 
 
 def _charset(path: Path) -> str:

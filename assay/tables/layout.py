@@ -1,28 +1,41 @@
-"""How delimited text is laid out: separator, quotes, where the column names stand."""
+"""Delimited text: its separator, its quotes, where the column names stand, and its plan."""
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import importlib
 import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
+from pathlib import Path
+from typing import Any
 
-from assay.tables.doubts import Doubt
-from assay.tables.encoding import Text
+from assay.tables.columns import Column, decide
+from assay.tables.encoding import WHOLE, Text, line_in_file, read_text, without_lines
+from assay.tables.formats import FORMS, members_of
+from assay.tables.formats import form_of as form_of
 from assay.tables.number_format import looks_numeric, plain_number
-from assay.tables.plan import in_doubt
-from assay.tables.settings import FileSettings
+from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill, in_doubt, opened, refused
+from assay.tables.settings import Doubt, FileSettings, TableSettings, yaml_list
+from assay.tables.structure import doubts_of
 
 _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24
 _SAYS = re.compile(r"\"?sep=([,;|\t])\"?[ \t]*\r?\n", re.I)
 _DIGIT = re.compile("[0-9]")
 _SIGNS = "~^:#!/\\&*=+§¦•·\x01\x1c\x1d\x1e\x1f"  # that some people put between fields
+_SAMPLED = 4000  # rows whose cells are looked at in a large file
+_SHOWN = 8  # lines that a settling line names
+_HEAD = 50  # rows below the names that tell whether these stand in two rows
 _TOP = 12  # records among which the column names are looked for below a blank line
 
 
@@ -340,3 +353,214 @@ def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     steps = {int(b) - int(a) for a, b in pairwise(here)}
     years = all(1000 <= int(h) <= 2999 for h in here) and min(steps) > 0
     return not (years or steps == {1})
+
+
+def chosen_cells(plan: ReadPlan, listed: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """The cells of some rows, column by column, without those rows that the user leaves out, and
+    in the user's spelling."""
+    place = {name: i for i, name in enumerate(plan.columns)}
+    gone = [(place[c], {w.strip() for w in words}) for c, words in plan.drop_where.items()]
+    kept = [
+        row
+        for row in listed
+        if not gone or not any(i < len(row) and _as_text(row[i]) in words for i, words in gone)
+    ]
+    columns = [list(cells) for cells in zip_longest(*kept, fillvalue="")]
+    for name, pairs in plan.spellings.items():
+        if pairs and place[name] < len(columns):
+            columns[place[name]] = [pairs.get(v, v) for v in columns[place[name]]]
+    return columns
+
+
+def _as_text(cell: Any) -> str:
+    return "" if cell is None else str(cell).strip()
+
+
+def members(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
+    """The tables of delimited text in an archive; every other member has its line."""
+    for member, why in members_of(path):
+        rule = rules.of(name, member)
+        if why or not rule.use:
+            yield Skipped(name, why or "tables.yaml says use: false", member)
+            continue
+        try:
+            yield delimited(path, name, rule, member)
+        except Unreadable as error:
+            yield refused(name, error, member)
+
+
+def delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> ReadPlan | Skipped:
+    suffixes = Path(member).suffixes if member else path.suffixes
+    suffix = next((s for s in map(str.lower, suffixes) if s in FORMS), "")
+    text = read_text(path, rule.encoding, member)
+    if dropped := rule.drop_rows or ():
+        text = without_lines(text, dropped)
+        above = sum(
+            first <= n <= last for first, last in dropped for n in range(1, (rule.skip or 0) + 1)
+        )
+        rule = replace(rule, skip=rule.skip if rule.skip is None else rule.skip - above)
+    layout = layout_of(text, rule, suffix)
+    if not layout.rows:
+        raise Unreadable("no rows below the column names")
+    if doubts := _row_doubts(path, layout, text, rule, member):
+        raise in_doubt(*doubts)
+    plan = ReadPlan(
+        name,
+        "csv",
+        member,
+        sep=layout.sep,
+        encoding=text.encoding,
+        quote=layout.quote,
+        escape=layout.escape,
+        blanks=layout.blanks,
+        skip=layout.skip,
+        ragged="skip" if rule.ragged == "skip" else "",
+    )
+    plan = with_settings(_named(plan, layout, text, rule), rule)
+    lines = [line_in_file(n, dropped) for n in layout.numbers[:_HEAD]]
+    above = [layout.above] if layout.above else []
+    heads = doubts_of(plan.columns, layout.rows[:_HEAD], lines, rule, above, heads=True)
+    if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
+        raise in_doubt(*heads)
+    lines = [line_in_file(n, dropped) for n in layout.numbers]
+    check_fill(rule, plan.columns, dict(zip(lines, layout.rows, strict=True)))
+    return decide(plan, _columns(plan, layout, text), rule)
+
+
+def _row_doubts(
+    path: Path, layout: Layout, text: Text, rule: FileSettings, member: str
+) -> list[Doubt]:
+    """What is in doubt of rows that have more or fewer fields than the others."""
+    dropped = rule.drop_rows or ()
+    found: list[Doubt] = []
+    if layout.wide and rule.ragged != "skip":
+        lines = _lines_said([line_in_file(n, dropped) for n in layout.wide])
+        said = f"{lines} has more than the {layout.width} fields of the others"
+        found.append(Doubt("wide_rows", said, "ragged: skip  # leaves out such rows"))
+    short = layout.short
+    if rule.drop_rows is None and not short and not text.whole:
+        short = tuple(_short_below(path, layout, text, member))
+    if short and rule.drop_rows is None:
+        said = f"{_lines_said(short)} has fewer than the {layout.width} fields of the others"
+        listed = ", ".join(map(str, short[:_SHOWN]))
+        settle = f"drop_rows: [{listed}]  # or [] if what is missing has no value"
+        found.append(Doubt("short_rows", said, settle))
+    return found
+
+
+def _lines_said(lines: Sequence[int]) -> str:
+    more = f" and {len(lines) - 1} more lines, each" if len(lines) > 1 else ""
+    return f"line {lines[0]}{more}"
+
+
+def _short_below(path: Path, layout: Layout, text: Text, member: str) -> Iterator[int]:
+    """The lines of rows of too few fields in a large file, which is searched where it has fewer
+    separators than its lines need."""
+    if layout.sep == r"\s+" or layout.width < 2:
+        return
+    with opened(str(path), text.encoding, member).value({}) as file:
+        lines = seps = 0
+        while chunk := file.read(1 << 20):
+            lines += chunk.count("\n")
+            seps += chunk.count(layout.sep)
+    if seps >= (lines - layout.skip) * (layout.width - 1):
+        return
+    with opened(str(path), text.encoding, member).value({}) as file:
+        for line, row in records_of(file, layout.sep, layout.quote, layout.escape, layout.blanks):
+            if line > layout.data and len(row) < layout.width and sum(map(bool, row)) > 1:
+                yield line - sum(f.count("\n") for f in row)
+
+
+def _named(plan: ReadPlan, layout: Layout, text: Text, rule: FileSettings) -> ReadPlan:
+    """With the names of the columns as pandas gives them, or numbered where the user gives some."""
+    width = layout.width
+    if rule.names:
+        columns = tuple(f"column {i + 1}" for i in range(width))
+        return replace(plan, header=bool(layout.names), renamed=True, columns=columns)
+    if len(layout.names) == width:
+        return replace(plan, columns=_pandas_names(layout.names))
+    if not layout.names:
+        columns = tuple(f"column {i + 1}" for i in range(width))
+        why = "no names above the data: the columns are numbered"
+    else:
+        columns, why = _other_width(layout, text)
+    named = bool(layout.names)
+    return replace(plan, header=named, renamed=named, columns=columns, notes=(why,))
+
+
+def _other_width(layout: Layout, text: Text) -> tuple[tuple[str, ...], str]:
+    """Names where rows have more fields than the header: R's row names, or an empty last field."""
+    names, width = layout.names, layout.width
+    full = [row for row in layout.rows if len(row) == width]
+    if width == len(names) + 1 and all(not row[-1].strip() for row in full):
+        return _pandas_names((*names, "")), "every row ends with an empty field"
+    first = [row[0] for row in full]
+    numbered = len(full) > 4 and first == [str(i + 1) for i in range(len(full))]
+    distinct = len(set(first)) == len(first) and not any(map(looks_numeric, first))
+    if width == len(names) + 1 and (numbered or (distinct and _rows_named(layout, text))):
+        return _pandas_names(("row", *names)), "the first column has no name: it is called 'row'"
+    said = (
+        f"rows have {width} fields and the header {len(names)}: a name is missing, or a field has "
+        f"{layout.sep!r} outside quotes, such as a decimal comma; mend it, or name all columns"
+    )
+    listed = [f"column {i + 1}" for i in range(width - len(names))]
+    raise in_doubt(Doubt("layout", said, f"names: {yaml_list([*listed, *names])}"))
+
+
+def _rows_named(layout: Layout, text: Text) -> bool:
+    """Whether the rows have names of R: in quotes below names in quotes, or between separators
+    that no text holds."""
+    if layout.sep not in (",", ";"):
+        return True
+    lines = [line for line in text.start.splitlines()[layout.skip :] if line.strip()][:50]
+    return bool(layout.quote) and all(line.startswith(layout.quote) for line in lines)
+
+
+def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    pd: Any = importlib.import_module("pandas")
+    import csv
+
+    line = io.StringIO()
+    csv.writer(line).writerow(names)
+    frame = pd.read_csv(io.StringIO(line.getvalue()), nrows=0, index_col=False)
+    return tuple(str(c) for c in frame.columns)
+
+
+def _columns(plan: ReadPlan, layout: Layout, text: Text) -> list[Column]:
+    """The cells of the rows of the start, and of rows from all over a large file."""
+    rows = [row for row in layout.rows if len(row) <= layout.width]
+    if not text.whole or len(text.start) >= WHOLE:
+        step = max(1, len(rows) // _SAMPLED)
+        rows = rows[: _SAMPLED // 4] + rows[_SAMPLED // 4 :: step]
+    for piece in text.pieces:
+        inside = piece[piece.find("\n") + 1 : piece.rfind("\n") + 1]
+        cut = records(inside, layout.sep, layout.quote, layout.escape, layout.blanks)
+        found = [row for _, row in cut]
+        rows += [row for row in found if len(row) == layout.width]
+    cells = chosen_cells(plan, rows)
+    return [
+        Column(name, Counter(cells[i] if i < len(cells) else ()))
+        for i, name in enumerate(plan.columns)
+    ]
+
+
+def with_settings(plan: ReadPlan, rule: FileSettings) -> ReadPlan:
+    """With the names and the choice of rows that the user gave. Raises `Unreadable` for a column
+    that is not there."""
+    if rule.names:
+        width = len(plan.columns)
+        if len(rule.names) != width:
+            raise Unreadable(f"tables.yaml gives {len(rule.names)} names; the table has {width}")
+        plan = replace(plan, columns=rule.names, renamed=True)
+    if unknown := [c for c in rule.named() if c not in plan.columns]:
+        raise Unreadable(f"tables.yaml names a column {unknown[0]!r} that is not there")
+    return replace(
+        plan,
+        drop_rows=rule.drop_rows or (),
+        rows_told=rule.drop_rows is not None,
+        fill_down=rule.fill_down or (),
+        fill_told=rule.fill_down is not None or bool(rule.merged),
+        drop_where=rule.drop_where,
+        drop_duplicates=rule.drop_duplicates,
+        spellings=rule.spellings,
+    )

@@ -1,62 +1,85 @@
-"""The one reader of tables: what a file holds, how it is read, and reading it.
+"""The one reader of tables: what a file holds, how it is read, and plan it.
 
 `plan_file` decides, from a sample of a large file. `check_plan` reads the whole, and where a cell
-contradicts what was decided makes the column text or refuses the table. `load` reads as a settled
-reading says.
+contradicts what was decided makes the column text or refuses the table. `load` reads as a checked
+plan says.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import io
+import json
 import re
 import sqlite3
+import unicodedata
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from assay.tables.calls import PACKED as PACKED
-from assay.tables.calls import Name, Opened, kept_lines, namespace
-from assay.tables.checks import adjusted
-from assay.tables.columns import Column, column_of, decide
-from assay.tables.doubts import Doubt
-from assay.tables.encoding import WHOLE, Text, line_in_file, read_text, without_lines
-from assay.tables.files import FORMS, files_below, members_of
-from assay.tables.files import form_of as form_of
-from assay.tables.fixed import by_content
-from assay.tables.formats import Found, tables_of
-from assay.tables.grid import yaml_list
-from assay.tables.layout import Layout, layout_of, records, records_of
-from assay.tables.number_format import looks_numeric
+from assay.tables.columns import (
+    column_of,
+    decide,
+    doubting,
+    odd_sign,
+    own_format,
+    parse,
+    pattern,
+    some_left,
+    with_sentinels,
+    word_doubt,
+)
+from assay.tables.encoding import line_in_file
+from assay.tables.formats import Found, by_content, files_below, form_of, tables_of
+from assay.tables.layout import chosen_cells, delimited, members, records_of, with_settings
+from assay.tables.number_format import (
+    NO_DAYS,
+    SIGNS,
+    marked_number,
+    marks_of,
+    missing_words,
+    open_number,
+    plain_number,
+    sentinels_of,
+)
 from assay.tables.plan import (
     Frame,
     ReadPlan,
     Skipped,
     Unreadable,
-    after,
-    check_fill,
     in_doubt,
-    rows,
+    kept_lines,
+    named,
+    opened,
+    refused,
+    row_steps,
     source,
     to_number,
+    value_steps,
+    words_of,
 )
-from assay.tables.settings import FileSettings, TableSettings, read_settings
-from assay.tables.structure import doubts_in, doubts_of
+from assay.tables.settings import (
+    Doubt,
+    FileSettings,
+    TableSettings,
+    read_settings,
+    shown,
+    yaml_list,
+    yaml_word,
+)
+from assay.tables.structure import doubts_in
 
-SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
-_SAMPLED = 4000  # rows whose cells are looked at in a large file
-_SHOWN = 8  # lines that a settling line names
+SMALL = 2 << 20  # bytes of a file that is read whole before its plan is given
 _ROUNDS = 8
-_HEAD = 50  # rows below the names that tell whether these stand in two rows
 _WIDE = re.compile(r"Expected \d+ fields in line \d+, saw \d+")
 _MOST = 1 << 30  # tables of one file
 _Kept = dict[str, Frame]  # frames read already, by the code that reads them; each is used once
@@ -111,14 +134,14 @@ def _found(
         if form == "csv":
             form, rule = by_content(path, rule)
         if form == "csv":
-            found = iter([_delimited(path, name, rule)])
+            found = iter([delimited(path, name, rule)])
         elif form == "zip":
-            found = iter(list(_members(path, name, rules)))
+            found = iter(list(members(path, name, rules)))
         else:
             found = (_typed(t, path, rules, kept) for t in tables_of(path, name, form, rules))
         return [_sure(one, root, kept) if whole else one for one in islice(found, most)]
     except Unreadable as error:
-        return [_refused(name, error)]
+        return [refused(name, error)]
     except OSError as error:
         return [Skipped(name, f"cannot be opened ({error.strerror or error})")]
 
@@ -126,94 +149,81 @@ def _found(
 def _sure(
     found: ReadPlan | Skipped, root: Path, kept: _Kept
 ) -> ReadPlan | Skipped | tuple[ReadPlan, Frame]:
-    """A reading that the whole of a table fits, and the table."""
+    """A plan that the whole of a table fits, and the table."""
     if isinstance(found, Skipped):
         return found
     try:
         return _settle(found, root, kept)
     except Unreadable as error:
-        return _refused(found.path, error, found.part)
+        return refused(found.path, error, found.part)
 
 
-def _refused(path: str, error: Unreadable, part: str = "") -> Skipped:
-    """The table with its doubts, which are told where they stand."""
-    where = f"{path} [{part}]" if part else path
-    doubts = tuple(replace(d, path=path, part=part) for d in error.doubts)
-    return Skipped(path, str(error).removeprefix(f"{where}: "), part, doubts)
-
-
-def load(reading: ReadPlan, root: Path) -> Frame:
-    """The table as its reading says. Raises `Unreadable` in one sentence for a file that does not
-    hold what was decided from its sample: `check_plan` finds a reading that fits."""
-    raw = _raw(reading, root)
-    fitting = adjusted(reading, raw, _texts(reading, root))
-    if replace(fitting, notes=reading.notes) != reading:  # a note alone changes no cell
-        new = [n for n in fitting.notes if n not in reading.notes]
-        new += [d.line() for d in fitting.doubts if d not in reading.doubts]
+def load(plan: ReadPlan, root: Path) -> Frame:
+    """The table as its plan says. Raises `Unreadable` in one sentence for a file that does not
+    hold what was decided from its sample: `check_plan` finds a plan that fits."""
+    raw = _raw(plan, root)
+    fitting = adjusted(plan, raw, _texts(plan, root))
+    if replace(fitting, notes=plan.notes) != plan:  # a note alone changes no cell
+        new = [n for n in fitting.notes if n not in plan.notes]
+        new += [d.line() for d in fitting.doubts if d not in plan.doubts]
         why = new[0] if new else "other words for missing values than were decided"
-        raise Unreadable(f"{reading.name}: the whole table says otherwise than its sample: {why}")
-    return _finished(reading, raw)
+        raise Unreadable(f"{plan.name}: the whole table says otherwise than its sample: {why}")
+    return _finished(plan, raw)
 
 
-def written(reading: ReadPlan, root: Path) -> Frame:
+def written(plan: ReadPlan, root: Path) -> Frame:
     """The rows of a table with the cells as they are written, so far as pandas keeps them: no word
     is taken for no value, and no text for a number or date. Columns in doubt are left out. Raises
     `Unreadable`."""
-    bare = replace(reading, numbers=(), marked=(), dates={}, missing={}, text=reading.columns)
-    return _raw(bare, root)[list(reading.used)]
+    bare = replace(plan, numbers=(), marked=(), dates={}, missing={}, text=plan.columns)
+    return _raw(bare, root)[list(plan.used)]
 
 
-def check_plan(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
-    """The reading that the whole table fits, and the table as `load` gives it for that reading."""
-    return _settle(reading, root, {})
+def check_plan(plan: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
+    """The plan that the whole table fits, and the table as `load` gives it for that plan."""
+    return _settle(plan, root, {})
 
 
-def _settle(reading: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame]:
+def _settle(plan: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame]:
     for turn in range(_ROUNDS):
-        raw = _raw(reading, root, kept, look=turn == 0)
-        fitting = adjusted(reading, raw, _texts(reading, root))
-        if fitting == reading:
-            return reading, _finished(reading, raw)
-        same = _code(fitting) == _code(reading)
-        reading = fitting
-        if same and adjusted(reading, raw, _texts(reading, root)) == reading:
-            return reading, _finished(reading, raw)
-    raise Unreadable(f"{reading.name}: no reading fits all of it; name its columns in tables.yaml")
+        raw = _raw(plan, root, kept, look=turn == 0)
+        fitting = adjusted(plan, raw, _texts(plan, root))
+        if fitting == plan:
+            return plan, _finished(plan, raw)
+        same = _code(fitting) == _code(plan)
+        plan = fitting
+        if same and adjusted(plan, raw, _texts(plan, root)) == plan:
+            return plan, _finished(plan, raw)
+    raise Unreadable(f"{plan.name}: no plan fits all of it; name its columns in tables.yaml")
 
 
-def _code(reading: ReadPlan) -> list[str]:
+def _code(plan: ReadPlan) -> list[str]:
     """What reads the cells and chooses the rows."""
-    return [source(reading).code(), *(s.code() for s in rows(reading))]
+    return [source(plan).code, *(s.code() for s in row_steps(plan))]
 
 
-class _Connections:
-    """`sqlite3`, whose connections are closed."""
-
-    def __init__(self) -> None:
-        self.made: list[sqlite3.Connection] = []
-
-    def connect(self, place: str, uri: bool) -> sqlite3.Connection:
-        self.made.append(sqlite3.connect(place, uri=uri))
-        return self.made[-1]
-
-
-def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None, look: bool = False) -> Frame:
+def _raw(plan: ReadPlan, root: Path, kept: _Kept | None = None, look: bool = False) -> Frame:
     """The frame with its rows chosen, before words become values. `look`: raise what is in doubt
     of its rows."""
-    place = str((root / reading.path).absolute())
-    first = source(reading, place)
-    names, databases = namespace(), _Connections()
-    names["sqlite3"] = databases
-    frame = (kept or {}).pop(first.code(), None)
+    place = str((root / plan.path).absolute())
+    first = source(plan, place)
+    frame = (kept or {}).pop(first.code, None)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.ExitStack() as databases:
             warnings.simplefilter("ignore")
+
+            def connect(place: str, uri: bool) -> sqlite3.Connection:
+                database = contextlib.closing(sqlite3.connect(place, uri=uri))
+                return databases.enter_context(database)
+
+            names: dict[str, Any] = {"sqlite3": SimpleNamespace(connect=connect)}
             frame = first.value(names) if frame is None else frame
-            names["t"] = _checked(reading, frame)
-            if look and (doubts := _structure(reading, frame, place)):
+            names["t"] = _checked(plan, frame)
+            if look and (doubts := _structure(plan, frame, place)):
                 raise in_doubt(*doubts)
-            for statement in rows(reading, "t", place):
-                statement.run(names)
+            for step in row_steps(plan, "t", place):
+                step.run(names)
+            return names["t"]
     except (Unreadable, OSError, MemoryError):
         raise
     except Exception as error:  # whatever pandas says of a file it cannot read
@@ -222,68 +232,61 @@ def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None, look: bool = 
             found = f"{said[0].lower()}{said[1:]}: a row has more fields than the others"
             wide = Doubt("wide_rows", found, "ragged: skip  # leaves out such rows")
             raise in_doubt(wide) from None
-        raise Unreadable(f"{reading.name}: {said[:160]}") from None
-    finally:
-        for database in databases.made:
-            database.close()
-    return names["t"]
+        raise Unreadable(f"{plan.name}: {said[:160]}") from None
 
 
-def _structure(reading: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
+def _structure(plan: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
     """What is in doubt of the rows of a table: totals, notes, names again, a second table."""
     rule = FileSettings(
-        names=reading.columns,
-        drop_rows=() if reading.rows_told else None,
-        drop_where=reading.drop_where,
+        names=plan.columns,
+        drop_rows=() if plan.rows_told else None,
+        drop_where=plan.drop_where,
     )
-    looked = frame.set_axis(list(reading.columns), axis=1)
-    for column in reading.marked:  # numbers are compared faster than their texts
-        cells = frame.iloc[:, reading.columns.index(column)]
+    looked = frame.set_axis(list(plan.columns), axis=1)
+    for column in plan.marked:  # numbers are compared faster than their texts
+        cells = frame.iloc[:, plan.columns.index(column)]
         with contextlib.suppress(ValueError, TypeError, AttributeError):
-            looked[column] = to_number(reading, column, Name("c")).value(
-                {**namespace(), "c": cells}
-            )
-    first = 1 + (reading.skip + reading.header if reading.form in ("csv", "excel") else 0)
+            looked[column] = to_number(plan, column, named("c")).value({**{}, "c": cells})
+    first = 1 + (plan.skip + plan.header if plan.form in ("csv", "excel") else 0)
     numbers: Sequence[int] = range(first, first + len(frame))
     doubts = doubts_in(looked, numbers, rule)
-    if doubts and reading.form == "csv" and reading.sep != r"\s+":
-        with Opened(place, reading.encoding, reading.part).value(namespace()) as file:
-            lines = kept_lines(file, reading.drop_rows)
-            cut = records_of(lines, reading.sep, reading.quote, reading.escape, reading.blanks)
-            begins = [n - sum(f.count("\n") for f in row) for n, row in cut if n > reading.skip]
-        begins = [line_in_file(n, reading.drop_rows) for n in begins[reading.header :]]
+    if doubts and plan.form == "csv" and plan.sep != r"\s+":
+        with opened(place, plan.encoding, plan.part).value({}) as file:
+            lines = kept_lines(file, plan.drop_rows)
+            cut = records_of(lines, plan.sep, plan.quote, plan.escape, plan.blanks)
+            begins = [n - sum(f.count("\n") for f in row) for n, row in cut if n > plan.skip]
+        begins = [line_in_file(n, plan.drop_rows) for n in begins[plan.header :]]
         if len(begins) == len(frame):
             doubts = doubts_in(looked, begins, rule)
     return doubts
 
 
-def _checked(reading: ReadPlan, frame: Frame) -> Frame:
+def _checked(plan: ReadPlan, frame: Frame) -> Frame:
     index = importlib.import_module("pandas").RangeIndex
     if not isinstance(frame.index, index):
-        raise Unreadable(f"{reading.name}: rows have more fields than there are column names")
-    if reading.columns and [str(c) for c in frame.columns] != list(reading.columns):
-        raise Unreadable(f"{reading.name}: the columns are not those of the reading")
+        raise Unreadable(f"{plan.name}: rows have more fields than there are column names")
+    if plan.columns and [str(c) for c in frame.columns] != list(plan.columns):
+        raise Unreadable(f"{plan.name}: the columns are not those of the plan")
     return frame
 
 
-def _finished(reading: ReadPlan, raw: Frame) -> Frame:
-    names = namespace()
-    names["t"] = raw
+def _finished(plan: ReadPlan, raw: Frame) -> Frame:
+    names = {"t": raw}
     try:
-        for statement in after(reading):
-            statement.run(names)
+        for step in value_steps(plan):
+            step.run(names)
     except (ValueError, TypeError, OverflowError, AttributeError) as error:
-        raise Unreadable(f"{reading.name}: {' '.join(str(error).split())[:160]}") from None
+        raise Unreadable(f"{plan.name}: {' '.join(str(error).split())[:160]}") from None
     return names["t"]
 
 
-def _texts(reading: ReadPlan, root: Path) -> Any:
+def _texts(plan: ReadPlan, root: Path) -> Any:
     """What reads some columns of a delimited file as text, for a second look."""
 
     def read(columns: list[str]) -> Frame:
-        bare = replace(reading, numbers=(), marked=(), dates={}, text=tuple(columns))
-        if reading.form != "csv":
-            bare = replace(bare, exact=(*reading.exact, *columns))
+        bare = replace(plan, numbers=(), marked=(), dates={}, text=tuple(columns))
+        if plan.form != "csv":
+            bare = replace(bare, exact=(*plan.exact, *columns))
         frame = _raw(bare, root)
         return frame[columns]
 
@@ -295,250 +298,368 @@ def _typed(
 ) -> ReadPlan | Skipped:
     if isinstance(found, Skipped):
         return found
-    reading = found.reading
-    rule = rules.of(reading.path, reading.part)
+    plan = found.plan
+    rule = rules.of(plan.path, plan.part)
     if not rule.use:
-        return Skipped(reading.path, "tables.yaml says use: false", reading.part)
+        return Skipped(plan.path, "tables.yaml says use: false", plan.part)
     try:
-        if not reading.columns:
-            names = _frame_names(reading, path, kept)
-            reading = replace(reading, columns=names)
-        reading = _ruled(reading, rule)
-        reading = _with_facts(reading, found)
-        cells = _chosen(reading, zip_longest(*found.cells))
+        if not plan.columns:
+            names = _frame_names(plan, path, kept)
+            plan = replace(plan, columns=names)
+        plan = with_settings(plan, rule)
+        plan = _with_facts(plan, found)
+        cells = chosen_cells(plan, zip_longest(*found.cells))
         columns = [
             column_of(name, cells[i] if i < len(cells) else ())
-            for i, name in enumerate(reading.columns)
+            for i, name in enumerate(plan.columns)
         ]
-        return decide(reading, columns, rule)
+        return decide(plan, columns, rule)
     except Unreadable as error:
-        return _refused(found.reading.path, error, found.reading.part)
+        return refused(found.plan.path, error, found.plan.part)
 
 
-def _with_facts(reading: ReadPlan, found: Found) -> ReadPlan:
+def _with_facts(plan: ReadPlan, found: Found) -> ReadPlan:
     """With what the file says of columns by their places: doubts, merged cells that are filled."""
-    names = reading.columns
-    doubts = [
-        replace(d, column=names[i], path=reading.path, part=reading.part) for i, d in found.doubts
-    ]
+    names = plan.columns
+    doubts = [replace(d, column=names[i], path=plan.path, part=plan.part) for i, d in found.doubts]
     filled = tuple((names[c], names[o], at) for c, o, at in found.fills)
-    return replace(reading, doubts=(*reading.doubts, *doubts), filled=filled)
+    return replace(plan, doubts=(*plan.doubts, *doubts), filled=filled)
 
 
-def _frame_names(reading: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:
+def _frame_names(plan: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:
     """The names that pandas gives the columns; the frame is kept, as it will be wanted next."""
-    root = path.parents[len(Path(reading.path).parts) - 1]
-    frame = _raw(reading, root)
-    kept[source(reading, str((root / reading.path).absolute())).code()] = frame
+    root = path.parents[len(Path(plan.path).parts) - 1]
+    frame = _raw(plan, root)
+    kept[source(plan, str((root / plan.path).absolute())).code] = frame
     return tuple(str(c) for c in frame.columns)
 
 
-def _ruled(reading: ReadPlan, rule: FileSettings) -> ReadPlan:
-    """With the names and the choice of rows that the user gave. Raises `Unreadable` for a column
-    that is not there."""
-    if rule.names:
-        width = len(reading.columns)
-        if len(rule.names) != width:
-            raise Unreadable(f"tables.yaml gives {len(rule.names)} names; the table has {width}")
-        reading = replace(reading, columns=rule.names, renamed=True)
-    if unknown := [c for c in rule.named() if c not in reading.columns]:
-        raise Unreadable(f"tables.yaml names a column {unknown[0]!r} that is not there")
-    return replace(
-        reading,
-        drop_rows=rule.drop_rows or (),
-        rows_told=rule.drop_rows is not None,
-        fill_down=rule.fill_down or (),
-        fill_told=rule.fill_down is not None or bool(rule.merged),
-        drop_where=rule.drop_where,
-        drop_duplicates=rule.drop_duplicates,
-        spellings=rule.spellings,
-    )
+_SHOWN = 30
+_PAIRS = 8  # of spellings that a settling line names
+_PLAIN = {
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
+    **dict.fromkeys([0x2018, 0x2019, 0x201B, 0x00B4], "'"),
+    **dict.fromkeys([0x201C, 0x201D], '"'),
+}
+_DAYS = 5  # different ones beside which a day may mean no value
+_ROWS = 8  # that show whether labels stand once for several of them
+_BLANK = 0.25  # of the cells of a column of such labels, at least
+_EXACT = 2.0**53  # whole numbers beyond it have no exact float
+_LONG = 10**18  # a number of 19 digits is a name
+_ANY = re.compile(r"(?s:.)*")
+_EXACTLY = ("csv", "json", "lines", "sqlite", "duckdb", "parquet", "feather")  # read as text too
+Texts = Callable[[list[str]], Frame]
 
 
-def _chosen(reading: ReadPlan, listed: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """The cells of some rows, column by column, without those rows that the user leaves out, and
-    in the user's spelling."""
-    place = {name: i for i, name in enumerate(reading.columns)}
-    gone = [(place[c], {w.strip() for w in words}) for c, words in reading.drop_where.items()]
-    kept = [
-        row
-        for row in listed
-        if not gone or not any(i < len(row) and _as_text(row[i]) in words for i, words in gone)
-    ]
-    columns = [list(cells) for cells in zip_longest(*kept, fillvalue="")]
-    for name, pairs in reading.spellings.items():
-        if pairs and place[name] < len(columns):
-            columns[place[name]] = [pairs.get(v, v) for v in columns[place[name]]]
-    return columns
-
-
-def _as_text(cell: Any) -> str:
-    return "" if cell is None else str(cell).strip()
-
-
-def _members(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
-    """The tables of delimited text in an archive; every other member has its line."""
-    for member, why in members_of(path):
-        rule = rules.of(name, member)
-        if why or not rule.use:
-            yield Skipped(name, why or "tables.yaml says use: false", member)
+def adjusted(plan: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
+    """The plan, or one that the whole table fits better. `raw` is the table before its
+    statements, `texts` reads columns again as text. Raises `Unreadable` where every column is in
+    doubt."""
+    frame = raw.set_axis([str(c) for c in raw.columns], axis=1)
+    used = set(plan.used)
+    for place, column in enumerate(plan.columns):
+        cells = frame.iloc[:, place]
+        if column not in used:
             continue
-        try:
-            yield _delimited(path, name, rule, member)
-        except Unreadable as error:
-            yield _refused(name, error, member)
+        if column in plan.dates:
+            plan = _date(plan, column, cells)
+        elif column in plan.marked:
+            plan = _marked(plan, column, cells)
+        elif column in plan.text:
+            plan = _alike(plan, column, cells)
+        elif cells.dtype.kind in "iufb":
+            plan = _number(plan, column, cells)
+        elif column in plan.numbers:
+            plan = _no_number(plan, column, cells)
+        else:
+            plan = _alike(plan, column, cells)
+    plan = _labels_once(plan, frame)
+    if plan.form == "csv":
+        plan = _late_marks(plan, frame, texts)
+    return some_left(_inexact(plan, frame, texts))
 
 
-def _delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> ReadPlan | Skipped:
-    suffixes = Path(member).suffixes if member else path.suffixes
-    suffix = next((s for s in map(str.lower, suffixes) if s in FORMS), "")
-    text = read_text(path, rule.encoding, member)
-    if dropped := rule.drop_rows or ():
-        text = without_lines(text, dropped)
-        above = sum(
-            first <= n <= last for first, last in dropped for n in range(1, (rule.skip or 0) + 1)
+def _labels_once(plan: ReadPlan, frame: Frame) -> ReadPlan:
+    """In doubt where the columns at the left have a value in the first of several rows alone, as
+    where cells were merged: no value stands twice in succession, or there is one in each second or
+    third row, and rows without one are full."""
+    if plan.fill_told or len(frame) < _ROWS:
+        return plan
+    numpy = importlib.import_module("numpy")
+    once: dict[str, str] = {}
+    for place, column in enumerate(plan.columns):
+        cells = frame.iloc[:, place]
+        filled = cells.notna().to_numpy()
+        if filled.all() and cells.dtype.kind in "iuf" and bool((cells.diff().iloc[1:] == 1).all()):
+            continue  # the numbers of the rows
+        values = cells[filled].tolist()
+        steps = set(numpy.diff(filled.nonzero()[0]).tolist())
+        regular = len(values) >= _DAYS and len(steps) == 1
+        runs = len(values) > 1 and (regular or all(a != b for a, b in pairwise(values)))
+        rest = frame.iloc[~filled, place + 1 :].notna().to_numpy()
+        sparse = filled[:1].all() and not filled.all() and (~filled).mean() >= _BLANK
+        if column in plan.fixed or not (sparse and runs and rest.size and rest.mean() >= 0.5):
+            break
+        once[column] = shown(str(values[0]))
+    settle = f"fill_down: {yaml_list(once)}  # or of each missing: {{COLUMN: ['']}}"
+    for column, cell in once.items():
+        said = (
+            f"{cell} stands in one row, and the cells below it are empty: it may stand for their "
         )
-        rule = replace(rule, skip=rule.skip if rule.skip is None else rule.skip - above)
-    layout = layout_of(text, rule, suffix)
-    if not layout.rows:
-        raise Unreadable("no rows below the column names")
-    if doubts := _row_doubts(path, layout, text, rule, member):
-        raise in_doubt(*doubts)
-    reading = ReadPlan(
-        name,
-        "csv",
-        member,
-        sep=layout.sep,
-        encoding=text.encoding,
-        quote=layout.quote,
-        escape=layout.escape,
-        blanks=layout.blanks,
-        skip=layout.skip,
-        ragged="skip" if rule.ragged == "skip" else "",
-    )
-    reading = _ruled(_named(reading, layout, text, rule), rule)
-    lines = [line_in_file(n, dropped) for n in layout.numbers[:_HEAD]]
-    above = [layout.above] if layout.above else []
-    heads = doubts_of(reading.columns, layout.rows[:_HEAD], lines, rule, above, heads=True)
-    if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
-        raise in_doubt(*heads)
-    lines = [line_in_file(n, dropped) for n in layout.numbers]
-    check_fill(rule, reading.columns, dict(zip(lines, layout.rows, strict=True)))
-    return decide(reading, _columns(reading, layout, text), rule)
+        doubt = Doubt("merged_cells", f"{said}rows as well", settle, column)
+        plan = doubting(plan, doubt) if column in plan.used else plan
+    return plan
 
 
-def _row_doubts(
-    path: Path, layout: Layout, text: Text, rule: FileSettings, member: str
-) -> list[Doubt]:
-    """What is in doubt of rows that have more or fewer fields than the others."""
-    dropped = rule.drop_rows or ()
-    found: list[Doubt] = []
-    if layout.wide and rule.ragged != "skip":
-        lines = _lines_said([line_in_file(n, dropped) for n in layout.wide])
-        said = f"{lines} has more than the {layout.width} fields of the others"
-        found.append(Doubt("wide_rows", said, "ragged: skip  # leaves out such rows"))
-    short = layout.short
-    if rule.drop_rows is None and not short and not text.whole:
-        short = tuple(_short_below(path, layout, text, member))
-    if short and rule.drop_rows is None:
-        said = f"{_lines_said(short)} has fewer than the {layout.width} fields of the others"
-        listed = ", ".join(map(str, short[:_SHOWN]))
-        settle = f"drop_rows: [{listed}]  # or [] if what is missing has no value"
-        found.append(Doubt("short_rows", said, settle))
-    return found
-
-
-def _lines_said(lines: Sequence[int]) -> str:
-    more = f" and {len(lines) - 1} more lines, each" if len(lines) > 1 else ""
-    return f"line {lines[0]}{more}"
-
-
-def _short_below(path: Path, layout: Layout, text: Text, member: str) -> Iterator[int]:
-    """The lines of rows of too few fields in a large file, which is searched where it has fewer
-    separators than its lines need."""
-    if layout.sep == r"\s+" or layout.width < 2:
-        return
-    with Opened(str(path), text.encoding, member).value(namespace()) as file:
-        lines = seps = 0
-        while chunk := file.read(1 << 20):
-            lines += chunk.count("\n")
-            seps += chunk.count(layout.sep)
-    if seps >= (lines - layout.skip) * (layout.width - 1):
-        return
-    with Opened(str(path), text.encoding, member).value(namespace()) as file:
-        for line, row in records_of(file, layout.sep, layout.quote, layout.escape, layout.blanks):
-            if line > layout.data and len(row) < layout.width and sum(map(bool, row)) > 1:
-                yield line - sum(f.count("\n") for f in row)
-
-
-def _named(reading: ReadPlan, layout: Layout, text: Text, rule: FileSettings) -> ReadPlan:
-    """With the names of the columns as pandas gives them, or numbered where the user gives some."""
-    width = layout.width
-    if rule.names:
-        columns = tuple(f"column {i + 1}" for i in range(width))
-        return replace(reading, header=bool(layout.names), renamed=True, columns=columns)
-    if len(layout.names) == width:
-        return replace(reading, columns=_pandas_names(layout.names))
-    if not layout.names:
-        columns = tuple(f"column {i + 1}" for i in range(width))
-        why = "no names above the data: the columns are numbered"
-    else:
-        columns, why = _other_width(layout, text)
-    named = bool(layout.names)
-    return replace(reading, header=named, renamed=named, columns=columns, notes=(why,))
-
-
-def _other_width(layout: Layout, text: Text) -> tuple[tuple[str, ...], str]:
-    """Names where rows have more fields than the header: R's row names, or an empty last field."""
-    names, width = layout.names, layout.width
-    full = [row for row in layout.rows if len(row) == width]
-    if width == len(names) + 1 and all(not row[-1].strip() for row in full):
-        return _pandas_names((*names, "")), "every row ends with an empty field"
-    first = [row[0] for row in full]
-    numbered = len(full) > 4 and first == [str(i + 1) for i in range(len(full))]
-    distinct = len(set(first)) == len(first) and not any(map(looks_numeric, first))
-    if width == len(names) + 1 and (numbered or (distinct and _rows_named(layout, text))):
-        return _pandas_names(("row", *names)), "the first column has no name: it is called 'row'"
+def _alike(plan: ReadPlan, column: str, cells: Any) -> ReadPlan:
+    """In doubt where values of a column of text differ by case, accents or blanks alone. Values
+    that all stand there once name their rows: nothing is grouped by them."""
+    filled = cells.dropna()
+    listed = [v for v in filled.unique().tolist() if isinstance(v, str)]
+    if column not in plan.spellings and (twice := _decoded_twice(column, listed)):
+        return doubting(plan, twice)
+    if plan.spellings.get(column) == {} or len(listed) == len(filled):
+        return plan
+    groups = [g for g in _folded(listed) if len(g) > 1]
+    if not groups:
+        return plan
     said = (
-        f"rows have {width} fields and the header {len(names)}: a name is missing, or a field has "
-        f"{layout.sep!r} outside quotes, such as a decimal comma; mend it, or name all columns"
+        f"{' and '.join(shown(v) for v in groups[0][:2])} differ by case, accents or blanks alone"
     )
-    listed = [f"column {i + 1}" for i in range(width - len(names))]
-    raise in_doubt(Doubt("layout", said, f"names: {yaml_list([*listed, *names])}"))
+    if len(groups) > 1:
+        said += f", and {len(groups) - 1} more values"
+    counts = filled.value_counts()
+    most = [max(g, key=lambda v: (int(counts[v]), v)) for g in groups]
+    pairs = [(v, m) for g, m in zip(groups, most, strict=True) for v in g if v != m]
+    spelled = ", ".join(f"{_quoted(v)}: {_quoted(m)}" for v, m in pairs[:_PAIRS])
+    more = ", …" if len(pairs) > _PAIRS else ""
+    name = yaml_word(column)
+    settle = f"spellings: {{{name}: {{{spelled}{more}}}}}  # or {{{name}: distinct}}"
+    return doubting(plan, Doubt("alike_values", said, settle, column))
 
 
-def _rows_named(layout: Layout, text: Text) -> bool:
-    """Whether the rows have names of R: in quotes below names in quotes, or between separators
-    that no text holds."""
-    if layout.sep not in (",", ";"):
-        return True
-    lines = [line for line in text.start.splitlines()[layout.skip :] if line.strip()][:50]
-    return bool(layout.quote) and all(line.startswith(layout.quote) for line in lines)
+def _decoded_twice(column: str, values: list[str]) -> Doubt | None:
+    """The doubt of letters that are the bytes of others, such as Ã¶ in place of ö."""
+    for value in values:
+        if not value.isascii():
+            with suppress(UnicodeError):
+                meant = value.encode("cp1252").decode("utf-8")
+                settle = (
+                    f"spellings: {{{yaml_word(column)}: {{{_quoted(value)}: {_quoted(meant)}}}}}"
+                )
+                said = f"{shown(value)} may be {shown(meant)}, decoded twice; mend the file"
+                return Doubt("encoding", said, f"{settle}  # or distinct", column)
+    return None
 
 
-def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    pd: Any = importlib.import_module("pandas")
-    import csv
-
-    line = io.StringIO()
-    csv.writer(line).writerow(names)
-    frame = pd.read_csv(io.StringIO(line.getvalue()), nrows=0, index_col=False)
-    return tuple(str(c) for c in frame.columns)
+def _folded(values: list[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for value in values:
+        groups.setdefault(folded(value), []).append(value)
+    return list(groups.values())
 
 
-def _columns(reading: ReadPlan, layout: Layout, text: Text) -> list[Column]:
-    """The cells of the rows of the start, and of rows from all over a large file."""
-    rows = [row for row in layout.rows if len(row) <= layout.width]
-    if not text.whole or len(text.start) >= WHOLE:
-        step = max(1, len(rows) // _SAMPLED)
-        rows = rows[: _SAMPLED // 4] + rows[_SAMPLED // 4 :: step]
-    for piece in text.pieces:
-        inside = piece[piece.find("\n") + 1 : piece.rfind("\n") + 1]
-        cut = records(inside, layout.sep, layout.quote, layout.escape, layout.blanks)
-        found = [row for _, row in cut]
-        rows += [row for row in found if len(row) == layout.width]
-    cells = _chosen(reading, rows)
-    return [
-        Column(name, Counter(cells[i] if i < len(cells) else ()))
-        for i, name in enumerate(reading.columns)
+def folded(text: str) -> str:
+    """A text without case, accents and superfluous blanks, its dashes and quotes the plain ones."""
+    if not text.isascii():
+        apart = unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
+        text = "".join(
+            c for c in apart if not unicodedata.combining(c) and unicodedata.category(c) != "Cf"
+        )
+    return " ".join(text.casefold().split())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:
+    """The distinct texts of a column that do not fit, with counts; other values are left out."""
+    filled = cells.dropna()
+    if filled.dtype == object:
+        filled = filled[[isinstance(v, str) for v in filled]].astype("str")
+    if not len(filled) or filled.dtype.kind in "iufbM":
+        return {}
+    apart = filled.drop_duplicates()
+    apart = apart[~apart.str.fullmatch(fits.pattern).astype(bool)]
+    odd = filled[filled.isin(apart)] if len(apart) else apart
+    return {str(k): int(n) for k, n in odd.value_counts().items()}
+
+
+def _texted(plan: ReadPlan, column: str, why: str) -> ReadPlan:
+    """The column as text, with the reason; words for missing numbers are words of it now."""
+    kept = {k: v for k, v in plan.missing.items() if k != column}
+    return replace(
+        plan,
+        numbers=tuple(c for c in plan.numbers if c != column),
+        marked=tuple(c for c in plan.marked if c != column),
+        dates={k: v for k, v in plan.dates.items() if k != column},
+        text=plan.text if column in plan.text else (*plan.text, column),
+        missing=plan.missing if column in plan.fixed else kept,
+        notes=(*plan.notes, f"{column!r} stays text: {why}"),
+    )
+
+
+def _with_words(plan: ReadPlan, column: str, odd: dict[str, int]) -> ReadPlan:
+    """With the words for no value that only the whole column shows."""
+    if column in plan.fixed:
+        return plan
+    known = plan.missing.get(column, ())
+    more = [w for w in missing_words(odd) if w not in known]
+    if not more:
+        return plan
+    return replace(plan, missing={**plan.missing, column: (*known, *more)})
+
+
+def _left(plan: ReadPlan, column: str, odd: dict[str, int]) -> list[str]:
+    """Cells that are no value of the column and no word for a missing one."""
+    words = set(words_of(plan, column))
+    return sorted(c for c in odd if c.strip() and c not in words)
+
+
+def _date(plan: ReadPlan, column: str, cells: Any) -> ReadPlan:
+    form = plan.dates[column]
+    fits = _ANY if own_format(form) else pattern(form)
+    odd = _odd_cells(cells, fits)
+    plan = _with_words(plan, column, odd)
+    left = _left(plan, column, odd)
+    if not left:
+        words = plan.missing.get(column, ())
+        filled = [c for c in cells.dropna().unique().tolist() if c not in words and c != ""]
+        parsed = parse(filled, form) if filled else None
+        if filled and parsed is None:
+            left = [next((c for c in filled if parse([c], form) is None), filled[0])]
+        elif parsed is not None and column not in plan.fixed:
+            plan = doubting(plan, _no_day(column, filled, parsed))
+    if not left:
+        return plan
+    return _texted(plan, column, f"{left[0][:_SHOWN]!r} is no date as {form}")
+
+
+def _no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:
+    """The doubt of days such as 9999-12-31 and 1900-01-01 far from all others."""
+    typical = parsed.dt.strftime("%Y-%m-%d").isin(NO_DAYS)
+    rest = parsed[~typical]
+    if not bool(typical.any()) or len(rest) < _DAYS:
+        return None
+    low, high = rest.min(), rest.max()
+    gap = (parsed - high).where(parsed > high, low - parsed)
+    odd = [c for c, far in zip(cells, typical & (gap >= 0.3 * (high - low)), strict=True) if far]
+    if not odd:
+        return None
+    said = f"{shown(odd[0])} is far from the other days, {low:%Y-%m-%d} to {high:%Y-%m-%d}: "
+    settle = f"missing: {{{yaml_word(column)}: {yaml_list(odd)}}}  # or [] if it is a day"
+    return Doubt("sentinel", f"{said}a value, or none", settle, column)
+
+
+def _marked(plan: ReadPlan, column: str, cells: Any) -> ReadPlan:
+    if cells.dtype.kind in "iufb":
+        return plan
+    mark, group = plan.decimal_of(column), plan.thousands_of(column)
+    odd = _odd_cells(cells, marked_number(mark, group))
+    plan = _with_words(plan, column, odd)
+    left = _left(plan, column, odd)
+    if left:
+        why = f"{left[0][:_SHOWN]!r} is no number like the others"
+        return _worded(plan, column, left, odd, cells) or _texted(plan, column, why)
+    words = words_of(plan, column)
+    texts = cells[cells.notna() & ~cells.isin([*words, ""])]
+    if (sign := _odd_sign(texts)) is not None:
+        return _texted(plan, column, f"{sign[:_SHOWN]!r} is no number like the others")
+    numbers = to_number(plan, column, named("cells")).value({"cells": texts})
+    return _number(plan, column, numbers)
+
+
+def _odd_sign(texts: Any) -> str | None:
+    """A cell whose sign of money or per cent the others do not share."""
+    if texts.dtype == object:
+        return None
+    signed = texts[texts.str.contains(f"[{SIGNS}]", regex=True).astype(bool)]
+    cells = dict.fromkeys(signed.unique().tolist(), 1)
+    return odd_sign(cells | ({"": 1} if len(signed) < len(texts) else {}))
+
+
+def _number(plan: ReadPlan, column: str, cells: Any) -> ReadPlan:
+    if cells.dtype.kind == "b" or column in plan.fixed:
+        return plan
+    return with_sentinels(plan, column, sentinels_of(cells))
+
+
+def _no_number(plan: ReadPlan, column: str, cells: Any) -> ReadPlan:
+    """A column decided to be numbers that pandas reads as text: a cell is none."""
+    odd = _odd_cells(cells, plain_number(plan.decimal))
+    if cells.isna().all():
+        return plan
+    found = _with_words(plan, column, odd)
+    left = _left(found, column, odd)
+    if not left:
+        return found if found != plan else _texted(plan, column, "of numbers too large")
+    fits = marked_number(found.decimal, found.thousands)
+    if all(fits.fullmatch(c) for c in left):
+        return replace(found, marked=(*found.marked, column))
+    why = f"{left[0][:_SHOWN]!r} is no number"
+    return _worded(plan, column, left, odd, cells) or _texted(plan, column, why)
+
+
+def _worded(
+    plan: ReadPlan, column: str, left: list[str], odd: dict[str, int], cells: Any
+) -> ReadPlan | None:
+    """In doubt where words among the numbers may mean no value."""
+    rest = int(cells.notna().sum()) - sum(odd[c] for c in left)
+    if column in plan.fixed or rest < 1:
+        return None
+    doubt = word_doubt(column, {**{c: odd[c] for c in left}, "0": rest})
+    return doubting(plan, doubt) if doubt else None
+
+
+def _late_marks(plan: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
+    """Columns of which no number of the sample had a decimal mark, and some of the table have."""
+    used = set(plan.used) - set(plan.clear) - set(plan.marked) - set(plan.text)
+    late = [c for c in plan.columns if c in used and _fractions(frame[c])]
+    if not late:
+        return plan
+    again = texts(late)
+    listed = {c: again[c].dropna().unique().tolist() for c in late}
+    if not plan.decimal:
+        marks = marks_of(list(listed.items()), plan.between)
+        plan = replace(plan, decimal=marks.decimal, thousands=marks.thousands)
+        return replace(
+            plan,
+            clear=(*plan.clear, *marks.clear),
+            doubts=(*plan.doubts, *marks.doubts),
+        )
+    for column, cells in listed.items():
+        doubt = open_number(column, cells, plan.decimal)
+        plan = doubting(plan, doubt)
+        if doubt is None:
+            plan = replace(plan, clear=(*plan.clear, column))
+    return plan
+
+
+def _fractions(column: Any) -> bool:
+    if column.dtype.kind != "f":
+        return False
+    filled = column.dropna()
+    return bool((filled != filled.round()).any())
+
+
+def _inexact(plan: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
+    """Whole numbers of more digits than a number holds stay text, in all their digits."""
+    large = [
+        c
+        for c in plan.used
+        if c not in plan.text
+        and ((kind := frame[c].dtype.kind) == "f" or (kind in "iu" and plan.form != "csv"))
+        and bool(frame[c].abs().max() >= (_EXACT if kind == "f" else _LONG))
     ]
+    if not large or plan.form not in _EXACTLY:
+        return plan
+    again = texts(large)
+    for column in large:
+        cells: list[str] = again[column].dropna().unique().tolist()
+        odd = next((c for c in cells if c.strip().lstrip("+-").isdigit() and len(c) > 15), None)
+        if odd is not None:
+            plan = _texted(plan, column, f"{odd!r} has more digits than a number holds")
+            if plan.form != "csv":
+                plan = replace(plan, exact=(*plan.exact, column))
+    return plan

@@ -1,40 +1,159 @@
-"""What was decided about one table of a file, and the pandas statements that read it so.
+"""What was decided about one table of a file, and the pandas code that reads it so.
 
-`load` makes the same calls, with the file's place instead of `data/PATH`: what a sandbox reads
-without Assay is what Assay read. Columns in doubt are left out by both.
+A plan is carried out as it is printed: `Expr` holds a call of pandas with its code. `load` makes
+the calls with the file's place instead of `data/PATH`, so what a sandbox reads without Assay is
+what Assay read. Columns in doubt are left out by both.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import importlib
+import io
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 from urllib.parse import quote as quoted
 
 from assay.errors import TaskError
-from assay.tables.calls import (
-    Attribute,
-    Call,
-    Equal,
-    Fields,
-    Item,
-    Lines,
-    Name,
-    Node,
-    Not,
-    Opened,
-    Spans,
-    Statement,
-    member_of,
-    modules_of,
-)
-from assay.tables.doubts import Doubt, columns_in_doubt
-from assay.tables.missing import as_number
-from assay.tables.settings import FileSettings
+from assay.tables.number_format import as_number
+from assay.tables.settings import Doubt, FileSettings, columns_in_doubt
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
-PD = Name("pd")
+Spans = tuple[tuple[int, int], ...]
+# suffix of a packed file → the module whose `open` unpacks it
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma", ".zst": "zstandard"}
+_MODULES = {"duckdb", "io", "json", "sqlite3", "zipfile", *PACKED.values()}
+_OF_TEXT = ("csv", "fixed", "html")  # the forms whose cells are text to pandas
+
+
+class Expr:
+    """An expression of Python that is not evaluated yet. `value` evaluates it with the names that
+    it is given, and `code` spells it: attributes, items and calls of an `Expr` are one as well."""
+
+    def __init__(self, code: str, value: Callable[[Mapping[str, Any]], Any]) -> None:
+        self.code, self.value = code, value
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Expr(f"{self.code}.{name}", lambda names: getattr(self.value(names), name))
+
+    def __getitem__(self, key: Any) -> Expr:
+        return Expr(
+            f"{self.code}[{_spelled(key)}]", lambda names: self.value(names)[_valued(key, names)]
+        )
+
+    def __call__(self, *args: Any, **options: Any) -> Expr:
+        listed = [*map(_spelled, args), *(f"{k}={_spelled(v)}" for k, v in options.items())]
+
+        def value(names: Mapping[str, Any]) -> Any:
+            given = [_valued(one, names) for one in args]
+            return self.value(names)(*given, **_valued(options, names))
+
+        return Expr(f"{self.code}({', '.join(listed)})", value)
+
+    def __invert__(self) -> Expr:
+        return Expr(f"~{self.code}", lambda names: ~self.value(names))
+
+    def equal(self, right: Any) -> Expr:
+        return Expr(f"{self.code} == {_spelled(right)}", lambda names: self.value(names) == right)
+
+
+def _spelled(value: Any) -> str:
+    """A literal as Python spells it, with the expressions inside it."""
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+        return f"{{{', '.join(f'{k!r}: {_spelled(v)}' for k, v in pairs)}}}"
+    return value.code if isinstance(value, Expr) else repr(value)
+
+
+def _valued(value: Any, names: Mapping[str, Any]) -> Any:
+    """A literal with the values of the expressions inside it."""
+    if isinstance(value, dict):
+        return {k: _valued(v, names) for k, v in cast("dict[Any, Any]", value).items()}
+    return value.value(names) if isinstance(value, Expr) else value
+
+
+def named(name: str) -> Expr:
+    """What has a name: one of those given, a builtin, or a module, which is imported when used."""
+
+    def value(names: Mapping[str, Any]) -> Any:
+        if name in names:
+            return names[name]
+        found = getattr(builtins, name, None)
+        return found or importlib.import_module("pandas" if name == "pd" else name)
+
+    return Expr(name, value)
+
+
+_PD = named("pd")
+
+
+def opened(place: str, encoding: str, member: str = "") -> Expr:
+    """A file of text, unpacked by its suffix; or one member of a zip archive."""
+    if member:
+        return named("io").TextIOWrapper(_member(place, member), encoding=encoding, newline="")
+    module = next((m for s, m in PACKED.items() if place.lower().endswith(s)), "")
+    opener = named(module).open if module else named("open")
+    return opener(place, "rt", encoding=encoding, newline="")
+
+
+def _member(place: str, member: str) -> Expr:
+    """What opens a member of a zip archive, as bytes."""
+    return named("zipfile").ZipFile(place).open(member)
+
+
+def kept_lines(lines: Iterable[str], dropped: Spans) -> Iterator[str]:
+    """Lines but those with these numbers, the first of which is 1."""
+    for number, line in enumerate(lines, 1):
+        if not any(first <= number <= last for first, last in dropped):
+            yield line
+
+
+def _without(file: Expr, dropped: Spans) -> Expr:
+    """The text of a file without some of its lines, as a file."""
+    kept = f"not any(a <= n <= b for a, b in {list(dropped)!r})"
+    code = f"io.StringIO(''.join(line for n, line in enumerate({file.code}, 1) if {kept}))"
+
+    def value(names: Mapping[str, Any]) -> Any:
+        with file.value(names) as lines:
+            return io.StringIO("".join(kept_lines(lines, dropped)))
+
+    return Expr(code, value)
+
+
+def _fields(file: Expr, key: str, lines: bool) -> Expr:
+    """The values of one field of a JSON file, none of them changed."""
+    rows = f"(json.loads(x) for x in {file.code} if x.strip())"
+    rows = rows if lines else f"json.load({file.code})"
+
+    def value(names: Mapping[str, Any]) -> Any:
+        with file.value(names) as text:
+            rows = [json.loads(x) for x in text if x.strip()] if lines else json.load(text)
+        return [row.get(key) for row in rows]
+
+    return Expr(f"[r.get({key!r}) for r in {rows}]", value)
+
+
+@dataclass(frozen=True)
+class Step:
+    """`t = expression`, or `t["column"] = expression`."""
+
+    of: Expr
+    column: str | None = None
+
+    def run(self, names: dict[str, Any], table: str = "t") -> None:
+        if self.column is None:
+            names[table] = self.of.value(names)
+        else:
+            names[table][self.column] = self.of.value(names)
+
+    def code(self, table: str = "t") -> str:
+        return f"{table if self.column is None else f'{table}[{self.column!r}]'} = {self.of.code}"
 
 
 class Unreadable(TaskError):
@@ -52,13 +171,13 @@ def in_doubt(*doubts: Doubt) -> Unreadable:
 
 
 def check_fill(
-    rule: FileSettings, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]
+    settings: FileSettings, columns: Sequence[str], rows: Mapping[int, Sequence[Any]]
 ) -> None:
     """Raise `Unreadable` where `drop_rows` leaves out a row whose value stands for the rows below:
     `rows` are those that are kept, by their numbers."""
-    for name in rule.fill_down or ():
+    for name in settings.fill_down or ():
         place = columns.index(name)
-        for first, last in rule.drop_rows or ():
+        for first, last in settings.drop_rows or ():
             below = min((n for n in rows if n > last), default=None)
             if below is not None and rows[below][place : place + 1] in ([], [None], [""]):
                 said = f"drop_rows leaves out row {first}, above an empty cell of {name!r}"
@@ -188,114 +307,97 @@ class ReadPlan:
 
     def code(self, name: str = "t") -> str:
         """pandas statements that put into `name` what `load` gives, read from `data/PATH`."""
-        return "\n".join(statements(self, name))
+        steps = [Step(source(self)), *row_steps(self, name), *value_steps(self, name)]
+        found = ast.walk(ast.parse("\n".join(one.of.code for one in steps)))
+        needed = {one.id for one in found if isinstance(one, ast.Name)} & _MODULES
+        imports = [f"import {module}" for module in sorted(needed)]
+        return "\n".join([*imports, *(one.code(name) for one in steps)])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> ReadPlan:
-        """The reading that `to_json` gave. Raises `TaskError` for a field that is not known."""
-        known = {f.name for f in fields(ReadPlan)}
-        if unknown := sorted(set(row) - known):
-            raise TaskError(f"a reading has no field {unknown[0]!r}")
-        values = dict(row)
-        lists = (
-            "columns",
-            "numbers",
-            "marked",
-            "text",
-            "exact",
-            "clear",
-            "drop_duplicates",
-            "fill_down",
-            "picked",
-            "labelled",
-        )
-        for key in (*lists, "fixed", "notes"):
-            values[key] = tuple(values.get(key, ()))
-        for key in ("missing", "drop_where"):
-            found = cast("Mapping[str, list[str]]", values.get(key, {}))
-            values[key] = {k: tuple(v) for k, v in found.items()}
-        values["drop_rows"] = tuple((int(a), int(b)) for a, b in values.get("drop_rows", ()))
-        values["places"] = tuple((int(a), int(b)) for a, b in values.get("places", ()))
-        values["filled"] = tuple((c, o, tuple(n)) for c, o, n in values.get("filled", ()))
-        values["doubts"] = tuple(Doubt(**dict(d)) for d in values.get("doubts", ()))
+        """The plan that `to_json` gave. Raises `TaskError` for a field that is not known."""
+        if unknown := sorted(set(row) - {f.name for f in fields(ReadPlan)}):
+            raise TaskError(f"a plan has no field {unknown[0]!r}")
+        doubts = tuple(Doubt(**dict(d)) for d in row.get("doubts", ()))
+        values: dict[str, Any] = {k: _tuples(v) for k, v in row.items()}
+        values["doubts"] = doubts
         return ReadPlan(**values)
+
+
+def _tuples(value: Any) -> Any:
+    """A value of JSON with tuples for its lists."""
+    if isinstance(value, dict):
+        return {k: _tuples(v) for k, v in cast("dict[str, Any]", value).items()}
+    return (
+        tuple(map(_tuples, cast("list[Any]", value))) if isinstance(value, list | tuple) else value
+    )
+
+
+def refused(path: str, error: Unreadable, part: str = "") -> Skipped:
+    """The table with its doubts, which are told where they stand."""
+    where = f"{path} [{part}]" if part else path
+    doubts = tuple(replace(d, path=path, part=part) for d in error.doubts)
+    return Skipped(path, str(error).removeprefix(f"{where}: "), part, doubts)
 
 
 def _place(path: str, part: str) -> str:
     return f"{path} [{part}]" if part else path
 
 
-def statements(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[str]:
-    """All statements, in order. `place` is the file's, `data/PATH` where it is None."""
-    all_of = [Statement(Name(name), source(reading, place)), *rows(reading, name, place)]
-    all_of += after(reading, name)
-    needed = modules_of(*(s.of for s in all_of))
-    return [*(f"import {module}" for module in needed), *(s.code() for s in all_of)]
-
-
-def source(reading: ReadPlan, place: str | None = None) -> Node:
-    """What reads the cells, before rows are left out and words become values."""
-    where = f"data/{reading.path}" if place is None else place
-    if reading.form == "csv":
-        found: Any = member_of(where, reading.part) if reading.part else where
-        if reading.drop_rows:
-            file = Opened(where, reading.encoding, reading.part)
-            found = Lines(file, reading.drop_rows)
-        return Call(PD, "read_csv", (found,), _csv(reading))
-    if reading.form == "fixed":
-        frame = _fixed(reading, where)
-    elif reading.form == "excel":
-        frame = _excel(reading, where)
-    elif reading.form in ("json", "lines"):
-        lines = {"lines": True} if reading.form == "lines" else {}
+def source(plan: ReadPlan, place: str | None = None) -> Expr:
+    """What reads the cells, before rows are left out and words become values. `place` is the
+    file's, `data/PATH` where it is None."""
+    where = f"data/{plan.path}" if place is None else place
+    if plan.form == "csv":
+        found: Any = _member(where, plan.part) if plan.part else where
+        if plan.drop_rows:
+            found = _without(opened(where, plan.encoding, plan.part), plan.drop_rows)
+        return _PD.read_csv(found, **_csv(plan))
+    if plan.form == "fixed":
+        options: dict[str, Any] = {"colspecs": list(plan.places), "dtype": named("str")}
+        options |= {"keep_default_na": False, "na_values": [""]} | _skipped(plan)
+        if plan.drop_rows:
+            frame = _PD.read_fwf(_without(opened(where, plan.encoding), plan.drop_rows), **options)
+        else:
+            frame = _PD.read_fwf(where, **options, encoding=plan.encoding)
+    elif plan.form == "excel":
+        frame = _excel(plan, where)
+    elif plan.form in ("json", "lines"):
+        lines = {"lines": True} if plan.form == "lines" else {}
         kept = {"dtype": False, "convert_dates": False, "convert_axes": False}
-        options = {"orient": "records", **lines, **kept, "precise_float": True}
-        frame = Call(PD, "read_json", (where,), options)
-    elif reading.form in ("parquet", "feather", "stata", "spss"):
-        options = {"columns": list(reading.picked)} if reading.picked else {}
-        frame = Call(PD, f"read_{reading.form}", (where,), options)
-        frame = frame if reading.header else frame.call("reset_index")
-    elif reading.form == "duckdb":
-        frame = _duckdb(reading, where, "*")
-    elif reading.form == "sqlite":
-        frame = _sqlite(reading, where, "*")
+        frame = _PD.read_json(where, orient="records", **lines, **kept, precise_float=True)
+    elif plan.form in ("parquet", "feather", "stata", "spss"):
+        options = {"columns": list(plan.picked)} if plan.picked else {}
+        frame = getattr(_PD, f"read_{plan.form}")(where, **options)
+        frame = frame if plan.header else frame.reset_index()
+    elif plan.form in ("sqlite", "duckdb"):
+        frame = _queried(plan, where, "*")
     else:
-        frame = _html(reading, where)
-    if reading.labelled:
-        frame = frame.call("astype", {c: Name("object") for c in reading.labelled})
-    return frame.call("set_axis", list(reading.columns), axis=1) if reading.renamed else frame
+        frame = _html(plan, where)
+    if plan.labelled:
+        frame = frame.astype({c: named("object") for c in plan.labelled})
+    return frame.set_axis(list(plan.columns), axis=1) if plan.renamed else frame
 
 
-def _fixed(reading: ReadPlan, where: str) -> Call:
-    options: dict[str, Any] = {"colspecs": list(reading.places), "dtype": Name("str")}
-    options |= {"keep_default_na": False, "na_values": [""]}
-    if reading.skip:
-        options["skiprows"] = reading.skip
-    if not reading.drop_rows:
-        return Call(PD, "read_fwf", (where,), {**options, "encoding": reading.encoding})
-    return Call(
-        PD, "read_fwf", (Lines(Opened(where, reading.encoding), reading.drop_rows),), options
-    )
+def _skipped(plan: ReadPlan) -> dict[str, Any]:
+    return {"skiprows": plan.skip} if plan.skip else {}
 
 
-def _excel(reading: ReadPlan, where: str) -> Call:
-    title, columns, last = sheet_range(reading.part)
-    options: dict[str, Any] = {"sheet_name": title, "engine": reading.engine or "openpyxl"}
-    dropped = {n - 1 for first, end in reading.drop_rows for n in range(first, end + 1)}
-    if dropped:
-        options["skiprows"] = sorted({*range(reading.skip), *dropped})
-    elif reading.skip:
-        options["skiprows"] = reading.skip
+def _excel(plan: ReadPlan, where: str) -> Expr:
+    title, columns, last = sheet_range(plan.part)
+    options: dict[str, Any] = {"sheet_name": title, "engine": plan.engine or "openpyxl"}
+    dropped = {n - 1 for first, end in plan.drop_rows for n in range(first, end + 1)}
+    options |= {"skiprows": sorted({*range(plan.skip), *dropped})} if dropped else _skipped(plan)
     if columns:
-        below = range(reading.skip + reading.header, last)
+        below = range(plan.skip + plan.header, last)
         options |= {"usecols": columns, "nrows": sum(n not in dropped for n in below)}
-    options |= {} if reading.header else {"header": None, "names": list(reading.columns)}
+    options |= {} if plan.header else {"header": None, "names": list(plan.columns)}
     # cells keep their types: pandas would take the text 007 for a number
-    options |= {"dtype": Name("object"), "keep_default_na": False, "na_values": [""]}
-    return Call(PD, "read_excel", (where,), options).call("infer_objects")
+    options |= {"dtype": named("object"), "keep_default_na": False, "na_values": [""]}
+    return _PD.read_excel(where, **options).infer_objects()
 
 
 def sheet_range(part: str) -> tuple[str, str, int]:
@@ -305,200 +407,159 @@ def sheet_range(part: str) -> tuple[str, str, int]:
     return (found[1], f"{found[2]}:{found[3]}", int(found[4])) if found else (part, "", 0)
 
 
-def _sqlite(reading: ReadPlan, where: str, what: str) -> Call:
-    table = reading.part.replace('"', '""')
-    uri = f"file:{quoted(where)}?mode=ro"
+def _queried(plan: ReadPlan, where: str, what: str) -> Expr:
+    """What reads columns of a table of a database."""
+    table = plan.part.replace('"', '""')
     query = f'select {what} from "{table}"'
-    return Call(PD, "read_sql", (query, Call(Name("sqlite3"), "connect", (uri,), {"uri": True})))
+    if plan.form == "duckdb":
+        return named("duckdb").connect(where, read_only=True).execute(query).df()
+    database = named("sqlite3").connect(f"file:{quoted(where)}?mode=ro", uri=True)
+    return _PD.read_sql(query, database)
 
 
-def _duckdb(reading: ReadPlan, where: str, what: str) -> Call:
-    table = reading.part.replace('"', '""')
-    database = Call(Name("duckdb"), "connect", (where,), {"read_only": True})
-    return database.call("execute", f'select {what} from "{table}"').call("df")
-
-
-def _html(reading: ReadPlan, where: str) -> Call:
-    texts = {i: Name("str") for i in range(len(reading.columns))}
-    options: dict[str, Any] = {"flavor": "lxml", "encoding": reading.encoding}
-    options |= {"header": 0 if reading.header else None, "converters": texts}
+def _html(plan: ReadPlan, where: str) -> Expr:
+    texts = {i: named("str") for i in range(len(plan.columns))}
+    options: dict[str, Any] = {"flavor": "lxml", "encoding": plan.encoding}
+    options |= {"header": 0 if plan.header else None, "converters": texts}
     options |= {"thousands": None, "keep_default_na": False}
-    table = Item(Call(PD, "read_html", (where,), options), int(reading.part))
-    if reading.header:
-        return table.call("copy")
-    return table.call("set_axis", list(reading.columns), axis=1)
+    table = _PD.read_html(where, **options)[int(plan.part)]
+    return table.copy() if plan.header else table.set_axis(list(plan.columns), axis=1)
 
 
-def _csv(reading: ReadPlan) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if reading.sep != ",":
-        options["sep"] = reading.sep
-    if reading.encoding != "utf-8" and not reading.drop_rows:
-        options["encoding"] = reading.encoding
-    if not reading.quote:
+def _csv(plan: ReadPlan) -> dict[str, Any]:
+    options: dict[str, Any] = {"sep": plan.sep} if plan.sep != "," else {}
+    if plan.encoding != "utf-8" and not plan.drop_rows:
+        options["encoding"] = plan.encoding
+    if not plan.quote:
         options["quoting"] = 3
-    elif reading.quote != '"':
-        options["quotechar"] = reading.quote
-    if reading.escape:
-        options["escapechar"] = reading.escape
-    if reading.blanks:
-        options["skipinitialspace"] = True
-    if reading.skip:
-        options["skiprows"] = reading.skip
-    if not reading.header:
-        options |= {"header": None, "names": list(reading.columns)}
-    elif reading.renamed:
-        options |= {"header": 0, "names": list(reading.columns)}
-    if reading.decimal == ",":
-        options["decimal"] = ","
-    texts = {*reading.text, *reading.marked, *reading.dates, *as_written(reading)}
-    if kept := [c for c in reading.columns if c in texts]:
-        options["dtype"] = {c: Name("str") for c in kept}
-    options |= {"keep_default_na": False, "na_values": _empty(reading)}
-    if reading.ragged == "skip":
-        options["on_bad_lines"] = "skip"
+    elif plan.quote != '"':
+        options["quotechar"] = plan.quote
+    options |= {"escapechar": plan.escape} if plan.escape else {}
+    options |= {"skipinitialspace": True} if plan.blanks else {}
+    options |= _skipped(plan)
+    if not plan.header or plan.renamed:
+        options |= {"header": 0 if plan.header else None, "names": list(plan.columns)}
+    options |= {"decimal": ","} if plan.decimal == "," else {}
+    texts = {*plan.text, *plan.marked, *plan.dates, *as_written(plan)}
+    if kept := [c for c in plan.columns if c in texts]:
+        options["dtype"] = {c: named("str") for c in kept}
+    options |= {"keep_default_na": False, "na_values": _empty(plan)}
+    options |= {"on_bad_lines": "skip"} if plan.ragged == "skip" else {}
     return {**options, "low_memory": False}
 
 
-def as_written(reading: ReadPlan) -> tuple[str, ...]:
+def as_written(plan: ReadPlan) -> tuple[str, ...]:
     """The columns whose cells choose rows, or are spelled anew, before they mean anything."""
-    spelled = [c for c, pairs in reading.spellings.items() if pairs]
-    return (*reading.fill_down, *reading.drop_where, *reading.drop_duplicates, *spelled)
+    spelled = [c for c, pairs in plan.spellings.items() if pairs]
+    return (*plan.fill_down, *plan.drop_where, *plan.drop_duplicates, *spelled)
 
 
-def words_of(reading: ReadPlan, column: str) -> list[str]:
+def words_of(plan: ReadPlan, column: str) -> list[str]:
     """What is looked for as text: numbers, in a column of numbers, are looked for as numbers."""
-    words = reading.missing.get(column, ())
-    if column not in reading.numbers:
+    words = plan.missing.get(column, ())
+    if column not in plan.numbers:
         return list(words)
-    return [w for w in words if as_number(w, reading.decimal_of(column)) is None]
+    return [w for w in words if as_number(w, plan.decimal_of(column)) is None]
 
 
-def _empty(reading: ReadPlan) -> Any:
+def _empty(plan: ReadPlan) -> Any:
     """pandas takes either one list for every column or a list for each."""
-    early = set(as_written(reading))
-    if not any(words_of(reading, c) for c in reading.columns if c not in early):
+    early = set(as_written(plan))
+    words = {c: words_of(plan, c) if c not in early else [] for c in plan.columns}
+    if not any(words.values()):
         return [""]
-    words = {c: words_of(reading, c) if c not in early else [] for c in reading.columns}
     return {c: ["", *(w for w in found if w)] for c, found in words.items()}
 
 
-def rows(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[Statement]:
-    """Statements that leave out rows and spell cells anew, by their cells as written."""
-    table = Name(name)
-    steps = [_read_again(reading, Item(table, c), c, place) for c in reading.exact]
-    for column, origin, at in reading.filled:
-        cells, index = Item(table, column), Attribute(table, "index")
-        value = cells.call("ffill") if column == origin else Item(table, origin)
-        here = index.call("isin", list(at))
-        steps.append(Statement(cells, cells.call("mask", here, value).call("infer_objects")))
-    for column in reading.fill_down:
-        cells = Item(table, column)
-        steps.append(Statement(cells, cells.call("ffill")))
-    if reading.drop_rows and reading.form not in ("csv", "excel", "fixed"):
-        gone = [n - 1 for first, last in reading.drop_rows for n in range(first, last + 1)]
-        steps.append(Statement(table, table.call("drop", index=gone, errors="ignore")))
-    for column, words in reading.drop_where.items():
+def row_steps(plan: ReadPlan, name: str = "t", place: str | None = None) -> list[Step]:
+    """Steps that leave out rows and spell cells anew, by their cells as written."""
+    table = named(name)
+    steps = [Step(_read_again(plan, c, place), c) for c in plan.exact]
+    for column, origin, at in plan.filled:
+        value = table[column].ffill() if column == origin else table[origin]
+        here = table.index.isin(list(at))
+        steps.append(Step(table[column].mask(here, value).infer_objects(), column))
+    steps += [Step(table[column].ffill(), column) for column in plan.fill_down]
+    if plan.drop_rows and plan.form not in ("csv", "excel", "fixed"):
+        gone = [n - 1 for first, last in plan.drop_rows for n in range(first, last + 1)]
+        steps.append(Step(table.drop(index=gone, errors="ignore")))
+    for column, words in plan.drop_where.items():
         if words:
-            values = [w.strip() for w in words]
-            values += [] if reading.form == "csv" else _as_numbers(words)
-            kept = Not(_plain(reading, Item(table, column)).call("isin", values))
-            steps.append(Statement(table, Item(table, kept)))
-    if reading.drop_duplicates:
-        keys = {c: _plain(reading, Item(table, c)) for c in reading.drop_duplicates}
-        twice = Call(PD, "DataFrame", (keys,)).call("duplicated")
-        steps.append(Statement(table, Item(table, Not(twice))))
-    if steps and (reading.drop_duplicates or reading.drop_rows or any(reading.drop_where.values())):
-        steps.append(Statement(table, table.call("reset_index", drop=True)))
-    for column, pairs in reading.spellings.items():
-        if pairs:
-            cells = Item(table, column)
-            steps.append(Statement(cells, cells.call("replace", dict(pairs))))
-    return steps
+            values: list[Any] = [w.strip() for w in words]
+            if plan.form != "csv":
+                values += [n for n in map(as_number, words) if n is not None]
+            steps.append(Step(table[~_plain(plan, table[column]).isin(values)]))
+    if plan.drop_duplicates:
+        keys = {c: _plain(plan, table[c]) for c in plan.drop_duplicates}
+        steps.append(Step(table[~_PD.DataFrame(keys).duplicated()]))
+    if steps and (plan.drop_duplicates or plan.drop_rows or any(plan.drop_where.values())):
+        steps.append(Step(table.reset_index(drop=True)))
+    spelled = [(c, dict(pairs)) for c, pairs in plan.spellings.items() if pairs]
+    return [*steps, *(Step(table[c].replace(pairs), c) for c, pairs in spelled)]
 
 
-def _plain(reading: ReadPlan, cells: Node) -> Node:
+def _plain(plan: ReadPlan, cells: Expr) -> Expr:
     """Cells without blanks at their ends; an empty one is the empty text."""
-    if reading.form == "csv":
-        return Attribute(cells.call("fillna", ""), "str").call("strip")
-    bare = cells.call("astype", Name("object")).call("replace", r"^\s+|\s+$", "", regex=True)
-    return bare.call("fillna", "")
+    if plan.form == "csv":
+        return cells.fillna("").str.strip()
+    bare = cells.astype(named("object")).replace(r"^\s+|\s+$", "", regex=True)
+    return bare.fillna("")
 
 
-def _as_numbers(words: tuple[str, ...]) -> list[Any]:
-    return [n for n in map(as_number, words) if n is not None]
-
-
-def _read_again(reading: ReadPlan, cells: Item, column: str, place: str | None) -> Statement:
+def _read_again(plan: ReadPlan, column: str, place: str | None) -> Expr:
     """A column in all its digits, as text: beside a missing one pandas makes floats of them."""
-    where = f"data/{reading.path}" if place is None else place
-    if reading.form in ("json", "lines"):
-        lines = reading.form == "lines"
-        values = Call(PD, "Series", (Fields(Opened(where, reading.encoding), column, lines),))
-        values = replace(values, options={"dtype": Name("object")})
-        return Statement(cells, values.call("map", Name("str"), na_action="ignore"))
-    if reading.form in ("sqlite", "duckdb"):
-        quoted_name = column.replace('"', '""')
-        read = _sqlite if reading.form == "sqlite" else _duckdb
-        frame = read(reading, where, f'cast("{quoted_name}" as text) as "{quoted_name}"')
-        return Statement(cells, Item(frame, column))
-    options = {"columns": [column], "dtype_backend": "numpy_nullable"}
-    frame = Call(PD, f"read_{reading.form}", (where,), options)
-    return Statement(cells, Item(frame, column).call("astype", Name("str")))
+    where = f"data/{plan.path}" if place is None else place
+    if plan.form in ("json", "lines"):
+        values = _fields(opened(where, plan.encoding), column, plan.form == "lines")
+        return _PD.Series(values, dtype=named("object")).map(named("str"), na_action="ignore")
+    if plan.form in ("sqlite", "duckdb"):
+        name = column.replace('"', '""')
+        return _queried(plan, where, f'cast("{name}" as text) as "{name}"')[column]
+    options: dict[str, Any] = {"columns": [column], "dtype_backend": "numpy_nullable"}
+    return getattr(_PD, f"read_{plan.form}")(where, **options)[column].astype(named("str"))
 
 
-def after(reading: ReadPlan, name: str = "t") -> list[Statement]:
-    """Statements for what pandas' reader does not do: each changes one column; the last leaves out
-    the columns in doubt."""
-    steps: list[Statement] = []
-    used = set(reading.used)
-    early = set(as_written(reading))
-    for column in reading.columns:
-        if column not in used:
-            continue
-        cells = Item(Name(name), column)
-        words = words_of(reading, column) if reading.form != "csv" or column in early else []
+def value_steps(plan: ReadPlan, name: str = "t") -> list[Step]:
+    """Steps for what pandas' reader does not do: each changes one column; the last leaves out the
+    columns in doubt."""
+    steps: list[Step] = []
+    used, early, table = set(plan.used), set(as_written(plan)), named(name)
+    for column in (c for c in plan.columns if c in used):
+        cells = table[column]
+        words = words_of(plan, column) if plan.form != "csv" or column in early else []
         if words:
-            steps.append(Statement(cells, cells.call("mask", cells.call("isin", words))))
-        if column in reading.text and reading.form != "csv":
-            text = cells.call("map", Name("str"), na_action="ignore")
-            steps.append(Statement(cells, text))
-        if column in reading.marked:
-            steps.append(Statement(cells, to_number(reading, column, cells)))
-        if column in reading.dates:
-            form = reading.dates[column]
-            steps.append(Statement(cells, Call(PD, "to_datetime", (cells,), {"format": form})))
-        for number in _numbers(reading, column):
-            steps.append(Statement(cells, cells.call("mask", Equal(cells, number))))
-    if doubted := [c for c in reading.columns if c not in used]:
-        table = Name(name)
-        steps.append(Statement(table, table.call("drop", columns=doubted)))
+            steps.append(Step(cells.mask(cells.isin(words)), column))
+        if column in plan.text and plan.form != "csv":
+            steps.append(Step(cells.map(named("str"), na_action="ignore"), column))
+        if column in plan.marked:
+            steps.append(Step(to_number(plan, column, cells), column))
+        if column in plan.dates:
+            steps.append(Step(_PD.to_datetime(cells, format=plan.dates[column]), column))
+        steps += [Step(cells.mask(cells.equal(n)), column) for n in _numbers(plan, column)]
+    if doubted := [c for c in plan.columns if c not in used]:
+        steps.append(Step(table.drop(columns=doubted)))
     return steps
 
 
-_OF_TEXT = ("csv", "fixed", "html")  # the forms whose cells are text to pandas
-
-
-def _numbers(reading: ReadPlan, column: str) -> list[float]:
+def _numbers(plan: ReadPlan, column: str) -> list[float]:
     """The numbers that mean no value in a column: a column of a typed form holds them as numbers
     already, whether or not the reader had to decide that it is one."""
-    typed = reading.form not in _OF_TEXT and column not in (*reading.text, *reading.dates)
-    if not typed and column not in reading.numbers:
+    typed = plan.form not in _OF_TEXT and column not in (*plan.text, *plan.dates)
+    if not typed and column not in plan.numbers:
         return []
-    mark = reading.decimal_of(column)
-    found = (as_number(w, mark) for w in reading.missing.get(column, ()))
+    found = (as_number(w, plan.decimal_of(column)) for w in plan.missing.get(column, ()))
     return sorted({n for n in found if n is not None})
 
 
-def to_number(reading: ReadPlan, column: str, cells: Node) -> Call:
+def to_number(plan: ReadPlan, column: str, cells: Expr) -> Expr:
     """The expression that turns the cells of a column, text with marks, into numbers."""
-    group = reading.thousands_of(column)
+    group = plan.thousands_of(column)
     drop = {" ": " \u00a0\u202f", "'": "'’"}.get(group, group)
-    bare = Attribute(cells, "str").call("replace", f"[{drop}$€£% ]", "", regex=True)
-    if reading.decimal_of(column) == ",":
-        bare = Attribute(bare, "str").call("replace", ",", ".")
-    number = Call(PD, "to_numeric", (bare,))
-    if reading.form == "csv":
+    bare = cells.str.replace(f"[{drop}$€£% ]", "", regex=True)
+    if plan.decimal_of(column) == ",":
+        bare = bare.str.replace(",", ".")
+    number = _PD.to_numeric(bare)
+    if plan.form == "csv":
         return number
     # cells that are numbers already stay what they are
-    return number.call("fillna", Call(PD, "to_numeric", (cells,), {"errors": "coerce"}))
+    return number.fillna(_PD.to_numeric(cells, errors="coerce"))

@@ -1,4 +1,8 @@
-"""`tables.yaml` beside the data: decisions of the user, by file.
+"""Doubts, and `tables.yaml` beside the data, whose lines settle them.
+
+A reader that meets a place where a file can be read in two ways does not decide. The column, or the
+table where no single column is in doubt, is refused with a code, a sentence that names what was
+found and where, and the line of `tables.yaml` that settles it:
 
     "sales/*.csv":
       decimal: ","
@@ -12,20 +16,95 @@ from __future__ import annotations
 
 import codecs
 import fnmatch
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from assay.errors import TaskError
 
 FILE = "tables.yaml"
+# what each means: docs/tables.md, Doubts
+_CODES = """
+encoding layout number_mark sentinel date_order merged_cells formulas total_rows notes
+repeated_header header_rows several_tables wide_rows short_rows alike_names alike_values
+duplicate_stamps
+"""
+CODES = frozenset(_CODES.split())
+_PLAIN = re.compile(r"[^\W\d][\w .()/-]*")
+_YAML = frozenset(["y", "yes", "n", "no", "on", "off", "true", "false", "null", "none"])
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One doubt. `column` is empty where the whole table is in doubt. `said` is one sentence;
+    `settle` is what to write under the file's pattern in `tables.yaml`, or empty where only the
+    file itself can be mended. Raises `ValueError` for a code that is not in `CODES`."""
+
+    code: str
+    said: str
+    settle: str = ""
+    column: str = ""
+    path: str = ""
+    part: str = ""
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"no doubt is called {self.code!r}")
+
+    def line(self) -> str:
+        """`[code] 'column': sentence; settle it in tables.yaml: LINE`."""
+        where = f"{self.column!r}: " if self.column else ""
+        remedy = f"; settle it in tables.yaml: {self.settle}" if self.settle else ""
+        return f"[{self.code}] {where}{self.said}{remedy}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def columns_in_doubt(doubts: Iterable[Doubt]) -> list[str]:
+    """The columns that no question may be asked from, in the order of the doubts."""
+    return list(dict.fromkeys(d.column for d in doubts if d.column))
+
+
+def count(doubts: Iterable[Doubt]) -> dict[str, int]:
+    """How many of each code, for a certificate."""
+    return dict(sorted(Counter(doubt.code for doubt in doubts).items()))
+
+
+def shown(text: str, most: int = 30) -> str:
+    """A cell as a sentence names it: in quotes, cut where it is long."""
+    return repr(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def row_list(numbers: Iterable[int]) -> str:
+    """`2, 244-245`: numbers of rows as `drop_rows` takes them."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def yaml_word(text: str) -> str:
+    """A word as it can stand in a list of YAML."""
+    plain = _PLAIN.fullmatch(text) and text.casefold() not in _YAML and text == text.strip()
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def yaml_list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(yaml_word, texts))}]"
 
 
 @dataclass(frozen=True)
 class FileSettings:
     """What the user says of a file, or of one part of it; what is empty is decided from the cells,
-    or is in doubt (`assay.tables.doubts`).
+    or is in doubt.
 
     They are obeyed in this order: the bytes are decoded; `skip`, `ranges` and `drop_rows` choose
     rows; `header` and `names` name the columns; `fill_down` fills cells; `drop_where` and
@@ -69,35 +148,24 @@ class FileSettings:
         return self.missing.get(column, self.missing.get("*"))
 
     def named(self) -> list[str]:
-        """The columns that the rule names."""
-        listed = (*self.missing, *self.dates, *self.text, *self.numbers, *self.spellings)
-        listed = (*listed, *self.decimals, *self.drop_where, *self.drop_duplicates)
-        listed = (*listed, *(self.fill_down or ()))
-        return [c for c in listed if c != "*"]
-
-
-_KEYS = tuple(f.name for f in fields(FileSettings) if f.name != "decimals")
-_MARKS = {
-    "decimal": (".", ","),
-    "thousands": (".", ",", " ", "'"),
-    "ragged": ("skip", "refuse"),
-    "merged": ("fill", "first"),
-    "formulas": ("stored", "missing"),
-}
+        """The columns that the settings name."""
+        by_column = (self.missing, self.dates, self.text, self.numbers, self.spellings)
+        by_row = (self.decimals, self.drop_where, self.drop_duplicates, self.fill_down or ())
+        return [c for listed in (*by_column, *by_row) for c in listed if c != "*"]
 
 
 @dataclass(frozen=True)
 class TableSettings:
-    """The rules of one `tables.yaml`, in its order."""
+    """What one `tables.yaml` says, in its order: (pattern of files, settings)."""
 
     rules: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     def of(self, path: str, part: str = "") -> FileSettings:
-        """The rule of a file, its path relative to the folder of `tables.yaml`, with /; or of one
-        part of it (a sheet, a table), whose pattern may also be `PATH [PART]`."""
+        """The settings of a file, its path relative to the folder of `tables.yaml`, with /; or of
+        one part of it (a sheet, a table), whose pattern may also be `PATH [PART]`."""
         found: dict[str, Any] = {}
+        sheet = part.rpartition("!")[0] or part  # a range of a sheet is under its rules too
         for pattern, given in self.rules:
-            sheet = part.rpartition("!")[0] or part  # a range of a sheet is under its rules too
             exact = bool(part) and pattern in (f"{path} [{part}]", f"{path} [{sheet}]")
             if exact or fnmatch.fnmatchcase(path, pattern):
                 found |= given
@@ -105,7 +173,8 @@ class TableSettings:
 
 
 def read_settings(root: Path) -> TableSettings:
-    """The rules of a folder; none without a file. Raises `TaskError` for what cannot be meant."""
+    """The settings of a folder; none without a file. Raises `TaskError` for what cannot be
+    meant."""
     path = root / FILE
     if not path.is_file():
         return TableSettings()
@@ -129,98 +198,132 @@ def _checked(given: Any, where: str) -> dict[str, Any]:
         raise TaskError(f"{where}: wanted keys such as sep, decimal, missing; got {given!r}")
     found: dict[str, Any] = {}
     for key, value in cast("dict[Any, Any]", given).items():
-        if key not in _KEYS:
-            raise TaskError(f"{where}: unknown key {key!r}; known are {', '.join(_KEYS)}")
-        if key == "decimal":
-            found |= _decimals(value, f"{where}: {key}")
-        else:
-            found[key] = _value(str(key), value, f"{where}: {key}")
+        if key not in _CHECKS:
+            raise TaskError(f"{where}: unknown key {key!r}; known are {', '.join(_CHECKS)}")
+        try:
+            found[key] = _CHECKS[key](value)
+        except ValueError as error:
+            raise TaskError(f"{where}: {key}: {error}") from None
+    if "decimal" in found:  # of the whole table, or of single columns
+        found["decimals"] = found["decimal"]
+        found["decimal"] = found["decimals"].pop("*", "")
     return found
 
 
-def _decimals(value: Any, where: str) -> dict[str, Any]:
-    """A mark of the whole table, or of single columns: `{residents: ","}`, `"*"` for the others."""
-    if not isinstance(value, dict):
-        return {"decimal": _value("decimal", value, where), "decimals": {}}
-    listed = cast("dict[Any, Any]", value).items()
-    marks = {str(k): _value("decimal", v, f"{where}: {str(k)!r}") for k, v in listed}
-    return {"decimal": marks.pop("*", ""), "decimals": marks}
+def _wanted(kind: type, wanted: str) -> Callable[[Any], Any]:
+    """A check that a value is of a type."""
+
+    def check(value: Any) -> Any:
+        if type(value) is not kind or (kind is int and value < 0):
+            raise ValueError(f"{value!r}; wanted {wanted}")
+        return value
+
+    return check
 
 
-def _value(key: str, value: Any, where: str) -> Any:
-    if key in ("missing", "dates", "drop_where"):
-        return _mapped(key, value, where)
-    if key in ("text", "numbers", "names", "ranges", "drop_duplicates", "fill_down"):
-        return _words(value, where)
-    if key == "drop_rows":
-        return _row_numbers(value, where)
-    if key == "spellings":
-        return _spellings(value, where)
-    if key == "skip":
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise TaskError(f"{where}: {value!r}; wanted the number of lines above the names")
+_text = _wanted(str, "text in quotes")
+_flag = _wanted(bool, "true or false")
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if _text(value) not in allowed:
+            raise ValueError(f"{value!r}; wanted one of {', '.join(map(repr, allowed))}")
         return value
-    if key in ("header", "use", "published"):
-        if not isinstance(value, bool):
-            raise TaskError(f"{where}: {value!r}; wanted true or false")
-        return value
-    if not isinstance(value, str):
-        raise TaskError(f"{where}: {value!r}; wanted text in quotes")
-    if key in _MARKS and value not in _MARKS[key]:
-        raise TaskError(f"{where}: {value!r}; wanted one of {', '.join(map(repr, _MARKS[key]))}")
-    if key == "encoding" and not _known_encoding(value):
-        raise TaskError(f"{where}: no encoding {value!r}; such as utf-8, cp1252, latin-1")
-    if key in ("sep", "quote") and len(value) != 1 and value not in (r"\s+", ""):
-        raise TaskError(f"{where}: {value!r}; wanted one character")
+
+    return check
+
+
+def _by_column(check: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+    """A check of what is said of single columns."""
+
+    def of_all(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"wanted column: value pairs; got {value!r}")
+        found: dict[str, Any] = {}
+        for name, given in cast("dict[Any, Any]", value).items():
+            try:
+                found[str(name)] = check(given)
+            except ValueError as error:
+                raise ValueError(f"{str(name)!r}: {error}") from None
+        return found
+
+    return of_all
+
+
+def _sign(value: Any) -> str:
+    if len(_text(value)) != 1 and value not in (r"\s+", ""):
+        raise ValueError(f"{value!r}; wanted one character")
     return value
 
 
-def _mapped(key: str, value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TaskError(f"{where}: wanted column: value pairs; got {value!r}")
-    rows = cast("dict[Any, Any]", value)
-    if key != "dates":
-        return {str(k): _words(v, f"{where}: {k!r}") for k, v in rows.items()}
-    for name, form in rows.items():
-        if form is not False and (not isinstance(form, str) or "%" not in form):
-            raise TaskError(f"{where}: {name!r}: {form!r}; wanted %d.%m.%Y or the like, or false")
-    return {str(k): str(v or "") for k, v in rows.items()}
+def _encoding(value: Any) -> str:
+    try:
+        codecs.lookup(_text(value))
+    except LookupError:
+        raise ValueError(f"no encoding {value!r}; such as utf-8, cp1252, latin-1") from None
+    return value
 
 
-def _row_numbers(value: Any, where: str) -> tuple[tuple[int, int], ...]:
+def _decimal(value: Any) -> dict[str, str]:
+    mark = _one_of(".", ",")
+    return _by_column(mark)(value) if isinstance(value, dict) else {"*": mark(value)}
+
+
+def _date(value: Any) -> str:
+    if value is not False and (not isinstance(value, str) or "%" not in value):
+        raise ValueError(f"{value!r}; wanted %d.%m.%Y or the like, or false")
+    return value or ""
+
+
+def _row_numbers(value: Any) -> tuple[tuple[int, int], ...]:
     """Rows and spans of rows: `[3, 241-245]`."""
     found: list[tuple[int, int]] = []
     for one in cast("list[Any]", value if isinstance(value, list) else [value]):
         first, mark, last = str(one).partition("-")
         if isinstance(one, bool) or not first.isdecimal() or not (last.isdecimal() or not mark):
-            raise TaskError(f"{where}: {one!r}; wanted numbers of rows such as [3, 241-245]")
+            raise ValueError(f"{one!r}; wanted numbers of rows such as [3, 241-245]")
         found.append((int(first), int(last or first)))
     return tuple(found)
 
 
-def _spellings(value: Any, where: str) -> dict[str, dict[str, str]]:
-    if not isinstance(value, dict):
-        raise TaskError(f"{where}: wanted column: {{as written: as meant}}; got {value!r}")
-    found: dict[str, dict[str, str]] = {}
-    for column, given in cast("dict[Any, Any]", value).items():
-        if given != "distinct" and not isinstance(given, dict):
-            said = "wanted {as written: as meant}, or distinct"
-            raise TaskError(f"{where}: {column!r}: {given!r}; {said}")
-        pairs = cast("dict[Any, Any]", {} if given == "distinct" else given)
-        found[str(column)] = {str(k): str(v) for k, v in pairs.items()}
-    return found
+def _spelled(value: Any) -> dict[str, str]:
+    if value != "distinct" and not isinstance(value, dict):
+        raise ValueError(f"{value!r}; wanted {{as written: as meant}}, or distinct")
+    pairs = cast("dict[Any, Any]", {} if value == "distinct" else value)
+    return {str(k): str(v) for k, v in pairs.items()}
 
 
-def _words(value: Any, where: str) -> tuple[str, ...]:
-    listed = cast("Sequence[Any]", value if isinstance(value, list) else [value])
+def _words(value: Any) -> tuple[str, ...]:
+    listed = cast("list[Any]", value if isinstance(value, list) else [value])
     if any(isinstance(v, (bool, dict, list)) or v is None for v in listed):
-        raise TaskError(f"{where}: {value!r}; wanted a list of words, in quotes")
+        raise ValueError(f"{value!r}; wanted a list of words, in quotes")
     return tuple(str(v) for v in listed)
 
 
-def _known_encoding(name: str) -> bool:
-    try:
-        codecs.lookup(name)
-    except LookupError:
-        return False
-    return True
+# key → the check of its value, which raises `ValueError`
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "sep": _sign,
+    "encoding": _encoding,
+    "quote": _sign,
+    "skip": _wanted(int, "the number of lines above the names"),
+    "header": _flag,
+    "names": _words,
+    "ranges": _words,
+    "merged": _one_of("fill", "first"),
+    "fill_down": _words,
+    "formulas": _one_of("stored", "missing"),
+    "drop_rows": _row_numbers,
+    "drop_where": _by_column(_words),
+    "drop_duplicates": _words,
+    "decimal": _decimal,
+    "thousands": _one_of(".", ",", " ", "'"),
+    "missing": _by_column(_words),
+    "dates": _by_column(_date),
+    "text": _words,
+    "numbers": _words,
+    "spellings": _by_column(_spelled),
+    "ragged": _one_of("skip", "refuse"),
+    "use": _flag,
+    "published": _flag,
+}

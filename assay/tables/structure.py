@@ -5,9 +5,9 @@ What `tables.yaml` settles is doubted no more: `drop_rows` says which rows are n
 are rows; `drop_where: {column: [...]}` does so for the values of a column.
 """
 
-# numpy and pandas ship no types that pyright could follow here
+# pandas ships no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.tables.doubts import Doubt
-from assay.tables.grid import (
+from assay.tables.number_format import ANY_WORDS
+from assay.tables.settings import Doubt, FileSettings, row_list, yaml_list, yaml_word
+from assay.tables.totals import (
     Array,
     Strip,
     is_date,
     is_number,
-    row_list,
     strip_of_cells,
     strips_of,
-    yaml_list,
-    yaml_word,
+    totals_of,
 )
-from assay.tables.missing import ANY_WORDS
-from assay.tables.settings import FileSettings
-from assay.tables.totals import totals_of
 
 _NOTE = re.compile(
     r"(?:[*†‡§#]|//|--\s|notes?\b|n\.?b\.?[: ]|sources?\b|quellen?\b|fuentes?\b|fonte\b|nota\b"

@@ -10,165 +10,198 @@ import importlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from assay.tables.grid import Strip
+from assay.tables.number_format import ANY_WORDS
+
+Array = Any  # a numpy array
+_NUMBER = re.compile(
+    r"\(?[-+−]?\s?[$€£]?\s?[.,]?\d[\d.,'’ \u00a0\u202f]*(?:[eE][-+]?\d+)?\s?[%$€£]?\)?"
+)
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T]\d{1,2}:\d\d.*)?|\d{1,2}:\d\d(:\d\d)?")
+_LOOKED = 2000  # distinct cells that tell a column of numbers from one of text
+_MOSTLY = 0.8  # of the filled cells of a column of numbers
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A column. `codes` are places in `texts`, -1 where no text stands; `values` are numbers, NaN
+    where none stands or where its marks leave it open. `filled` says where anything stands."""
+
+    name: str
+    filled: Array
+    codes: Array
+    texts: tuple[str, ...]
+    values: Array
+    numeric: bool
+
+    @cached_property
+    def numbers(self) -> Array:
+        """The numbers, without what is none."""
+        np: Any = importlib.import_module("numpy")
+        return self.values[~np.isnan(self.values)]
+
+    @cached_property
+    def weights(self) -> Array:
+        """The numbers as they are added up: 0 where none stands."""
+        np: Any = importlib.import_module("numpy")
+        return np.nan_to_num(self.values)
+
+    def at(self, row: int) -> str:
+        """The text of a cell; nothing where none stands."""
+        code = int(self.codes[row])
+        return self.texts[code] if code >= 0 else ""
+
+    def said_text(self, row: int) -> str:
+        """The text of a cell if it is a word: no number, no word for a missing value."""
+        text = self.at(row)
+        return "" if not text or is_number(text) or text.casefold() in ANY_WORDS else text
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is written like a number, with any marks."""
+    return bool(_NUMBER.fullmatch(text))
+
+
+def is_date(text: str) -> bool:
+    return bool(_DATE.fullmatch(text))
+
+
+def strips_of(frame: Any) -> list[Strip]:
+    """The columns of a frame of texts, numbers and other values."""
+    return [strip_of(str(frame.columns[i]), frame.iloc[:, i]) for i in range(frame.shape[1])]
+
+
+def strip_of(name: str, column: Any) -> Strip:
+    np: Any = importlib.import_module("numpy")
+    pd: Any = importlib.import_module("pandas")
+    none = np.full(len(column), -1)
+    if column.dtype.kind in "iufb":
+        values = _finite(column.to_numpy(dtype="float64", na_value=float("nan")))
+        numeric = column.dtype.kind != "b"
+        return Strip(name, ~np.isnan(values), none, (), values, numeric)
+    if column.dtype.kind in "Mm":
+        return Strip(name, column.notna().to_numpy(), none, (), np.full(len(column), np.nan), False)
+    told = column if column.dtype == "str" else column.astype(object)
+    codes, uniques = pd.factorize(told)
+    return _spread(name, codes, uniques.tolist())
+
+
+def strip_of_cells(name: str, cells: Sequence[Any]) -> Strip:
+    """The same of a few cells; None and NaN are no values."""
+    np: Any = importlib.import_module("numpy")
+    seen: dict[Any, int] = {}
+    codes = [-1 if v is None or v != v else seen.setdefault(v, len(seen)) for v in cells]
+    return _spread(name, np.array(codes, dtype=int), list(seen))
+
+
+def _spread(name: str, codes: Array, listed: list[Any]) -> Strip:
+    np: Any = importlib.import_module("numpy")
+    texts = tuple(" ".join(u.split()) if isinstance(u, str) else "" for u in listed)
+    counts = np.bincount(codes[codes >= 0], minlength=len(listed))
+    numeric = _mostly_numbers(listed, texts, counts)
+    found = _values(listed, texts) if numeric else _typed(listed)
+    spread = np.append(_finite(np.array(found, dtype="float64")), np.nan)
+    is_text = np.append(np.array([bool(t) for t in texts], dtype=bool), False)
+    empty = np.append(np.array([isinstance(u, str) and not u.strip() for u in listed], bool), True)
+    return Strip(
+        name, ~empty[codes], np.where(is_text[codes], codes, -1), texts, spread[codes], numeric
+    )
+
+
+def _finite(values: Array) -> Array:
+    """The numbers without those too large for a float, which have no sums."""
+    np: Any = importlib.import_module("numpy")
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _mostly_numbers(listed: Sequence[Any], texts: Sequence[str], counts: Array) -> bool:
+    some = range(min(len(listed), _LOOKED))
+    number, other = 0, 0
+    for place in some:
+        text, value = texts[place], listed[place]
+        if isinstance(value, str) and (not text or text.casefold() in ANY_WORDS):
+            continue
+        hit = is_number(text) if text else isinstance(value, int | float) and value is not True
+        number, other = number + hit * int(counts[place]), other + (not hit) * int(counts[place])
+    return number > 0 and number >= _MOSTLY * (number + other)
+
+
+def _typed(listed: Sequence[Any]) -> list[float]:
+    nan = float("nan")
+    return [float(v) if isinstance(v, int | float) else nan for v in listed]
+
+
+def _values(listed: Sequence[Any], texts: Sequence[str]) -> list[float]:
+    """The numbers by their marks: a comma is a decimal mark if it must be one anywhere."""
+    comma = any(re.search(r"\d,\d{1,2}$|\d,\d{4,}$", t) for t in texts)
+    found = _typed(listed)
+    for place, text in enumerate(texts):
+        if text and is_number(text):
+            bare = re.sub(r"[\s$€£%'’\u00a0\u202f()]", "", text).replace("−", "-")
+            bare = bare.replace(".", "").replace(",", ".") if comma else bare.replace(",", "")
+            try:
+                found[place] = -float(bare) if text.startswith("(") else float(bare)
+            except ValueError:
+                continue
+    return found
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Words that stand between bars."""
+    return tuple(" ".join(word.split()) for word in text.split("|"))
+
 
 # words that alone make a row a total, in any case; the languages of tables that people have
-_TOTALS = (
-    *("total", "totals", "grand total", "subtotal", "sub total", "sub-total", "overall total"),
-    *("sum", "sum total", "summe", "summen", "gesamt", "gesamtsumme", "insgesamt", "endsumme"),
-    *("zwischensumme", "teilsumme", "gesamtergebnis", "teilergebnis", "totaux", "sous-total"),
-    *("total général", "total general", "totale", "totali", "totale generale", "subtotale"),
-    *("suma", "suma total", "somme", "somma", "totaal", "totalt", "summa", "totalsumma", "toplam"),
-    *("genel toplam", "razem", "ogółem", "celkem", "spolu", "összesen", "yhteensä", "i alt"),
-    *("σύνολο", "итого", "всего", "итог", "合計", "合计", "总计", "總計", "総計", "小計", "小计"),
-    *(
-        "总和",
-        "합계",
-        "총계",
-        "소계",
-        "tổng",
-        "tổng cộng",
-        "jumlah",
-        "कुल",
-        "المجموع",
-        'סה"כ',
-        "סהכ",
-    ),
-)
+_TOTALS = _listed("""
+total | totals | grand total | subtotal | sub total | sub-total | overall total | sum | sum total |
+summe | summen | gesamt | gesamtsumme | insgesamt | endsumme | zwischensumme | teilsumme |
+gesamtergebnis | teilergebnis | totaux | sous-total | total général | total general | totale |
+totali | totale generale | subtotale | suma | suma total | somme | somma | totaal | totalt | summa |
+totalsumma | toplam | genel toplam | razem | ogółem | celkem | spolu | összesen | yhteensä | i alt |
+σύνολο | итого | всего | итог | 合計 | 合计 | 总计 | 總計 | 総計 | 小計 | 小计 | 总和 |
+합계 | 총계 | 소계 | tổng | tổng cộng | jumlah | कुल | المجموع | סה"כ | סהכ
+""")
 # the same, where words such as none and some beside them do not say that they are answers
-_WHOLES = (
-    *("all", "overall", "combined", "all combined", "everyone", "alle", "tous", "toutes", "todos"),
-    *("todas", "tutti", "tutte", "все", "全部", "全体", "ensemble", "both sexes", "both genders"),
-)
-_ANSWERS = frozenset(
-    [
-        "none",
-        "some",
-        "most",
-        "few",
-        "any",
-        "half",
-        "never",
-        "always",
-        "often",
-        "part",
-        "partly",
-        "no",
-        "nobody",
-    ]
-)
+_WHOLES = _listed("""
+all | overall | combined | all combined | everyone | alle | tous | toutes | todos | todas | tutti |
+tutte | все | 全部 | 全体 | ensemble | both sexes | both genders
+""")
+_ANSWERS = _listed("""
+always | any | few | half | most | never | no | nobody | none | often | part | partly | some
+""")
 # of these, only together with the name of what is summed: "Corva Total", "Summe Nord"
-_STEMS = (
-    *("total", "subtotal", "sub-total", "summe", "zwischensumme", "gesamt", "insgesamt", "итого"),
-    *(
-        "gesamtergebnis",
-        "ergebnis",
-        "всего",
-        "合計",
-        "合计",
-        "总计",
-        "總計",
-        "総計",
-        "小計",
-        "小计",
-    ),
-    *(
-        "합계",
-        "소계",
-        "toplam",
-        "razem",
-        "ogółem",
-        "celkem",
-        "összesen",
-        "totale",
-        "totaal",
-        "suma",
-    ),
-)
+_STEMS = _listed("""
+total | subtotal | sub-total | summe | zwischensumme | gesamt | insgesamt | итого | gesamtergebnis |
+ergebnis | всего | 合計 | 合计 | 总计 | 總計 | 総計 | 小計 | 小计 | 합계 | 소계 | toplam |
+razem | ogółem | celkem | összesen | totale | totaal | suma
+""")
 _ALL = re.compile(
     r"(?:all|both|alle|beide|tous les|toutes les|todos los|todas las|tutti i|tutte le)"
     r"[ _-]?(?:the )?([^\W\d_]{3,})(?: combined| total)?"
 )
-_GROUPS = frozenset(
-    [
-        "ages",
-        "sexes",
-        "genders",
-        "persons",
-        "people",
-        "races",
-        "causes",
-        "countries",
-        "regions",
-        "states",
-        "groups",
-        "categories",
-        "industries",
-        "sectors",
-        "departments",
-        "items",
-        "products",
-        "types",
-        "years",
-        "months",
-        "counties",
-        "areas",
-        "ethnicities",
-        "occupations",
-        "levels",
-        "students",
-        "employees",
-        "age",
-        "groups",
-        "origins",
-        "sources",
-        "sites",
-        "cities",
-        "classes",
-        "altersgruppen",
-        "geschlechter",
-        "personen",
-        "regionen",
-        "bereiche",
-        "jahre",
-    ]
-)
+_GROUPS = _listed("""
+age | ages | altersgruppen | areas | bereiche | categories | causes | cities | classes | counties |
+countries | departments | employees | ethnicities | genders | geschlechter | groups | industries |
+items | jahre | levels | months | occupations | origins | people | personen | persons | products |
+races | regionen | regions | sectors | sexes | sites | sources | states | students | types | years
+""")
 # words of figures over the rows above: what they are, in the languages of tables that people have
-_FIGURES = {
-    **dict.fromkeys(
-        (
-            *("average", "averages", "mean", "avg", "durchschnitt", "mittelwert", "mittel"),
-            *("moyenne", "promedio", "media", "gemiddelde", "média", "średnia", "ortalama"),
-            *("среднее", "平均", "平均値", "平均值", "평균", "column average", "mean value"),
-        ),
-        "mean",
-    ),
-    **dict.fromkeys(("median", "mediana", "médiane", "медиана", "中央値", "中位数"), "median"),
-    **dict.fromkeys(
-        (
-            *("max", "max.", "maximum", "highest", "largest", "höchstwert", "maximal", "máximo"),
-            *("massimo", "maximo", "максимум", "макс", "макс.", "最大", "最大値", "最大值", "최대"),
-        ),
-        "max",
-    ),
-    **dict.fromkeys(
-        (
-            *("min", "min.", "minimum", "lowest", "smallest", "tiefstwert", "minimal", "mínimo"),
-            *("minimo", "минимум", "мин", "мин.", "最小", "最小値", "最小值", "최소"),
-        ),
-        "min",
-    ),
-    **dict.fromkeys(
-        (
-            *("std", "sd", "stdev", "std dev", "std. dev", "standard deviation"),
-            *("standardabweichung", "écart-type", "ecart-type", "desviación estándar"),
-            *("deviazione standard", "標準偏差", "标准差"),
-        ),
-        "std",
-    ),
-    **dict.fromkeys(("count", "n", "anzahl", "nombre", "number of rows", "rows"), "count"),
+_WORDED = {
+    "mean": """average | averages | mean | avg | durchschnitt | mittelwert | mittel | moyenne |
+        promedio | media | gemiddelde | média | średnia | ortalama | среднее | 平均 | 平均値 |
+        平均值 | 평균 | column average | mean value""",
+    "median": "median | mediana | médiane | медиана | 中央値 | 中位数",
+    "max": """max | max. | maximum | highest | largest | höchstwert | maximal | máximo | massimo |
+        maximo | максимум | макс | макс. | 最大 | 最大値 | 最大值 | 최대""",
+    "min": """min | min. | minimum | lowest | smallest | tiefstwert | minimal | mínimo | minimo |
+        минимум | мин | мин. | 最小 | 最小値 | 最小值 | 최소""",
+    "std": """std | sd | stdev | std dev | std. dev | standard deviation | standardabweichung |
+        écart-type | ecart-type | desviación estándar | deviazione standard | 標準偏差 | 标准差""",
+    "count": "count | n | anzahl | nombre | number of rows | rows",
 }
+_FIGURES = {word: what for what, words in _WORDED.items() for word in _listed(words)}
 _LEAST = 4  # rows that a sum without a word must add up
 _MEMBERS = 40  # distinct values of a column in which one may be the sum of the others
 _KEYS = 0.95  # of the groups in which a value must be the sum of its siblings
@@ -221,7 +254,7 @@ def _worded(
     joined = "\n".join(folded)
     stems = [s for s in _STEMS if s in joined]
     whole = {*_TOTALS, *_WHOLES}
-    answers = bool(_ANSWERS & set(folded))
+    answers = not set(folded).isdisjoint(_ANSWERS)
     for code, text in enumerate(folded):
         said = f"{strip.texts[code]!r} in {strip.name!r}"
         if text in whole:

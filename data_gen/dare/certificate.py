@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.tables.doubts import Doubt, count
+from assay.tables.settings import Doubt, count
 from assay.task import Task, TaskError
 from assay.versions import TABLES, installed
 from data_gen.dare.database import Built

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.tables.doubts import Doubt
+from assay.tables.settings import Doubt
 from assay.task import TaskError
 from data_gen.dare.describe import About
 from data_gen.dare.domains import domain_of_text

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.tables.doubts import Doubt
-from assay.tables.files import PACKED, SEVERAL, files_below, form_of
+from assay.tables.formats import PACKED, SEVERAL, files_below, form_of
 from assay.tables.load import check_plan, plan_file
 from assay.tables.plan import Skipped, Unreadable
-from assay.tables.settings import TableSettings, read_settings
+from assay.tables.settings import Doubt, TableSettings, read_settings
 from data_gen.dare.layout import Frame
 from data_gen.dare.published import same_as_published
 

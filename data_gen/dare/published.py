@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import write_text
-from assay.tables.dates import date_format, parse
+from assay.tables.columns import date_format, parse
 from data_gen.dare.layout import VARIANTS, Entry, Frame, read_entries, read_table
 from rewards.published import FILE as TEXTS
 from rewards.published import lines_of, published_database, text_hash

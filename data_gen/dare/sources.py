@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.tables.doubts import Doubt
+from assay.tables.settings import Doubt
 from assay.task import TaskError
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import TableFile, local_tables

@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from assay.tables.doubts import Doubt
+from assay.tables.settings import Doubt
 from data_gen.columns import is_running, look, speaks_of, words_of
 from data_gen.dare.layout import Frame
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay import console
-from assay.tables.doubts import count
+from assay.tables.settings import count
 from assay.task import Task, TaskError
 from data_gen.inputs import REFUSED, Input, say_inputs
 

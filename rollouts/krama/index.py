@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import cache_folder
-from assay.tables.doubts import Doubt, columns_in_doubt
 from assay.tables.encoding import read_text, unpacked
-from assay.tables.load import SMALL, form_of, load_file, plan_file
+from assay.tables.formats import form_of
+from assay.tables.load import SMALL, load_file, plan_file
 from assay.tables.plan import ReadPlan, Skipped
-from assay.tables.settings import TableSettings, read_settings
+from assay.tables.settings import Doubt, TableSettings, columns_in_doubt, read_settings
 
 VERSION = 3  # of what is found in files; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure

@@ -21,7 +21,7 @@ from assay import console
 from assay.file_sets import replacing_all
 from assay.files import write_text
 from assay.progress import Progress
-from assay.tables.doubts import count
+from assay.tables.settings import count
 from assay.task import Task, TaskError
 from assay.versions import TABLES, installed
 from assay.workers import WorkerPool, limit_threads, usable_cores

@@ -13,12 +13,10 @@ from random import Random
 from typing import Any
 
 from assay.files import machine_failed
-from assay.tables.doubts import Doubt
-from assay.tables.files import files_below, form_of
-from assay.tables.formats import connect
+from assay.tables.formats import connect, files_below, form_of
 from assay.tables.load import load_file
 from assay.tables.plan import Skipped
-from assay.tables.settings import TableSettings, read_settings
+from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction
 from data_gen.inputs import Input

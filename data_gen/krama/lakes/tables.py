@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from assay.table_marks import TableMarks
-from assay.tables.doubts import Doubt
+from assay.tables.settings import Doubt
 from data_gen.columns import Column
 from data_gen.krama.lakes.about import NOTHING, About
 from data_gen.krama.lakes.ops import Cut, Source

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.tables.files import files_below, form_of
+from assay.tables.formats import files_below, form_of
 from assay.tables.load import plan_folder
 
 CSV = "town,sales\nAldra,12\nBirk,14\nCorva,17\nElst,19\n"

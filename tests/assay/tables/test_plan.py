@@ -14,9 +14,9 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.doubts import Doubt  # noqa: E402
 from assay.tables.load import check_plan, load, load_file, plan_file  # noqa: E402
 from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.settings import Doubt  # noqa: E402
 
 TEXT = "id,town,n\n1,Ulm,5\n1,Bonn ,6\n3,Total,11\n4,ULM,7\n* a note,,\n5,Hof,8\n"
 

@@ -18,7 +18,7 @@ pytest.importorskip("pandas")
 
 import pandas as pd
 
-from assay.tables.doubts import Doubt
+from assay.tables.settings import Doubt
 from data_gen.krama.lakes.lake import Folder, open_lake, open_lakes
 from data_gen.krama.lakes.ops import Figure
 from data_gen.krama.lakes.pipeline import LakeStep, Question, run
