@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import re
 import sqlite3
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from assay.tables.columns import (
     column_of,
@@ -76,7 +73,7 @@ from assay.tables.settings import (
     yaml_list,
     yaml_word,
 )
-from assay.tables.structure import doubts_in
+from assay.tables.structure import alike_values, doubts_in, labels_once
 
 SMALL = 2 << 20  # bytes of a file that is read whole before its plan is given
 _ROUNDS = 8
@@ -139,23 +136,18 @@ def _found(
             found = iter(list(members(path, name, rules)))
         else:
             found = (_typed(t, path, rules, kept) for t in tables_of(path, name, form, rules))
-        return [_sure(one, root, kept) if whole else one for one in islice(found, most)]
+        checked: list[ReadPlan | Skipped | tuple[ReadPlan, Frame]] = []
+        for one in islice(found, most):
+            try:
+                planned = whole and isinstance(one, ReadPlan)
+                checked.append(check_plan(cast("ReadPlan", one), root, kept) if planned else one)
+            except Unreadable as error:
+                checked.append(refused(one.path, error, one.part))
+        return checked
     except Unreadable as error:
         return [refused(name, error)]
     except OSError as error:
         return [Skipped(name, f"cannot be opened ({error.strerror or error})")]
-
-
-def _sure(
-    found: ReadPlan | Skipped, root: Path, kept: _Kept
-) -> ReadPlan | Skipped | tuple[ReadPlan, Frame]:
-    """A plan that the whole of a table fits, and the table."""
-    if isinstance(found, Skipped):
-        return found
-    try:
-        return _settle(found, root, kept)
-    except Unreadable as error:
-        return refused(found.path, error, found.part)
 
 
 def load(plan: ReadPlan, root: Path) -> Frame:
@@ -179,12 +171,9 @@ def written(plan: ReadPlan, root: Path) -> Frame:
     return _raw(bare, root)[list(plan.used)]
 
 
-def check_plan(plan: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
-    """The plan that the whole table fits, and the table as `load` gives it for that plan."""
-    return _settle(plan, root, {})
-
-
-def _settle(plan: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame]:
+def check_plan(plan: ReadPlan, root: Path, kept: _Kept | None = None) -> tuple[ReadPlan, Frame]:
+    """The plan that the whole table fits, and the table as `load` gives it for that plan. `kept`:
+    frames that are read already."""
     for turn in range(_ROUNDS):
         raw = _raw(plan, root, kept, look=turn == 0)
         fitting = adjusted(plan, raw, _texts(plan, root))
@@ -335,15 +324,7 @@ def _frame_names(plan: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:
 
 
 _SHOWN = 30
-_PAIRS = 8  # of spellings that a settling line names
-_PLAIN = {
-    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
-    **dict.fromkeys([0x2018, 0x2019, 0x201B, 0x00B4], "'"),
-    **dict.fromkeys([0x201C, 0x201D], '"'),
-}
 _DAYS = 5  # different ones beside which a day may mean no value
-_ROWS = 8  # that show whether labels stand once for several of them
-_BLANK = 0.25  # of the cells of a column of such labels, at least
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
 _LONG = 10**18  # a number of 19 digits is a name
 _ANY = re.compile(r"(?s:.)*")
@@ -366,111 +347,18 @@ def adjusted(plan: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
         elif column in plan.marked:
             plan = _marked(plan, column, cells)
         elif column in plan.text:
-            plan = _alike(plan, column, cells)
+            plan = doubting(plan, alike_values(column, cells, plan.spellings.get(column)))
         elif cells.dtype.kind in "iufb":
             plan = _number(plan, column, cells)
         elif column in plan.numbers:
             plan = _no_number(plan, column, cells)
         else:
-            plan = _alike(plan, column, cells)
-    plan = _labels_once(plan, frame)
+            plan = doubting(plan, alike_values(column, cells, plan.spellings.get(column)))
+    for doubt in [] if plan.fill_told else labels_once(frame, plan.fixed):
+        plan = doubting(plan, doubt) if doubt.column in plan.used else plan
     if plan.form == "csv":
         plan = _late_marks(plan, frame, texts)
     return some_left(_inexact(plan, frame, texts))
-
-
-def _labels_once(plan: ReadPlan, frame: Frame) -> ReadPlan:
-    """In doubt where the columns at the left have a value in the first of several rows alone, as
-    where cells were merged: no value stands twice in succession, or there is one in each second or
-    third row, and rows without one are full."""
-    if plan.fill_told or len(frame) < _ROWS:
-        return plan
-    numpy = importlib.import_module("numpy")
-    once: dict[str, str] = {}
-    for place, column in enumerate(plan.columns):
-        cells = frame.iloc[:, place]
-        filled = cells.notna().to_numpy()
-        if filled.all() and cells.dtype.kind in "iuf" and bool((cells.diff().iloc[1:] == 1).all()):
-            continue  # the numbers of the rows
-        values = cells[filled].tolist()
-        steps = set(numpy.diff(filled.nonzero()[0]).tolist())
-        regular = len(values) >= _DAYS and len(steps) == 1
-        runs = len(values) > 1 and (regular or all(a != b for a, b in pairwise(values)))
-        rest = frame.iloc[~filled, place + 1 :].notna().to_numpy()
-        sparse = filled[:1].all() and not filled.all() and (~filled).mean() >= _BLANK
-        if column in plan.fixed or not (sparse and runs and rest.size and rest.mean() >= 0.5):
-            break
-        once[column] = shown(str(values[0]))
-    settle = f"fill_down: {yaml_list(once)}  # or of each missing: {{COLUMN: ['']}}"
-    for column, cell in once.items():
-        said = (
-            f"{cell} stands in one row, and the cells below it are empty: it may stand for their "
-        )
-        doubt = Doubt("merged_cells", f"{said}rows as well", settle, column)
-        plan = doubting(plan, doubt) if column in plan.used else plan
-    return plan
-
-
-def _alike(plan: ReadPlan, column: str, cells: Any) -> ReadPlan:
-    """In doubt where values of a column of text differ by case, accents or blanks alone. Values
-    that all stand there once name their rows: nothing is grouped by them."""
-    filled = cells.dropna()
-    listed = [v for v in filled.unique().tolist() if isinstance(v, str)]
-    if column not in plan.spellings and (twice := _decoded_twice(column, listed)):
-        return doubting(plan, twice)
-    if plan.spellings.get(column) == {} or len(listed) == len(filled):
-        return plan
-    groups = [g for g in _folded(listed) if len(g) > 1]
-    if not groups:
-        return plan
-    said = (
-        f"{' and '.join(shown(v) for v in groups[0][:2])} differ by case, accents or blanks alone"
-    )
-    if len(groups) > 1:
-        said += f", and {len(groups) - 1} more values"
-    counts = filled.value_counts()
-    most = [max(g, key=lambda v: (int(counts[v]), v)) for g in groups]
-    pairs = [(v, m) for g, m in zip(groups, most, strict=True) for v in g if v != m]
-    spelled = ", ".join(f"{_quoted(v)}: {_quoted(m)}" for v, m in pairs[:_PAIRS])
-    more = ", …" if len(pairs) > _PAIRS else ""
-    name = yaml_word(column)
-    settle = f"spellings: {{{name}: {{{spelled}{more}}}}}  # or {{{name}: distinct}}"
-    return doubting(plan, Doubt("alike_values", said, settle, column))
-
-
-def _decoded_twice(column: str, values: list[str]) -> Doubt | None:
-    """The doubt of letters that are the bytes of others, such as Ã¶ in place of ö."""
-    for value in values:
-        if not value.isascii():
-            with suppress(UnicodeError):
-                meant = value.encode("cp1252").decode("utf-8")
-                settle = (
-                    f"spellings: {{{yaml_word(column)}: {{{_quoted(value)}: {_quoted(meant)}}}}}"
-                )
-                said = f"{shown(value)} may be {shown(meant)}, decoded twice; mend the file"
-                return Doubt("encoding", said, f"{settle}  # or distinct", column)
-    return None
-
-
-def _folded(values: list[str]) -> list[list[str]]:
-    groups: dict[str, list[str]] = {}
-    for value in values:
-        groups.setdefault(folded(value), []).append(value)
-    return list(groups.values())
-
-
-def folded(text: str) -> str:
-    """A text without case, accents and superfluous blanks, its dashes and quotes the plain ones."""
-    if not text.isascii():
-        apart = unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
-        text = "".join(
-            c for c in apart if not unicodedata.combining(c) and unicodedata.category(c) != "Cf"
-        )
-    return " ".join(text.casefold().split())
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:

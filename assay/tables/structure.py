@@ -12,12 +12,16 @@ are rows; `drop_where: {column: [...]}` does so for the values of a column.
 from __future__ import annotations
 
 import importlib
+import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from assay.tables.number_format import ANY_WORDS
-from assay.tables.settings import Doubt, FileSettings, row_list, yaml_list, yaml_word
+from assay.tables.settings import Doubt, FileSettings, row_list, shown, yaml_list, yaml_word
 from assay.tables.totals import (
     Array,
     Strip,
@@ -418,3 +422,89 @@ def _gap(strips: Sequence[Strip]) -> int | None:
         if all(s.filled.any() and not _UNNAMED.fullmatch(s.name) for s in beside):
             return place
     return None
+
+
+_PAIRS = 8  # of spellings that a settling line names
+_PLAIN = {
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
+    **dict.fromkeys([0x2018, 0x2019, 0x201B, 0x00B4], "'"),
+    **dict.fromkeys([0x201C, 0x201D], '"'),
+}
+_ROWS = 8  # that show whether labels stand once for several of them
+_BLANK = 0.25  # of the cells of a column of such labels, at least
+_REGULAR = 5  # labels at equal distances
+
+
+def labels_once(frame: Any, fixed: Sequence[str]) -> list[Doubt]:
+    """The doubts of the columns at the left that have a value in the first of several rows alone,
+    as where cells were merged: no value stands twice in succession, or there is one in each second
+    or third row, and rows without one are full. `fixed` are columns whose missing values the user
+    named."""
+    np: Any = importlib.import_module("numpy")
+    once: dict[str, str] = {}
+    for place, column in enumerate(frame.columns if len(frame) >= _ROWS else ()):
+        cells = frame.iloc[:, place]
+        filled = cells.notna().to_numpy()
+        if filled.all() and cells.dtype.kind in "iuf" and bool((cells.diff().iloc[1:] == 1).all()):
+            continue  # the numbers of the rows
+        values = cells[filled].tolist()
+        regular = len(values) >= _REGULAR and len(set(np.diff(filled.nonzero()[0]).tolist())) == 1
+        runs = len(values) > 1 and (regular or all(a != b for a, b in pairwise(values)))
+        rest = frame.iloc[~filled, place + 1 :].notna().to_numpy()
+        sparse = filled[:1].all() and not filled.all() and (~filled).mean() >= _BLANK
+        if column in fixed or not (sparse and runs and rest.size and rest.mean() >= 0.5):
+            break
+        once[column] = shown(str(values[0]))
+    settle = f"fill_down: {yaml_list(once)}  # or of each missing: {{COLUMN: ['']}}"
+    said = (
+        "stands in one row, and the cells below it are empty: it may stand for their rows as well"
+    )
+    return [Doubt("merged_cells", f"{cell} {said}", settle, c) for c, cell in once.items()]
+
+
+def alike_values(column: str, cells: Any, spellings: Mapping[str, str] | None) -> Doubt | None:
+    """The doubt of a column of text whose values differ by case, accents or blanks alone, or hold
+    letters that are the bytes of others, such as Ã¶ for ö. Values that all stand there once name
+    their rows: nothing is grouped by them. `spellings` are the user's, {} for distinct values."""
+    filled = cells.dropna()
+    listed = [v for v in filled.unique().tolist() if isinstance(v, str)]
+    name = yaml_word(column)
+    for value in listed if spellings is None else ():
+        with suppress(UnicodeError):
+            if not value.isascii():
+                meant = value.encode("cp1252").decode("utf-8")
+                settle = f"spellings: {{{name}: {{{_quoted(value)}: {_quoted(meant)}}}}}"
+                said = f"{shown(value)} may be {shown(meant)}, decoded twice; mend the file"
+                return Doubt("encoding", said, f"{settle}  # or distinct", column)
+    if spellings == {} or len(listed) == len(filled):
+        return None
+    folded: dict[str, list[str]] = {}
+    for value in listed:
+        folded.setdefault(_folded(value), []).append(value)
+    groups = [group for group in folded.values() if len(group) > 1]
+    if not groups:
+        return None
+    said = " and ".join(shown(v) for v in groups[0][:2])
+    said += " differ by case, accents or blanks alone"
+    said += f", and {len(groups) - 1} more values" if len(groups) > 1 else ""
+    counts = filled.value_counts()
+    most = [max(g, key=lambda v: (int(counts[v]), v)) for g in groups]
+    pairs = [(v, m) for g, m in zip(groups, most, strict=True) for v in g if v != m]
+    spelled = ", ".join(f"{_quoted(v)}: {_quoted(m)}" for v, m in pairs[:_PAIRS])
+    more = ", …" if len(pairs) > _PAIRS else ""
+    settle = f"spellings: {{{name}: {{{spelled}{more}}}}}  # or {{{name}: distinct}}"
+    return Doubt("alike_values", said, settle, column)
+
+
+def _folded(text: str) -> str:
+    """A text without case, accents and superfluous blanks, its dashes and quotes the plain ones."""
+    if not text.isascii():
+        apart = unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
+        text = "".join(
+            c for c in apart if not unicodedata.combining(c) and unicodedata.category(c) != "Cf"
+        )
+    return " ".join(text.casefold().split())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

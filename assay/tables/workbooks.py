@@ -13,6 +13,8 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
@@ -53,20 +55,12 @@ class Facts:
     hidden: bool = False
 
 
-def facts_of(path: Path, engine: str) -> dict[str, Facts]:
-    """The facts of each sheet by its title, for the engine of pandas that reads the file."""
-    readers = {"openpyxl": _xml, "xlrd": _old, "odf": _open_document, "pyxlsb": _binary}
-    return readers[engine](path)
-
-
 def place_of(cell: str) -> tuple[int, int]:
     """(row, column) from 0 of a cell such as B12."""
     found = _CELL.fullmatch(cell)
     if found is None:
         raise ValueError(f"no cell {cell!r}")
-    column = 0
-    for letter in found[1]:
-        column = 26 * column + ord(letter) - 64
+    column = reduce(lambda so_far, letter: 26 * so_far + ord(letter) - 64, found[1], 0)
     return int(found[2]) - 1, column - 1
 
 
@@ -297,7 +291,8 @@ def sheets(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skip
     """The tables of the sheets of a workbook, or why they are refused."""
     pd: Any = importlib.import_module("pandas")
     engine = engine_of(path)
-    facts = facts_of(path, engine)
+    readers = {"openpyxl": _xml, "xlrd": _old, "odf": _open_document, "pyxlsb": _binary}
+    facts = readers[engine](path)
     with pd.ExcelFile(path, engine=engine) as book:
         for title in map(str, book.sheet_names):
             rule = rules.of(name, title)
@@ -362,7 +357,9 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
     bare = _no_names(head, sheet.rule)
     plan = ReadPlan(sheet.name, "excel", part, skip=skip, header=not bare, engine=sheet.engine)
     if bare:
-        plan = numbered(plan, len(head))
+        columns = tuple(f"column {i + 1}" for i in range(len(head)))
+        note = "no names above the data: the columns are numbered"
+        plan = replace(plan, columns=columns, notes=(note,))
     first = skip + (not bare)
     kept = [n for n in range(first, top + len(rows)) if n not in gone]
     heads = _two_rows_of_names(sheet, span, skip, [sheet.rows[n] for n in kept[:50]], kept)
@@ -377,8 +374,9 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
     known = [n for n in sheet.rule.fill_down or () if n in names]  # others are said elsewhere
     by_row = {n + 1: row for n, row in cells.items()}
     check_fill(replace(sheet.rule, fill_down=tuple(known)), names, by_row)
-    doubts = [*_merged(sheet, spans, left), *_formulas(sheet, span, first, gone)]
-    doubts += _headless(sheet, headless, left)
+    doubts = [] if sheet.rule.merged else [*_merged(sheet, spans, left)]
+    doubts += _formulas(sheet, span, first, gone)
+    doubts += _merged(sheet, headless if sheet.rule.merged != "first" else [], left, True)
     fills = _fills(spans, cells, left) if sheet.rule.merged == "fill" else ()
     place = {n: i for i, n in enumerate(kept)}
     fills = tuple((c, o, tuple(place[n] for n in at if n in place)) for c, o, at in fills)
@@ -407,13 +405,6 @@ def _no_names(head: Sequence[Any], rule: FileSettings) -> bool:
         return not rule.header
     texts = any(isinstance(v, str) for v in head)
     return not texts and any(isinstance(v, int | float) for v in head)
-
-
-def numbered(plan: ReadPlan, width: int) -> ReadPlan:
-    """The plan with numbers for names."""
-    names = tuple(f"column {i + 1}" for i in range(width))
-    note = "no names above the data: the columns are numbered"
-    return replace(plan, columns=names, notes=(*plan.notes, note))
 
 
 def _two_rows_of_names(
@@ -463,13 +454,8 @@ def _blocks(sheet: _Sheet) -> list[Span]:
 
 def _runs(used: Sequence[bool]) -> list[tuple[int, int]]:
     """(first, last) of the runs of true."""
-    found: list[tuple[int, int]] = []
-    for place, one in enumerate(used):
-        if one and found and found[-1][1] == place - 1:
-            found[-1] = (found[-1][0], place)
-        elif one:
-            found.append((place, place))
-    return found
+    runs = [(on, list(at)) for on, at in groupby(range(len(used)), key=used.__getitem__)]
+    return [(at[0], at[-1]) for on, at in runs if on]
 
 
 def _headed(cut: Rows, top: int, bottom: int) -> tuple[int, int] | None:
@@ -500,13 +486,10 @@ def _with_rest(
 def _spare(cut: Rows, top: int, bottom: int) -> int:
     """How many columns at the right of a block are empty in these rows."""
     wide = max((len(row) for row in cut), default=0)
-    spare = 0
-    while spare < wide and all(
-        len(row) <= wide - 1 - spare or row[wide - 1 - spare] is None
-        for row in cut[top : bottom + 1]
-    ):
-        spare += 1
-    return spare
+    last = max(
+        (i for row in cut[top : bottom + 1] for i, v in enumerate(row) if v is not None), default=-1
+    )
+    return wide - 1 - last
 
 
 def _cut(merged: Span, span: Span) -> Span | None:
@@ -521,29 +504,22 @@ def _whole_row(merged: Span, span: Span) -> bool:
     return merged[0] == merged[2] and merged[3] - merged[1] >= max(1, span[3] - span[1] - 1)
 
 
-def _merged(sheet: _Sheet, spans: Sequence[Span], left: int) -> Iterator[tuple[int, Doubt]]:
-    if sheet.rule.merged:
-        return
+def _merged(
+    sheet: _Sheet, spans: Sequence[Span], left: int, headless: bool = False
+) -> Iterator[tuple[int, Doubt]]:
+    """The doubts of the columns of merged cells. `headless`: the row that holds their value is left
+    out by `drop_rows`, and others that they stand for are not."""
     for column in sorted({c for m in spans for c in range(m[1], m[3] + 1)}):
         mine = [m for m in spans if m[1] <= column <= m[3]]
-        first = mine[0]
-        cell = sheet.rows[first[0]][first[1]] if first[0] < len(sheet.rows) else None
-        where = f"{cell_name(*first[:2])}:{cell_name(*first[2:])}"
-        said = f"{len(mine)} merged cells such as {where} ({cell!r}) stand for several cells"
-        yield column - left, Doubt("merged_cells", said, "merged: fill  # or first")
-
-
-def _headless(sheet: _Sheet, spans: Sequence[Span], left: int) -> Iterator[tuple[int, Doubt]]:
-    """Columns in which the row that holds the value of merged cells is left out by `drop_rows`, and
-    others that they stand for are not."""
-    if sheet.rule.merged == "first":
-        return
-    for column in sorted({c for m in spans for c in range(m[1], m[3] + 1)}):
-        top, first, bottom, last = next(m for m in spans if m[1] <= column <= m[3])
+        top, first, bottom, last = mine[0]
         cell = sheet.rows[top][first] if top < len(sheet.rows) else None
-        said = f"drop_rows leaves out row {top + 1}, whose value {cell!r} stands for all of the "
-        said += f"merged cells {cell_name(top, first)}:{cell_name(bottom, last)}"
-        yield column - left, Doubt("merged_cells", said, "merged: first  # or keep the row")
+        where = f"{cell_name(top, first)}:{cell_name(bottom, last)}"
+        said = f"{len(mine)} merged cells such as {where} ({cell!r}) stand for several cells"
+        if headless:
+            said = f"drop_rows leaves out row {top + 1}, whose value {cell!r} stands for all of "
+            said += f"the merged cells {where}"
+        settle = "merged: first  # or keep the row" if headless else "merged: fill  # or first"
+        yield column - left, Doubt("merged_cells", said, settle)
 
 
 def _fills(
