@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_gen.cdr.domains import PAPER
+from rewards.gold.catalog import OPERATORS, RECIPE_PARAMS, described
 from rewards.gold.core import INF, Operator, Param, Profile, Step
-from rewards.gold.operators import OPERATORS, RECIPE_PARAMS
 from rewards.gold.recipe import execute
-from rewards.gold.words import said
 
 HEAD = """# Operators
 
@@ -64,7 +63,7 @@ def _parameters(operator: Operator) -> Iterator[str]:
 
 
 def _example(operator: Operator) -> tuple[str, dict[str, Any]]:
-    example = said(operator)["example"]
+    example = described(operator)["example"]
     return example["text"], example.get("params", {})
 
 
@@ -81,7 +80,7 @@ def _entry(operator: Operator) -> Iterator[str]:
     yield f"### {operator.name}\n"
     stat = f" Statistic: `{operator.stat_key}`." if operator.stat_key else ""
     listed = " **Table 4.**" if operator.name in PAPER else ""
-    yield f"{operator.kind.capitalize()}.{listed} {said(operator)['summary']}{stat}\n"
+    yield f"{operator.kind.capitalize()}.{listed} {described(operator)['summary']}{stat}\n"
     yield from _parameters(operator)
     if operator.name in RECIPE_PARAMS:
         yield f"The benchmark's recipes pass {_code(RECIPE_PARAMS[operator.name])}.\n"
@@ -93,7 +92,7 @@ def _entry(operator: Operator) -> Iterator[str]:
         shown = operator.name not in NO_DJ_EXAMPLE
         dj = _result(operator, "dj") if shown else bench
         also = f" There the example gives {dj}." if dj != bench else ""
-        yield f"**`bench` and `dj` differ.** {said(operator)['difference']}{also}\n"
+        yield f"**`bench` and `dj` differ.** {described(operator)['difference']}{also}\n"
 
 
 def render() -> str:

@@ -358,7 +358,7 @@ def test_messages_name_extras_that_exist() -> None:
     extras = set(tomllib.loads(text)["project"]["optional-dependencies"])
     asked = re.compile(r"install_extra\(['\"](\w+)|\bextra=['\"](\w+)")
     found = {a or b for p in modules() for a, b in asked.findall(p.read_text(encoding="utf-8"))}
-    assert {"parquet", "sandbox", "client", "dj", "datajuicer", "ray"} <= found <= extras
+    assert {"parquet", "sandbox", "client", "dj", "ray"} <= found <= extras
 
 
 def test_tests_lie_where_the_code_lies() -> None:

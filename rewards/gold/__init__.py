@@ -4,8 +4,8 @@
 'a b'
 """
 
+from rewards.gold.catalog import OPERATORS, RECIPE_PARAMS
 from rewards.gold.core import PROFILES, GoldError, Operator, Param, Profile, Step
-from rewards.gold.operators import OPERATORS, RECIPE_PARAMS
 from rewards.gold.recipe import BoundStep, Execution, bind, bind_recipe, execute, run_bound
 
 __all__ = [

@@ -118,8 +118,7 @@ class Operator:
 
     A mapper's function returns the new text, a filter's the statistic that its bounds are
     compared with. `dj` is set only where the `dj` profile behaves differently. What each one does
-    in words stands in `operators.yaml` (`words.said`), or
-    in `summary` where it is none of ours.
+    in words stands in `operators.yaml` (`catalog.described`).
     """
 
     name: str
@@ -130,7 +129,6 @@ class Operator:
     dj: Callable[..., Any] | None = None
     stat_key: str = ""
     bounds: tuple[str, str] = ("", "")
-    summary: str = ""
 
     def function(self, profile: Profile = "bench") -> Callable[..., Any]:
         return self.dj if profile == "dj" and self.dj is not None else self.bench

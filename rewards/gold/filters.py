@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import string
+from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 
 from rewards.gold.core import GoldError
-from rewards.gold.ngrams import char_ngram_counts, repeated_share
-from rewards.gold.patterns import std
-from rewards.gold.special import SPECIAL_DJ
-from rewards.gold.text import SPECIAL_BENCH, refined_words
+from rewards.gold.text import SPECIAL_BENCH, SPECIAL_DJ, refined_words, std
 
 _NOT_ASCII = r"[^\x00-\x7f]+"
 _ALNUM_BYTES = (string.ascii_letters + string.digits).encode()
@@ -67,38 +66,38 @@ def char_rep_ratio(text: str, rep_len: int = 10) -> float:
 
 
 def word_rep_ratio(
-    text: str, rep_len: int = 10, lang: str = "en", tokenization: bool = False
+    text: str,
+    rep_len: int = 10,
+    lang: str = "en",
+    tokenization: bool = False,
+    special: frozenset[str] = SPECIAL_BENCH,
 ) -> float:
     no_subwords("word_repetition_filter", tokenization)
-    return repeated_share(refined_words(text.lower(), SPECIAL_BENCH), rep_len)
+    return repeated_share(refined_words(text.lower(), special), rep_len)
 
 
-def word_rep_ratio_dj(
-    text: str, rep_len: int = 10, lang: str = "en", tokenization: bool = False
+def num_words(
+    text: str,
+    lang: str = "en",
+    tokenization: bool = False,
+    special: frozenset[str] = SPECIAL_BENCH,
+) -> int:
+    no_subwords("words_num_filter", tokenization)
+    return len(refined_words(text, special))
+
+
+def special_char_ratio(text: str, special: frozenset[str] = SPECIAL_BENCH) -> float:
+    return _ratio_of(text, _SPECIAL_BYTES, special.__contains__)
+
+
+def listed_ratio(
+    text: str,
+    word_list: Collection[str],
+    lang: str = "en",
+    tokenization: bool = False,
+    special: frozenset[str] = SPECIAL_BENCH,
 ) -> float:
-    no_subwords("word_repetition_filter", tokenization)
-    return repeated_share(refined_words(text.lower(), SPECIAL_DJ), rep_len)
-
-
-def num_words(text: str, lang: str = "en", tokenization: bool = False) -> int:
-    no_subwords("words_num_filter", tokenization)
-    return len(refined_words(text, SPECIAL_BENCH))
-
-
-def num_words_dj(text: str, lang: str = "en", tokenization: bool = False) -> int:
-    no_subwords("words_num_filter", tokenization)
-    return len(refined_words(text, SPECIAL_DJ))
-
-
-def special_char_ratio(text: str) -> float:
-    return _ratio_of(text, _SPECIAL_BYTES, SPECIAL_BENCH.__contains__)
-
-
-def special_char_ratio_dj(text: str) -> float:
-    return _ratio_of(text, _SPECIAL_BYTES, SPECIAL_DJ.__contains__)
-
-
-def _listed_ratio(text: str, word_list: Collection[str], special: frozenset[str]) -> float:
+    no_subwords("word-list filters", tokenization)
     words = refined_words(text.lower(), special)
     if not words:
         return 0.0
@@ -106,18 +105,10 @@ def _listed_ratio(text: str, word_list: Collection[str], special: frozenset[str]
     return min(sum(map(listed.__contains__, words)) / len(words), 1.0)
 
 
-def listed_ratio(
-    text: str, word_list: Collection[str], lang: str = "en", tokenization: bool = False
-) -> float:
-    no_subwords("word-list filters", tokenization)
-    return _listed_ratio(text, word_list, SPECIAL_BENCH)
-
-
-def listed_ratio_dj(
-    text: str, word_list: Collection[str], lang: str = "en", tokenization: bool = False
-) -> float:
-    no_subwords("word-list filters", tokenization)
-    return _listed_ratio(text, word_list, SPECIAL_DJ)
+word_rep_ratio_dj, num_words_dj, special_char_ratio_dj, listed_ratio_dj = (
+    partial(statistic, special=SPECIAL_DJ)
+    for statistic in (word_rep_ratio, num_words, special_char_ratio, listed_ratio)
+)
 
 
 def within(
@@ -142,3 +133,55 @@ def within(
     if inside and high is not None:
         inside = value <= high if closed_high else value < high
     return inside is not reversed_range
+
+
+# ---- n-grams
+
+# Below this many n-grams a dictionary is faster than setting up the arrays.
+_SMALL = 400
+
+
+def char_ngram_counts(text: str, n: int) -> list[int]:
+    """How often each distinct substring of length n occurs, most frequent first; n ≥ 1."""
+    total = len(text) - n + 1
+    if total >= _SMALL:
+        return _packed_counts(text, n)
+    return sorted(Counter(text[i : i + n] for i in range(total)).values(), reverse=True)
+
+
+def _packed_counts(text: str, n: int) -> list[int]:
+    """Counts by numbering the n-grams and sorting the numbers."""
+    import numpy as np
+
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    used = np.zeros(int(codes.max()) + 1, dtype=np.uint64)
+    used[codes] = 1
+    base = int(used.sum())
+    digits = (np.cumsum(used, dtype=np.uint64) - np.uint64(1))[codes]
+    # Square-and-multiply over positions: `keys[i]`, below `size`, numbers text[i : i + length].
+    keys, size, length = digits, base, 1
+    for bit in bin(n)[3:]:
+        if size * size * (base if bit == "1" else 1) >= 2**64:
+            # Renumbering densely leaves at most len(text) numbers.
+            _, keys = np.unique(keys, return_inverse=True)
+            keys = keys.astype(np.uint64)
+            size = len(text)
+        keys = keys[:-length] * np.uint64(size) + keys[length:]
+        size, length = size * size, 2 * length
+        if bit == "1":
+            keys = keys[:-1] * np.uint64(base) + digits[length:]
+            size, length = size * base, length + 1
+    keys = np.sort(keys)
+    ends = np.flatnonzero(keys[1:] != keys[:-1])
+    counts = np.diff(ends, prepend=-1, append=len(keys) - 1)
+    counts.sort()
+    return counts[::-1].tolist()
+
+
+def repeated_share(words: list[str], n: int) -> float:
+    """Share of word n-grams that occur more than once; 0.0 where there are none."""
+    total = len(words) - n + 1
+    if n < 1 or total < 1 or len(set(words)) == len(words):
+        return 0.0
+    counts = Counter(zip(*(words[i:] for i in range(n)), strict=False))
+    return sum(c for c in counts.values() if c > 1) / total

@@ -6,9 +6,14 @@ import re
 import string
 from collections.abc import Sequence
 
-from rewards.gold.patterns import rx, std
-from rewards.gold.special import SPECIAL_DJ
-from rewards.gold.text import MAX_GUARDED_LENGTH, merge_cells, split_cells
+from rewards.gold.text import (
+    MAX_GUARDED_LENGTH,
+    SPECIAL_DJ,
+    merge_cells,
+    rx,
+    split_cells,
+    std,
+)
 
 NO_LIMIT = 9223372036854775807
 SUBSTRINGS = ("http", "www", ".com", "href", "//")

@@ -6,18 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rewards.gold import bridge
-from rewards.gold.core import (
-    PROFILES,
-    GoldError,
-    Operator,
-    Profile,
-    Step,
-    bind_params,
-    nearest,
-)
+from rewards.gold.catalog import OPERATORS
+from rewards.gold.core import PROFILES, GoldError, Operator, Profile, Step, bind_params, nearest
 from rewards.gold.filters import within
-from rewards.gold.operators import OPERATORS
 
 Status = Literal["KEEP", "DROP"]
 RANGE = ("min_closed_interval", "max_closed_interval", "reversed_range")
@@ -49,12 +40,9 @@ class BoundStep:
     low: float | None = None
     high: float | None = None
     closed: tuple[bool, bool, bool] = (True, True, False)
-    verdict: bridge.Verdict | None = None
 
     def judge(self, text: str) -> tuple[bool, dict[str, Any]]:
         """(keep, statistics) of a filter step."""
-        if self.verdict is not None:
-            return self.verdict(text)
         statistic = self.call(text, **self.params)
         return self.keeps(statistic), {self.operator.stat_key: statistic}
 
@@ -76,7 +64,8 @@ def bind(step: Step, profile: Profile = "bench") -> BoundStep:
         raise GoldError(f"profile {profile!r} is unknown; choose one of {', '.join(PROFILES)}")
     operator = OPERATORS.get(step.operator)
     if operator is None:
-        return _bind_foreign(step)
+        hint = nearest(step.operator, OPERATORS)
+        raise GoldError(f"no operator {step.operator!r}{hint or ', see docs/operators.md'}")
     params = bind_params(operator, step.params)
     if operator.kind == "mapper":
         return BoundStep(operator, operator.function(profile), params)
@@ -85,17 +74,6 @@ def bind(step: Step, profile: Profile = "bench") -> BoundStep:
     if "word_list" in params:
         params["word_list"] = frozenset(params["word_list"])
     return BoundStep(operator, operator.function(profile), params, low, high, closed)
-
-
-def _bind_foreign(step: Step) -> BoundStep:
-    """A step of py-data-juicer, which is asked only for names that are not ours."""
-    if not step.operator.startswith(bridge.PREFIX) and not bridge.has(step.operator):
-        hint = nearest(step.operator, OPERATORS)
-        raise GoldError(f"no operator {step.operator!r}{hint or ', see docs/operators.md'}")
-    operator, built = bridge.load(step.operator, step.params)
-    if operator.kind == "mapper":
-        return BoundStep(operator, bridge.mapper(operator.name, built), {})
-    return BoundStep(operator, operator.bench, {}, verdict=bridge.verdict(built))
 
 
 def bind_recipe(recipe: Sequence[Step], profile: Profile = "bench") -> tuple[BoundStep, ...]:

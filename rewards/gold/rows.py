@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from assay.task import json_line
+from rewards.gold.catalog import OPERATORS
 from rewards.gold.core import PROFILES, GoldError, Profile, Step, nearest
-from rewards.gold.operators import OPERATORS
 from rewards.gold.recipe import BoundStep, bind_recipe, run_bound
 
 ROW_FIELDS = ("id", "input_text", "recipe", "profile", "word_list")

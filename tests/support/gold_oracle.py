@@ -12,9 +12,8 @@ from typing import Any
 import ftfy
 import regex
 
-from rewards.gold import filters, latex, links, privacy, rag, web
-from rewards.gold.special import SPECIAL_DJ
-from rewards.gold.text import SPECIAL_BENCH, merge_cells, split_cells
+from rewards.gold import filters, latex, privacy, rag, web
+from rewards.gold.text import SPECIAL_BENCH, SPECIAL_DJ, merge_cells, split_cells
 
 V0 = regex.V0
 
@@ -195,8 +194,8 @@ PAIRS: list[tuple[str, Callable[[str], Any], Callable[[str], Any]]] = [
     ("jwt", lambda t: privacy.clean_jwt(t, **X), _by_rx(privacy.JWT)),
     ("pem", lambda t: privacy.clean_pem(t, **X), _by_rx(privacy.PEM)),
     ("channel", lambda t: privacy.clean_channel_id(t, **X), channel_id),
-    ("links", lambda t: links.clean_links(t, **X), _by_re(links.LINK_BENCH, flags=re.IGNORECASE)),
-    ("links dj", lambda t: links.clean_links_dj(t, **X), _by_rx(links.LINK_DJ, flags=regex.DOTALL)),
+    ("links", lambda t: web.clean_links(t, **X), _by_re(web.LINK_BENCH, flags=re.IGNORECASE)),
+    ("links dj", lambda t: web.clean_links_dj(t, **X), _by_rx(web.LINK_DJ, flags=regex.DOTALL)),
     ("html", web.clean_html, clean_html),
     ("copyright", web.clean_copyright, clean_copyright),
     ("unicode", web.fix_unicode, ftfy.fix_text),

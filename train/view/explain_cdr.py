@@ -18,7 +18,7 @@ from assay.task import Answer, Task
 from rewards.cdr.recipes import Attribution, bound_recipe, counterfactuals, recipe_of
 from rewards.cdr.written import result_of
 from rewards.gold import BoundStep, Execution, GoldError, run_bound
-from rewards.gold.words import said
+from rewards.gold.catalog import described
 from rewards.parse import normalise, parse_strict
 from train.view.explain import (
     ANSWER,
@@ -114,7 +114,7 @@ def _steps(steps: Sequence[BoundStep], run: Execution) -> Iterator[Step]:
             at += 1
             text = run.states[at]
         entry = seen.get(index)
-        words = [said(step.operator)["summary"].rstrip(".")]
+        words = [described(step.operator)["summary"].rstrip(".")]
         if entry is None:
             words.append("not reached: the text was rejected before")
         elif step.operator.kind == "filter":
