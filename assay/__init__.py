@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
     "tasks": ("data_gen.cli", "build or import tasks and splits"),
-    "execute": ("rewards.gold.cli", "run gold recipes over JSONL or parquet"),
+    "execute": ("rewards.gold.execute", "run gold recipes over JSONL or parquet"),
     "score": ("rewards.score", "score outputs against gold, JSONL in and out"),
     "rollout": ("train.cli.rollout", "sample answers to tasks from a model and score them"),
     "select": ("data_gen.selection.cli", "keep rollouts by a strategy, as a training set"),

@@ -1,4 +1,4 @@
-"""Ordered execution of row batches in worker processes, each row under a deadline.
+"""Rows executed in worker processes: each is checked, run under a deadline and answered.
 
 The operating system kills a process when a row's processor time runs out, in the middle of a
 regular expression if need be. The rows of a batch that killed one are executed again alone, which
@@ -12,15 +12,27 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from assay.task import json_line
 from assay.workers import WorkerPool
-from rewards.gold.rows import RowExecutor, row_id
+from rewards.gold.core import GoldError, nearest
+from rewards.gold.recipe import (
+    BoundStep,
+    Execution,
+    bind_recipe,
+    kind_of,
+    read_profile,
+    read_steps,
+    run_bound,
+)
 
 Key = TypeVar("Key")
 Batch = tuple[str, int, list[bytes]]  # what lines are called, number of the first, lines
+_CACHE_LIMIT = 1000
 
 
 class Executed(NamedTuple):
@@ -30,15 +42,149 @@ class Executed(NamedTuple):
     good: bool
 
 
+@dataclass
+class Summary:
+    """How many rows were kept, dropped and failed, and what each operator did with those that came
+    to it: [rows, rows changed, rows dropped, characters added, seconds of wall time]."""
+
+    kept: int = 0
+    dropped: int = 0
+    failed: int = 0
+    operators: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+
+    @property
+    def rows(self) -> int:
+        return self.kept + self.dropped + self.failed
+
+    def count(self, done: Execution) -> None:
+        """Add one executed row."""
+        self.kept += done.status == "KEEP"
+        self.dropped += done.status == "DROP"
+        for entry in done.trace:
+            found = self.operators.setdefault(entry["operator"], [0, 0, 0, 0, 0.0])
+            found[0] += 1
+            found[1] += entry.get("active", False)
+            found[2] += not entry.get("keep", True)
+            found[3] += entry.get("delta_chars", 0)
+            found[4] += done.seconds[entry["step_index"]]
+
+    def add(self, other: Summary) -> None:
+        self.kept += other.kept
+        self.dropped += other.dropped
+        self.failed += other.failed
+        for name, more in other.operators.items():
+            mine = self.operators.get(name, [0, 0, 0, 0, 0.0])
+            self.operators[name] = [a + b for a, b in zip(mine, more, strict=True)]
+
+    def table(self) -> str:
+        """The counts in a line, and under it a line an operator."""
+        lines = [
+            f"assay execute: {self.rows} rows: kept {self.kept}, dropped {self.dropped}, failed "
+            f"{self.failed}"
+        ]
+        wide = max(map(len, self.operators), default=0)
+        if self.operators:
+            heads = ("rows", "changed", "dropped", "characters", "seconds")
+            lines.append(f"{'operator':<{wide}}" + "".join(f"{head:>13}" for head in heads))
+        for name, (*counts, seconds) in self.operators.items():
+            cells = "".join(f"{count:>13,.0f}" for count in counts)
+            lines.append(f"{name:<{wide}}{cells}{seconds:>13.2f}")
+        return "\n".join(lines)
+
+
+@dataclass
+class RowExecutor:
+    """Executes rows, remembering checked recipes.
+
+    `recipe` and `profile` apply to rows that carry none of their own; `states` adds the texts
+    after each mapper to the answers; `id_field` and `text_field` are the fields of a row with its
+    name and its text. `summary` counts what was executed.
+    """
+
+    recipe: list[Any] | None = None
+    profile: str = "bench"
+    states: bool = False
+    id_field: str = "id"
+    text_field: str = "input_text"
+    summary: Summary = field(default_factory=Summary)
+    _checked: dict[str, tuple[BoundStep, ...]] = field(
+        default_factory=dict[str, tuple[BoundStep, ...]]
+    )
+
+    def line(self, line: bytes, place: str) -> Executed:
+        """The answer to the line at `place`; a row that cannot be executed has an `error`."""
+        row: Any = None
+        try:
+            row = json.loads(line)
+            return Executed(json_line(self.row(row)), True)
+        except GoldError as error:
+            why = str(error)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            why = f"not valid JSON ({error})"
+        except RecursionError:
+            why = "nested too deeply to read or execute"
+        except MemoryError:
+            why = "infrastructure: out of memory while executing"
+        except Exception as error:  # a library failing on one document must not cost the others
+            why = f"executing failed: {type(error).__name__}: {error}"
+        return self.failed(row, f"{place}: {why}")
+
+    def failed(self, row: object, error: str) -> Executed:
+        """The answer to a row, however bad it is, that was not executed."""
+        self.summary.failed += 1
+        name = cast("dict[str, Any]", row).get(self.id_field) if isinstance(row, dict) else None
+        return Executed(json_line({self.id_field: name, "error": error}), False)
+
+    def row(self, row: object) -> dict[str, Any]:
+        """Execute one row. Raises `GoldError` naming the field that is wrong."""
+        if not isinstance(row, dict):
+            raise GoldError(f"wanted a JSON object, got {type(row).__name__}")
+        fields = cast("dict[str, Any]", row)
+        text = fields.get(self.text_field)
+        if fields.get(self.id_field) is None:
+            raise GoldError(f"field {self.id_field!r} is missing; every row needs one")
+        used = (self.id_field, self.text_field, "recipe", "profile", "word_list")
+        if not isinstance(text, str):
+            hint = nearest(self.text_field, [f for f in fields if f not in used])
+            raise GoldError(f"field {self.text_field!r} is {kind_of(text)}, wanted a string{hint}")
+        done = run_bound(text, self._bound(fields))
+        answer: dict[str, Any] = {
+            self.id_field: fields[self.id_field],
+            "status": done.status,
+            "reference_text": done.text,
+            "reference_text_full_run": done.full_run_text,
+            "trace": done.trace,
+        }
+        if self.states:
+            answer["states"] = done.states
+        if len(fields) > 2:  # the row's other fields
+            answer |= {k: v for k, v in fields.items() if k not in used and k not in answer}
+        self.summary.count(done)
+        return answer
+
+    def _bound(self, row: dict[str, Any]) -> tuple[BoundStep, ...]:
+        recipe = row.get("recipe", self.recipe)
+        profile = row.get("profile") or self.profile
+        words = row.get("word_list")
+        key = json.dumps([recipe, profile, words])
+        if key not in self._checked:
+            if len(self._checked) >= _CACHE_LIMIT:
+                self._checked.clear()
+            self._checked[key] = bind_recipe(read_steps(recipe, words), read_profile(profile))
+        return self._checked[key]
+
+
 class Pool:
-    """`workers` child processes; use as a context manager.
+    """`workers` child processes; use as a context manager. `options` are `RowExecutor`'s.
 
     `deadline` is processor seconds a row may take: a busy machine never turns a good row into a
     failed one. A row that kills its worker is answered with an `infrastructure:` error and its id.
+    `summary` counts what has been executed.
     """
 
     def __init__(self, workers: int, deadline: float, options: dict[str, Any]) -> None:
-        self._deadline = deadline
+        self.summary = Summary()
+        self._deadline, self._options = deadline, options
         self._pool = WorkerPool(workers, _start, (deadline, options), apart=True, kill=True)
 
     def __enter__(self) -> Pool:
@@ -67,16 +213,26 @@ class Pool:
                 keys.append(key)
                 yield f"{key} line".replace("\n", " ") if named else "line", number, lines
 
-        for answers in self._pool.map(_execute, jobs(), died=self._one_by_one):
+        for answers, summary in self._pool.map(_execute, jobs(), died=self._one_by_one):
+            self.summary.add(summary)
             yield keys.popleft(), answers
 
-    def _one_by_one(self, batch: Batch, status: int) -> list[Executed]:
+    def _one_by_one(self, batch: Batch, status: int) -> tuple[list[Executed], Summary]:
         where, number, lines = batch
+        whole = Summary()
         if len(lines) > 1:
-            rows = [(where, number + i, [line]) for i, line in enumerate(lines)]
-            return [a for row in rows for a in self._pool.run(_execute, row, self._one_by_one)]
-        error = f"{where} {number}: infrastructure: {self._why_died(status)}"
-        return [Executed(json_line({"id": _id_in(lines[0]), "error": error}), False)]
+            answers: list[Executed] = []
+            for place, line in enumerate(lines, number):
+                found, summary = self._pool.run(_execute, (where, place, [line]), self._one_by_one)
+                answers += found
+                whole.add(summary)
+            return answers, whole
+        row: Any = None
+        with suppress(ValueError, RecursionError):
+            row = json.loads(lines[0])
+        executor = RowExecutor(**self._options, summary=whole)
+        why = f"{where} {number}: infrastructure: {self._why_died(status)}"
+        return [executor.failed(row, why)], whole
 
     def _why_died(self, status: int) -> str:
         if status == -signal.SIGPROF:
@@ -100,19 +256,13 @@ def _start(deadline: float, options: dict[str, Any]) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
-def _execute(batch: Batch) -> list[Executed]:
-    """The answers to the lines of a batch, each under the deadline."""
+def _execute(batch: Batch) -> tuple[list[Executed], Summary]:
+    """The answers to the lines of a batch, each under the deadline, and their counts."""
     where, first, lines = batch
     answers: list[Executed] = []
+    _executor.summary = Summary()
     for number, line in enumerate(lines, first):
         signal.setitimer(signal.ITIMER_PROF, _deadline)
-        answers.append(Executed(*_executor.line(line, f"{where} {number}")))
+        answers.append(_executor.line(line, f"{where} {number}"))
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return answers
-
-
-def _id_in(line: bytes) -> Any:
-    try:
-        return row_id(json.loads(line))
-    except (ValueError, RecursionError):
-        return None
+    return answers, _executor.summary

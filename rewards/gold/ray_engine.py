@@ -5,16 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from assay.parquet import library as arrow
 from rewards.gold.core import GoldError, library
+from rewards.gold.execute import STATUS, as_lines, check_column, open_parquet, with_answers
 from rewards.gold.pool import Pool
-from rewards.gold.tables import (
-    STATUS,
-    apply_answers,
-    arrow,
-    as_lines,
-    check_column,
-    open_parquet,
-)
 
 
 class Executor:
@@ -31,7 +25,7 @@ class Executor:
         if batch is None:
             return table
         ((_, answers),) = list(self._pool.run([("", 1, lines)]))
-        done, errors = apply_answers(batch, self._column, answers)
+        done, errors = with_answers(batch, self._column, answers)
         iterator = iter(errors)
         # Ray splits the output by this column, and a path cannot hold a null.
         status = [s or "FAILED" for s in done.column(STATUS).to_pylist()]

@@ -216,7 +216,7 @@ def recipes(tmp_path: Path) -> Path:
 
 
 def test_recipes_are_executed_for_the_rows_that_are_asked_for(tmp_path: Path) -> None:
-    from rewards.gold.cli import main
+    from rewards.gold.execute import main
 
     source, out = recipes(tmp_path), tmp_path / "out.jsonl"
     for words, ids in ((WORDS, ["1"]), (["--track", "two"], ["1", "2"]), ([], ["0", "1", "2"])):
@@ -229,7 +229,7 @@ def test_recipes_are_executed_for_the_rows_that_are_asked_for(tmp_path: Path) ->
 
 
 def test_nothing_left_is_an_error_and_writes_nothing(tasks: Path, tmp_path: Path) -> None:
-    from rewards.gold.cli import main as execute
+    from rewards.gold.execute import main as execute
     from rewards.score import main as score
     from train.run.data import training_rows
 

@@ -112,7 +112,7 @@ def test_word_list_profile_states_and_gzip(tmp_path: Path) -> None:
 def test_odd_characters_survive_standard_input_and_output() -> None:
     text = "\u2028\r\x85 \ud800 \0 é"
     row = json.dumps({"id": "r", "input_text": text, "recipe": EMAIL})
-    command = [sys.executable, "-m", "rewards.gold.cli"]
+    command = [sys.executable, "-m", "rewards.gold.execute"]
     done = subprocess.run(command, input=row.encode(), capture_output=True, cwd=ROOT, check=False)
     assert done.returncode == 0
     assert json.loads(done.stdout)["reference_text"] == text
@@ -150,6 +150,11 @@ def test_recipe_file_in_three_spellings(tmp_path: Path) -> None:
         ("recepi: []\n", "no field 'recepi'; did you mean 'recipe'?"),
         ("recipe: 3\n", "wanted a list of steps"),
         ("- 3\n", "recipe step 0 is int"),
+        (
+            "- clean_html_mappr\n",
+            "no operator 'clean_html_mappr'; did you mean 'clean_html_mapper'",
+        ),
+        ("- clean_ip_mapper: {rpl: x}\n", "no parameter 'rpl'; did you mean 'repl'"),
         ("a: [\n", "cannot be read as YAML"),
     ],
 )
@@ -162,6 +167,48 @@ def test_bad_recipe_file_is_named(
     said = capsys.readouterr().err
     assert f"{recipe}: " in said
     assert message in said
+
+
+def test_fields_of_any_name_and_what_else_a_row_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("- clean_email_mapper\n- words_num_filter: {min_num: 2}\n")
+    rows = [
+        {"doc_id": "a", "body": "one a@b.co two", "language": "en", "status": "mine"},
+        {"doc_id": "b", "body": "one"},
+    ]
+    options = ["--recipe", str(recipe), "--id", "doc_id", "--text", "body"]
+    status, out = run(rows, tmp_path, *options)
+    assert status == 0
+    assert list(out[0])[:3] == ["doc_id", "status", "reference_text"]
+    assert out[0] | {"trace": 0} == {
+        "doc_id": "a",
+        "status": "KEEP",
+        "reference_text": "one  two",
+        "reference_text_full_run": "one  two",
+        "trace": 0,
+        "language": "en",
+    }
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "assay execute: 2 rows: kept 1, dropped 1, failed 0"
+    assert [line.split()[:5] for line in said[1:]] == [
+        ["operator", "rows", "changed", "dropped", "characters"],
+        ["clean_email_mapper", "2", "1", "0", "-6"],
+        ["words_num_filter", "2", "0", "1", "0"],
+    ]
+
+
+def test_fields_that_no_row_has_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.jsonl", [{"id": 1, "body": "x"}] * 9)
+    for options, name in (([], "input_text"), (["--text", "body"], "recipe")):
+        assert main([str(source), str(tmp_path / "out"), *options]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert f"no row has a field '{name}'; they have 'id', 'body'" in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:

@@ -26,10 +26,19 @@ def files(tmp_path: Path, texts: list[str | None]) -> tuple[str, str, str]:
     return str(source), str(tmp_path / "out.parquet"), str(recipe)
 
 
-def test_kept_rows_are_written_and_failed_ones_listed(tmp_path: Path) -> None:
+def test_kept_rows_are_written_and_failed_ones_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, target, recipe = files(tmp_path, TEXTS)
-    options = ["--recipe", recipe, "--text-column", "body", "--deadline", "0.5", "--workers", "2"]
+    options = ["--recipe", recipe, "--text", "body", "--deadline", "0.5", "--workers", "2"]
     assert main([source, target, *options]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "assay execute: 5 rows: kept 2, dropped 1, failed 2"
+    assert [line.split()[:5] for line in said[2:5]] == [
+        ["clean_html_mapper", "3", "0", "0", "0"],
+        ["clean_links_mapper", "3", "1", "0", "-12"],
+        ["words_num_filter", "3", "0", "1", "0"],
+    ]
     assert pq.read_table(target).to_pydict() == {"n": [0, 4], "body": ["one two ", "three four"]}
     errors = Path(target + ".errors.jsonl").read_text().splitlines()
     assert [json.loads(e)["id"] for e in errors] == [2, 3]
