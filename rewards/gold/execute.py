@@ -38,7 +38,7 @@ from rewards.gold.recipe import read_recipe
 BAD_ROWS = 3
 SMALL = 1 << 20  # bytes that one process executes before another has started
 # A batch is sent when it holds this many lines or bytes.
-_BATCH_LINES = 64
+_BATCH_LINES = 256
 _BATCH_BYTES = 1 << 18
 _TABLE_ROWS = 256  # of a batch of parquet
 STATUS = "gold_status"  # the column that says KEEP, DROP or null

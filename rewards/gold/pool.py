@@ -63,9 +63,11 @@ class Summary:
         for entry in done.trace:
             found = self.operators.setdefault(entry["operator"], [0, 0, 0, 0, 0.0])
             found[0] += 1
-            found[1] += entry.get("active", False)
-            found[2] += not entry.get("keep", True)
-            found[3] += entry.get("delta_chars", 0)
+            if entry["kind"] == "mapper":
+                found[1] += entry["active"]
+                found[3] += entry["delta_chars"]
+            else:
+                found[2] += not entry["keep"]
             found[4] += done.seconds[entry["step_index"]]
 
     def add(self, other: Summary) -> None:
@@ -157,8 +159,9 @@ class RowExecutor:
         }
         if self.states:
             answer["states"] = done.states
-        if len(fields) > 2:  # the row's other fields
-            answer |= {k: v for k, v in fields.items() if k not in used and k not in answer}
+        for name, value in fields.items():
+            if name not in used and name not in answer:
+                answer[name] = value
         self.summary.count(done)
         return answer
 
@@ -166,7 +169,7 @@ class RowExecutor:
         recipe = row.get("recipe", self.recipe)
         profile = row.get("profile") or self.profile
         words = row.get("word_list")
-        key = json.dumps([recipe, profile, words])
+        key = repr((recipe, profile, words))
         if key not in self._checked:
             if len(self._checked) >= _CACHE_LIMIT:
                 self._checked.clear()
