@@ -32,6 +32,7 @@ from assay.rows import (
 from assay.task import json_line
 from assay.workers import usable_cores
 from rewards.gold.core import PROFILES, GoldError
+from rewards.gold.core import library as optional_library
 from rewards.gold.pool import Executed, Pool
 from rewards.gold.recipe import read_recipe
 
@@ -324,24 +325,60 @@ def with_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any,
     return table, [json_line(r) for r in results if "error" in r]
 
 
+# ---- Ray Data, for corpora that outgrow one machine
+
+
+class RayExecutor:
+    """A Ray actor: one guarded worker process, reused for every batch."""
+
+    def __init__(self, column: str, deadline: float, options: dict[str, Any]) -> None:
+        self._column = column
+        self._pool = Pool(1, deadline, options)
+
+    def __call__(self, table: Any) -> Any:
+        pa = library()
+        lines = as_lines(table.column(self._column).to_pylist(), 0)
+        (batch,) = table.combine_chunks().to_batches() or [None]
+        if batch is None:
+            return table
+        ((_, answers),) = list(self._pool.run([("", 1, lines)]))
+        done, errors = with_answers(batch, self._column, answers)
+        iterator = iter(errors)
+        # Ray splits the output by this column, and a path cannot hold a null.
+        status = [s or "FAILED" for s in done.column(STATUS).to_pylist()]
+        why = [next(iterator) if s == "FAILED" else None for s in status]
+        index = done.schema.get_field_index(STATUS)
+        done = done.set_column(index, STATUS, pa.array(status))
+        return done.append_column("gold_error", pa.array(why, type=pa.string()))
+
+
 def _ray(
     args: argparse.Namespace, inputs: Sequence[str], output: str, options: dict[str, Any]
 ) -> int:
-    from rewards.gold.ray_engine import run_ray
-
-    source = Path(inputs[0])
+    """Write `output/gold_status=KEEP|DROP|FAILED/*.parquet`. Every row lands in one of the three,
+    failed ones with their text unchanged and the reason in `gold_error`."""
+    ray, data = (optional_library(m, "--engine ray", extra="ray") for m in ("ray", "ray.data"))
+    source, target, column = Path(inputs[0]), Path(output), args.text or "text"
     if len(inputs) > 1:
         raise GoldError("--engine ray reads one file or folder; put the files into a folder")
     if not source.exists():
         raise GoldError(f"{source}: no such file")
-    failed = run_ray(
-        source,
-        Path(output),
-        args.text or "text",
-        workers=args.workers or usable_cores(),
-        deadline=args.deadline,
-        options=options,
+    if target.exists():
+        raise GoldError(f"{target}: exists already; --engine ray writes a new folder")
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    rows: Any = data.read_parquet(str(source))
+    check_column(rows.schema().base_schema, column, source)
+    rows = rows.map_batches(
+        RayExecutor,
+        fn_constructor_args=(column, args.deadline, options),
+        batch_format="pyarrow",
+        concurrency=args.workers or usable_cores(),
+        batch_size=1024,
     )
+    rows.write_parquet(str(target), partition_cols=[STATUS])
+    parts = (target / f"{STATUS}=FAILED").glob("*.parquet")
+    failed = sum(open_parquet(part).metadata.num_rows for part in parts)
     print(f"assay execute: wrote {output}, {failed} rows failed", file=sys.stderr)
     return BAD_ROWS if failed else 0
 
