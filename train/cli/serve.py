@@ -79,9 +79,8 @@ def main(argv: list[str]) -> int:
     except ModuleNotFoundError:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
     from configs.schema import EngineConfig
-    from rollouts.serving.app import Service
-    from rollouts.serving.asked import Limits
-    from rollouts.serving.batches import Batches
+    from rollouts.serving.request import Limits
+    from rollouts.serving.server import Batches, Service
     from train.cli.model_options import json_object
     from train.evaluation.local import folders_of, load_local, tokenizer_of
 

@@ -20,9 +20,8 @@ from rollouts.engines.http_engine import OpenAIEngine
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer
-from rollouts.serving.app import Service
-from rollouts.serving.asked import Limits
-from rollouts.serving.batches import Batches
+from rollouts.serving.request import Limits
+from rollouts.serving.server import Batches, Service
 from rollouts.trajectory import Completion, Sampling
 
 ASK = [{"role": "user", "content": "Say the number 7."}]
