@@ -168,7 +168,8 @@ def _number(
         return unset
     good = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not good or not low <= value <= high or (above and value == low):
-        bounds = "" if low == -inf else f", {'more than ' if above else 'at least '}{low:g}"
+        least = f", more than {low:g}" if above else f", {low:g} or more"
+        bounds = "" if low == -inf else least
         bounds += "" if high == inf else f" and at most {high:g}"
         raise RequestError(f"{name}: wanted a {'whole ' * whole}number{bounds}", name)
     return value
@@ -186,7 +187,7 @@ def _stops(value: Any) -> tuple[str, ...]:
 def _prompts(value: Any, tokenizer: ChatTokenizer) -> list[list[int]]:
     """Texts, or token ids: of one prompt or of several."""
     several = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if several and all(_is_id(i) for i in several):
+    if isinstance(value, list) and several and all(_is_id(i) for i in several):
         several = [several]
     found: list[list[int]] = []
     for one in several:
