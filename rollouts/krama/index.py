@@ -125,16 +125,15 @@ class FileNote:
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> FileNote:
-        tables = tuple(map(_table_of, row["tables"]))
         lists = {name: tuple(row[name]) for name in ("lines", "said")}
-        whole: dict[str, Any] = {**row, **lists, "tables": tables}
+        whole: dict[str, Any] = {**row, **lists, "tables": tuple(map(_table_of, row["tables"]))}
         return FileNote(**whole)
 
 
 def _table_of(row: Mapping[str, Any]) -> TableNote:
     columns: list[dict[str, Any]] = [{**c, "odd": tuple(c["odd"])} for c in row["columns"]]
-    made: list[Column] = [Column(**column) for column in columns]
-    whole: dict[str, Any] = {**row, "head": tuple(row["head"]), "columns": tuple(made)}
+    made = tuple(Column(**column) for column in columns)
+    whole: dict[str, Any] = {**row, "head": tuple(row["head"]), "columns": made}
     return TableNote(**whole)
 
 
@@ -398,14 +397,19 @@ class LakeIndex:
 
 
 def _store(folder: Path) -> sqlite3.Connection:
+    """The cache: a file's place, size and times → the hash of its content → its note."""
     folder.mkdir(parents=True, exist_ok=True)
     store = sqlite3.connect(folder / "lakes.sqlite", timeout=60)
     with suppress(sqlite3.OperationalError):  # another process is at the same; its mode serves us
         store.execute("PRAGMA journal_mode=WAL")
     store.execute("PRAGMA synchronous=OFF")  # a cache: what is lost is found again
-    store.execute("CREATE TABLE IF NOT EXISTS seen (path TEXT PRIMARY KEY, stat TEXT, hash TEXT)")
-    store.execute("CREATE TABLE IF NOT EXISTS notes (hash TEXT PRIMARY KEY, note TEXT)")
+    store.execute("CREATE TABLE IF NOT EXISTS found (key TEXT PRIMARY KEY, value TEXT)")
     return store
+
+
+def _kept(store: sqlite3.Connection, key: str) -> str:
+    row = store.execute("SELECT value FROM found WHERE key = ?", (key,)).fetchone()
+    return str(row[0]) if row else ""
 
 
 def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
@@ -417,25 +421,15 @@ def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
     read = 0
     said = _rules_of(Path(root))
     with closing(_store(cache or cache_folder())) as store, store:
-        prefix = root + os.sep
-        rows = store.execute(
-            "SELECT seen.path, stat, seen.hash, note FROM seen JOIN notes USING (hash) "
-            "WHERE seen.path >= ? AND seen.path < ?",
-            (prefix, prefix + "\U0010ffff"),
-        )
-        known = {path: (stat, note) for path, stat, _, note in rows}
         for path in found:
             info = os.stat(path)
-            stat = f"{VERSION}{said} {info.st_size} {info.st_mtime_ns} {info.st_ino}"
-            old = known.get(path)
-            if old is None or old[0] != stat:
-                note = _look(store, Path(path), Path(root), stat, said)
+            seen = f"{VERSION}{said} {info.st_size} {info.st_mtime_ns} {info.st_ino} {path}"
+            note = _kept(store, _kept(store, seen))
+            if not note:
+                note = _look(store, Path(path), Path(root), seen, said)
                 read += 1
-            else:
-                note = old[1]
-            files[os.path.relpath(path, root).replace(os.sep, "/")] = FileNote.from_json(
-                json.loads(note)
-            )
+            name = os.path.relpath(path, root).replace(os.sep, "/")
+            files[name] = FileNote.from_json(json.loads(note))
     return LakeIndex(files, read)
 
 
@@ -447,17 +441,16 @@ def _rules_of(root: Path) -> str:
         return ""
 
 
-def _look(store: sqlite3.Connection, path: Path, root: Path, stat: str, said: str) -> str:
+def _look(store: sqlite3.Connection, path: Path, root: Path, seen: str, said: str) -> str:
     with open(path, "rb") as file:
         content = hashlib.file_digest(file, "blake2b").hexdigest()[:40]
     suffixes = "".join(path.suffixes[-2:]).lower()
     # the settings go by the path below the lake; without any a copy is the same file
     place = f"{said}-{path.relative_to(root).as_posix()}" if said else ""
     digest = f"{VERSION}{place}-{suffixes}-{content}"
-    row = store.execute("SELECT note FROM notes WHERE hash = ?", (digest,)).fetchone()
-    note = str(row[0]) if row else json.dumps(look(path, root).to_json())
-    store.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (digest, note))
-    store.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (str(path), stat, digest))
+    note = _kept(store, digest) or json.dumps(look(path, root).to_json())
+    rows = [(digest, note), (seen, digest)]
+    store.executemany("INSERT OR REPLACE INTO found VALUES (?, ?)", rows)
     return note
 
 
