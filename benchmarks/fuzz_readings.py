@@ -31,9 +31,8 @@ from rewards.krama.answer import ANSWER_TYPES, score_response
 from rewards.krama.episode import AnswerReward, score_episode, subtask_credit
 from rewards.parse import parse, render
 from rewards.score import score_lines
-from rollouts.call_arguments import fitting
 from rollouts.krama.contract import answer_of, blocks, printed_values
-from rollouts.tool_calls import FORMATS, ToolSpec
+from rollouts.tool_calls import FORMATS, ToolSpec, fitting
 
 _TEXTS = (
     "Mail x@a.org now, then see http://a.org/x.\n\nThe  end of “it” .",

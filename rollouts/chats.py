@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.task import TaskError
-from rollouts.call_arguments import fitting
-from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec, make_call
+from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec, fitting, make_call
 
 FIELDS = ("messages", "conversations", "conversation")
 ROLES = {

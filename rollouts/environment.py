@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,6 +52,16 @@ class Reply:
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     seconds: float = 0.0
     context: Sequence[Mapping[str, Any]] | None = None
+
+    def then(self, other: Reply) -> Reply:
+        """This one and the next in one; `context` is left out."""
+        return Reply(
+            [*self.messages, *other.messages],
+            self.done or other.done,
+            [*self.records, *other.records],
+            Counter(self.errors) + Counter(other.errors),
+            self.seconds + other.seconds,
+        )
 
 
 @dataclass(frozen=True)

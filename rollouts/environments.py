@@ -1,29 +1,343 @@
-"""From a task's tools to its environment, and what environments share: sandbox and files."""
+"""From a task's tools to its environment: what a user writes, and what the loop calls.
+
+A list of `@tool` functions or a factory is a `UserEnvironment`; the calls of its tools are answered
+by a `ToolEnvironment`. `EnvironmentFactory` makes the environment of each episode.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+import json
+import math
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from assay.family import all_families, family_of
+from assay.plugins import load_object
 from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
-from rollouts.combined import Combined
-from rollouts.context import Context
-from rollouts.environment import Budget, Environment, ExecutorSettings, LakeSettings
-from rollouts.own import Own, made, read_env
-from rollouts.toolbox import Toolbox
-from rollouts.tools import Tool
+from rollouts.environment import (
+    Budget,
+    Environment,
+    EnvironmentFailure,
+    EpisodeEnd,
+    EpisodeStart,
+    ExecutorSettings,
+    LakeSettings,
+    ModelTurn,
+    Reply,
+)
+from rollouts.sandbox.errors import SandboxError
+from rollouts.tool_calls import ToolCall
+from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
 from rollouts.words.prompts import Places, Prompts, prompts_of
 
 if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
     from rollouts.krama.agents.notebook import Notebook
-    from rollouts.krama.dsguru import Variant
     from rollouts.sandbox.pool import Pool
+
+
+# --- what the loop calls -------------------------------------------------------------------------
+
+TOOL_CALLS = "tool_calls.json"  # among the files to score: every call and what it returned
+_REPORT = 8_000  # characters of a traceback that are kept, its end
+
+
+class Overtime(BaseException):
+    """Ends a thread whose tool ran too long; no `Exception`, so that the tool cannot catch it."""
+
+
+class ToolEnvironment:
+    """An `Environment` over tools of one's own, and over a built-in one `beside` them, which then
+    says how the conversation starts and answers the calls of its own tools.
+
+    Calls of a message run in order. What a tool returns is the answer: text as it is, anything
+    else as JSON. What it raises is an error to the model and a bug report in the record, never the
+    end of the episode; only a broken sandbox is.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        context: Context,
+        output_kb: int = 64,
+        beside: Environment | None = None,
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._context, self._most = context, output_kb * 1024
+        self._beside = beside
+        self._known = list(self._tools)
+        self._calls: list[dict[str, Any]] = []
+
+    async def open(self) -> EpisodeStart:
+        specs = [tool.spec for tool in self._tools.values()]
+        if self._beside is None:
+            return EpisodeStart(self._context.task.prompt, specs)
+        start = await self._beside.open()
+        if twice := [spec.name for spec in start.tools if spec.name in self._tools]:
+            raise TaskError(f"two tools have the name {twice[0]!r}; rename your own")
+        self._known = [spec.name for spec in (*start.tools, *specs)]
+        return EpisodeStart(start.messages, [*start.tools, *specs])
+
+    async def reply(self, said: ModelTurn) -> Reply:
+        """Answer every call of the message, until the tools' seconds are used up."""
+        if self._beside is None:
+            return await self._answer(said)
+        found = Reply()
+        for call in said.calls:
+            one = replace(said, calls=[call], seconds=said.seconds - found.seconds)
+            theirs = not call.error and call.name in self._known and call.name not in self._tools
+            found = found.then(await (self._beside.reply(one) if theirs else self._answer(one)))
+            if found.done:
+                break
+        return found
+
+    async def close(self) -> EpisodeEnd:
+        """The files that tools left, and every call as JSON."""
+        theirs = EpisodeEnd()
+        try:
+            if self._beside is not None:
+                theirs = await self._beside.close()
+        finally:
+            files = await asyncio.to_thread(self._context.close)
+        if self._calls:
+            said = json.dumps(self._calls, ensure_ascii=False)
+            files.setdefault(TOOL_CALLS, said.encode("utf-8", "surrogatepass"))
+        notes = {"sandbox": self._context.level} if self._context.level else {}
+        return EpisodeEnd({**files, **theirs.files}, {**notes, **theirs.notes})
+
+    async def _answer(self, turn: ModelTurn) -> Reply:
+        found = await answer_calls(
+            turn,
+            self._tools,
+            self._run,
+            known=self._known,
+            over=lambda: self._context.finished,
+        )
+        kept = ("name", "arguments", "answer", "kind")
+        nobodys = ("bad_call", "unknown_tool") if self._beside is not None else ()
+        self._calls += [
+            {name: row[name] for name in kept}
+            for row in found.records
+            if row["kind"] not in nobodys
+        ]
+        return found
+
+    async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
+        if left <= 0:
+            raise Refused("time_up", TIME_UP)
+        tool = self._tools[call.name]
+        if tool.context:
+            arguments[tool.context] = self._context
+        seconds = min(self._context.run_s, left)
+        try:
+            return Ran(self._clip(_worded(await _result(tool, arguments, seconds))))
+        except (EnvironmentFailure, SandboxError):
+            raise
+        except _Late:
+            raise Refused("timeout", f"{tool.name} did not end within {seconds:g} s") from None
+        except (Exception, SystemExit) as error:
+            report = "".join(traceback.format_exception(error))[-_REPORT:]
+            said = self._clip(f"error: {type(error).__name__}: {error}")
+            return Ran(said, "tool_error", report={"bug": report})
+
+    def _clip(self, text: str) -> str:
+        if len(text) <= self._most:
+            return text
+        return f"{text[: self._most]}\n… {len(text) - self._most} characters left out"
+
+
+class _Late(Exception):
+    """The tool's deadline passed."""
+
+
+async def _result(tool: Tool, arguments: dict[str, Any], seconds: float) -> Any:
+    """The tool's result. Raises what it raises, and `_Late` past the deadline."""
+    bound: float | None = None if math.isinf(seconds) else seconds
+    limit = asyncio.timeout(bound)
+    try:
+        async with limit:
+            if inspect.iscoroutinefunction(tool.function):
+                return await tool.function(**arguments)
+            return await _in_thread(partial(tool.function, **arguments))
+    except TimeoutError:
+        if limit.expired():
+            raise _Late from None
+        raise
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Run a plain function in a thread that neither blocks the loop nor the end of the process.
+
+    A cancellation stops it between two bytecodes; one that waits inside C is left behind.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result((result, error))
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    thread = threading.Thread(target=work, name="assay-tool", daemon=True)
+    thread.start()
+    try:
+        result, error = await done
+    except asyncio.CancelledError:
+        _stop(thread)
+        raise
+    if error is not None:
+        raise error
+    return result
+
+
+def _stop(thread: threading.Thread) -> None:
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident), ctypes.py_object(Overtime)
+        )
+
+
+def _worded(result: Any) -> str:
+    """What the model sees of a result."""
+    if isinstance(result, str):
+        return result
+    if result is None:
+        return "done"
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(result)
+
+
+# --- what a user writes -------------------------------------------------------------------------
+
+NAME = "TOOLS"  # what `--env FILE.py` takes where it says no name
+WANTED = "a list of @tool functions, or a function (task, ctx) that makes an environment"
+
+
+@dataclass(frozen=True)
+class UserEnvironment:
+    """What a user wrote: tools by name, or a factory of whole environments. `where` is what
+    messages name."""
+
+    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    factory: Callable[..., Any] | None = None
+    where: str = "env"
+
+    def __bool__(self) -> bool:
+        return bool(self.tools) or self.factory is not None
+
+    def build(self, context: Context) -> Environment:
+        """The factory's environment for one episode. Raises `TaskError` if it is none."""
+        assert self.factory is not None
+        values: dict[str, Any] = {"seed": context.seed, "sample": context.sample}
+        names = _factory_arguments(self.factory, self.where)
+        found: Any = self.factory(context.task, **{n: values.get(n, context) for n in names})
+        if isinstance(found, list | tuple):  # tools that depend on the task
+            return ToolEnvironment(list(read_env(found, self.where).tools.values()), context)
+        for method in ("open", "reply", "close"):
+            if not inspect.iscoroutinefunction(getattr(found, method, None)):
+                raise TaskError(
+                    f"{self.where}: {type(found).__name__} has no `async def {method}`; see "
+                    "Environment in rollouts/environment.py"
+                )
+        return found
+
+
+def read_env(env: Any, where: str = "env") -> UserEnvironment:
+    """What a user gave as an environment: a spec, an object, or a list of both.
+
+    Raises `TaskError` for anything else, and for two tools of one name.
+    """
+    if env is None:
+        return UserEnvironment(where=where)
+    if isinstance(env, UserEnvironment):
+        return env
+    if isinstance(env, str):
+        found, origin = load_object(env, NAME, "--env")
+        if found is None:
+            raise TaskError(f"--env {env}: it has no {origin.rpartition(':')[2]}; wanted {WANTED}")
+        return read_env(found, f"--env {env}")
+    if isinstance(env, Tool):
+        return UserEnvironment({env.name: env}, where=where)
+    if isinstance(env, list | tuple):
+        return _merged([read_env(e, where) for e in cast("Sequence[Any]", env)], where)
+    if inspect.isfunction(env) and _is_plain(env):
+        raise TaskError(f"{where}: {env.__name__} is a plain function; put @tool above it")
+    if callable(env):
+        _factory_arguments(env, where)
+        return UserEnvironment(factory=env, where=where)
+    raise TaskError(f"{where}: {type(env).__name__} is no environment; wanted {WANTED}")
+
+
+def _is_plain(function: Callable[..., Any]) -> bool:
+    """Whether this looks like a tool that lacks its decorator: a factory takes the task first."""
+    names = list(inspect.signature(function).parameters)
+    return not names or names[0] not in ("task", "_task")
+
+
+def _merged(parts: Sequence[UserEnvironment], where: str) -> UserEnvironment:
+    tools: dict[str, Tool] = {}
+    for part in parts:
+        if part.factory is not None and len(parts) > 1:
+            raise TaskError(f"{part.where}: an environment of its own stands alone; give it alone")
+        for name, tool in part.tools.items():
+            if tools.get(name, tool) is not tool:
+                raise TaskError(f"{part.where}: two tools have the name {name!r}; rename one")
+            tools[name] = tool
+    if parts and parts[0].factory is not None:
+        return parts[0]
+    if not tools:
+        raise TaskError(f"{where}: the list holds no tools; wanted {WANTED}")
+    return UserEnvironment(tools, where=where)
+
+
+def _factory_arguments(factory: Callable[..., Any], where: str) -> list[str]:
+    """Names of what the factory takes after the task: of `ctx`, `seed` and `sample`."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    if not parameters:
+        raise TaskError(f"{where}: {factory} takes no task; its first argument is the task")
+    names: list[str] = []
+    for parameter in parameters[1:]:
+        context = parameter.annotation in (Context, "Context") or parameter.name in (
+            "ctx",
+            "context",
+        )
+        if context or parameter.name in ("seed", "sample"):
+            names.append(parameter.name)
+        elif parameter.default is parameter.empty and parameter.kind in (
+            parameter.POSITIONAL_OR_KEYWORD,
+            parameter.KEYWORD_ONLY,
+        ):
+            raise TaskError(
+                f"{where}: argument {parameter.name!r} of the environment is not known; it may "
+                "take task, ctx (a rollouts.tools.Context), seed and sample"
+            )
+    return names
+
+
+# --- what makes an environment for each episode -------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -88,14 +402,14 @@ class EnvironmentFactory:
     """Makes environments for tasks, with one sandbox pool and one copy of every input file.
 
     `root` is what relative paths in `Task.files` start from: the folder of the tasks file. `env`
-    adds an environment of one's own: `FILE.py:NAME`, a list of tools, a factory (rollouts/own.py).
+    adds a user's environment: `FILE.py:NAME`, a list of tools, a factory (`UserEnvironment`).
     Raises `TaskError` for one that cannot be used.
     """
 
     def __init__(self, root: Path, settings: ToolSettings | None = None, env: Any = None) -> None:
         self.root, self.settings = root, settings or ToolSettings()
         self.env = read_env(env)
-        self._families: dict[str, Own] = {}
+        self._families: dict[str, UserEnvironment] = {}
         self._pool: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._boxes: dict[tuple[asyncio.AbstractEventLoop, str], Pool] = {}
         self._shared: dict[str, str] = {}
@@ -166,13 +480,13 @@ class EnvironmentFactory:
         that cannot work together."""
         chosen = self._choose(task)
         context = Context(task, sample, seed, self.root, self.pool, self.settings.executor.run_s)
-        if isinstance(chosen, Own):
-            return made(chosen, context)
-        built, tools = chosen
-        parts = [ENVIRONMENTS[built](self, task, sample, seed)] if built else []
-        if tools:
-            parts.append(Toolbox(tools, context, self.settings.executor.output_kb))
-        return parts[0] if len(parts) == 1 else Combined(parts)
+        if isinstance(chosen, UserEnvironment):
+            return chosen.build(context)
+        name, tools = chosen
+        built = _built_in(name, self, task, seed) if name else None
+        if built is not None and not tools:
+            return built
+        return ToolEnvironment(tools, context, self.settings.executor.output_kb, built)
 
     def check(self, tasks: Iterable[Task], ids: bool = False) -> None:
         """Raise `TaskError` for the first task whose tools cannot be had, before any work; with
@@ -186,7 +500,7 @@ class EnvironmentFactory:
                     "message, which cannot be trained on; evaluate with it (--agent)"
                 )
 
-    def _choose(self, task: Task) -> Own | tuple[str, list[Tool]]:
+    def _choose(self, task: Task) -> UserEnvironment | tuple[str, list[Tool]]:
         """A factory, or (name of a built-in environment or "", tools of one's own)."""
         family = self._of_family(task)
         for own in (self.env, family):
@@ -213,10 +527,10 @@ class EnvironmentFactory:
             )
         return (built[0] if built else ""), tools
 
-    def _of_family(self, task: Task) -> Own:
+    def _of_family(self, task: Task) -> UserEnvironment:
         family = all_families().get(task.family) or family_of(task)
         if family.environment is None:
-            return Own()
+            return UserEnvironment()
         if family.name not in self._families:
             where = f"environment of family {family.name}"
             self._families[family.name] = read_env(family.environment, where)
@@ -238,39 +552,57 @@ def _read(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def _python_executor(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.python_tool import PythonExecutor
-
-    del sample  # the seed holds it
-    return PythonExecutor(task, seed, shop.pool, shop.files, shop.settings.executor)
-
-
-def _ds_guru(variant: Variant) -> Callable[[EnvironmentFactory, Task, int, int], Environment]:
-    def make(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-        from rollouts.krama.dsguru import DsGuru
-
-        return DsGuru(task, seed, shop.root, shop.pool, shop.settings.lake, variant)
-
-    return make
-
-
-def _harbor_shell(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.harbor.shell import HarborShell
-
-    del sample, seed  # nothing is drawn
-    return HarborShell(task, shop.root, shop.box_pool, shop.settings.executor.run_s)
+# names of tools that bring an environment of their own: one more is a name here and a case below
+ENVIRONMENTS = (
+    "python_executor",
+    "ds_guru_no_context",
+    "ds_guru_one_shot",
+    "ds_guru_few_shot",
+    "lake_agent",
+    "lake_script",
+    "harbor_shell",
+    "smolagents",
+    "datawise",
+)
+# those that write the conversation anew for every message, which leaves no ids to train on
+REWRITING = ("smolagents", "datawise")
+# those beside which other tools can be offered
+ANSWERS_CALLS = ("python_executor", "lake_agent", "harbor_shell")
 
 
-def _lake_agent(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.krama.explore import LakeAgent
+def _built_in(name: str, shop: EnvironmentFactory, task: Task, seed: int) -> Environment:
+    """The built-in environment of a tool; its module is loaded when a task first needs it."""
+    settings, lake = shop.settings, (task, seed, shop.root, shop.pool, shop.settings.lake)
+    match name:
+        case "python_executor":
+            from rollouts.python_tool import PythonExecutor
 
-    return LakeAgent(task, seed, shop.root, shop.pool, shop.settings.lake)
+            return PythonExecutor(task, seed, shop.pool, shop.files, settings.executor)
+        case "ds_guru_no_context" | "ds_guru_one_shot" | "ds_guru_few_shot":
+            from rollouts.krama.dsguru import DsGuru
 
+            variant: Any = name.removeprefix("ds_guru_").replace("_", "-")
+            return DsGuru(*lake, variant)
+        case "lake_agent":
+            from rollouts.krama.explore import LakeAgent
 
-def _lake_script(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.krama.script import LakeScript
+            return LakeAgent(*lake)
+        case "lake_script":
+            from rollouts.krama.script import LakeScript
 
-    return LakeScript(task, seed, shop.root, shop.pool, shop.settings.lake)
+            return LakeScript(*lake)
+        case "harbor_shell":
+            from rollouts.harbor.shell import HarborShell
+
+            return HarborShell(task, shop.root, shop.box_pool, settings.executor.run_s)
+        case "smolagents":
+            from rollouts.krama.agents.code_agent import CodeAgent, prelude
+
+            return CodeAgent(_notebook(shop, task, seed, prelude()), settings.steps)
+        case _:
+            from rollouts.krama.agents.datawise import Datawise
+
+            return Datawise(_notebook(shop, task, seed))
 
 
 def _notebook(shop: EnvironmentFactory, task: Task, seed: int, prelude: str = "") -> Notebook:
@@ -280,38 +612,3 @@ def _notebook(shop: EnvironmentFactory, task: Task, seed: int, prelude: str = ""
     return Notebook(
         task, seed, shop.root, shop.pool, shop.files, settings.lake, settings.executor, prelude
     )
-
-
-def _smolagents(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.krama.agents.code_agent import CodeAgent, prelude
-
-    del sample  # the seed holds it
-    return CodeAgent(_notebook(shop, task, seed, prelude()), shop.settings.steps)
-
-
-def _datawise(shop: EnvironmentFactory, task: Task, sample: int, seed: int) -> Environment:
-    from rollouts.krama.agents.datawise import Datawise
-
-    del sample
-    return Datawise(_notebook(shop, task, seed))
-
-
-# tool name → environment. A kind of environment adds one function and one line.
-ENVIRONMENTS: dict[str, Callable[[EnvironmentFactory, Task, int, int], Environment]] = {
-    "python_executor": _python_executor,
-    "ds_guru_no_context": _ds_guru("no-context"),
-    "ds_guru_one_shot": _ds_guru("one-shot"),
-    "ds_guru_few_shot": _ds_guru("few-shot"),
-    "lake_agent": _lake_agent,
-    "lake_script": _lake_script,
-    "harbor_shell": _harbor_shell,
-    "smolagents": _smolagents,
-    "datawise": _datawise,
-}
-# those that write the conversation anew for every message, which leaves no ids to train on
-REWRITING = ("smolagents", "datawise")
-ANSWERS_CALLS = (
-    "python_executor",
-    "lake_agent",
-    "harbor_shell",
-)  # those beside which other tools can be offered

@@ -8,15 +8,14 @@ everything the code prints, comes back as the tool's answer.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from assay.seeds import derive_seed
 from assay.task import Message, Task
 from configs.loader import ConfigError
-from rollouts.call_arguments import fitting
 from rollouts.environment import (
     EnvironmentFailure,
     EpisodeEnd,
@@ -29,6 +28,7 @@ from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore
 from rollouts.tool_calls import ToolCall, ToolSpec
+from rollouts.tools import TIME_UP, Ran, Refused, answer_calls
 from rollouts.words.templates import Kind, Slot, Words, ours
 
 NAME = "python_executor"
@@ -125,27 +125,14 @@ class PythonExecutor:
 
     async def reply(self, said: ModelTurn) -> Reply:
         """Run every call of the message in order; no call ends the episode."""
-        messages: list[dict[str, Any]] = []
-        records: list[dict[str, Any]] = []
-        errors: Counter[str] = Counter()
-        seconds = 0.0
+        found = Reply()
         for call in said.calls:
-            answer, kind, took = await self._call(call, said.seconds - seconds)
-            seconds += took
-            self._last = kind
-            if kind != "ok":
-                errors[kind] += 1
-            messages.append({"role": "tool", "name": NAME, "content": answer})
-            records.append(
-                {
-                    "name": call.name,
-                    "arguments": call.arguments,
-                    "answer": answer,
-                    "kind": kind,
-                    "seconds": round(took, 6),
-                }
-            )
-        return Reply(messages, False, records, errors, seconds)
+            self._calls += 1  # a run's seed depends on it
+            one = replace(said, calls=[call], seconds=said.seconds - found.seconds)
+            made = await answer_calls(one, {NAME: self._spec}, self._run, refuse=_refusal)
+            self._last = str(made.records[0]["kind"])
+            found = found.then(made)
+        return replace(found, messages=[{**m, "name": NAME} for m in found.messages])
 
     async def close(self) -> EpisodeEnd:
         """The prediction, if there is one, and what a failure category needs to know."""
@@ -158,22 +145,13 @@ class PythonExecutor:
         """The work folder: what was saved, before the inputs of the same name."""
         return {**self._inputs, **self._saved.files}
 
-    async def _call(self, call: ToolCall, left: float) -> tuple[str, str, float]:
-        """(answer, kind, seconds): kind is `ok`, or what went wrong; `left`: seconds to run."""
-        self._calls += 1
-        if call.error:
-            return _refusal(call.error), "bad_call", 0.0
-        if call.name != NAME:
-            return _refusal(f"there is no tool {call.name!r}; use {NAME}"), "unknown_tool", 0.0
-        arguments, problem = fitting(self._spec, call)
-        if problem:
-            return _refusal(problem), "bad_arguments", 0.0
-        load = cast("list[str]", arguments["files_to_load"])
-        save = cast("list[str]", arguments["files_to_save"])
+    async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
+        load: list[str] = arguments["files_to_load"]
+        save: list[str] = arguments["files_to_save"]
         if problem := self._file_problem(load, save):
-            return _refusal(problem), "bad_files", 0.0
+            raise Refused("bad_files", problem)
         if left <= 0:
-            return _refusal("the time for tools is used up"), "time_up", 0.0
+            raise Refused("time_up", TIME_UP)
         folder = self._folder()
         result = await self._pool().run(
             str(arguments["code"]),
@@ -189,7 +167,7 @@ class PythonExecutor:
         refused = self._saved.add(fetched)
         lines = [_kept(name, refused.get(name, "")) for name in fetched]
         kind = {"ok": "ok", "error": "run_error"}.get(result.status, result.status)
-        return _answer(result, lines), kind, result.wall_s
+        return Ran(_answer(result, lines), kind, result.wall_s)
 
     def _file_problem(self, load: list[str], save: list[str]) -> str:
         for name in [*load, *save]:

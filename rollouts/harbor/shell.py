@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.task import Task, TaskError
 from rewards.harbor.family import REWARD
-from rollouts.call_arguments import fitting
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.harbor.box import Box
 from rollouts.harbor.trial import HarborTask, NoReward, chosen, read_task, started, verify
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
+from rollouts.tools import TIME_UP, Ran, Refused, answer_calls
 
 NAME = "harbor_shell"
 SHOWN = 16_000  # characters of a command's output that a model reads, from start and end
@@ -52,18 +52,8 @@ class HarborShell:
 
     async def reply(self, said: ModelTurn) -> Reply:
         """Run every call of the message in order; a message without calls ends the episode."""
-        messages: list[dict[str, Any]] = []
-        records: list[dict[str, Any]] = []
-        errors: Counter[str] = Counter()
-        for call in said.calls:
-            answer, kind = await self._call(call, said.seconds)
-            if kind != "ok":
-                errors[kind] += 1
-            messages.append({"role": "tool", "name": NAME, "content": answer})
-            records.append(
-                {"name": call.name, "arguments": call.arguments, "answer": answer, "kind": kind}
-            )
-        return Reply(messages, False, records, errors)
+        found = await answer_calls(said, {NAME: SPEC}, self._run, refuse="Error: {}".format)
+        return replace(found, messages=[{**m, "name": NAME} for m in found.messages])
 
     async def close(self) -> EpisodeEnd:
         """Run the verifier on what the agent left."""
@@ -77,16 +67,9 @@ class HarborShell:
             raise EnvironmentFailure(str(error)) from None
         return EpisodeEnd({REWARD: json.dumps(numbers).encode()})
 
-    async def _call(self, call: ToolCall, left: float) -> tuple[str, str]:
-        if call.error:
-            return f"Error: {call.error}", "bad_call"
-        if call.name != NAME:
-            return f"Error: there is no tool {call.name!r}; use {NAME}", "unknown_tool"
-        arguments, problem = fitting(SPEC, call)
-        if problem:
-            return f"Error: {problem}", "bad_arguments"
+    async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
         if left <= 0:
-            return "Error: the time for tools is used up", "time_up"
+            raise Refused("time_up", TIME_UP)
         assert self._box is not None
         ran = await self._box.run(str(arguments["command"]), seconds=min(self._run_s, left))
         parts = [
@@ -94,7 +77,7 @@ class HarborShell:
             ran.stderr,
             f"[exit status {ran.status}{': ' * bool(ran.why)}{ran.why}]",
         ]
-        return shortened("\n".join(p.rstrip("\n") for p in parts if p)), "ok"
+        return Ran(shortened("\n".join(p.rstrip("\n") for p in parts if p)))
 
 
 def shortened(text: str, most: int = SHOWN) -> str:

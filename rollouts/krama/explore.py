@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
 from assay.task import Task
-from rollouts.call_arguments import fitting
 from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
 from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
+from rollouts.tools import Ran, answer_calls
 
 _LINES_MOST = 10**9  # no file here has more lines
 _TEXT, _INT = {"type": "string"}, {"type": "integer"}
@@ -92,21 +93,14 @@ class LakeAgent:
     async def reply(self, said: ModelTurn) -> Reply:
         """Answer every call of the message; a final answer ends the episode."""
         self._steps += 1
-        messages: list[dict[str, Any]] = []
-        records: list[dict[str, Any]] = []
-        errors: dict[str, int] = {}
-        spent = self._lake.run_s
-        for call in said.calls:
-            left = said.seconds - (self._lake.run_s - spent)
-            text, kind = await self._call(call, left)
-            if kind != "ok":
-                errors[kind] = errors.get(kind, 0) + 1
-            messages.append({"role": "tool", "name": call.name or "unknown", "content": text})
-            records.append({"name": call.name, "kind": kind, "characters": len(text)})
-            if self._response:
-                break
-        seconds = self._lake.run_s - spent
-        return Reply(messages, bool(self._response), records, errors, seconds)
+        found = await answer_calls(
+            said, self._specs, self._run_call, refuse=str, over=lambda: bool(self._response)
+        )
+        records = [
+            {"name": row["name"], "kind": row["kind"], "characters": len(row["answer"])}
+            for row in found.records
+        ]
+        return replace(found, records=records)
 
     async def close(self) -> EpisodeEnd:
         notes = {
@@ -121,16 +115,15 @@ class LakeAgent:
         code = "\n\n".join(self._code)
         return closing(self._response, self._response, self._values, code, notes)
 
-    async def _call(self, call: ToolCall, left: float) -> tuple[str, str]:
+    async def _run_call(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
+        before = self._lake.run_s
+        text, kind = await self._call(call, arguments, left)
+        return Ran(text, kind, self._lake.run_s - before)
+
+    async def _call(
+        self, call: ToolCall, arguments: Mapping[str, Any], left: float
+    ) -> tuple[str, str]:
         """(what the model sees, `ok` or what went wrong); `left`: seconds that runs may take."""
-        if call.error:
-            return call.error, "bad_call"
-        spec = self._specs.get(call.name)
-        if spec is None:
-            return f"there is no tool {call.name!r}; use {', '.join(self._specs)}", "unknown_tool"
-        arguments, problem = fitting(spec, call)
-        if problem:
-            return problem, "bad_arguments"
         if call.name == "run":
             return await self._run(str(arguments["code"]), left)
         if call.name == "final_answer":

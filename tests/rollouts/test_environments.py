@@ -14,9 +14,8 @@ from db_tools import FAILING, TOOLS, Echo, double, hang, query, tables, write_db
 from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
 from rollouts.conversation import ChatReply
-from rollouts.environments import EnvironmentFactory, tool_settings
+from rollouts.environments import TOOL_CALLS, EnvironmentFactory, tool_settings
 from rollouts.tool_calls import ToolCall
-from rollouts.toolbox import TOOL_CALLS
 from rollouts.tools import tool
 from rollouts.trajectory import Sampling, Trajectory
 

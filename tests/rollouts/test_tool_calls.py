@@ -10,8 +10,7 @@ import thought_forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollouts.call_arguments import argument_error, fitting
-from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolSpec, call_format
+from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format, fitting
 
 texts = st.text(max_size=60)
 SPEC = ToolSpec(

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.task import TaskError
-from rollouts.docstring import described
-from rollouts.tools import Context, tool
+from rollouts.tools import Context, described, tool
 
 
 @tool
