@@ -46,8 +46,6 @@ if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs 
     from rollouts.sandbox.pool import Pool
 
 
-# --- what the loop calls -------------------------------------------------------------------------
-
 TOOL_CALLS = "tool_calls.json"  # among the files to score: every call and what it returned
 _REPORT = 8_000  # characters of a traceback that are kept, its end
 
@@ -144,7 +142,7 @@ class ToolEnvironment:
         except (EnvironmentFailure, SandboxError):
             raise
         except _Late:
-            raise Refused("timeout", f"{tool.name} did not end within {seconds:g} s") from None
+            return Ran(f"error: {tool.name} did not end within {seconds:g} s", "timeout")
         except (Exception, SystemExit) as error:
             report = "".join(traceback.format_exception(error))[-_REPORT:]
             said = self._clip(f"error: {type(error).__name__}: {error}")
@@ -201,18 +199,14 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     try:
         result, error = await done
     except asyncio.CancelledError:
-        _stop(thread)
+        if thread.ident is not None and thread.is_alive():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident), ctypes.py_object(Overtime)
+            )
         raise
     if error is not None:
         raise error
     return result
-
-
-def _stop(thread: threading.Thread) -> None:
-    if thread.ident is not None and thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident), ctypes.py_object(Overtime)
-        )
 
 
 def _worded(result: Any) -> str:
@@ -280,18 +274,13 @@ def read_env(env: Any, where: str = "env") -> UserEnvironment:
         return UserEnvironment({env.name: env}, where=where)
     if isinstance(env, list | tuple):
         return _merged([read_env(e, where) for e in cast("Sequence[Any]", env)], where)
-    if inspect.isfunction(env) and _is_plain(env):
+    first = [*inspect.signature(env).parameters][:1] if inspect.isfunction(env) else ["task"]
+    if first not in (["task"], ["_task"]):  # what takes the task first is a factory
         raise TaskError(f"{where}: {env.__name__} is a plain function; put @tool above it")
     if callable(env):
         _factory_arguments(env, where)
         return UserEnvironment(factory=env, where=where)
     raise TaskError(f"{where}: {type(env).__name__} is no environment; wanted {WANTED}")
-
-
-def _is_plain(function: Callable[..., Any]) -> bool:
-    """Whether this looks like a tool that lacks its decorator: a factory takes the task first."""
-    names = list(inspect.signature(function).parameters)
-    return not names or names[0] not in ("task", "_task")
 
 
 def _merged(parts: Sequence[UserEnvironment], where: str) -> UserEnvironment:
@@ -392,10 +381,8 @@ def tool_settings(
 
 def in_words(prompts: Prompts) -> ToolSettings:
     """The usual settings, in these words."""
-    found, said = ToolSettings(), tool_settings(ToolsConfig(), prompts=prompts)
-    executor = replace(found.executor, words=said.executor.words)
-    lake = replace(found.lake, words=said.lake.words, feedback=said.lake.feedback)
-    return replace(found, executor=executor, lake=lake)
+    found = tool_settings(ToolsConfig(), prompts=prompts)
+    return replace(found, lake=replace(found.lake, run_s=LakeSettings.run_s))
 
 
 class EnvironmentFactory:
@@ -542,8 +529,9 @@ class EnvironmentFactory:
             await self._pool[1].close()
         self._pool = None
         loop = asyncio.get_running_loop()
-        for pool in [p for (its, _), p in self._boxes.items() if its is loop]:
-            await pool.close()
+        for (its, _), pool in self._boxes.items():
+            if its is loop:
+                await pool.close()
         self._boxes = {}
 
 

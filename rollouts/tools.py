@@ -472,7 +472,8 @@ TIME_UP = "the time for tools is used up"
 
 
 class Refused(Exception):
-    """A call that is not run. `kind` is what it is counted as, the text tells the model why."""
+    """A call that is not run, and costs no time. `kind` is what it is counted as, the text tells
+    the model why."""
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(why)
@@ -515,7 +516,7 @@ async def answer_calls(
             arguments = _checked(call, tools, known or tuple(tools))
             ran = await run(call, arguments, turn.seconds - spent)
         except Refused as error:
-            ran = Ran(refuse(str(error)), error.kind)
+            ran = Ran(refuse(str(error)), error.kind, seconds=0.0)
         took = time.perf_counter() - started if ran.seconds is None else ran.seconds
         spent += took
         if ran.kind != "ok":
