@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from assay.family import Audit, Cheat, Family, Floor
     from assay.family import score_answer as score
     from assay.task import Answer, Score, Task, TaskError
-    from rollouts.context import Context
     from rollouts.episode import rollout
-    from rollouts.tools import tool
+    from rollouts.tools import Context, tool
 
 __all__ = [
     "Answer",
@@ -43,7 +42,7 @@ PUBLIC = {
     "Answer": "assay.task:Answer",
     "Audit": "assay.family:Audit",
     "Cheat": "assay.family:Cheat",
-    "Context": "rollouts.context:Context",
+    "Context": "rollouts.tools:Context",
     "Family": "assay.family:Family",
     "Floor": "assay.family:Floor",
     "Score": "assay.task:Score",
