@@ -221,8 +221,6 @@ def _worded(result: Any) -> str:
         return str(result)
 
 
-# --- what a user writes -------------------------------------------------------------------------
-
 NAME = "TOOLS"  # what `--env FILE.py` takes where it says no name
 WANTED = "a list of @tool functions, or a function (task, ctx) that makes an environment"
 
@@ -324,9 +322,6 @@ def _factory_arguments(factory: Callable[..., Any], where: str) -> list[str]:
                 "take task, ctx (a rollouts.tools.Context), seed and sample"
             )
     return names
-
-
-# --- what makes an environment for each episode -------------------------------------------------
 
 
 @dataclass(frozen=True)
