@@ -15,6 +15,7 @@ import platform
 import resource
 import stat
 import struct
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -310,11 +311,11 @@ def held_memory() -> int:
         return 1 << 30
 
 
-def limit(memory: int, cpu_s: int = 0, descriptors: int = 0) -> None:
-    """Bound this process: bytes of writable memory, processor seconds (0: unbounded), and the
-    number from which on no descriptor can be had; no file grows, no core is left."""
-    bounds = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0, resource.RLIMIT_DATA: memory}
-    for kind, value in {**bounds, resource.RLIMIT_NOFILE: descriptors}.items():
+def limit(memory: int, cpu_s: int = 0) -> None:
+    """Bound this process: bytes of writable memory and processor seconds (0: unbounded). No further
+    descriptor can be had, no file grows, no core is left."""
+    none = (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)
+    for kind, value in {**dict.fromkeys(none, 0), resource.RLIMIT_DATA: memory}.items():
         hard = resource.getrlimit(kind)[1]
         least = value if hard < 0 else min(value, hard)
         resource.setrlimit(kind, (least, least))
@@ -329,7 +330,7 @@ def computing_program(extra: str = "") -> bytes:
     return encode(seccomp_program([*COMPUTING.split(), *extra.split()], {}, machine()))
 
 
-def confine(memory: int, cpu_s: int = 0, descriptors: int = 0, extra: str = "") -> dict[str, str]:
+def confine(memory: int, cpu_s: int = 0, extra: str = "") -> dict[str, str]:
     """Leave this process nothing but computing on the descriptors that are open, within `limit`: no
     file, socket or process can be opened or started, nobody else signalled. There is no way back.
 
@@ -343,9 +344,15 @@ def confine(memory: int, cpu_s: int = 0, descriptors: int = 0, extra: str = "") 
         restrict_files(landlock_abi())  # takes a descriptor, so it comes first
     except OSError as error:
         lacking["landlock"] = str(error)
-    limit(memory, cpu_s, descriptors)
+    limit(memory, cpu_s)
     try:
         install_seccomp(computing_program(extra))
     except OSError as error:
         lacking["seccomp"] = str(error)
     return lacking
+
+
+@functools.lru_cache(maxsize=8)
+def say_lacking(what: str, lacking: str) -> None:
+    """Warn, once in a process, that something is done under limits alone."""
+    warnings.warn(f"{what} without {lacking[:200]}", RuntimeWarning, stacklevel=3)

@@ -31,7 +31,7 @@ def reward(rows: int, repeats: int) -> None:
     import pandas as pd
     from sklearn.metrics import f1_score, r2_score
 
-    from rewards.dare.prediction import TableGold, score_table
+    from rewards.dare.score import TableGold, score_table
 
     for kind in ("class-MM", "class-IF", "reg-IF", "reg-MM"):
         values = [

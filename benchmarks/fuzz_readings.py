@@ -24,8 +24,8 @@ from rewards.cdr.predictions import metric_row, score_prediction
 from rewards.cdr.recipes import attribute
 from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.cdr.structured import score_structured
-from rewards.dare.prediction import read_gold, score_table
 from rewards.dare.read import Unreadable, check_shape
+from rewards.dare.score import read_gold, score_table
 from rewards.gold import Step, execute
 from rewards.krama.answer import ANSWER_TYPES, score_response
 from rewards.krama.episode import AnswerReward, score_episode, subtask_credit

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.fuzz_read import Read, scored
 from rewards.sql.data import Column, Database, Table, packed
-from rewards.sql.query import SqlReward, score_text
+from rewards.sql.score import SqlReward, score_text
 
 _QUERIES = (
     ("SELECT COUNT(*) FROM cars WHERE price >= 40", False),

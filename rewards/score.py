@@ -56,7 +56,7 @@ NO_WEIGHTS: Weights = {}  # every family's own defaults
 OWN_FIELDS = {
     "refinement": "rewards.cdr.scoring:score_text_row",
     "structured": "rewards.cdr.scoring:score_json_row",
-    "table": "rewards.dare.prediction:score_table_row",
+    "table": "rewards.dare.score:score_table_row",
     "answer": "rewards.krama.scoring:score_lake_row",
 }
 

@@ -19,7 +19,7 @@ from assay.task import Task, TaskError
 from data_gen.dare.layout import Frame, csv_bytes, read_table
 from rewards.audit.laws import Broken
 from rewards.dare.metrics import raw_r2
-from rewards.dare.prediction import TableGold, read_gold, score_table
+from rewards.dare.score import TableGold, read_gold, score_table
 
 CHEAT_LIMIT = 0.1  # what a cheat may earn in the strict reading
 Finding = dict[str, Any]

@@ -34,7 +34,7 @@ from data_gen.dare.sources import groups as groups_of
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_tables
 from data_gen.inputs import REFUSED, say_inputs
-from rewards.dare.prediction import read_gold, score_table
+from rewards.dare.score import read_gold, score_table
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from assay import console
 from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
-from rewards.dare.prediction import read_gold, score_table
+from rewards.dare.score import read_gold, score_table
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 

@@ -14,7 +14,7 @@ from assay.task import Task, TaskError
 from data_gen.dare.layout import SIMULATED, VARIANTS, Entry
 from data_gen.dare.licences import spdx
 from data_gen.dare.reference_run import recipe_of, simulate
-from rewards.dare.prediction import read_gold
+from rewards.dare.score import read_gold
 from rollouts.sandbox.pool import Pool
 
 TOOL = "python_executor"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.task import TaskError
-from rewards.dare.prediction import TASK_TYPES
+from rewards.dare.score import TASK_TYPES
 
 Frame = Any  # a pandas DataFrame; its annotations are partial
 FAMILY = {"classification": "class", "regression": "reg", "time_series_analysis": "ts"}

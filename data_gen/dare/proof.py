@@ -20,7 +20,7 @@ from data_gen.proof.forms import opened
 from data_gen.proof.original import NotProvable, Opened, Original, connect
 from data_gen.proof.series import check_series
 from data_gen.proof.tabular import check_tabular
-from rewards.dare.prediction import TableGold, score_table
+from rewards.dare.score import TableGold, score_table
 
 UNPROVABLE = "not provable"
 DIFFERS = "the second computation"

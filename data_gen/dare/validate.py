@@ -22,7 +22,7 @@ from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference_run import run_jobs
 from data_gen.dare.tabular import Candidate, with_noise
 from data_gen.leaks import given_away
-from rewards.dare.prediction import TableGold, score_table
+from rewards.dare.score import TableGold, score_table
 from rollouts.sandbox.pool import Pool
 
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}

@@ -21,9 +21,7 @@ from assay.task import TaskError
 OURS = ("assay", "rewards", "configs", "rollouts")
 _HOME = ("data_gen", "train")  # what builds and trains; a scorer does without
 _HEAVY = ("torch", "transformers", "vllm", "jax")
-# Lists of modules in a scoring module: those that its default settings do without, and those that
-# it needs although it does not import them.
-LEFT_OUT, BROUGHT = "STAYS_HOME", "COMES_ALONG"
+LEFT_OUT = "STAYS_HOME"  # modules that a scoring module's default settings do without
 OWN = "own_family"  # the module that a family's file becomes
 
 
@@ -57,9 +55,7 @@ def carry(family: Family) -> Carried:
         module = name.partition(":")[0]
         load.left_out |= set(getattr(importlib.import_module(module), LEFT_OUT, ()))
     for name in names:
-        module = name.partition(":")[0]
-        for each in (module, *getattr(importlib.import_module(module), BROUGHT, ())):
-            load.take(each, f"family {family.name}")
+        load.take(name.partition(":")[0], f"family {family.name}")
     trusted = names[2] if quicker else ""
     return Carried(load.modules, load.pinned(), "", names[0], trusted, names[1])
 

@@ -21,9 +21,8 @@ from data_gen.sql.second import Second
 from data_gen.sql.tables import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.sql.wording import pieces, prompt, question
 from data_gen.sql.write import written
-from rewards.sql.extract import fenced
 from rewards.sql.family import hard_coded
-from rewards.sql.query import TWINS, SqlReward, score_text
+from rewards.sql.score import TWINS, SqlReward, fenced, score_text
 
 TRIES = 5  # drafts of a kind over a table
 EXAMPLES = 2  # sentences kept of a reason, of each folder

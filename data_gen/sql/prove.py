@@ -18,9 +18,9 @@ from data_gen.sql.tables import Unit
 from data_gen.sql.write import written
 from rewards.sql.compare import Cell, Row, equal
 from rewards.sql.data import Database, quoted
-from rewards.sql.execute import Failed, run
-from rewards.sql.query import TWINS, constants
-from rewards.sql.twins import Focus, twin
+from rewards.sql.hidden_databases import Focus, hidden_database
+from rewards.sql.run import Failed, run
+from rewards.sql.score import TWINS, constants
 
 WIDE = 6  # twins on which readings are told apart
 MOST_ROWS = 40  # of a result
@@ -49,7 +49,7 @@ def focus_of(plan: Plan, unit: Unit) -> tuple[Focus, ...]:
 
 def twins(base: Database, focus: tuple[Focus, ...], seed: int, places: range) -> list[Database]:
     """The twins of these numbers."""
-    return [twin(base, focus, seed, number) for number in places]
+    return [hidden_database(base, focus, seed, number) for number in places]
 
 
 def proved(

@@ -19,9 +19,8 @@ from typing import Any
 from assay.family import Audit, Floor
 from assay.seeds import derive_seed
 from assay.task import Answer, Task, TaskError
-from rewards.dare.prediction import read_gold, score_table
 from rewards.dare.read import read_truth
-from rewards.dare.scoring import FILE, score_trusted
+from rewards.dare.score import FILE, read_gold, score_table, score_trusted
 
 
 def spellings(task: Task) -> Mapping[str, Answer]:

@@ -10,8 +10,7 @@ from assay.family import SOURCE, Answer, Cheat, Family
 from assay.filters import licences_of
 from assay.table_marks import TableMarks
 from assay.task import Task
-from rewards.dare.prediction import TableReward, read_gold
-from rewards.dare.scoring import FILE, score_file
+from rewards.dare.score import FILE, TableReward, read_gold, score_file
 from rewards.table_files import tables_of
 
 

@@ -12,11 +12,9 @@ from assay.family import Answer, Audit, Floor
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rewards.sql.data import Database, packed, quoted, renamed
-from rewards.sql.extract import fenced
 from rewards.sql.family import first_table, literal
-from rewards.sql.query import SqlReward, read_gold
-from rewards.sql.scoring import score_sql
-from rewards.sql.twins import twin
+from rewards.sql.hidden_databases import hidden_database
+from rewards.sql.score import SqlReward, fenced, read_gold, score_sql
 
 _NAME = re.compile(r"'(?:[^']|'')*'|\"((?:[^\"]|\"\")*)\"|\b[A-Za-z_]\w*\b")
 
@@ -40,7 +38,7 @@ def query_twin(task: Task, seed: int) -> Task | None:
     neither a remembered result nor a remembered query is right there."""
     try:
         gold = read_gold(task.gold)
-        base: Database = twin(gold.database, gold.focus, derive_seed(seed, task.id), 0)
+        base: Database = hidden_database(gold.database, gold.focus, derive_seed(seed, task.id), 0)
     except TaskError:
         return None
     rng = Random(derive_seed(seed, "sql-names", task.id))

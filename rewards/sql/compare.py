@@ -194,27 +194,22 @@ def _all_paired(mine: Sequence[Row], theirs: Sequence[Row], same: Same) -> bool:
         if not found:
             return False
         fits.append(found)
-    partner: dict[int, int] = {}
-
-    def place(start: int) -> bool:
-        seen: set[int] = set()
-        path: list[tuple[int, Iterator[int]]] = [(start, iter(fits[start]))]
-        chosen: list[int] = []
-        while path:
-            _, ways = path[-1]
-            at = next((a for a in ways if a not in seen), None)
-            if at is None:
-                path.pop()
-                if chosen:
-                    chosen.pop()
-                continue
-            seen.add(at)
-            chosen.append(at)
-            if at not in partner:
-                for (owner, _), taken in zip(path, chosen, strict=True):
-                    partner[taken] = owner
-                return True
-            path.append((partner[at], iter(fits[partner[at]])))
-        return False
-
-    return all(place(start) for start in range(len(mine)))
+    owner: dict[int, int] = {}  # of a row of theirs: the row of mine that has it
+    has: dict[int, int] = {}
+    for start in range(len(mine)):
+        reached: dict[int, int] = {}  # a row of theirs: from which of mine
+        queue = [start]
+        free: int | None = None
+        for row in queue:
+            new = [at for at in fits[row] if at not in reached]
+            reached |= dict.fromkeys(new, row)
+            free = next((at for at in new if at not in owner), None)
+            if free is not None:
+                break
+            queue += [owner[at] for at in new]
+        if free is None:
+            return False
+        while free is not None:  # each gives up what it had for what it reached
+            row = reached[free]
+            owner[free], has[row], free = row, free, has.get(row)
+    return True

@@ -10,10 +10,8 @@ from assay.table_marks import TableMarks, marks_of_frame
 from assay.task import Task
 from rewards.sql.compare import Cell
 from rewards.sql.data import quoted, unpacked
-from rewards.sql.execute import RunnerLost
-from rewards.sql.extract import fenced
-from rewards.sql.query import SqlReward, case_of, read_gold
-from rewards.sql.scoring import score_sql
+from rewards.sql.run import RunnerLost
+from rewards.sql.score import SqlReward, case_of, fenced, read_gold, score_sql
 
 
 def _gold(task: Task) -> str:

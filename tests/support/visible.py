@@ -95,7 +95,7 @@ VARIANTS = {"class": ("IF", "MM"), "reg": ("IF", "MM"), "ts": ("XF", "CF")}
 
 
 def _dare() -> Iterator[tuple[Task, list[Try]]]:
-    from rewards.dare.prediction import read_gold
+    from rewards.dare.score import read_gold
 
     for folder in sorted((SHARED / "dare" / "tasks" / "databases").glob("*")):
         for variant in VARIANTS[folder.name.rpartition("_")[2]]:

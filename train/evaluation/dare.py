@@ -21,7 +21,7 @@ from assay.family import score_answer
 from assay.files import write_text
 from assay.filters import chosen
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
-from rewards.dare.prediction import TableReward, mismatch
+from rewards.dare.score import TableReward, mismatch
 from rollouts.dare.failures import category
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for

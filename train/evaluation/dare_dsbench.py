@@ -21,9 +21,8 @@ from statistics import fmean
 from typing import Any
 
 from assay.task import Task, TaskError
-from rewards.dare.prediction import read_gold
 from rewards.dare.read import ReaderLost, Unreadable, read_prediction
-from rewards.dare.scoring import FILE
+from rewards.dare.score import FILE, read_gold
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import Row
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from assay.task import Answer, Task
 from rewards.sql.compare import Row, equal
-from rewards.sql.execute import Failed, RunnerLost, run
-from rewards.sql.extract import extract
-from rewards.sql.query import Gold, case_of, read_gold, right_on, twins_of
+from rewards.sql.run import Failed, RunnerLost, run
+from rewards.sql.score import Gold, case_of, extract, read_gold, right_on, twins_of
 from train.view.explain import Explanation, Finding, Work, align, plain_spine
 
 _SHOWN = 200  # characters of a row

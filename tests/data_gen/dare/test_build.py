@@ -30,7 +30,7 @@ from data_gen.dare.targets import clean, judge  # noqa: E402
 from data_gen.dare.time_columns import Timed  # noqa: E402
 from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
 from data_gen.dare.workers import without_copies  # noqa: E402
-from rewards.dare.prediction import score_table_row  # noqa: E402
+from rewards.dare.score import score_table_row  # noqa: E402
 from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402

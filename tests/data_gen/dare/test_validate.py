@@ -15,7 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from data_gen.dare.tabular import Candidate  # noqa: E402
 from data_gen.dare.validate import _decides, plainly_other  # noqa: E402
 from data_gen.leaks import _commonest, given_away  # noqa: E402
-from rewards.dare.prediction import TableGold, score_table  # noqa: E402
+from rewards.dare.score import TableGold, score_table  # noqa: E402
 
 LABELS = st.lists(
     st.sampled_from(["a", "b", "1", "1.0", "", "NA", "None", "True", "TRUE", "x y"]),

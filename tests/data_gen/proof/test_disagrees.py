@@ -23,7 +23,7 @@ from data_gen.sql.prove import Refused, agreed, equal  # noqa: E402
 from data_gen.sql.second import Second  # noqa: E402
 from data_gen.sql.tables import Unit, made, read_frame  # noqa: E402
 from data_gen.sql.write import written  # noqa: E402
-from rewards.sql.execute import Failed, run  # noqa: E402
+from rewards.sql.run import Failed, run  # noqa: E402
 
 Frame = Any
 ROWS = 1000

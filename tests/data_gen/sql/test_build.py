@@ -21,7 +21,7 @@ from data_gen.sql import build
 from data_gen.sql.sides import LIKE, parted
 from data_gen.sql.wording import pieces
 from rewards.sql.data import Column, Database, Table, packed, unpacked
-from rewards.sql.extract import fenced
+from rewards.sql.score import fenced
 
 SQL = BUILT_IN["sql"]
 

@@ -23,8 +23,8 @@ from data_gen.sql.second import Second
 from data_gen.sql.tables import Unit, joined, made, read_frame
 from data_gen.sql.wording import question
 from data_gen.sql.write import written
-from rewards.sql.execute import Failed, run
-from rewards.sql.twins import twin
+from rewards.sql.hidden_databases import hidden_database
+from rewards.sql.run import Failed, run
 
 ROWS = 1000
 Units = list[Unit]
@@ -206,7 +206,7 @@ def test_missing_values_and_ties_get_a_clause_where_they_can_matter(lake: Lake) 
 
 def test_the_twins_of_a_unit_join_as_their_schema_says(lake: Lake) -> None:
     pair = next(u for u in units(lake) if u.link)
-    database = twin(pair.database, (), 1, 0)
+    database = hidden_database(pair.database, (), 1, 0)
     assert [t.name for t in database.tables] == [m.table.name for m in reversed(pair.made)]
     assert rows_of(pair, next(p for u, p in drafts([pair]) if p.kind == "join"))
 

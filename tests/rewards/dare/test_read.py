@@ -25,8 +25,7 @@ from places import ROOT
 
 pd = pytest.importorskip("pandas")
 
-from rewards.dare import jail, read  # noqa: E402
-from rewards.dare.prediction import read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare import read  # noqa: E402
 from rewards.dare.read import (  # noqa: E402
     Reader,
     ReadLimits,
@@ -34,6 +33,7 @@ from rewards.dare.read import (  # noqa: E402
     read_here,
     read_prediction,
 )
+from rewards.dare.score import read_gold, score_table, score_table_row  # noqa: E402
 
 GOLD = {
     "task_type": "class-MM",
@@ -51,7 +51,7 @@ def confined(attempt: Callable[[], object], **limits: Any) -> str:
     if pid == 0:
         try:
             settings = {"memory_mb": 1024, "cpu_s": 5, "wall_s": 10.0} | limits
-            jail.confine(theirs.fileno(), **settings)
+            read.confine(theirs.fileno(), **settings)
             attempt()
             said = "done"
         except BaseException as error:

@@ -9,14 +9,13 @@ from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
 from assay.family import BUILT_IN, cheat_answer, score_answer
 from assay.task import Answer, Task, TaskError
-from rewards.sql import query
+from rewards.sql import score as scoring
 from rewards.sql.compare import equal
 from rewards.sql.data import Column, Database, Table, packed, quoted, read_tables, unpacked
-from rewards.sql.execute import RunnerLost, run
-from rewards.sql.extract import fenced
 from rewards.sql.family import hard_coded
-from rewards.sql.query import SqlReward
-from rewards.sql.twins import twin
+from rewards.sql.hidden_databases import hidden_database
+from rewards.sql.run import RunnerLost, run
+from rewards.sql.score import SqlReward, fenced
 from train.view.explain_sql import explain
 
 SQL = BUILT_IN["sql"]
@@ -77,7 +76,7 @@ def test_the_machine_is_told_from_the_answer(monkeypatch: pytest.MonkeyPatch) ->
         raise RunnerLost("no process")
 
     task = sql_task("count", seed=77)
-    monkeypatch.setattr(query, "run", lost)
+    monkeypatch.setattr(scoring, "run", lost)
     score = score_answer(task, Answer(fenced("SELECT 1")))
     assert (score.outcome, score.reward) == (None, None) and "no process" in score.why
 
@@ -132,9 +131,9 @@ def test_a_database_is_packed_and_read_back() -> None:
 @pytest.mark.parametrize("number", range(3))
 def test_a_twin_keeps_the_schema_and_changes_the_rest(number: int) -> None:
     data = cars()
-    made = twin(data, (("cars", "price", 40.0),), 9, number)
-    assert made == twin(data, (("cars", "price", 40.0),), 9, number)
-    assert made != twin(data, (("cars", "price", 40.0),), 9, number + 1)
+    made = hidden_database(data, (("cars", "price", 40.0),), 9, number)
+    assert made == hidden_database(data, (("cars", "price", 40.0),), 9, number)
+    assert made != hidden_database(data, (("cars", "price", 40.0),), 9, number + 1)
     makers, found = made.table("makers"), made.table("cars")
     assert found.columns == data.table("cars").columns
     names = found.values("name")
@@ -150,7 +149,7 @@ def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
     gold = "SELECT COUNT(*) FROM cars"
     for other in ("SELECT COUNT(DISTINCT name) FROM cars", "SELECT COUNT(stock) FROM cars"):
         for number in range(6):
-            made = twin(cars(), (), 3, number)
+            made = hidden_database(cars(), (), 3, number)
             assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]
 
 

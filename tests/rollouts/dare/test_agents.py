@@ -15,7 +15,7 @@ from tiny_model import write_tiny_tokenizer  # noqa: E402
 
 from assay.family import score_answer  # noqa: E402
 from assay.task import Task  # noqa: E402
-from rewards.dare.prediction import TableReward  # noqa: E402
+from rewards.dare.score import TableReward  # noqa: E402
 from rollouts.dare.agents import CHEATS  # noqa: E402
 from rollouts.dare.failures import category  # noqa: E402
 from rollouts.engines.scripted import ScriptedEngine  # noqa: E402

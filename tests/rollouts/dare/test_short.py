@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 
 from assay.task import Task, TaskError  # noqa: E402
 from data_gen.dare.short import mm_short, series_short  # noqa: E402
-from rewards.dare.prediction import score_table_row  # noqa: E402
+from rewards.dare.score import score_table_row  # noqa: E402
 from rollouts.dare.agents import drawn_code, forest_code, reference_code  # noqa: E402
 from rollouts.dare.short import (  # noqa: E402
     Asked,

@@ -23,7 +23,8 @@ from assay.task import (  # noqa: E402
     TaskError,
 )
 from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
-from rewards.dare.prediction import (  # noqa: E402
+from rewards.dare.read import MAX_COLUMNS  # noqa: E402
+from rewards.dare.score import (  # noqa: E402
     TableGold,
     TableReward,
     mismatch,
@@ -31,7 +32,6 @@ from rewards.dare.prediction import (  # noqa: E402
     score_table,
     score_table_row,
 )
-from rewards.dare.read import MAX_COLUMNS  # noqa: E402
 
 DARE = SHARED / "dare"
 CASES = "dare/conformance.jsonl.gz"

@@ -1,4 +1,4 @@
-"""Hidden twins: other databases of the same schema, on which a query is run again.
+"""Hidden databases: others of the same schema (twins), on which a query is run again.
 
 A twin keeps what the schema declares (types, NOT NULL, UNIQUE, REFERENCES) and changes the rest:
 how many rows there are, which values there are and which meet in a row, how often each occurs, the
@@ -38,8 +38,10 @@ Focus = tuple[str, str, Cell]  # table, column, a value that the question compar
 
 
 @lru_cache(maxsize=64)
-def twin(database: Database, focus: tuple[Focus, ...], seed: int, number: int) -> Database:
-    """The twin of that number."""
+def hidden_database(
+    database: Database, focus: tuple[Focus, ...], seed: int, number: int
+) -> Database:
+    """The hidden database of that number, from 0 on."""
     made: dict[str, Table] = {}
     for table in database.tables:
         rng = Random(derive_seed(seed, "sql-twin", number, table.name))

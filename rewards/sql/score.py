@@ -1,22 +1,72 @@
-"""Scoring one query: what it returns on the task's database, and on hidden twins of it."""
+"""Scoring one query: the last fenced block of an answer, what it returns on the task's database,
+and on hidden databases of the same schema.
+
+What this module imports travels with an exported task.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from assay.task import Score, TaskError, unscored
+from assay.task import Answer, Score, Task, TaskError, unscored
 from rewards.sql.compare import Cell, Row, bird_equal, equal, same_cell
 from rewards.sql.data import Database, cell_of, read_tables, unpacked
-from rewards.sql.execute import Failed, RunnerLost, run
-from rewards.sql.extract import extract
-from rewards.sql.twins import Focus, twin
+from rewards.sql.hidden_databases import Focus, hidden_database
+from rewards.sql.run import Failed, RunnerLost, run
 
 TWINS = 3  # that a query has to be right on, unless gold says another number
 MORE = 12  # that are added at most, where a constant could stand for a column of the result
+
+
+LONGEST = 20_000  # characters of a query
+_LABELS = ("", "sql", "sqlite", "sqlite3")
+_FENCE = re.compile(r"^ {0,3}```[ \t]*(\S*)[^\n`]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """`sql` is "" unless `why` is `ok`; else `why` says what is missing."""
+
+    sql: str
+    why: str = "ok"
+
+
+def extract(text: str) -> Extracted:
+    """The query of the last closed block of three backticks. Never raises.
+
+    A block may be labelled `sql` or `sqlite` or have no label. `why` is `no_answer` (no closed
+    block), `other_language`, `empty` or `too_long`.
+    """
+    marks = list(_FENCE.finditer(text)) if "```" in text else []
+    blocks: list[tuple[str, str]] = []
+    at = 0
+    while at + 1 < len(marks):
+        opening, closing = marks[at], marks[at + 1]
+        if closing.group(1):  # an opening that nothing closes, then another
+            at += 1
+            continue
+        blocks.append((opening.group(1).lower(), text[opening.end() : closing.start()]))
+        at += 2
+    if not blocks:
+        return Extracted("", "no_answer")
+    label, body = blocks[-1]
+    sql = body.strip()
+    if label not in _LABELS:
+        return Extracted("", "other_language")
+    if not sql:
+        return Extracted("", "empty")
+    return Extracted(sql) if len(sql) <= LONGEST else Extracted("", "too_long")
+
+
+def fenced(sql: str) -> str:
+    """The message that hands in a query; `extract(fenced(sql)).sql == sql` for a trimmed query
+    without a line that begins with a fence."""
+    return f"```sql\n{sql}\n```"
 
 
 @dataclass(frozen=True)
@@ -39,9 +89,9 @@ class Case:
     rows: list[Row]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gold:
-    """A task's gold as it is read: `focus` and `seed` say which twins there are."""
+    """A task's gold as it is read: `focus` and `seed` say which hidden databases there are."""
 
     sql: str
     ordered: bool
@@ -62,7 +112,7 @@ def read_gold(gold: Mapping[str, Any]) -> Gold:
         raise TaskError("gold holds values that no task may hold") from None
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _read(
     sql: Any, ordered: Any, seed: Any, twins: Any, database: str, tables: str, focus: str, rows: str
 ) -> Gold:
@@ -98,43 +148,26 @@ def _rows(text: str) -> list[Row] | None:
     return [tuple(map(cell_of, row)) for row in cast("list[list[Any]]", found)]
 
 
-_cases: dict[tuple[str, str, int, str], Case] = {}
-_counts: dict[tuple[str, str, int, int, str], int] = {}
-_MOST_CASES = 512
-
-
+@lru_cache(maxsize=512)
 def case_of(gold: Gold, number: int | None) -> Case:
-    """The task's own database (None) or one of its twins, with gold's rows. Raises `RunnerLost`
-    where gold does not run, or returns here something else than was recorded."""
-    what = gold.result if number is None else gold.focus
-    key = (gold.sql, gold.database.digest, gold.seed, f"{gold.ordered} {number} {what!r}")
-    if (known := _cases.get(key)) is not None:
-        return known
+    """The task's own database (None) or one of the hidden ones, with gold's rows. Raises
+    `RunnerLost` where gold does not run, or returns here something else than was recorded."""
     base = gold.database
-    database = base if number is None else twin(base, gold.focus, gold.seed, number)
+    hidden = number is not None
+    database = hidden_database(base, gold.focus, gold.seed, number) if hidden else base
     rows = run(database, gold.sql)
     if isinstance(rows, Failed):
         raise RunnerLost(f"gold does not run with this SQLite: {rows.why}")
-    if number is None and gold.result is not None and not equal(gold.result, rows, gold.ordered):
+    if not hidden and gold.result is not None and not equal(gold.result, rows, gold.ordered):
         raise RunnerLost("gold returns other rows with this SQLite than were recorded")
-    while len(_cases) >= _MOST_CASES:
-        _cases.pop(next(iter(_cases)), None)
-    _cases[key] = Case(database, rows)
-    return _cases[key]
+    return Case(database, rows)
 
 
+@lru_cache(maxsize=512)
 def twins_of(gold: Gold) -> int:
-    """How many twins a query is run on: as many as gold says, and more as long as one value stands
-    in a column of gold's result throughout (the data, all twins so far). Raises `RunnerLost`."""
-    key = (gold.sql, gold.database.digest, gold.seed, gold.twins, repr(gold.focus))
-    if key not in _counts:
-        while len(_counts) >= _MOST_CASES:
-            _counts.pop(next(iter(_counts)), None)
-        _counts[key] = _count(gold)
-    return _counts[key]
-
-
-def _count(gold: Gold) -> int:
+    """On how many hidden databases a query is run: as many as gold says, and more as long as one
+    value stands in a column of gold's result throughout (the data, all of them so far). Raises
+    `RunnerLost`."""
     count = gold.twins
     if not count:
         return 0
@@ -163,8 +196,13 @@ def right_on(case: Case, sql: str, ordered: bool) -> bool:
     )
 
 
+def score_sql(task: Task, answer: Answer, weights: SqlReward) -> Score:
+    """The query in the last fenced block, run on the task's database and on the hidden ones."""
+    return score_text(task.gold, answer.text, answer.truncated, weights)
+
+
 def score_text(found: Mapping[str, Any], text: str, truncated: bool, weights: SqlReward) -> Score:
-    """`outcome`: execution accuracy on the task's database (rewards/sql/compare.py). `reward`: 1
+    """`outcome`: execution accuracy on the task's database (`compare.equal`). `reward`: 1
     only where the query is right on every twin too. Raises `TaskError` for gold that cannot be
     used; never for what a model wrote."""
     gold = read_gold(found)

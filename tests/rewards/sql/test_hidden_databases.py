@@ -12,19 +12,19 @@ from sql_tasks import sql_tasks
 from assay.family import BUILT_IN, cheat_answer, score_answer
 from rewards.sql.compare import Cell
 from rewards.sql.data import Column, Database, Table, packed
-from rewards.sql.extract import fenced
 from rewards.sql.family import literal
-from rewards.sql.query import (
+from rewards.sql.hidden_databases import hidden_database
+from rewards.sql.score import (
     MORE,
     TWINS,
     SqlReward,
     case_of,
     constants,
+    fenced,
     read_gold,
     score_text,
     twins_of,
 )
-from rewards.sql.twins import twin
 
 KINDS: dict[str, tuple[Column, st.SearchStrategy[Cell]]] = {
     "stamp": (Column("a", "INTEGER"), st.integers(1_700_000_000, 1_700_000_900)),
@@ -108,6 +108,6 @@ def test_numbers_beyond_the_machine_are_kept_within_it() -> None:
     rows = tuple((2**63 - 1 - i, float(10**308) * (i % 2), i * 1e-11) for i in range(40))
     columns = (Column("a", "INTEGER"), Column("b", "REAL"), Column("c", "REAL"))
     for number in range(6):
-        made = twin(Database((Table("t", columns, rows),)), (), 3, number).table("t")
+        made = hidden_database(Database((Table("t", columns, rows),)), (), 3, number).table("t")
         assert all(isinstance(v, int) and abs(v) < 2**63 for v in made.values("a"))
         assert len(set(made.values("c"))) > 8

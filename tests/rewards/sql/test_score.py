@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.sql.extract import LONGEST, extract, fenced
+from rewards.sql.score import LONGEST, extract, fenced
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sql_tasks import cars
 
-from rewards.sql import execute
+from rewards.sql import run as sql_run
 from rewards.sql.data import Column, Database, Table
-from rewards.sql.execute import Failed, Limits, RunnerLost, run
+from rewards.sql.run import Failed, Limits, RunnerLost, run
 
 DATA = cars()
 LARGE = Database(
@@ -101,7 +101,7 @@ def test_no_file_is_written(tmp_path: Path) -> None:
 
 def test_a_killed_process_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(DATA, "SELECT 1") == [(1,)]
-    process = execute._RUN._process
+    process = sql_run._RUN._process
     assert process is not None
     process.kill()
     process.wait()
@@ -109,8 +109,8 @@ def test_a_killed_process_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_that_cannot_be_had_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "_RUN", execute._Runner())
-    monkeypatch.setattr(execute.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sql_run, "_RUN", sql_run._Runner())
+    monkeypatch.setattr(sql_run.sys, "executable", "/nowhere/python")
     with pytest.raises(RunnerLost, match="does not start"):
         run(DATA, "SELECT 1")
 

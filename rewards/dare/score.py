@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from assay.extras import install_extra
-from assay.task import Score, TaskError
+from assay.task import Answer, Score, Task, TaskError
 from rewards.dare.metrics import METRICS, MetricRaises, raw_r2
 from rewards.dare.read import (
     ReaderLost,
@@ -39,6 +39,7 @@ Reading = Literal["release", "strict"]
 READINGS: tuple[Reading, ...] = ("release", "strict")
 TASK_TYPES = tuple(METRICS)
 EXISTENCE = 0.1
+FILE = "prediction.csv"
 _R2 = ("reg-MM", "time-XF", "time-CF")
 
 
@@ -58,6 +59,17 @@ class TableGold:
     key_columns: tuple[str, ...]
     targets: tuple[str, ...]
     made_with: Mapping[str, str]
+
+
+def score_file(task: Task, answer: Answer, weights: TableReward) -> Score:
+    """The file is read in a confined process."""
+    return score_table(read_gold(task.gold), answer.files.get(FILE), weights.reading)
+
+
+def score_trusted(task: Task, answer: Answer, weights: TableReward) -> Score:
+    """The file is read in this process."""
+    data = answer.files.get(FILE)
+    return score_table(read_gold(task.gold), data, weights.reading, trusted=True)
 
 
 def score_table(
@@ -145,18 +157,19 @@ def _foreign(cell: Any) -> bool:
 
 def _joined_rows(truth: Any, said: Any, keys: list[str]) -> int | None:
     """How many rows the join would have; None where the key types refuse."""
-    try:
-        counts = said.groupby(keys, dropna=False, sort=False).size().reset_index()
-        counts.columns = [*keys, "|times"]
-        return int(truth[keys].merge(counts, on=keys, how="inner")["|times"].sum())
-    except (ValueError, TypeError):
-        return None
+    counts = said.groupby(keys, dropna=False, sort=False).size().reset_index(name="|times")
+    joined = _merged(truth[keys], counts, keys)
+    return None if joined is None else int(joined["|times"].sum())
 
 
 def _join(truth: Any, said: Any, keys: list[str], targets: list[str], there: list[str]) -> Any:
     """Rows whose key is in both, in the truth's order; None where the key types refuse."""
     left = truth[keys + targets].rename(columns={t: f"{t}|truth" for t in targets})
     right = said[keys + there].rename(columns={t: f"{t}|said" for t in there})
+    return _merged(left, right, keys)
+
+
+def _merged(left: Any, right: Any, keys: list[str]) -> Any:
     try:
         return left.merge(right, on=keys, how="inner")
     except (ValueError, TypeError, MemoryError):

@@ -1,0 +1,329 @@
+"""Queries that a model wrote, run by a process of their own: one for each process of ours.
+
+That process knows nothing of gold. Databases live in its memory, every connection is read-only, and
+an authorizer lets nothing through but reading and the functions of SQLite that compute. It can open
+no file, socket or process (assay/confine.py). Limits are counted in steps of SQLite's machine, so
+that they are the same on every computer; a query that spends its processor seconds between two
+steps (in the planner, in a pattern) is ended by a signal, with the process. A query can end that
+process; it never ends this one, and never hangs. What the query did and what the machine did are
+told apart: `Failed` is the query's, `RunnerLost` is not.
+
+Wire, JSON both ways: `{"database", "tables"?, "sql", "limits"}` is answered by `{"rows"}`,
+`{"error", "why"}` or `{"unknown": true}` where the database was not sent before. The first message
+of the process says what the machine lacks to confine it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any
+
+from assay.confine import confine, give_up_root, say_lacking
+from rewards.sql.compare import Row
+from rewards.sql.data import Database, cell_of
+
+_WALL_S = 60.0  # by the clock, of a machine that is busy with other things
+MEMORY_MB = 1024  # of the process
+_ROOT = str(Path(__file__).resolve().parents[2])
+_SERVE = f"import sys; sys.path.insert(0, {_ROOT!r}); from rewards.sql.run import serve; serve()"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one query: steps of SQLite's machine, processor seconds, rows and bytes of the result,
+    bytes of one cell, columns, and bytes of the text."""
+
+    steps: int = 10_000_000
+    cpu_s: float = 5.0
+    rows: int = 10_000
+    bytes: int = 2_000_000
+    cell: int = 100_000
+    columns: int = 200
+    sql: int = 100_000
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A query without a result: `error` is a word (`sql_error`, `refused`, `too_slow`, `too_large`,
+    `several`, `no_rows`), `why` a sentence of SQLite or of a limit."""
+
+    error: str
+    why: str
+
+
+class RunnerLost(Exception):
+    """The process that runs queries cannot be had: the machine's fault, never a query's."""
+
+
+class _Runner:
+    """One process. It is started when it is first asked, and again after a query ended it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Connection | None = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def ask(self, database: Database, sql: str, limits: Limits) -> dict[str, Any]:
+        """The process's answer. Raises `RunnerLost`."""
+        asked: dict[str, Any] = {"database": database.digest, "sql": sql, "limits": asdict(limits)}
+        with self._lock:
+            try:
+                body = json.dumps(asked)
+                reply = self._exchange(body)
+                if reply.get("unknown"):
+                    reply = self._exchange(f'{body[:-1]}, "tables": {database.text}}}')
+                return reply
+            except BaseException:  # a deadline of the caller too: half a reply may be under way
+                self.stop()
+                raise
+
+    def _exchange(self, asked: str) -> dict[str, Any]:
+        process, channel = self._started()
+        try:
+            channel.send_bytes(asked.encode())
+            return self._received(channel)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            status = process.wait()
+        if status == -signal.SIGPROF:
+            self.stop()
+            return {"error": "too_slow", "why": "more processor seconds than a query may take"}
+        raise RunnerLost(f"the process that runs queries ended with {status}")
+
+    @staticmethod
+    def _received(channel: Connection) -> dict[str, Any]:
+        if not channel.poll(_WALL_S):
+            raise RunnerLost(f"no answer within {_WALL_S:g} s by the clock")
+        return json.loads(channel.recv_bytes())
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        process, channel = self._process, self._channel
+        here = self._owner == os.getpid()
+        if process is None or channel is None or not here or process.poll() is not None:
+            self.stop()
+            try:
+                process, channel = _launched()
+            except OSError as error:
+                raise RunnerLost(f"the process that runs queries does not start: {error}") from None
+            self._process, self._channel, self._owner = process, channel, os.getpid()
+            with contextlib.suppress(EOFError, ConnectionResetError):  # the next message says it
+                if "seccomp" in (lacking := self._received(channel)):
+                    say_lacking("SQL queries are run", json.dumps(lacking))
+        return process, channel
+
+    def stop(self) -> None:
+        """End the process; that of a parent that this one was forked from goes on."""
+        process, channel, self._process, self._channel = self._process, self._channel, None, None
+        if process is not None and channel is not None and self._owner == os.getpid():
+            channel.close()
+            process.kill()
+            process.wait()
+
+
+def _launched() -> tuple[subprocess.Popen[bytes], Connection]:
+    """The process and the way to it, in a session of its own so that an interrupt at the terminal
+    is ours alone; in this one where a sandbox allows no new session. Raises OSError."""
+    mine, theirs = Pipe()
+
+    def start(session: bool) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SERVE, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=session,
+        )
+
+    with theirs:
+        try:
+            return start(True), mine
+        except PermissionError:
+            return start(False), mine
+
+
+_RUN = _Runner()
+atexit.register(_RUN.stop)
+
+
+def run(database: Database, sql: str, limits: Limits | None = None) -> list[Row] | Failed:
+    """The rows of one query over a database, or why there are none. Raises `RunnerLost`.
+
+    A query that ended the process is run once more in a fresh one; the second time it is its own
+    fault (`crashed`), as long as a plain query can be run.
+    """
+    limits = limits or Limits()
+    try:
+        reply = _RUN.ask(database, sql, limits)
+    except RunnerLost:
+        _RUN.ask(database, "SELECT 1", limits)  # the machine's fault shows here
+        try:
+            reply = _RUN.ask(database, sql, limits)
+        except RunnerLost as lost:
+            reply = {"error": "crashed", "why": str(lost)}
+    if "error" in reply:
+        return Failed(str(reply["error"]), str(reply["why"]))
+    return [tuple(map(cell_of, row)) for row in reply["rows"]]
+
+
+# --- the process that runs queries --------------------------------------------------------------
+
+_KEPT = 256  # databases in memory
+_STEPS = 10_000  # between two looks at the limit
+_HEAP = 384 << 20  # bytes that SQLite may hold
+# functions whose value differs from call to call, or that reach outside
+REFUSED = frozenset(
+    """
+    random randomblob load_extension readfile writefile edit fts3_tokenizer sqlite_log
+    sqlite_compileoption_get sqlite_compileoption_used current_date current_time current_timestamp
+    """.split()  # noqa: SIM905
+)
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, 33)  # 33: SQLITE_RECURSIVE
+_CHANGES = ("CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE")
+_ACTIONS = (*_CHANGES, "PRAGMA", "TRANSACTION", "ATTACH", "DETACH")
+_NAMES = {
+    getattr(sqlite3, name): name.removeprefix("SQLITE_")
+    for name in dir(sqlite3)
+    if name.removeprefix("SQLITE_").partition("_")[0] in _ACTIONS
+}
+
+
+def _authorizer(said: list[str]) -> Any:
+    """What lets a query read and compute; what it refuses is put into `said`."""
+
+    def decide(action: int, one: str | None, two: str | None, *_: Any) -> int:
+        if action in _ALLOWED:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            if str(two).lower() not in REFUSED:
+                return sqlite3.SQLITE_OK
+            said.append(f"the function {two}")
+        else:
+            said.append(_NAMES.get(action, f"action {action}"))
+        return sqlite3.SQLITE_DENY
+
+    return decide
+
+
+def _opened(tables: list[dict[str, Any]]) -> sqlite3.Connection:
+    """The database of these tables (`ddl`, `insert`, `rows`), in memory."""
+    base = sqlite3.connect(":memory:", isolation_level=None)
+    base.execute("PRAGMA trusted_schema = OFF")
+    base.execute("PRAGMA temp_store = MEMORY")
+    base.execute("BEGIN")
+    for table in tables:
+        base.execute(table["ddl"])
+        rows = (
+            [bytes.fromhex(cell["hex"]) if isinstance(cell, dict) else cell for cell in row]  # pyright: ignore
+            for row in table["rows"]
+        )
+        base.executemany(table["insert"], rows)
+    base.execute("COMMIT")
+    base.execute("PRAGMA query_only = ON")
+    base.text_factory = lambda raw: raw.decode("utf-8", "replace")  # pyright: ignore
+    return base
+
+
+def _limit(base: sqlite3.Connection, limits: dict[str, int]) -> None:
+    for name, value in (
+        (sqlite3.SQLITE_LIMIT_LENGTH, limits["cell"]),
+        (sqlite3.SQLITE_LIMIT_SQL_LENGTH, limits["sql"]),
+        (sqlite3.SQLITE_LIMIT_COLUMN, limits["columns"]),
+        (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100),
+        (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+        (sqlite3.SQLITE_LIMIT_VDBE_OP, 50_000),
+        (sqlite3.SQLITE_LIMIT_FUNCTION_ARG, 64),
+        (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+        (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200),
+        (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+    ):
+        base.setlimit(name, value)
+
+
+def _answered(base: sqlite3.Connection, sql: str, limits: dict[str, int]) -> dict[str, Any]:
+    """The rows of one query, or why there are none. Never raises on what a query does."""
+    said: list[str] = []
+    left = limits["steps"] // _STEPS
+
+    def step() -> int:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    _limit(base, limits)
+    base.set_authorizer(_authorizer(said))
+    base.set_progress_handler(step, _STEPS)
+    signal.setitimer(signal.ITIMER_PROF, limits["cpu_s"])
+    try:
+        return _rows(base, sql, limits)
+    except MemoryError:
+        return {"error": "too_large", "why": "it needs too much memory"}
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        if said:
+            return {"error": "refused", "why": f"{said[0]} is not allowed"}
+        if left < 0:
+            return {"error": "too_slow", "why": "more steps than a query may take"}
+        text = str(error)[:200]
+        if "one statement" in text:
+            return {"error": "several", "why": "more than one statement"}
+        large = "too big" in text or "out of memory" in text
+        return {"error": "too_large" if large else "sql_error", "why": text}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        base.set_progress_handler(None, 0)
+        base.set_authorizer(None)
+
+
+def _rows(base: sqlite3.Connection, sql: str, limits: dict[str, int]) -> dict[str, Any]:
+    with contextlib.closing(base.execute(sql)) as cursor:
+        if cursor.description is None:
+            return {"error": "no_rows", "why": "no SELECT"}
+        found: list[list[Any]] = []
+        size = 0
+        for row in cursor:
+            size += sum(8 if not isinstance(c, str | bytes) else 8 + len(c) for c in row)
+            if len(found) >= limits["rows"] or size > limits["bytes"]:
+                return {"error": "too_large", "why": "more rows or bytes than a result may have"}
+            found.append([{"hex": c.hex()} if isinstance(c, bytes) else c for c in row])
+        return {"columns": len(cursor.description), "rows": found}
+
+
+def serve() -> None:
+    """Answer on the descriptor that the command line names, until its other end is closed."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Connection(int(sys.argv[1]))
+    with contextlib.suppress(OSError):
+        give_up_root()
+    lacking = confine(MEMORY_MB << 20, extra="setitimer")
+    channel.send_bytes(json.dumps(lacking).encode())
+    sqlite3.connect(":memory:").execute(f"PRAGMA hard_heap_limit = {_HEAP}")
+    bases: OrderedDict[str, sqlite3.Connection] = OrderedDict()
+    while True:
+        try:
+            asked = json.loads(channel.recv_bytes())
+        except EOFError:
+            return
+        name = asked["database"]
+        if "tables" in asked:
+            bases[name] = _opened(asked["tables"])
+            if len(bases) > _KEPT:
+                bases.popitem(last=False)[1].close()
+        if name not in bases:
+            reply: dict[str, Any] = {"unknown": True}
+        else:
+            bases.move_to_end(name)
+            reply = _answered(bases[name], asked["sql"], asked["limits"])
+        channel.send_bytes(json.dumps(reply).encode())
