@@ -324,13 +324,13 @@ def limit(memory: int, cpu_s: int = 0) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def computing_program(extra: str = "") -> bytes:
-    """The encoded filter that allows COMPUTING and the calls in `extra`. Raises OSError on a
+def computing_program(calls: str = "") -> bytes:
+    """The encoded filter that allows COMPUTING and those in `calls`. Raises OSError on a
     machine without a table."""
-    return encode(seccomp_program([*COMPUTING.split(), *extra.split()], {}, machine()))
+    return encode(seccomp_program([*COMPUTING.split(), *calls.split()], {}, machine()))
 
 
-def confine(memory: int, cpu_s: int = 0, extra: str = "") -> dict[str, str]:
+def confine(memory: int, cpu_s: int = 0, calls: str = "") -> dict[str, str]:
     """Leave this process nothing but computing on the descriptors that are open, within `limit`: no
     file, socket or process can be opened or started, nobody else signalled. There is no way back.
 
@@ -346,7 +346,7 @@ def confine(memory: int, cpu_s: int = 0, extra: str = "") -> dict[str, str]:
         lacking["landlock"] = str(error)
     limit(memory, cpu_s)
     try:
-        install_seccomp(computing_program(extra))
+        install_seccomp(computing_program(calls))
     except OSError as error:
         lacking["seccomp"] = str(error)
     return lacking

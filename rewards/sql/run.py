@@ -307,7 +307,7 @@ def serve() -> None:
     channel = Connection(int(sys.argv[1]))
     with contextlib.suppress(OSError):
         give_up_root()
-    lacking = confine(MEMORY_MB << 20, extra="setitimer")
+    lacking = confine(MEMORY_MB << 20, calls="setitimer")
     channel.send_bytes(json.dumps(lacking).encode())
     sqlite3.connect(":memory:").execute(f"PRAGMA hard_heap_limit = {_HEAP}")
     bases: OrderedDict[str, sqlite3.Connection] = OrderedDict()
