@@ -12,8 +12,8 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 from multiprocessing import Pipe
@@ -102,7 +102,8 @@ class WorkerPool:
         self._begun = self._over = False
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._all: set[_Worker] = set()
-        self._threads: ThreadPoolExecutor | None = None
+        self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._threads: list[Thread] = []
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -117,8 +118,10 @@ class WorkerPool:
         if error is not None and self._kill:
             for worker in [*self._all]:
                 worker.process.kill()
-        if self._threads is not None:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:  # what has begun ends
+            thread.join()
         for worker in self._all:
             worker.end()
 
@@ -136,7 +139,7 @@ class WorkerPool:
         their results are small. `died(job, status)` gives the result of a job whose process ended;
         without it that raises `MachineError`.
         """
-        if self._threads is None:
+        if not self._threads:
             if self.workers == 1 and not self._apart:
                 return self._here(work, jobs)
             waiting = iter(jobs)
@@ -144,14 +147,25 @@ class WorkerPool:
             jobs = chain(first, waiting)
             if len(first) <= self._few:
                 return self._here(work, jobs)
-            self._threads = ThreadPoolExecutor(self.workers, "workers")
             for _ in range(self.workers):
                 self._idle.put(self._spawned())
+                thread = Thread(target=self._serve, name="workers", daemon=True)
+                thread.start()
+                self._threads.append(thread)
         ahead = max(ahead, AHEAD * self.workers)
-        rest, submit = iter(jobs), self._threads.submit
-        begun = deque(submit(self.run, work, job, died) for job in islice(rest, ahead))
-        more = (submit(self.run, work, job, died) for job in rest)
-        return _results(begun, more)
+        asked = (_Asked(partial(self.run, work, job, died)) for job in jobs)
+        begun = deque(map(self._put, islice(asked, ahead)))
+        return _results(begun, map(self._put, asked))
+
+    def _put(self, asked: _Asked) -> _Asked:
+        self._jobs.put(asked)
+        return asked
+
+    def _serve(self) -> None:
+        """One of the threads that hand jobs to processes."""
+        while (asked := self._jobs.get()) is not None:
+            if not (asked.dropped or self._over):
+                asked.answer()
 
     def run(
         self,
@@ -196,7 +210,32 @@ class WorkerPool:
         return worker
 
 
-def _results(begun: deque[Future[Found]], more: Iterator[Future[Found]]) -> Iterator[Found]:
+class _Asked:
+    """A job that was handed out, and the place of its result.
+
+    The one thread that waits for it may be interrupted at any point. So it waits at a queue that
+    takes no lock in Python: a lock that an interrupt leaves taken would stop the others for ever.
+    """
+
+    def __init__(self, run: Callable[[], Any]) -> None:
+        self._run = run
+        self._found: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+        self.dropped = False
+
+    def answer(self) -> None:
+        try:
+            self._found.put((True, self._run()))
+        except BaseException as error:
+            self._found.put((False, error))
+
+    def result(self) -> Any:
+        good, found = self._found.get()
+        if not good:
+            raise found
+        return found
+
+
+def _results(begun: deque[_Asked], more: Iterator[_Asked]) -> Iterator[Any]:
     """The results in order; each that is taken hands out one more job."""
     try:
         while begun:
@@ -204,8 +243,8 @@ def _results(begun: deque[Future[Found]], more: Iterator[Future[Found]]) -> Iter
             begun.extend(islice(more, 1))
             yield found
     finally:
-        for future in begun:
-            future.cancel()
+        for asked in begun:
+            asked.dropped = True
 
 
 class _Worker:
