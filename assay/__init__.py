@@ -85,7 +85,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("data_gen.exports.cli", "tasks for Harbor, verifiers, TRL, inspect and NeMo Gym"),
     "push": ("data_gen.sharing.push", "a set of tasks as a dataset folder, here or on a hub"),
     "pull": ("data_gen.sharing.pull", "a pushed set of tasks, checked, as `assay tasks` leaves it"),
-    "verify": ("assay.verify", "compare files with the record of what made them"),
+    "verify": ("assay.record", "compare files with the record of what made them"),
     "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
     "doctor": ("train.doctor.cli", "say what this machine can run"),

@@ -1,7 +1,9 @@
-"""The command line's one dialect: how parsers look, and what an error says and exits with.
+"""The command line's one dialect: how parsers look, which tasks `--track` and `--licence` name, how
+progress is shown, and what an error says and exits with.
 
 Nouns are options (`--tasks`, `--out`, `--seed`), settings are `key=value`. Every command returns
 its exit status; errors that a user can mend are raised, and said in one sentence by `status_of`.
+Progress goes to standard error: what a command prints as its result stays apart.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ import difflib
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, TextIO, TypeVar, cast
 
-from assay.task import MachineError
+from assay.task import MachineError, Task, TaskError
 from assay.task import SavedAndStopped as SavedAndStopped
 
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
@@ -194,3 +200,269 @@ def _mapped_os(error: OSError) -> tuple[int, str]:
     what = error.strerror or str(error) or type(error).__name__
     said = f"{error.filename}: {what}" if error.filename is not None else what
     return (UNUSABLE if unusable else FAILED), said
+
+
+# --- which tasks a command works on
+
+UNKNOWN = "unknown"
+# `--licence permissive`: the licences of DARE-bench's strictly open subset (its appendix E), which
+# neither bind what is made from the data nor forbid any use of it.
+PERMISSIVE = ("MIT", "Apache-2.0", "CC0-1.0", "CC-BY-4.0")
+
+
+def licences_of(task: Task) -> tuple[str, ...]:
+    """The licences of what a task was made from, sorted: `meta.licences`, else `meta.licence`."""
+    return licences_in(task.meta)
+
+
+def licences_in(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same of a task's `meta` or of a row that was written about a task."""
+    several: Any = row.get("licences")
+    if isinstance(several, list | tuple) and several:
+        return tuple(sorted({str(name) for name in cast("list[Any]", several)}))
+    return (str(row.get("licence") or UNKNOWN),)
+
+
+@dataclass(frozen=True)
+class TaskFilter:
+    """Tracks and licences that are asked for, patterns such as `CC-BY*`; (): all. A pattern after
+    `!` takes away, from all or from what the others name."""
+
+    tracks: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.tracks or self.licences)
+
+    def accepts_track(self, track: str) -> bool:
+        return _passes(track, self.tracks)
+
+    def accepts_licences(self, licences: Iterable[str]) -> bool:
+        """Whether every one of them is asked for: a task is bound by all it was made from."""
+        named = (PERMISSIVE if p == "permissive" else (p,) for p in self.licences)
+        patterns = [pattern.lower() for one in named for pattern in one]
+        return all(_passes(name.lower(), patterns) for name in licences)
+
+    def accepts(self, task: Task) -> bool:
+        return self.accepts_track(task.track) and self.accepts_licences(licences_of(task))
+
+    def accepts_row(self, row: Mapping[str, Any]) -> bool:
+        """The same of a row of a file, which says it itself or, as a task, in `meta`."""
+        meta: Any = row.get("meta")
+        about = cast("Mapping[str, Any]", {**row, **meta} if isinstance(meta, Mapping) else row)
+        track = str(row.get("track") or "")
+        return self.accepts_track(track) and self.accepts_licences(licences_in(about))
+
+    def options(self) -> str:
+        """The options that say this."""
+        tracks = [f"--track {name}" for name in self.tracks]
+        return " ".join([*tracks, *(f"--licence {name}" for name in self.licences)])
+
+    def select(self, tasks: Iterable[Task], where: str) -> list[Task]:
+        """The tasks that are asked for, in order. Raises `TaskError` where none is left."""
+        if not self:
+            return list(tasks)
+        there = SeenTasks()
+        left = list(self.stream(tasks, there))
+        if not left:
+            raise there.none_left(self, where)
+        return left
+
+    def stream(self, tasks: Iterable[Task], there: SeenTasks) -> Iterator[Task]:
+        """The tasks that are asked for; `there` remembers what all of them are."""
+        for task in tasks:
+            there.add(task)
+            if self.accepts(task):
+                yield task
+
+
+def _passes(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a name is one of those asked for, and none that is taken away."""
+    wanted = [p for p in patterns if not p.startswith("!")]
+    gone = any(fnmatchcase(name, p[1:]) for p in patterns if p.startswith("!"))
+    return not gone and (not wanted or any(fnmatchcase(name, p) for p in wanted))
+
+
+ALL_TASKS = TaskFilter()
+
+
+class SeenTasks:
+    """The tracks and licences of tasks, to say what there is where nothing is left."""
+
+    def __init__(self) -> None:
+        self._tracks, self._licences = Counter[str](), Counter[str]()
+
+    def add(self, task: Task) -> None:
+        self._tracks[task.track] += 1
+        self._licences.update([", ".join(licences_of(task))])
+
+    def none_left(self, asked: TaskFilter, where: str) -> TaskError:
+        return TaskError(
+            f"{where}: no task is left by {asked.options()}; there are tracks "
+            f"{_shown(self._tracks)} and licences {_shown(self._licences)}"
+        )
+
+
+def _shown(counts: Counter[str], most: int = 8) -> str:
+    names = [f"{name!r} ({count})" for name, count in counts.most_common(most)]
+    more = len(counts) - len(names)
+    return (", ".join(names) or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def add_filter(to: Any, what: str = "tasks") -> None:
+    """`--track` and `--licence` for a parser, or a group of one."""
+    to.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help=f"only {what} of these tracks, with commas, or patterns; '!*-IF' takes away; may be "
+        "repeated",
+    )
+    to.add_argument(
+        "--licence",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help=f"only {what} made from data of these licences alone, with commas, or patterns such "
+        "as CC-BY*; permissive: MIT, Apache-2.0, CC0-1.0 and CC-BY-4.0; may be repeated",
+    )
+
+
+def task_filter(args: argparse.Namespace) -> TaskFilter:
+    """What the two options say."""
+    licences = [*args.licence, *_listed(args.licence)]  # the name of one may hold a comma
+    return TaskFilter(_listed(args.track), tuple(dict.fromkeys(licences)))
+
+
+def _listed(words: Sequence[str]) -> tuple[str, ...]:
+    names = (name.strip() for word in words for name in word.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+# --- progress
+
+T = TypeVar("T")
+FIRST_S = 2.0  # work that ends before shows nothing on a terminal
+EVERY_S = 15.0  # between two lines where there is no terminal
+
+
+class Progress:
+    """Counts what is done; says the rate and, with a total, the time left.
+
+    `total` counts units, unless `add` is told where else the work stands (bytes of the input).
+    `done` units were done before: they count, but not in the rate. Work that ends before the first
+    line of a log says nothing there. Use as a context manager.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        total: int | None = None,
+        to: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        done: int = 0,
+    ) -> None:
+        from tqdm import tqdm  # not for a command that shows no progress
+
+        self._to = sys.stderr if to is None else to
+        self._name, self._unit, self._total, self._clock = name, unit, total, clock
+        self._done = self._count = self._place = done
+        self._apart = False
+        self._start = self._said = clock()
+        self._lines, self._note = 0, ""
+        self._bar: tqdm[Any] | None = None
+        if self._to.isatty():
+            self._bar = tqdm(
+                total=total,
+                desc=name,
+                unit=unit,
+                delay=FIRST_S,
+                dynamic_ncols=True,
+                file=self._to,
+                initial=done,
+            )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(said=error is None)
+
+    def close(self, said: bool = True) -> None:
+        """End the bar; in a log, `said` gives one last line where there was one before."""
+        if self._bar is not None:
+            self._bar.close()
+        elif self._lines and said:
+            self._say(self._clock())
+
+    def add(self, count: int = 1, total: int | None = None, place: int | None = None) -> None:
+        """`count` more units are done; `total`: a better guess at how many there are; `place`: how
+        much of the total that is, where the total counts something else."""
+        self._count += count
+        self._total = total or self._total
+        self._apart = place is not None
+        done, self._place = self._place, self._count if place is None else place
+        if self._bar is not None:
+            self._bar.total = self._total
+            if self._apart:
+                self._bar.set_description(f"{self._name}: {self._count:,} {self._unit}", False)
+                self._bar.unit, self._bar.unit_scale = "B", True
+            self._bar.update(self._place - done)
+        elif (now := self._clock()) - self._said >= EVERY_S:
+            self._said = now
+            self._say(now)
+
+    def note(self, text: str) -> None:
+        """What is known so far (`outcome 0.41, 118 tok/s`), shown behind the count."""
+        self._note = text
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, False)
+
+    def above(self, line: str) -> None:
+        """A line of the command's own output, on standard output, above the bar if there is one."""
+        if self._bar is None:
+            print(line, flush=True)
+        else:
+            self._bar.write(line, file=sys.stdout)
+            sys.stdout.flush()
+
+    def _say(self, now: float) -> None:
+        self._lines += 1
+        print(self.line(now - self._start), file=self._to, flush=True)
+
+    def line(self, seconds: float) -> str:
+        """`facts: 12,000 of 20,000 documents, 55 a second, 0:02:25 left`."""
+        rate = (self._count - self._done) / seconds if seconds > 0 else 0.0
+        of = f" of {self._total:,}" if self._total and not self._apart else ""
+        said = f"{self._name}: {self._count:,}{of} {self._unit}, {_rate(rate)} a second"
+        note = f", {self._note}" if self._note else ""
+        if not self._total:
+            return said + note
+        if self._apart:
+            said += f", {min(1.0, self._place / self._total):.0%}"
+        made = self._place - self._done
+        if made > 0 and self._place < self._total:
+            left = round(seconds * (self._total - self._place) / made)
+            said += f", {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
+        return said + note
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def progress(items: Iterable[T], name: str, unit: str, total: int | None = None) -> Iterator[T]:
+    """Yield `items` and show how far the caller got; `total` defaults to their number."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)  # pyright: ignore[reportArgumentType]
+    with Progress(name, unit, total) as bar:
+        for item in items:
+            yield item
+            bar.add()

@@ -1,4 +1,5 @@
-"""Writing a file whole: readers meet the old or the new, never a half (sets: `file_sets`)."""
+"""Files written whole: readers meet the old or the new, never a half; of a set of files neither a
+mixture of two. Folders and files that one process at a time may write to."""
 
 from __future__ import annotations
 
@@ -8,21 +9,27 @@ import hashlib
 import os
 import platform
 import secrets
-from collections.abc import Generator
-from contextlib import contextmanager
+import shutil
+import signal
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
-
-from assay.signals import undisturbed
+from typing import Any, BinaryIO
 
 # In a folder whose files are being replaced by a new set. It stays there after a kill.
 UNFINISHED = ".unfinished"
-_SLOTS = 8  # writers of one file side by side that share names of temporary files
+_ABOUT = ("provenance.json", "refused.jsonl")  # written after a set of files, and about it
+_NEW = ".new."
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
+# --- one file
+
+
 @contextmanager
-def replacing(path: str | Path) -> Generator[BinaryIO]:
+def atomic_write(path: str | Path) -> Generator[BinaryIO]:
     """A file to write bytes to, which takes the place of `path` when the body ends without an
     error, and leaves nothing behind when it does not.
 
@@ -41,9 +48,9 @@ def replacing(path: str | Path) -> Generator[BinaryIO]:
         raise IsADirectoryError(21, "is a folder; give the path of a file", str(path))
     temporary: Path | None = None
     try:
-        with undisturbed():  # or a signal falls between the file and what would take it away
+        with defer_signals():  # or one falls between the file and what would take it away
             temporary, out = _temporary(path)
-        with named(path), out:
+        with disk_errors_name(path), out:
             yield out
             out.flush()
             os.fsync(out.fileno())
@@ -51,6 +58,47 @@ def replacing(path: str | Path) -> Generator[BinaryIO]:
     except BaseException:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        raise
+
+
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """A locked file beside `path`: the one of this machine, which a killed writer may have left;
+    one of its own name where that is held, another user's, or cannot be locked."""
+    start = f".{path.name[:100]}.{platform.node()[:40]}"
+    temporary = path.with_name(f"{start}.tmp")
+    try:
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        handle = -1
+    if handle >= 0:
+        out = os.fdopen(handle, "wb")
+        if _lock(out) and _is_at(out, temporary):
+            out.truncate(0)
+            return temporary, out
+        out.close()
+    temporary = path.with_name(f"{start}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    return temporary, open(temporary, "xb")
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a whole file, atomically."""
+    with atomic_write(path) as out:
+        out.write(data)
+
+
+def write_text(path: str | Path, text: str, errors: str = "strict") -> None:
+    """Write a whole file of UTF-8, atomically. `errors`: as in `str.encode`."""
+    write_bytes(path, text.encode("utf-8", errors))
+
+
+@contextmanager
+def disk_errors_name(path: str | Path) -> Generator[None]:
+    """Errors of the disk (full, read-only, failing), which name no file, name `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK:
+            error.filename = str(path)
         raise
 
 
@@ -62,80 +110,171 @@ def machine_failed(error: BaseException) -> bool:
 
 
 @contextmanager
-def named(path: str | Path) -> Generator[None]:
-    """Errors of the disk (full, read-only, failing), which name no file, name `path`."""
-    try:
+def defer_signals() -> Generator[None]:
+    """TERM and INT wait until the body is done; they are raised where it ends. In another thread
+    than the main one nothing is done: Python handles signals in the main thread."""
+    seen: list[int] = []
+    with ExitStack() as after:  # backwards, and all of them whatever a handler raises
+        after.callback(lambda: [signal.raise_signal(number) for number in seen])
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                if (handler := signal.getsignal(number)) is not signal.SIG_IGN and handler:
+                    after.callback(signal.signal, number, handler)
+                    signal.signal(number, lambda caught, _: seen.append(caught))
         yield
-    except OSError as error:
-        if error.filename is None and error.errno in _DISK:
-            error.filename = str(path)
-        raise
 
 
-def _temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """A file beside `path` that no other process writes to: this machine's first one that nobody
-    holds a lock on. Where a file system has no locks it gets a name of its own."""
-    start = f".{path.name[:100]}.{platform.node()[:40]}"
-    for slot in range(_SLOTS):
-        temporary = path.with_name(f"{start}.{slot}.tmp")
+# --- a set of files
+
+
+@contextmanager
+def atomic_write_set(folder: str | Path, stale: Iterable[str] = ()) -> Generator[Path]:
+    """A new folder to write a set of files to, which take their places in `folder` when the body
+    ends without an error, and leave nothing behind when it does not.
+
+    While they are moved, `folder` holds the file `.unfinished`, which a kill leaves there: readers
+    that ask for it never mix two generations of a set. `stale` are files of an older set, by their
+    names in `folder`; they go unless they were written again, and so does what was said about the
+    older set. Other files stay. Raises `OSError` when another process writes a set to the folder.
+    """
+    folder = Path(os.path.realpath(folder))
+    with exclusive_folder(folder):
+        for left in folder.glob(_NEW + "*"):  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        new = folder / f"{_NEW}{os.getpid()}.{secrets.token_hex(4)}"
+        new.mkdir()
         try:
-            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except PermissionError:  # another user's, or a folder that nobody may write to
-            continue
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if is_at(handle, temporary):
-                os.ftruncate(handle, 0)
-                return temporary, os.fdopen(handle, "wb")
-        except BlockingIOError:
-            pass
-        except OSError:
-            os.close(handle)
-            break
-        os.close(handle)
-    temporary = path.with_name(f"{start}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    return temporary, open(temporary, "xb")
+            yield new
+            _move(new, folder, stale)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
 
 
-def is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
+@contextmanager
+def mark_unfinished(folder: str | Path) -> Generator[None]:
+    """Mark `folder` while a set of files is written right into it, and after a body that did not
+    end well: readers that ask for the mark refuse the set. Raises `OSError` when another process
+    writes a set to the folder."""
+    folder = Path(os.path.realpath(folder))
+    with exclusive_folder(folder):
+        mark = folder / UNFINISHED
+        mark.touch()
+        _sync(folder)
+        for name in _ABOUT:
+            (folder / name).unlink(missing_ok=True)
+        yield
+        mark.unlink()
+        _sync(folder)
 
 
-def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write a whole file, atomically."""
-    with replacing(path) as out:
-        out.write(data)
+def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
+    names = sorted(p.relative_to(new) for p in new.rglob("*") if p.is_file())
+    for name in names:
+        _sync(new / name)
+    mark = folder / UNFINISHED
+    mark.touch()
+    _sync(folder)
+    for name in {Path(old) for old in (*stale, *_ABOUT)} - set(names):
+        (folder / name).unlink(missing_ok=True)
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (new / name).replace(folder / name)
+    for place in {(folder / name).parent for name in names}:
+        _sync(place)
+    mark.unlink()
 
 
-def write_text(path: str | Path, text: str, errors: str = "strict") -> None:
-    """Write a whole file of UTF-8, atomically. `errors`: as in `str.encode`."""
-    write_bytes(path, text.encode("utf-8", errors))
-
-
-def sync(path: Path) -> None:
+def _sync(path: Path) -> None:
     """The bytes of a file, or the names of a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
+    with _opened(path) as handle:
         os.fsync(handle)
+
+
+# --- locks, which end with the process; a file system without locks is used without
+
+
+@contextmanager
+def exclusive_file(path: str | Path) -> Generator[None]:
+    """Hold a file that goes on from what it holds: one process at a time. `.NAME.lock` stands
+    beside the file until then. Raises `OSError` when another one holds it."""
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark = path.with_name(f".{path.name}.lock")
+    with _opened(mark, os.O_RDWR | os.O_CREAT) as handle:
+        if _lock(handle) is False:
+            said = "another process writes to it; wait for that to end, or write elsewhere"
+            raise OSError(errno.EBUSY, said, str(path))
+        if not _is_at(handle, mark):
+            said = "another process has just left it; run this again"
+            raise OSError(errno.EBUSY, said, str(path))
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive_folder(folder: Path) -> Generator[None]:
+    """Make a folder and hold it: one process at a time. Raises `OSError` when another holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _opened(folder) as handle:
+        if _lock(handle) is False:
+            said = "another build writes to this folder; wait for it"
+            raise OSError(errno.EBUSY, said, str(folder))
+        yield
+
+
+@contextmanager
+def _opened(path: Path, flags: int = os.O_RDONLY) -> Generator[int]:
+    handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield handle
     finally:
         os.close(handle)
 
 
+def _lock(file: int | BinaryIO) -> bool | None:
+    """Lock an open file: False where another process holds it, None where that cannot be known."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_at(file: int | BinaryIO, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    handle = file if isinstance(file, int) else file.fileno()
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+# --- reading
+
+
 def file_hash(path: Path) -> str:
     """SHA-256 of a file; of a folder, over the names and hashes of its files in order."""
+    if not path.is_dir():
+        with open(path, "rb") as data:
+            return hashlib.file_digest(data, "sha256").hexdigest()
     digest = hashlib.sha256()
-    if path.is_dir():
-        for inner in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
-        return digest.hexdigest()
-    with open(path, "rb") as data:
-        while block := data.read(1 << 20):
-            digest.update(block)
+    for inner in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=32)
+def yaml_beside(module: str, name: str) -> Any:
+    """What a YAML file in a module's folder says, read once: `yaml_beside(__file__, "words.yaml")`.
+    Callers change nothing in it."""
+    import yaml
+
+    text = Path(module).with_name(name).read_text(encoding="utf-8")
+    return yaml.load(text, yaml.CSafeLoader)
 
 
 def cache_folder() -> Path:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.http_stream import EventStream
 from assay.task import TaskError
 
@@ -119,7 +119,7 @@ class CircuitBreaker:
 
 
 @asynccontextmanager
-async def opened(key: str, timeout_s: float) -> AsyncGenerator[Any]:
+async def open_session(key: str, timeout_s: float) -> AsyncGenerator[Any]:
     """A session of aiohttp. `key`: sent as a bearer token where there is one; `timeout_s`: of one
     try. How many requests go side by side is for the caller to bound."""
     try:
@@ -134,7 +134,7 @@ async def opened(key: str, timeout_s: float) -> AsyncGenerator[Any]:
         yield session
 
 
-async def post(
+async def post_json(
     session: Any, url: str, body: Row, patience: Patience, read: Callable[[Row], T]
 ) -> T:
     """What `read` finds in the JSON answer of `POST url`; an `EndpointError` of `read` is one of
@@ -161,13 +161,13 @@ async def post(
 def post_now(
     url: str, body: Row, key: str, timeout_s: float, patience: Patience, read: Callable[[Row], T]
 ) -> T:
-    """`post` for code that waits, in a thread of its own: the caller may be inside of a running
-    event loop."""
+    """`post_json` for code that waits, in a thread of its own: the caller may be inside of a
+    running event loop."""
     found: Future[T] = Future()
 
     async def ask() -> T:
-        async with opened(key, timeout_s) as session:
-            return await post(session, url, body, patience, read)
+        async with open_session(key, timeout_s) as session:
+            return await post_json(session, url, body, patience, read)
 
     def work() -> None:
         try:
@@ -179,7 +179,7 @@ def post_now(
     return found.result()
 
 
-async def get(session: Any, url: str) -> Row:
+async def get_json(session: Any, url: str) -> Row:
     """The JSON object at an address, asked for once. Raises `EndpointError`."""
     return await _once(session, url, None)
 
@@ -217,7 +217,7 @@ def _assembled(stream: EventStream) -> Row:
     """Raises `EndpointError` for a stream that broke, or that says it failed."""
     stream.close()
     if stream.error is not None:
-        found = failure_of(stream.error)
+        found = endpoint_error(stream.error)
         if found.again == "no" and not _known(stream.error):
             found.again = "error"  # it broke in the middle
         raise EndpointError(
@@ -237,7 +237,7 @@ def _whole(status: int, data: bytes, after: float) -> Row:
         value = None
     row = cast("dict[str, Any]", value) if isinstance(value, dict) else None
     if not 200 <= status < 300:
-        said = failure_of(_error_in(row), status) if row and _error_in(row) else None
+        said = endpoint_error(_error_in(row), status) if row and _error_in(row) else None
         words = str(said) if said else _short(text)
         again = _of_status(status, after)
         if again != "no" and said and _QUOTA.search(words):
@@ -246,7 +246,7 @@ def _whole(status: int, data: bytes, after: float) -> Row:
         raise EndpointError(f"HTTP {status}: {words}", status, text, again, after, notes)
     if row is not None:
         if error := _error_in(row):
-            raise failure_of(error, status, text, after)
+            raise endpoint_error(error, status, text, after)
         return row
     if text.startswith(("data:", "event:", ":")):
         stream = EventStream()
@@ -280,7 +280,9 @@ def _error_in(row: Row) -> Any:
     return row.get("error") or None
 
 
-def failure_of(error: Any, status: int = 0, body: str = "", after: float = 0.0) -> EndpointError:
+def endpoint_error(
+    error: Any, status: int = 0, body: str = "", after: float = 0.0
+) -> EndpointError:
     """An endpoint's error object as ours, with its words; tried again where its code or its type
     says that the failure passes."""
     row = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
@@ -340,7 +342,7 @@ def retry_after(value: str | None) -> float:
 # --- proxies -------------------------------------------------------------------------------------
 
 
-def is_here(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Whether a host's name or address is this machine."""
     name = host.casefold().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
@@ -362,7 +364,7 @@ def proxy_of(url: str) -> str | None:
     parts = urlsplit(url)
     host, named = parts.hostname or "", urllib.request.getproxies_environment()
     found = named.get(parts.scheme) or named.get("all")
-    if not found or is_here(host) or _spared(parts.netloc.rpartition("@")[2], host, named):
+    if not found or is_this_machine(host) or _spared(parts.netloc.rpartition("@")[2], host, named):
         return None
     if "://" not in found:
         found = f"http://{found}"
@@ -391,52 +393,17 @@ def _spared(netloc: str, host: str, named: dict[str, str]) -> bool:
 # --- a chat answer -------------------------------------------------------------------------------
 
 # how an answer ends: the model ended it, or a limit did; whatever else is said, nobody ended it
-_ENDED = frozenset(
-    [
-        "stop",
-        "tool_calls",
-        "tool_call",
-        "tool_use",
-        "function_call",
-        "end_turn",
-        "end",
-        "eos",
-        "eos_token",
-        "eos_found",
-        "stop_sequence",
-        "stop_token",
-        "complete",
-        "completed",
-        "finished",
-    ]
+_ENDED = re.compile(
+    "stop|tool_calls?|tool_use|function_call|end|end_turn|eos|eos_token|eos_found|stop_sequence|"
+    "stop_token|completed?|finished"
 )
-_CUT = frozenset(
-    [
-        "length",
-        "max_tokens",
-        "model_length",
-        "max_output_tokens",
-        "max_completion_tokens",
-        "max_new_tokens",
-        "max_length",
-        "token_limit",
-        "context_length",
-        "model_context_window_exceeded",
-    ]
+_CUT = re.compile(
+    "length|max_tokens|model_length|max_output_tokens|max_completion_tokens|max_new_tokens|"
+    "max_length|token_limit|context_length|model_context_window_exceeded"
 )
-_TRIED_AGAIN = frozenset(
-    [
-        "error",
-        "abort",
-        "aborted",
-        "cancelled",
-        "canceled",
-        "insufficient_system_resource",
-        "overloaded",
-        "internal_error",
-        "server_error",
-        "timeout",
-    ]
+_TRIED_AGAIN = re.compile(
+    "error|abort|aborted|cancell?ed|insufficient_system_resource|overloaded|internal_error|"
+    "server_error|timeout"
 )
 _REASONING = ("reasoning_content", "reasoning")
 
@@ -466,12 +433,12 @@ def read_chat(row: Row, most: int = 0) -> Message:
     choices: Any = row.get("choices")
     choice = _row(cast("list[Any]", choices)[0]) if isinstance(choices, list) and choices else {}
     if choice.get("error"):
-        raise failure_of(choice["error"])
+        raise endpoint_error(choice["error"])
     if not isinstance(choice.get("message"), dict):
         shown = _short(json.dumps(row, ensure_ascii=False, default=str))
         raise EndpointError(f"the answer holds no message: {shown}")
     message = _row(choice["message"])
-    text, reasoning = said_and_thought(message)
+    text, reasoning = content_and_reasoning(message)
     calls: Any = message.get("tool_calls")
     if not isinstance(calls, list):
         calls = []
@@ -480,19 +447,19 @@ def read_chat(row: Row, most: int = 0) -> Message:
     if isinstance(given, dict):
         given = _row(given).get("type")
     reason = str(given or "").strip().casefold()
-    cut = reason in _CUT
+    cut = bool(_CUT.fullmatch(reason))
     if not reason and (text or calls or message.get("function_call")):
         cut = bool(most) and usage.get("completion_tokens", 0) >= most
-    elif reason not in _ENDED and not cut:
+    elif not _ENDED.fullmatch(reason) and not cut:
         told = f"ended with {given!r}" if reason else "is empty and says not how it ended"
         said = f"no answer of the model: the message {told}"
-        if reason in _TRIED_AGAIN or not reason:
+        if _TRIED_AGAIN.fullmatch(reason) or not reason:
             raise EndpointError(said, again="error")
         raise EndpointError(said, notes={"no_answer": reason})
     return Message(text, reasoning, cast("list[Any]", calls), cut, usage, message, choice)
 
 
-def said_and_thought(message: Row) -> tuple[str, str]:
+def content_and_reasoning(message: Row) -> tuple[str, str]:
     """(what an assistant's message says, what the model thought before): content may be a text, a
     list of parts, or null beside a refusal. Raises `EndpointError` for other content."""
     content: Any = message.get("content")

@@ -22,7 +22,14 @@ from types import TracebackType
 from typing import Any
 
 from assay.family import family_of
-from assay.files import cache_folder, file_hash, named, replacing, write_bytes, write_text
+from assay.files import (
+    atomic_write,
+    cache_folder,
+    disk_errors_name,
+    file_hash,
+    write_bytes,
+    write_text,
+)
 from assay.rows import is_plain, read_rows, write_rows
 from assay.task import Task, TaskError, json_line, json_text, parse_object
 
@@ -35,31 +42,14 @@ WEIGHTS = ("*.safetensors", "*.bin", "config.json", "adapter_config.json")
 LARGE = 4_000_000_000  # bytes; reading that many is said
 
 
-class Appender:
-    """`with Appender(path) as journal: journal.add(rows)`: rows are whole in the file, or cut off
-    at its end."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Appender:
-        self._rows = open(self._path, "ab", buffering=0)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._rows.close()
-
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append rows, all of them in one write. Raises `OSError` naming the file."""
-        left = memoryview(b"".join(map(json_line, rows)))
-        with named(self._path):
-            while left:
-                left = left[self._rows.write(left) :]
+def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Append rows in one write: they are whole in the file, or cut off at its end. The folder is
+    made. Raises `OSError` naming the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    left = memoryview(b"".join(map(json_line, rows)))
+    with disk_errors_name(path), open(path, "ab", buffering=0) as out:
+        while left:
+            left = left[out.write(left) :]
 
 
 def read_journal(path: str | Path) -> list[Row]:
@@ -86,7 +76,7 @@ def read_journal(path: str | Path) -> list[Row]:
 
 def rewrite_journal(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Put these rows in the place of those of the journal, which goes on."""
-    with replacing(path) as out:
+    with atomic_write(path) as out:
         out.writelines(map(json_line, rows))
 
 
@@ -145,7 +135,7 @@ class Journal:
         self._write_record()
 
     def __enter__(self) -> Journal:
-        self._rows = Appender(self.path).__enter__()
+        self.path.touch()
         return self
 
     def __exit__(
@@ -154,7 +144,6 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._rows.__exit__(kind, error, trace)
         self._write_record()
 
     def write(self, row: Row) -> None:
@@ -164,7 +153,7 @@ class Journal:
         if row["outcome"] is None:
             self._open.append(whole)
         else:
-            self._rows.add([whole])
+            append_rows(self.path, [whole])
 
     def note(self, about: Mapping[str, str]) -> None:
         """Keep what answers now: a run that goes on may meet another version or number format."""
@@ -186,7 +175,8 @@ class Journal:
 
     def lose(self, read: int, written: int) -> None:
         """Count an answer that will be asked again; it was paid for."""
-        self._record["lost"] = [self.lost[0] + read, self.lost[1] + written]
+        if read or written:
+            self._record["lost"] = [self.lost[0] + read, self.lost[1] + written]
 
     def finish(self) -> None:
         """All rows in the tasks' order, in place of the order in which they came: the same run, the

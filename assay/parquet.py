@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
-from assay.errors import TaskError
-from assay.extras import install_extra
+from assay.errors import TaskError, install_extra
 
 Row = dict[str, Any]
 GROUP = 1000  # rows of a row group

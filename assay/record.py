@@ -8,16 +8,18 @@ The record holds no time and no machine, so the same work gives the same record.
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
+from assay import console
 from assay.files import file_hash, write_bytes
 from assay.task import TaskError, json_text
-from assay.versions import PROVENANCE, installed
 from assay.workers import usable_cores
 
 NAME = "provenance.json"
@@ -27,6 +29,26 @@ ROOT = Path(__file__).resolve().parent.parent
 _PASSED = ("checkpoints", "wandb", "tensorboard", "__pycache__")
 _HOW = ("workers", "memory", "stage", "shards", "shard", "part", "work")
 _made: list[Path | None] = []
+
+# what the gold executors and scorers compute with: another version may give other gold
+GOLD = ("beautifulsoup4", "ftfy", "numpy", "rapidfuzz", "regex", "selectolax")
+TABLES = ("pandas", "pyarrow", "scikit-learn", *GOLD)  # what answers over tables depend on too
+# what weights and answers depend on beside it
+PROVENANCE = (
+    *("assay", *GOLD, "duckdb", "pandas", "pyarrow", "safetensors", "scikit-learn"),
+    *("tokenizers", "torch", "transformers"),
+)
+
+
+def installed(packages: Iterable[str] = GOLD) -> dict[str, str]:
+    """Python's version, and that of each package that is installed."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 @dataclass(frozen=True)
@@ -40,16 +62,6 @@ class Made:
     outputs: Mapping[str, str]
     versions: Mapping[str, str]
     code: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Record:
-    """Everything that commands made in one folder, in the order they ran."""
-
-    made: tuple[Made, ...] = field(default_factory=tuple)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"assay_provenance": 1, "made": [asdict(one) for one in self.made]}
 
 
 def made(out: str | Path) -> None:
@@ -88,13 +100,21 @@ def _write(out: Path, argv: Sequence[str]) -> Path | None:
     if not outputs:
         return None
     command = tuple(_redirected(_what(argv), str(out)))
-    earlier = [one for one in _earlier(path) if _kind(one.command) != _kind(command)]
-    kept = [_still(one, outputs) for one in earlier]
+    try:
+        earlier = read_record(path)
+    except (TaskError, OSError):
+        earlier = []  # none, or one that nobody can read: it is written anew
+    kept: list[Made] = []
+    for one in earlier:
+        same = {name: digest for name, digest in one.outputs.items() if outputs.get(name) == digest}
+        # another command of the same kind takes its place
+        if same and _kind(one.command) != _kind(command):
+            kept.append(replace(one, outputs=same))
     known = {name: digest for one in kept for name, digest in one.outputs.items()}
     fresh = {name: digest for name, digest in outputs.items() if known.get(name) != digest}
     now = Made(command, _inputs(argv, out), fresh, installed(PROVENANCE), revision())
-    record = Record((*(one for one in kept if one.outputs), now))
-    write_bytes(path, json_text(record.to_json(), indent=1))
+    record = {"assay_provenance": 1, "made": [asdict(one) for one in (*kept, now)]}
+    write_bytes(path, json_text(record, indent=1))
     return path
 
 
@@ -111,21 +131,8 @@ def _what(argv: Sequence[str]) -> list[str]:
 
 
 def _kind(command: Sequence[str]) -> Sequence[str]:
-    """What a command does: `sft`, `tasks cdr`. Another of the same kind takes its place."""
+    """What a command does: `sft`, `tasks cdr`."""
     return command[: 2 if command[0] == "tasks" else 1]
-
-
-def _still(one: Made, outputs: Mapping[str, str]) -> Made:
-    """The part of an earlier command's outputs that is there unchanged."""
-    same = {name: digest for name, digest in one.outputs.items() if outputs.get(name) == digest}
-    return replace(one, outputs=same)
-
-
-def _earlier(path: Path) -> tuple[Made, ...]:
-    try:
-        return read_record(path).made
-    except (TaskError, OSError):
-        return ()  # none, or one that nobody can read: it is written anew
 
 
 def record_of(out: Path) -> Path:
@@ -133,8 +140,8 @@ def record_of(out: Path) -> Path:
     return out / NAME if out.is_dir() else out.with_name(f"{out.name}.{NAME}")
 
 
-def read_record(path: Path) -> Record:
-    """Read a record. Raises `TaskError` for what is none."""
+def read_record(path: Path) -> list[Made]:
+    """The commands of a record, in the order they ran. Raises `TaskError` for what is none."""
     try:
         row: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -144,20 +151,19 @@ def read_record(path: Path) -> Record:
     try:
         if row["assay_provenance"] != 1:
             raise TaskError(f"{path}: was written by a newer Assay; update to read it")
-        return Record(tuple(_read_made(one) for one in row["made"]))
+        return [
+            Made(
+                tuple(map(str, one["command"])),
+                code=one["code"],
+                **{n: {str(k): str(v) for k, v in one[n].items()} for n in _HASHES},
+            )
+            for one in row["made"]
+        ]
     except (KeyError, TypeError, AttributeError):
         raise TaskError(f"{path}: is no record of provenance; make the files again") from None
 
 
-def _read_made(row: Mapping[str, Any]) -> Made:
-    code = cast("dict[str, Any] | None", row["code"])
-    return Made(
-        tuple(str(word) for word in row["command"]),
-        {str(k): str(v) for k, v in row["inputs"].items()},
-        {str(k): str(v) for k, v in row["outputs"].items()},
-        {str(k): str(v) for k, v in row["versions"].items()},
-        code,
-    )
+_HASHES = ("inputs", "outputs", "versions")
 
 
 def hashes(out: Path) -> dict[str, str]:
@@ -269,42 +275,64 @@ def _git(root: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def differing(record: Record, folder: Path) -> list[str]:
-    """A sentence for every output that is missing or changed, and for every file that no command
-    of the record made."""
-    said: list[str] = []
-    recorded = {name: digest for one in record.made for name, digest in one.outputs.items()}
+# --- assay verify
+
+_VERIFY = """\
+`assay verify`: compare what a command made with its record.
+
+assay verify DIR      every recorded file is there and unchanged, inputs too
+assay verify FILE     of a single file, with the record beside it
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """`assay verify`: exit status 0 when everything is as recorded, 1 when something differs."""
+    options = console.parser("verify", _VERIFY)
+    options.add_argument("path", type=Path, help="folder or file that a command wrote")
+    console.add_json(options)
+    args = options.parse_args(argv)
+    if not args.path.exists():
+        raise TaskError(f"{args.path}: no such file or folder")
+    path = args.path if args.path.name.endswith(NAME) else record_of(args.path)
+    record = read_record(path)
+    said = [*_changed_outputs(record, path.parent), *_changed_inputs(record)]
+    notes = [] if args.path.is_file() else _unrecorded(record, path.parent)
+    notes += _other_versions(record)
+    files = sum(len(one.outputs) for one in record)
+    if args.json:
+        report = {"ok": not said, "files": files, "differences": said, "notes": notes}
+        print(json.dumps(report, indent=2))
+    else:
+        end = f"{len(said)} differences" if said else "as recorded"
+        notes = [f"note: {n}" for n in notes]
+        print("\n".join([*said, *notes, f"{files} recorded files: {end}"]))
+    return console.DONE if not said else console.FAILED
+
+
+def _changed_outputs(record: Sequence[Made], folder: Path) -> Iterator[str]:
+    recorded = {name: digest for one in record for name, digest in one.outputs.items()}
     for name, digest in sorted(recorded.items()):
-        path = folder / name
-        if not path.is_file():
-            said.append(f"{name}: is missing")
-        elif file_hash(path) != digest:
-            said.append(f"{name}: has changed since it was written")
-    return said
+        if not (folder / name).is_file():
+            yield f"{name}: is missing"
+        elif file_hash(folder / name) != digest:
+            yield f"{name}: has changed since it was written"
 
 
-def changed_inputs(record: Record) -> list[str]:
-    """A sentence for every input that is not here, or not as it was."""
-    said: dict[str, None] = {}
-    for one in record.made:
-        for name, digest in one.inputs.items():
-            path = Path(name)
-            if not path.exists():
-                said[f"input {name}: is not here (run this where the command was run)"] = None
-            elif file_hash(path) != digest:
-                said[f"input {name}: has changed since it was used"] = None
-    return list(said)
+def _changed_inputs(record: Sequence[Made]) -> Iterator[str]:
+    for name, digest in {pair: None for one in record for pair in one.inputs.items()}:
+        if not Path(name).exists():
+            yield f"input {name}: is not here (run this where the command was run)"
+        elif file_hash(Path(name)) != digest:
+            yield f"input {name}: has changed since it was used"
 
 
-def other_versions(record: Record) -> list[str]:
-    """A sentence for every package whose version differs from the recorded one."""
+def _other_versions(record: Sequence[Made]) -> list[str]:
     here = installed(PROVENANCE)
-    pairs = {(k, v) for one in record.made for k, v in one.versions.items() if here.get(k) != v}
+    pairs = {(k, v) for one in record for k, v in one.versions.items() if here.get(k) != v}
     return [f"{k}: made with {v}, here {here.get(k, 'not installed')}" for k, v in sorted(pairs)]
 
 
-def unrecorded(record: Record, folder: Path) -> Iterable[str]:
-    """Files of the folder that no recorded command made."""
-    known = {name for one in record.made for name in one.outputs}
+def _unrecorded(record: Sequence[Made], folder: Path) -> list[str]:
+    known = {name for one in record for name in one.outputs}
     names = (str(path.relative_to(folder)) for path in _files(folder))
-    return (name for name in names if name not in known)
+    return [f"{name}: is not recorded" for name in names if name not in known]

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from assay.errors import TaskError
-from assay.extras import install_extra
-from assay.files import replacing
+from assay.errors import TaskError, install_extra
+from assay.files import atomic_write
 from assay.parquet import library, parquet_rows, write_lines
 
 Row = dict[str, Any]
@@ -365,7 +364,7 @@ def writing(name: str) -> Generator[BinaryIO]:
         return
     here = _local(name)
     if here is not None:
-        with replacing(here) as file, _compressed(name, file) as out:
+        with atomic_write(here) as file, _compressed(name, file) as out:
             yield out
         return
     system, path = file_system(name)

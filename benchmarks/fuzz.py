@@ -25,7 +25,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assay import scorer_timeout as guard
-from assay.progress import progress
+from assay.console import progress
 from assay.seeds import derive_seed
 from benchmarks.fuzz_read import Read, Reading
 from benchmarks.fuzz_readings import READINGS, drawn

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.extras import install_extra
-from assay.journal import Appender, read_journal, rewrite_journal
+from assay.errors import install_extra
+from assay.journal import append_rows, read_journal, rewrite_journal
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
 from rollouts.conversation import ContextFull
@@ -83,9 +83,7 @@ class Endpoint:
     def keep(self, row: Reply) -> None:
         self.known[row["request"]] = row
         self.asked += 1
-        self.journal.parent.mkdir(parents=True, exist_ok=True)
-        with Appender(self.journal) as file:
-            file.add([row])
+        append_rows(self.journal, [row])
 
     def settle(self) -> None:
         """The journal in the order of the requests, then what others asked over it, by hash: which

@@ -21,17 +21,19 @@ from assay.console import (
     DONE,
     FAILED,
     Parser,
+    Progress,
+    SeenTasks,
     add_family,
+    add_filter,
     add_json,
     add_limit,
     add_out,
     add_seed,
     add_tasks,
     parser,
+    task_filter,
 )
 from assay.family import Family, family_named, require_families, use_families
-from assay.filters import Seen, add_chosen, chosen
-from assay.progress import Progress
 from assay.task import (
     Task,
     TaskError,
@@ -196,7 +198,7 @@ def options() -> Parser:
     made.add_argument(
         "--attacks", type=int, default=100, metavar="N", help="tasks a family to attack (0: all)"
     )
-    add_chosen(made)
+    add_filter(made)
     add_limit(made, "tasks of each file")
     add_seed(made)
     add_json(made)
@@ -209,14 +211,14 @@ def main(argv: list[str]) -> int:
     args = options().parse_args(argv)
     use_families(args.family)
     files: dict[Path, list[Task]] = {}
-    asked, there = chosen(args), Seen()
+    asked, there = task_filter(args), SeenTasks()
     for path in args.tasks:
         if path in files:
             raise TaskError(f"{path}: given twice; give each file once")
-        files[path] = list(asked.passing(read_tasks(path), there))[: args.limit or None]
+        files[path] = list(asked.stream(read_tasks(path), there))[: args.limit or None]
     if not any(files.values()):
         names = ", ".join(map(str, files))
-        raise there.nothing(asked, names) if asked else TaskError(f"{names}: no task in it")
+        raise there.none_left(asked, names) if asked else TaskError(f"{names}: no task in it")
     require_families(task for tasks in files.values() for task in tasks)
     for path, tasks in files.items():
         refuse_without_gold(tasks, path)

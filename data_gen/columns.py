@@ -20,7 +20,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from assay.listed import beside
+from assay.files import yaml_beside
 
 Frame = Any  # a pandas DataFrame
 Series = Any  # a pandas Series
@@ -35,7 +35,7 @@ MONEY_CLASSES = 30  # whole numbers of money up to here are classes of it
 LONG_NUMBER = 8  # digits that every value has: telephone, account, serial numbers
 
 # kind → why no figure is computed from a column, nor predicted
-WHY: Mapping[str, str] = beside(__file__, "column_kinds.yaml")
+WHY: Mapping[str, str] = yaml_beside(__file__, "column_kinds.yaml")
 _LABELS = ("group", "flag", "scale", "label", "thing", "code")
 
 
@@ -65,7 +65,7 @@ class Column:
 def _lists() -> dict[str, tuple[frozenset[str], Any]]:
     """Kind → (whole words, the pattern of the others)."""
     found: dict[str, tuple[frozenset[str], Any]] = {}
-    for kind, words in beside(__file__, "column_words.yaml").items():
+    for kind, words in yaml_beside(__file__, "column_words.yaml").items():
         listed = str(words).split()
         wild = [re.escape(w).replace(r"\*", ".*") for w in listed if "*" in w]
         pattern = re.compile("|".join(wild)) if wild else None

@@ -21,8 +21,8 @@ from typing import Any, cast
 
 from assay.console import Parser, add_family, add_out, add_seed, near_miss, parser
 from assay.family import Family, all_families, family_named, use_families
+from assay.record import GOLD, installed
 from assay.task import Answer, Task, TaskError, json_line, json_text
-from assay.versions import GOLD, installed
 from data_gen.builder_settings import read_settings
 from data_gen.resplit import Wanted, resplit
 from data_gen.splits import add_splits, read_list, say_empty

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay import console
-from assay.files import replacing
+from assay.files import atomic_write
 from assay.rows import read_rows
 from assay.task import Task, TaskError, json_line
 
@@ -135,7 +135,7 @@ def _below(place: Path, top: str) -> Mapping[str, Path]:
 def _write(out: Path, top: str, entries: Mapping[str, Path | bytes]) -> None:
     """A tar of regular files in order of name, without times and owners."""
     with (
-        replacing(out) as raw,
+        atomic_write(out) as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
     ):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from assay.listed import beside
+from assay.files import yaml_beside
 
 SHORTEST, LONGEST, SLACK = 0.4, 2.0, 100  # length of a rewording, in lengths of the question
 
@@ -27,7 +27,9 @@ _CHATTER = re.compile(
     r"|://|\bhere is (?:the|your|a) (?:reworded|rewritten)"
 )
 # words of one line may stand for each other; each line is in both texts or in neither
-_MEANINGS = [re.compile(rf"(?i)\b(?:{words})\b") for words in beside(__file__, "meanings.yaml")]
+_MEANINGS = [
+    re.compile(rf"(?i)\b(?:{words})\b") for words in yaml_beside(__file__, "meanings.yaml")
+]
 Token = tuple[str, bool]  # (as written, whether it is a number)
 
 

@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from assay.console import Parser
+from assay.record import installed
 from assay.seeds import derive_seed
 from assay.task import Task
-from assay.versions import installed
 from data_gen.corpora import CorpusError, Document
 from data_gen.demo.passages import canonical_hash, cut_passages
 

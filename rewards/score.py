@@ -19,7 +19,18 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from assay.console import DONE, UNSCORED, Parser, add_family, parser
+from assay.console import (
+    ALL_TASKS,
+    DONE,
+    UNSCORED,
+    Parser,
+    Progress,
+    TaskFilter,
+    add_family,
+    add_filter,
+    parser,
+    task_filter,
+)
 from assay.family import (
     Family,
     all_families,
@@ -28,8 +39,6 @@ from assay.family import (
     score_answer,
     use_families,
 )
-from assay.filters import ALL, Chosen, add_chosen, chosen
-from assay.progress import Progress
 from assay.rows import (
     STANDARD,
     Block,
@@ -80,7 +89,7 @@ def options() -> Parser:
     )
     made.add_argument("--tasks", metavar="FILE", help="tasks whose ids the rows name")
     add_family(made)
-    add_chosen(made, "rows of tasks")
+    add_filter(made, "rows of tasks")
     made.add_argument("--out", default=STANDARD, help="scores: .jsonl, .gz, .zst or .parquet")
     made.add_argument(
         "--workers", type=int, default=0, metavar="N", help="processes (default: all cores)"
@@ -101,7 +110,7 @@ def main(argv: list[str]) -> int:
     total = total_bytes(names)
     weights = _weights(args.judge_url or "", args.judge_model)
     listed = None if args.tasks is None else open_tasks(args.tasks)
-    asked = chosen(args)
+    asked = task_filter(args)
     unscored = scored = 0
     with ExitStack() as files:
         out = files.enter_context(writing_lines(args.out))
@@ -119,7 +128,7 @@ def main(argv: list[str]) -> int:
                 out.flush()
         out.flush()
         if asked and not scored:
-            raise TaskError(f"{', '.join(names)}: no row is left by {asked.words()}")
+            raise TaskError(f"{', '.join(names)}: no row is left by {asked.options()}")
     if unscored:
         print(
             f"assay score: {unscored} rows have no outcome; `why` or `error` says why",
@@ -249,7 +258,7 @@ def score_lines(
     weights: Weights = NO_WEIGHTS,
     where: str = "line",
     first: int = 1,
-    asked: Chosen = ALL,
+    asked: TaskFilter = ALL_TASKS,
 ) -> Iterator[Row]:
     """A result for every non-blank line that is asked for, in order; a bad line gives
     `{id, error}`, which names it as `where` and its number, from `first` on."""
@@ -259,7 +268,7 @@ def score_lines(
 
 
 def _result(
-    where: str, line: str, tasks: Tasks | None, weights: Weights, asked: Chosen
+    where: str, line: str, tasks: Tasks | None, weights: Weights, asked: TaskFilter
 ) -> Row | None:
     """None for a row that is not asked for."""
     name: Any = None
@@ -279,12 +288,12 @@ def _result(
         return {"id": name, "error": f"{where}: {error}"}
 
 
-def _asked_for(row: Row, tasks: Tasks | None, asked: Chosen) -> bool:
+def _asked_for(row: Row, tasks: Tasks | None, asked: TaskFilter) -> bool:
     """By the row's task, where it names one; a row of an unknown task is told of as ever."""
     if tasks is None:
-        return asked.takes_row(row)
+        return asked.accepts_row(row)
     task = tasks.get(str(task_named(row)[1]))
-    return task is None or asked.takes(task)
+    return task is None or asked.accepts(task)
 
 
 @dataclass(frozen=True)
@@ -304,7 +313,7 @@ class _Settings:
 
     tasks: Tasks | None = None
     weights: Weights = field(default_factory=dict[str, Any])
-    asked: Chosen = ALL
+    asked: TaskFilter = ALL_TASKS
     several: bool = False
 
 
@@ -312,7 +321,7 @@ _settings = _Settings()
 
 
 def prepare(
-    tasks: Tasks | None, weights: Weights, asked: Chosen = ALL, several: bool = False
+    tasks: Tasks | None, weights: Weights, asked: TaskFilter = ALL_TASKS, several: bool = False
 ) -> None:
     """Set what `score_block` scores with in this process, and which rows."""
     global _settings

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.task import Task, read_tasks
 from configs.loader import to_dict
 from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig

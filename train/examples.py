@@ -15,8 +15,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from assay.console import ALL_TASKS, TaskFilter
 from assay.family import family_named, gold_answer
-from assay.filters import ALL, Chosen
 from assay.task import Task, TaskError, with_absolute_files
 from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.published import refuse_published
@@ -53,7 +53,7 @@ class Example:
 
 
 def read_examples(
-    path: str, tokenizer: ChatTokenizer, asked: Chosen = ALL, prompts: str = ""
+    path: str, tokenizer: ChatTokenizer, asked: TaskFilter = ALL_TASKS, prompts: str = ""
 ) -> list[Example]:
     """The examples of a JSONL or parquet file, of any form of row; only those `asked` for, tasks in
     the words of `prompts`.

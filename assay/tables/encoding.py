@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.tables.plan import PACKED, Spans, Unreadable, in_doubt, kept_lines
 from assay.tables.settings import Doubt
 

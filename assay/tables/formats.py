@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.tables.encoding import read_text, unpacked
 from assay.tables.plan import PACKED, ReadPlan, Skipped, Unreadable, opened, source
 from assay.tables.settings import FILE, Doubt, FileSettings, TableSettings

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill
 from assay.tables.settings import Doubt, FileSettings, TableSettings, yaml_list
 from assay.tables.structure import doubts_of, joined_names

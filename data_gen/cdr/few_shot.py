@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.files import replacing
-from assay.progress import Progress
+from assay.console import Progress
+from assay.files import atomic_write
 from assay.rows import read_rows
 from assay.task import Task, json_line
 from configs.cdr import InstructConfig
@@ -32,7 +32,7 @@ def show_examples(folder: Path, names: Sequence[str], shots: Shots) -> dict[str,
     fixed: Counter[str] = Counter()
     with Progress("examples", "tasks") as progress:
         for name in names:
-            with replacing(folder / name) as out:
+            with atomic_write(folder / name) as out:
                 for task in _tasks(folder / name):
                     asked = with_examples(task, pool, shots)
                     fixed[task.track] += shows_examples(task) and "examples" not in asked.meta

@@ -13,7 +13,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError
 from rewards.cdr.ids import sample_variants
@@ -36,7 +36,7 @@ class Style:
 
 
 def _styles() -> tuple[Style, ...]:
-    rows: list[dict[str, Any]] = beside(__file__, "styles.yaml")
+    rows: list[dict[str, Any]] = yaml_beside(__file__, "styles.yaml")
     lists = ("openings", "joins", "closings")
     return tuple(
         Style(row["id"], row["label"], row["mood"], *(tuple(row[name]) for name in lists))

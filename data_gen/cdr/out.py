@@ -10,9 +10,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from assay.files import named
-from assay.progress import Progress
-from assay.versions import installed
+from assay.console import Progress
+from assay.files import disk_errors_name
+from assay.record import installed
 from configs.cdr import CdrConfig
 from data_gen.cdr.build_tables import FILE, page, parted, statistics
 from data_gen.cdr.few_shot import shots_of, show_examples
@@ -114,7 +114,7 @@ def write_lines(lines: Lines, share: Share, out: Path) -> None:
             raise AssertionError(
                 f"{name}: {len(data)} bytes at {share.start[name]}, not as counted"
             )
-        with named(out / name), open(out / name, "r+b", buffering=0) as file:
+        with disk_errors_name(out / name), open(out / name, "r+b", buffering=0) as file:
             file.seek(share.start[name])
             rest = memoryview(data)
             while rest:  # one call writes 2 GB at most

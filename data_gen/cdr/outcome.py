@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from random import Random
 from typing import Any, TypeVar
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from assay.task import TaskError
 from data_gen.cdr.settle import Judged, Outcome
 from rewards.cdr import phrases
@@ -62,7 +62,7 @@ def read_outcome(text: str) -> tuple[Outcome, str]:
 
 @cache
 def _words() -> dict[str, Any]:
-    return beside(__file__, "outcomes.yaml")
+    return yaml_beside(__file__, "outcomes.yaml")
 
 
 @cache

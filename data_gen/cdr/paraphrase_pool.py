@@ -17,10 +17,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from assay.console import Progress
 from assay.http_client import ChatEndpoint, CircuitBreaker, EndpointError
-from assay.journal import read_journal
-from assay.progress import Progress
-from assay.task import TaskError, json_line
+from assay.journal import append_rows, read_journal, rewrite_journal
+from assay.task import TaskError
 from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, wordings_of
 from data_gen.cdr.paraphrase import Candidate, paraphrase
@@ -108,7 +108,8 @@ def paraphrase_units(
         for rows in threads.map(asker.ask, jobs):
             found.append(rows)
             bar.add()
-    asker.rewrite(found)
+    # in the order of the tasks, without what they no longer ask for
+    rewrite_journal(out / FILE, (row for rows in found for row in rows))
     return _choose(jobs, found, asker.failed)
 
 
@@ -147,17 +148,8 @@ class _Asker:
         self._breaker.see(None)
         row = _row(job, slot, made)
         with self._lock:
-            self._journal.parent.mkdir(parents=True, exist_ok=True)
-            with open(self._journal, "ab") as file:
-                file.write(json_line(row))
+            append_rows(self._journal, [row])
         return row
-
-    def rewrite(self, found: Sequence[Sequence[Row]]) -> None:
-        """The journal in the order of the tasks, without what they no longer ask for."""
-        temporary = self._journal.with_name(self._journal.name + ".tmp")
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(b"".join(json_line(row) for rows in found for row in rows))
-        temporary.replace(self._journal)
 
 
 def _row(job: Job, slot: int, made: Candidate) -> Row:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.progress import progress
+from assay.console import progress
 from assay.task import Task, TaskError
 from data_gen.dare.layout import Frame, csv_bytes, read_table
 from rewards.audit.laws import Broken

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.file_sets import unfinished
+from assay.files import mark_unfinished
 from assay.task import Task, TaskError, write_jsonl
 from data_gen.dare.alike import without_repeats
 from data_gen.dare.certificate import certificate, inputs_of
@@ -57,7 +57,7 @@ def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
     need_duckdb()
     settings = _settings(args)
-    with unfinished(args.out):
+    with mark_unfinished(args.out):
         _build(args, settings)
 
 

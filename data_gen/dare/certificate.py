@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.record import TABLES, installed
 from assay.tables.settings import Doubt, count
 from assay.task import Task, TaskError
-from assay.versions import TABLES, installed
 from data_gen.dare.database import Built
 from data_gen.dare.proof import counts
 from data_gen.inputs import Input

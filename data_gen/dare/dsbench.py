@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.progress import progress
+from assay.console import progress
 from assay.seeds import derive_seed
 from assay.task import TaskError, write_jsonl
 from data_gen.dare.importer import task_of, variants_of

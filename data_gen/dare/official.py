@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.console import progress
 from assay.hub import local_place
-from assay.progress import progress
 from assay.task import Task, TaskError, write_jsonl
 from data_gen.dare.domains import domain_of_page
 from data_gen.dare.importer import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from assay.listed import listed as read
+from assay.files import yaml_beside
 
 FILE = Path(__file__).parents[1] / "packages.yaml"
 
@@ -34,5 +34,5 @@ def listed() -> Mapping[str, tuple[Listed, ...]]:
             Listed(one["ask"], one["as"], frozenset(map(str, one.get("without", {}))))
             for one in asked
         )
-        for name, asked in read(FILE).items()
+        for name, asked in yaml_beside(__file__, "../packages.yaml").items()
     }

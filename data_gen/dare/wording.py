@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.listed import beside
+from assay.files import yaml_beside
 
-OPENINGS: Mapping[str, Sequence[str]] = beside(__file__, "openings.yaml")
+OPENINGS: Mapping[str, Sequence[str]] = yaml_beside(__file__, "openings.yaml")
 
 
 def _one_of(name: str, rng: random.Random) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from assay.console import Progress
 from assay.files import machine_failed
-from assay.progress import Progress
 from assay.seeds import derive_seed
 from assay.workers import WorkerPool, limit_threads
 from data_gen.dare.class_reg import build_table

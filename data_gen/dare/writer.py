@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.seeds import derive_seed
 from data_gen.asking import FILE, GREEDY, Endpoint, answers
 from data_gen.asking import said as text_of

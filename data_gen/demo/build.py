@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.progress import progress
+from assay.console import progress
 from assay.seeds import derive_seed
 from assay.task import Task
 from data_gen.corpora import Corpus, Document

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import Parser, add_out, add_seed, parser
-from assay.file_sets import replacing_all
-from assay.files import write_bytes
+from assay.files import atomic_write_set, write_bytes
+from assay.record import GOLD, installed
 from assay.task import Task, json_text, write_jsonl
-from assay.versions import GOLD, installed
 from data_gen.builder_settings import given_values
 from data_gen.corpora import Corpus, read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_splits
@@ -43,7 +42,7 @@ def write_splits(splits: Mapping[str, Sequence[Task]], out: Path, **more: Any) -
     proof = certificate(splits)
     if not proof["ok"]:
         raise DemoTaskError(f"the splits overlap: {proof['overlaps']}; nothing was written")
-    with replacing_all(out, stale=FILES) as new:
+    with atomic_write_set(out, stale=FILES) as new:
         for name, tasks in splits.items():
             write_jsonl(new / f"{name}.jsonl", (task.to_json() for task in tasks))
         proof |= more | {

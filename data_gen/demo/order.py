@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from assay.progress import progress
+from assay.console import progress
 from assay.seeds import derive_seed
 from assay.task import Task
 from data_gen.corpora import Corpus

@@ -15,12 +15,12 @@ import re
 from collections.abc import Sequence
 from random import Random
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from data_gen.demo.inject import pick
 from rewards.gold import Step
 
 POLARITIES = ("reject", "keep")
-_FORMS = beside(__file__, "forms.yaml")
+_FORMS = yaml_beside(__file__, "forms.yaml")
 MAPPER_FORMS: dict[str, list[str]] = _FORMS["mappers"]
 
 # (operator, direction) → (forms that say when to reject, forms that say when to keep).

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay import console
 from assay.family import all_families
-from assay.file_sets import replacing_all
+from assay.files import atomic_write_set
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of
 from rollouts import adapters
@@ -46,7 +46,7 @@ def adapt(form: str, tasks: Sequence[Task], out: Path) -> int:
         raise TaskError("two tasks have one id; export their files one by one")
     name, use = FORMS[form]
     origins = sorted({f.origin for f in all_families().values() if f.origin})
-    with replacing_all(out) as new:
+    with atomic_write_set(out) as new:
         write_jsonl(new / TASKS, (w.task.to_json() for w in taken))
         (new / SETTINGS).write_bytes(json_text(settings_of(origins), indent=1))
         source = Path(adapters.__file__).with_name(name)

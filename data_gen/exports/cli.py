@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay import console
+from assay.console import add_filter, task_filter
 from assay.family import require_families, use_families
-from assay.file_sets import replacing_all
-from assay.filters import add_chosen, chosen
+from assay.files import atomic_write_set
 from assay.task import Task, TaskError, read_tasks, refuse_without_gold, write_jsonl
 from data_gen.exports.adapt import FORMS, adapt
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
@@ -29,7 +29,7 @@ def options() -> console.Parser:
     console.add_tasks(made)
     console.add_family(made)
     console.add_out(made, "folder to write into", required=True)
-    add_chosen(made)
+    add_filter(made)
     console.add_limit(made)
     made.add_argument("--base", default=BASE, help="harbor: image to build on, pinned")
     made.add_argument(
@@ -50,10 +50,10 @@ def main(argv: list[str]) -> int:
     args = options().parse_args(argv)
     use_families(args.family)
     tasks = [(task, path) for path in args.tasks for task in read_tasks(path)]
-    asked = chosen(args)
-    if asked and not any(asked.takes(task) for task, _ in tasks):
-        asked.of((task for task, _ in tasks), "--tasks")
-    tasks = [(task, path) for task, path in tasks if asked.takes(task)]
+    asked = task_filter(args)
+    if asked and not any(asked.accepts(task) for task, _ in tasks):
+        asked.select((task for task, _ in tasks), "--tasks")
+    tasks = [(task, path) for task, path in tasks if asked.accepts(task)]
     tasks = tasks[: args.limit] if args.limit else tasks
     require_families(task for task, _ in tasks)
     refuse_without_gold((task for task, _ in tasks), "--tasks")
@@ -71,7 +71,7 @@ def harbor(tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings) ->
             raise TaskError(f"--package {package}: pin it, as in pandas==2.2.3")
     refused: list[dict[str, str]] = []
     written = 0
-    with replacing_all(out) as new:
+    with atomic_write_set(out) as new:
         for task, path in tasks:
             name = directory_name(task)
             try:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.file_sets import replacing_all
-from assay.files import write_bytes
+from assay.files import atomic_write_set, write_bytes
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from data_gen.inputs import Input, say_inputs
 from rewards.harbor.family import HARBOR, of_rewards
@@ -56,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         raise TaskError(f"{args.folders[0]}: holds no task.toml; give a folder of task directories")
     checked = asyncio.run(check_all(folders, tuple(args.python), args.offline, args.split))
     taken = [c.task for c in checked if c.task is not None]
-    with replacing_all(args.out) as new:
+    with atomic_write_set(args.out) as new:
         for folder, one in zip(folders, checked, strict=True):
             if one.task is not None:
                 for part in ("environment", "tests", "solution", "task.toml", "instruction.md"):

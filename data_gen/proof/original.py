@@ -12,8 +12,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.errors import TaskError
-from assay.extras import install_extra
+from assay.errors import TaskError, install_extra
 from data_gen.proof.said import Said
 
 _ONCE = (".pkl.compress", ".sav", ".feather", ".arrow", ".duckdb")

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
+from assay.console import Progress, TaskFilter, add_filter, task_filter
 from assay.family import use_families
 from assay.files import write_text
-from assay.filters import Chosen, add_chosen, chosen
-from assay.progress import Progress
 from assay.rows import is_parquet, matching, total_bytes
 from assay.seeds import derive_seed
 from assay.task import TaskError, parse_object
@@ -42,11 +41,11 @@ class Wanted:
 
     def why_not(self, row: Mapping[str, Any]) -> str:
         """Why a rollout is not looked at; "" where it is."""
-        asked = Chosen(self.tracks, self.licences)
+        asked = TaskFilter(self.tracks, self.licences)
         other = self.families and row["family"] not in self.families
-        if other or not asked.takes_track(row["track"]):
+        if other or not asked.accepts_track(row["track"]):
             return "another track or family"
-        return "" if asked.takes_licences(row["licences"]) else "another licence"
+        return "" if asked.accepts_licences(row["licences"]) else "another licence"
 
 
 ALL = Wanted()
@@ -203,7 +202,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="TRACK=X",
         help="least variance of a task under BV and DV, for a track with scores between 0 and 1",
     )
-    add_chosen(made, "rollouts of tasks")
+    add_filter(made, "rollouts of tasks")
     add("--only-family", action="append", default=[], metavar="NAME", help="keep this family only")
     add("--per-task", type=int, default=0, metavar="N", help="at most N of a task, the best")
     add(
@@ -253,7 +252,7 @@ def main(argv: list[str]) -> int:
     args = parser().parse_args(argv)
     use_families(args.family)
     rules = rules_of(args)
-    asked = chosen(args)
+    asked = task_filter(args)
     wanted = Wanted(asked.tracks, tuple(args.only_family), asked.licences)
     caps = Caps(args.per_task, args.per_track, args.deduplicate)
     manifest = build(args.rollouts, args.strategy, args.out, rules, wanted, caps)

@@ -15,8 +15,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
-from assay.filters import licences_in
-from assay.progress import Progress
+from assay.console import Progress, licences_in
 from assay.rows import Block, blocks
 from assay.task import TaskError, parse_object
 from data_gen.selection.spool import Spool

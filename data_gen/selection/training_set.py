@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.files import replacing
-from assay.filters import licences_in
+from assay.console import licences_in
+from assay.files import atomic_write
 from assay.parquet import library
 from assay.rows import is_parquet, write_rows
 from data_gen.selection.index import kept_messages
@@ -36,7 +36,10 @@ def write_training_set(
     nested = _nested_type(arrow, tools)
     schema = _schema(arrow, nested, members)
     count = 0
-    with replacing(path) as out, parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+    with (
+        atomic_write(path) as out,
+        parquet.ParquetWriter(out, schema, compression="zstd") as writer,
+    ):
         for group in _groups(rows):
             columns = _columns(group, nested is not None)
             writer.write_table(arrow.table(columns, schema=schema))

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from assay.filters import licences_of
+from assay.console import licences_of
 from assay.task import Task, TaskError
 from data_gen.readers import library
 

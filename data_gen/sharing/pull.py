@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from assay import console
-from assay.file_sets import replacing_all
-from assay.files import write_bytes
-from assay.filters import Chosen, Seen, add_chosen, chosen
+from assay.console import SeenTasks, TaskFilter, add_filter, task_filter
+from assay.files import atomic_write_set, write_bytes
 from assay.task import Task, TaskError, json_line, json_text
 from data_gen.sharing import places
 from data_gen.sharing.columns import read_parquet
@@ -30,7 +29,7 @@ def options() -> console.Parser:
     made = console.parser("pull", __doc__)
     made.add_argument("source", metavar="SOURCE", help="folder, URL, or hf://datasets/OWNER/NAME")
     console.add_out(made, "folder to write into", required=True)
-    add_chosen(made)
+    add_filter(made)
     return made
 
 
@@ -40,8 +39,8 @@ def main(argv: list[str]) -> int:
     with places.here(args.source) as (folder, listed):
         if folder.resolve() == args.out.resolve():
             raise TaskError(f"--out {args.out}: is the data set itself; give another folder")
-        with replacing_all(args.out, stale=_earlier(args.out)) as new:
-            counts = place(folder, listed, new, args.source, chosen(args))
+        with atomic_write_set(args.out, stale=_earlier(args.out)) as new:
+            counts = place(folder, listed, new, args.source, task_filter(args))
         for empty in listed.folders:
             (args.out / empty).mkdir(parents=True, exist_ok=True)
     for file, count in counts.items():
@@ -67,7 +66,9 @@ def _earlier(out: Path) -> list[str]:
         return []
 
 
-def place(folder: Path, listed: Manifest, new: Path, source: str, asked: Chosen) -> dict[str, int]:
+def place(
+    folder: Path, listed: Manifest, new: Path, source: str, asked: TaskFilter
+) -> dict[str, int]:
     """Check the data set in `folder` and write its set of tasks into the empty folder `new`;
     returns the numbers of tasks by file."""
     runs = set(listed.runs)
@@ -79,11 +80,11 @@ def place(folder: Path, listed: Manifest, new: Path, source: str, asked: Chosen)
             os.chmod(target, 0o755)
     for empty in listed.folders:
         (new / empty).mkdir(parents=True, exist_ok=True)
-    there, counts = Seen(), dict[str, int]()
+    there, counts = SeenTasks(), dict[str, int]()
     for split in listed.splits:
         counts[split.file] = _split(folder, split, new, source, asked, there)
     if asked and not any(counts.values()):
-        raise there.nothing(asked, source)
+        raise there.none_left(asked, source)
     record = {
         "source": source,
         "gold": listed.gold,
@@ -119,7 +120,9 @@ def _copied(path: Path, target: Path | None, digest: str, where: str) -> None:
         raise TaskError(f"{where} was changed since it was pushed; get it again, or push it again")
 
 
-def _split(folder: Path, split: Split, new: Path, source: str, asked: Chosen, there: Seen) -> int:
+def _split(
+    folder: Path, split: Split, new: Path, source: str, asked: TaskFilter, there: SeenTasks
+) -> int:
     """Write the file of a split. Raises `TaskError` for tasks that are not those that were pushed,
     and for one that names a file that did not come along."""
     where, digest = f"{source}: {split.parquet}", hashlib.sha256()
@@ -138,7 +141,7 @@ def _split(folder: Path, split: Split, new: Path, source: str, asked: Chosen, th
     target.parent.mkdir(parents=True, exist_ok=True)
     kept = 0
     with open(target, "wb") as out:
-        for task in asked.passing(tasks(), there):
+        for task in asked.stream(tasks(), there):
             out.write(json_line(task.to_json()))
             kept += 1
     return kept

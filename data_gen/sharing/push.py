@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.file_sets import replacing_all
-from assay.files import file_hash, write_bytes, write_text
-from assay.filters import Chosen, Seen, add_chosen, chosen, licences_of
+from assay.console import SeenTasks, TaskFilter, add_filter, licences_of, task_filter
+from assay.files import atomic_write_set, file_hash, write_bytes, write_text
 from assay.rows import read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.pack import files_of, kept_with, moved, place_in, places_of
@@ -60,7 +59,7 @@ def options() -> console.Parser:
     made.add_argument(
         "--public", action="store_true", help="hf://: a new repository may be seen by everybody"
     )
-    add_chosen(made)
+    add_filter(made)
     return made
 
 
@@ -68,7 +67,7 @@ def main(argv: list[str]) -> int:
     """Exit status 0. Raises `TaskError` for a set that cannot be used or a place that fails."""
     args = options().parse_args(argv)
     name = args.name or args.out.rstrip("/").rpartition("/")[2]
-    asked = Asked(args.folder, name, chosen(args), not args.without_gold)
+    asked = Asked(args.folder, name, task_filter(args), not args.without_gold)
     if places.is_remote(args.out):
         with tempfile.TemporaryDirectory(prefix="assay-") as folder:
             made = write(asked, Path(folder))
@@ -78,7 +77,7 @@ def main(argv: list[str]) -> int:
         if out.resolve() == args.folder.resolve():
             raise TaskError(f"--out {args.out}: is the set itself; give another folder")
         old = places.files_at(out)
-        with replacing_all(out, stale=old) as new:
+        with atomic_write_set(out, stale=old) as new:
             made = write(asked, new)
         for place in made.folders:
             (out / FILES / place).mkdir(parents=True, exist_ok=True)
@@ -97,7 +96,7 @@ class Asked:
 
     folder: Path
     name: str
-    chosen: Chosen = field(default_factory=Chosen)
+    chosen: TaskFilter = field(default_factory=TaskFilter)
     gold: bool = True
 
 
@@ -129,7 +128,7 @@ class _Work:
 
     def __init__(self, asked: Asked, new: Path) -> None:
         self._asked, self._new = asked, new
-        self._seen = Seen()
+        self._seen = SeenTasks()
         self._splits: list[Split] = []
         self._outside: dict[Path, str] = {}
         self._named: set[Path] = set()
@@ -148,7 +147,7 @@ class _Work:
 
     def _rows(self, path: Path, digest: Any) -> Iterator[dict[str, Any]]:
         tasks = (Task.from_json(row, where) for where, row in read_rows(path))
-        for task in self._asked.chosen.passing(tasks, self._seen):
+        for task in self._asked.chosen.stream(tasks, self._seen):
             self._named.update(places_of(task, path))
             for counts, names in zip(
                 self._counts, ((task.family,), (task.track,), licences_of(task)), strict=True
@@ -164,7 +163,7 @@ class _Work:
         folder = self._asked.folder
         if not any(split.tasks for split in self._splits):
             if self._asked.chosen:
-                raise self._seen.nothing(self._asked.chosen, str(folder))
+                raise self._seen.none_left(self._asked.chosen, str(folder))
             raise TaskError(f"{folder}: holds no task; give the folder that `assay tasks` wrote")
         found: dict[str, Path] = {}
         folders: list[str] = []

@@ -72,7 +72,7 @@ def _checked(args: argparse.Namespace) -> None:
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
-    from assay.progress import Progress
+    from assay.console import Progress
     from assay.workers import WorkerPool, limit_threads, usable_cores
     from data_gen.krama.lakes.about import Described, read_about
     from data_gen.krama.lakes.carried import carried_about, export_carried
@@ -167,7 +167,7 @@ def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
     """Counts, reasons for refusal with examples, and the overlap of tables between the splits."""
     import sqlite3
 
-    from assay.versions import TABLES, installed
+    from assay.record import TABLES, installed
 
     tables = {n: {str(d) for t in tasks for d in t.meta["tables"]} for n, tasks in parts.items()}
     pairs = [(one, two) for one in PARTS for two in PARTS if one < two]
@@ -202,11 +202,10 @@ def _longest(tasks: Sequence[Task]) -> int:
 
 def _write(out: Path, parts: Parts, proof: dict[str, Any]) -> None:
     """The files, all or none. Every task's gold is scored once more as it is written."""
-    from assay.file_sets import replacing_all
-    from assay.files import write_text
+    from assay.files import atomic_write_set, write_text
     from assay.task import write_jsonl
 
-    with replacing_all(out, [f"{name}.jsonl" for name in PARTS]) as new:
+    with atomic_write_set(out, [f"{name}.jsonl" for name in PARTS]) as new:
         for name, tasks in parts.items():
             write_jsonl(new / f"{name}.jsonl", (replace(t, split=name).to_json() for t in tasks))
         write_text(new / "certificate.json", json.dumps(proof, indent=2) + "\n")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from random import Random
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from data_gen.sql.parts import OF_ROWS, SIGNS
 from data_gen.sql.plans import Field, Filter, Plan
 from data_gen.sql.tables import Made, Unit
@@ -25,7 +25,7 @@ _LONG = 32  # characters of a value that is shown
 def question(plan: Plan, unit: Unit, rng: Random) -> str:
     """The question in one of its wordings, without clauses."""
     kind = "distinct count" if plan.kind == "distinct" and plan.limit else plan.kind
-    text = rng.choice(beside(__file__, "openings.yaml")[kind]).format(**_words(plan, unit))
+    text = rng.choice(yaml_beside(__file__, "openings.yaml")[kind]).format(**_words(plan, unit))
     return text.strip()
 
 

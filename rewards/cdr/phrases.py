@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from assay.listed import beside
+from assay.files import yaml_beside
 
 Sides = tuple[Sequence[str], Sequence[str]]  # of a rejecting filter, of a keeping one
 Form = str | tuple[str, str, str, str]  # a noun, or a sentence in all moods
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
     if name not in __annotations__:
         raise AttributeError(name)
     globals().update(
-        {key: _tuples(key, words) for key, words in beside(__file__, "phrases.yaml").items()}
+        {key: _tuples(key, words) for key, words in yaml_beside(__file__, "phrases.yaml").items()}
     )
     return globals()[name]
 

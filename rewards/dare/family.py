@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from assay.console import licences_of
 from assay.family import SOURCE, Answer, Cheat, Family
-from assay.filters import licences_of
 from assay.table_marks import TableMarks
 from assay.task import Task
 from rewards.dare.score import FILE, TableReward, read_gold, score_file

@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.task import Answer, Score, Task, TaskError
 from rewards.dare.metrics import METRICS, MetricRaises, raw_r2
 from rewards.dare.read import (

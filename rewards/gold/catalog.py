@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from rewards.gold import filters, latex, privacy, rag, web
 from rewards.gold.core import INF, Operator, Param
 from rewards.gold.text import SYMBOLS
@@ -252,4 +252,4 @@ RECIPE_PARAMS: dict[str, dict[str, str]] = {
 def described(operator: Operator) -> dict[str, Any]:
     """What an operator does, from `operators.yaml`: its `summary`, an `example`, and the
     `difference` of the profiles where there is one."""
-    return beside(__file__, "operators.yaml")[operator.name]
+    return yaml_beside(__file__, "operators.yaml")[operator.name]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.task import TaskError
 
 Profile = Literal["bench", "dj"]

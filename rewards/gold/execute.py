@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from assay import console
-from assay.filters import ALL, Chosen, add_chosen, chosen
+from assay.console import ALL_TASKS, Progress, TaskFilter, add_filter, task_filter
 from assay.parquet import library
-from assay.progress import Progress
 from assay.rows import (
     STANDARD,
     Block,
@@ -83,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="processor time a row may take",
     )
-    add_chosen(made, "rows")
+    add_filter(made, "rows")
     made.add_argument("--states", action="store_true", help="add the text after each mapper")
     made.add_argument(
         "--all-rows", action="store_true", help="parquet: write dropped and failed rows too"
@@ -108,7 +107,7 @@ def main(argv: list[str]) -> int:
     tables = [name for name in inputs if is_parquet(name)]
     if args.recipe is None and args.engine == "local" and all(map(_has_recipes, tables)):
         tables = []  # rows like those of JSON lines
-    if tables and chosen(args):
+    if tables and task_filter(args):
         raise GoldError("--track and --licence choose rows of JSON lines; filter a parquet before")
     if args.engine == "ray" and not tables:
         raise GoldError("--engine ray reads parquet; give a .parquet input (or a folder of them)")
@@ -140,7 +139,7 @@ def _rows(
     workers = args.workers or (1 if small or STANDARD in inputs else usable_cores())
     options |= {"id_field": args.id, "text_field": args.text or "input_text"}
     wanted = [args.id, options["text_field"], *(() if args.recipe else ("recipe",))]
-    asked, position = chosen(args), 0
+    asked, position = task_filter(args), 0
 
     def followed() -> Iterator[Block]:
         nonlocal position
@@ -162,7 +161,7 @@ def _rows(
             bar.add(len(answers), place=position)
             out.flush()
         if asked and not pool.summary.rows:
-            raise GoldError(f"{', '.join(inputs)}: no row is left by {asked.words()}")
+            raise GoldError(f"{', '.join(inputs)}: no row is left by {asked.options()}")
     print(pool.summary.table(), file=sys.stderr)
     if bad := pool.summary.failed:
         rows = f"{bad} of {pool.summary.rows} rows failed"
@@ -190,7 +189,9 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", row) if isinstance(row, dict) else None
 
 
-def _batches(found: Iterator[Block], asked: Chosen = ALL) -> Iterator[tuple[str, int, list[bytes]]]:
+def _batches(
+    found: Iterator[Block], asked: TaskFilter = ALL_TASKS
+) -> Iterator[tuple[str, int, list[bytes]]]:
     """Runs of non-blank lines that are `asked` for, with their input and the number of their first
     one. A line that is no row is left to whoever says so."""
     for block in found:
@@ -200,7 +201,7 @@ def _batches(found: Iterator[Block], asked: Chosen = ALL) -> Iterator[tuple[str,
             blank = not line.strip()
             if asked and not blank:
                 row = _object(line)
-                blank = row is not None and not asked.takes_row(row)
+                blank = row is not None and not asked.accepts_row(row)
             if not blank:
                 first = first if batch else number
                 batch.append(line.rstrip(b"\r"))

@@ -17,7 +17,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from assay.http_client import EndpointError, Message, Patience, get, opened, post, read_chat
+from assay.http_client import (
+    EndpointError,
+    Message,
+    Patience,
+    get_json,
+    open_session,
+    post_json,
+    read_chat,
+)
 from assay.seeds import derive_seed
 from rollouts.conversation import ChatReply, ContextFull
 from rollouts.engines.dialects import (
@@ -98,7 +106,9 @@ class OpenAIEngine:
         self._without = _Without()
 
     async def __aenter__(self) -> OpenAIEngine:
-        self._session = await self._stack.enter_async_context(opened(self._key, self._timeout_s))
+        self._session = await self._stack.enter_async_context(
+            open_session(self._key, self._timeout_s)
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -168,7 +178,7 @@ class OpenAIEngine:
         while True:
             read = partial(read_chat, most=max(int(body.get(name) or 0) for name in _LIMITS))
             try:
-                found = await post(self._session, url, body, self._patience, read)
+                found = await post_json(self._session, url, body, self._patience, read)
             except EndpointError as error:
                 if error.status not in _REFUSED:
                     raise
@@ -348,15 +358,17 @@ class ServerEngine:
         self.length, self.version = 0, ""
 
     async def __aenter__(self) -> ServerEngine:
-        self._session = await self._stack.enter_async_context(opened(self._key, self._timeout_s))
+        self._session = await self._stack.enter_async_context(
+            open_session(self._key, self._timeout_s)
+        )
         url = self._addresses[0] + self._words.about
         try:
-            self.length = self._words.length(await get(self._session, url))
+            self.length = self._words.length(await get_json(self._session, url))
         except (EndpointError, AnswerError, TypeError, ValueError) as error:
             await self._stack.aclose()
             raise EndpointError(f"{url}: {error}") from None
         try:
-            told = await get(self._session, self._addresses[0] + self._words.version)
+            told = await get_json(self._session, self._addresses[0] + self._words.version)
             self.version = str(told["version"])
         except (EndpointError, LookupError):
             self.version = ""  # behind a proxy, say: nothing depends on it
@@ -379,7 +391,7 @@ class ServerEngine:
         self._busy[url] += 1
         try:
             async with self._slots[url]:
-                return await post(
+                return await post_json(
                     self._session,
                     url + self._words.path,
                     body,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.extras import install_extra
+from assay.errors import install_extra
 from rollouts.sandbox import probe
 from rollouts.sandbox.capacity import worker_count
 from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError

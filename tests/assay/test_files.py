@@ -15,15 +15,23 @@ import pytest
 from places import ROOT
 
 from assay import files
-from assay.file_sets import alone, replacing_all, unfinished
-from assay.files import UNFINISHED, replacing, write_bytes, write_text
+from assay.files import (
+    UNFINISHED,
+    atomic_write,
+    atomic_write_set,
+    exclusive_file,
+    mark_unfinished,
+    write_bytes,
+    write_text,
+    yaml_beside,
+)
 from assay.task import TaskError, refuse_unfinished, write_jsonl
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "old")
-    with pytest.raises(RuntimeError), replacing(path) as out:
+    with pytest.raises(RuntimeError), atomic_write(path) as out:
         out.write(b"half")
         raise RuntimeError
     assert path.read_text() == "old"
@@ -83,7 +91,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def a_set(folder: Path, word: str, names: tuple[str, ...]) -> None:
-    with replacing_all(folder, stale=("a.txt", "b/c.txt", "d.txt")) as new:
+    with atomic_write_set(folder, stale=("a.txt", "b/c.txt", "d.txt")) as new:
         for name in names:
             write_text(new / name, word)
 
@@ -103,14 +111,14 @@ def test_a_set_of_files_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
 
 def test_a_set_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
     a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
-    with pytest.raises(RuntimeError), replacing_all(tmp_path, stale=("a.txt",)) as new:
+    with pytest.raises(RuntimeError), atomic_write_set(tmp_path, stale=("a.txt",)) as new:
         write_text(new / "a.txt", "half")
         raise RuntimeError
     assert held(tmp_path) == {"a.txt": "old", "b/c.txt": "old"}
 
 
 def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> None:
-    with replacing_all(tmp_path) as new:
+    with atomic_write_set(tmp_path) as new:
         write_text(new / "a.txt", "first")
         with pytest.raises(OSError, match="another build writes to this folder"):
             a_set(tmp_path, "second", ("a.txt",))
@@ -120,7 +128,7 @@ def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from assay import file_sets
+from assay import files
 
 calls, at = 0, int(sys.argv[2])
 
@@ -134,7 +142,7 @@ def dying(real):
     return call
 
 Path.replace, Path.unlink = dying(Path.replace), dying(Path.unlink)
-with file_sets.replacing_all(sys.argv[1], stale=("a.txt", "b/c.txt", "d.txt")) as new:
+with files.atomic_write_set(sys.argv[1], stale=("a.txt", "b/c.txt", "d.txt")) as new:
     for name in ("a.txt", "b/c.txt", "e.txt"):
         (new / name).parent.mkdir(exist_ok=True)
         (new / name).write_text("new")
@@ -174,8 +182,8 @@ def names_in(folder: Path) -> list[str]:
 
 KILLED_WRITER = """
 import os, signal, sys
-from assay.files import replacing
-with replacing(sys.argv[1]) as out:
+from assay.files import atomic_write
+with atomic_write(sys.argv[1]) as out:
     out.write(b"half of a long file")
     out.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -193,9 +201,9 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> Non
 
 def test_writers_of_one_file_never_share_a_temporary_one(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with replacing(path) as one:
+    with atomic_write(path) as one:
         one.write(b"one" * 1000)
-        with replacing(path) as two:
+        with atomic_write(path) as two:
             two.write(b"two")
         assert path.read_bytes() == b"two"
     assert path.read_bytes() == b"one" * 1000 and names_in(tmp_path) == ["a.txt"]
@@ -203,18 +211,21 @@ def test_writers_of_one_file_never_share_a_temporary_one(tmp_path: Path) -> None
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with pytest.raises(OSError, match="No space left") as raised, replacing(path):
+    with pytest.raises(OSError, match="No space left") as raised, atomic_write(path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert raised.value.filename == str(path) and names_in(tmp_path) == []
 
 
 def test_a_file_that_goes_on_has_one_writer(tmp_path: Path) -> None:
     path = tmp_path / "new" / "r.jsonl"
-    with alone(path):
-        with pytest.raises(OSError, match="another process writes to it") as raised, alone(path):
+    with exclusive_file(path):
+        with (
+            pytest.raises(OSError, match="another process writes to it") as raised,
+            exclusive_file(path),
+        ):
             pass
         assert raised.value.filename == str(path)
-    with alone(path):
+    with exclusive_file(path):
         pass
     assert names_in(path.parent) == []
 
@@ -222,7 +233,7 @@ def test_a_file_that_goes_on_has_one_writer(tmp_path: Path) -> None:
 def test_what_was_said_of_an_older_set_goes_with_it(tmp_path: Path) -> None:
     for name in ("a.jsonl", "provenance.json", "refused.jsonl", "mine.txt"):
         (tmp_path / name).write_text("old")
-    with replacing_all(tmp_path) as new:
+    with atomic_write_set(tmp_path) as new:
         (new / "a.jsonl").write_text("new")
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {
         "a.jsonl": "new",
@@ -231,13 +242,13 @@ def test_what_was_said_of_an_older_set_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_a_set_that_did_not_end_well_stays_marked(tmp_path: Path) -> None:
-    with pytest.raises(ValueError), unfinished(tmp_path):
+    with pytest.raises(ValueError), mark_unfinished(tmp_path):
         (tmp_path / "tasks.jsonl").write_text("half")
         raise ValueError
     with pytest.raises(TaskError, match="run the same `assay tasks` command again"):
         refuse_unfinished(tmp_path / "tasks.jsonl")
     held = pytest.raises(OSError, match="another build")
-    with unfinished(tmp_path), held, unfinished(tmp_path):
+    with mark_unfinished(tmp_path), held, mark_unfinished(tmp_path):
         pass
     refuse_unfinished(tmp_path / "tasks.jsonl")
 
@@ -263,8 +274,16 @@ def test_a_signal_while_a_file_is_made_leaves_nothing(
     monkeypatch.setattr(files, "_temporary", cut_off)
     before = signal.signal(signal.SIGTERM, end)
     try:
-        with pytest.raises(Ended), replacing(tmp_path / "a"):
+        with pytest.raises(Ended), atomic_write(tmp_path / "a"):
             pytest.fail("the body has begun")
     finally:
         signal.signal(signal.SIGTERM, before)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_yaml_file_of_a_module_is_read_in_its_order_once(tmp_path: Path) -> None:
+    module = str(tmp_path / "wording.py")
+    (tmp_path / "words.yaml").write_text("b: [ä, c d]\na: ''\n", encoding="utf-8")
+    first = yaml_beside(module, "words.yaml")
+    assert list(first.items()) == [("b", ["ä", "c d"]), ("a", "")]
+    assert yaml_beside(module, "words.yaml") is first

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from travelling import OWN, own_tasks
 
+from assay.console import TaskFilter, add_filter, licences_in, task_filter
 from assay.family import use_families
-from assay.filters import Chosen, add_chosen, chosen, licences_in
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from rewards.adapters.words import said_gold
 
@@ -38,14 +38,14 @@ def tasks(tmp_path: Path) -> Path:
     return path
 
 
-def named(words: list[str]) -> Chosen:
+def named(words: list[str]) -> TaskFilter:
     parser = ArgumentParser()
-    add_chosen(parser)
-    return chosen(parser.parse_args(words))
+    add_filter(parser)
+    return task_filter(parser.parse_args(words))
 
 
 @pytest.mark.parametrize(
-    ("words", "takes"),
+    ("words", "taken"),
     [
         ([], [True, True, True]),
         (["--licence", "cc0"], [True, False, False]),
@@ -61,17 +61,17 @@ def named(words: list[str]) -> Chosen:
     ],
 )
 def test_a_task_is_bound_by_every_licence_it_has(
-    tasks: Path, words: list[str], takes: list[bool]
+    tasks: Path, words: list[str], taken: list[bool]
 ) -> None:
     asked = named(words)
     rows = read_tasks(tasks)[:3]
-    assert [asked.takes(task) for task in rows] == takes
-    assert [asked.takes_row(task.to_json()) for task in rows] == takes
+    assert [asked.accepts(task) for task in rows] == taken
+    assert [asked.accepts_row(task.to_json()) for task in rows] == taken
 
 
 def test_a_licence_with_a_comma_in_its_name_can_be_named() -> None:
     asked = named(["--licence", "GPL (>= 2), file LICENCE"])
-    assert asked.takes_licences(["GPL (>= 2), file LICENCE"])
+    assert asked.accepts_licences(["GPL (>= 2), file LICENCE"])
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ def test_a_licence_with_a_comma_in_its_name_can_be_named() -> None:
     ],
 )
 def test_the_permissive_licences_are_those_of_the_open_subset(licence: str, taken: bool) -> None:
-    assert named(["--licence", "permissive"]).takes_licences([licence]) == taken
-    assert not named(["--licence", "permissive"]).takes_licences([licence, "CC-BY-SA-4.0"])
+    assert named(["--licence", "permissive"]).accepts_licences([licence]) == taken
+    assert not named(["--licence", "permissive"]).accepts_licences([licence, "CC-BY-SA-4.0"])
 
 
 def test_rows_say_their_licences_in_several_ways() -> None:
     assert licences_in({"licences": ["b", "a", "b"], "licence": "c"}) == ("a", "b")
     assert licences_in({"licence": "c"}) == ("c",)
     assert licences_in({}) == licences_in({"licence": None, "licences": []}) == ("unknown",)
-    assert Chosen((), ("unknown",)).takes_row({"meta": {}})
+    assert TaskFilter((), ("unknown",)).accepts_row({"meta": {}})
 
 
 def test_what_there_is_is_said_where_nothing_is_left(tasks: Path) -> None:
     with pytest.raises(TaskError) as caught:
-        Chosen(("three",), ("GPL",)).of(read_tasks(tasks), "T")
+        TaskFilter(("three",), ("GPL",)).select(read_tasks(tasks), "T")
     assert str(caught.value) == (
         "T: no task is left by --track three --licence GPL; there are tracks 'one' (4), 'two' (4), "
         "'two-more' (4) and licences 'CC0' (4), 'MIT' (4), 'CC-BY-4.0, MIT' (4)"
@@ -241,5 +241,5 @@ def test_nothing_left_is_an_error_and_writes_nothing(tasks: Path, tmp_path: Path
     with pytest.raises(TaskError, match=r"no row is left by --track four"):
         score([str(rows), "--tasks", str(tasks), "--out", str(out), "--track", "four"])
     with pytest.raises(TaskError, match=r"no row is left by --track four"):
-        training_rows(str(tasks), Chosen(("four",)))
+        training_rows(str(tasks), TaskFilter(("four",)))
     assert not out.exists()

@@ -12,7 +12,7 @@ import pytest
 from front import command as front
 
 from assay import family as families
-from assay.journal import Appender, Journal, key_of, read_journal, rewrite_journal
+from assay.journal import Journal, append_rows, key_of, read_journal, rewrite_journal
 from assay.task import Task, TaskError, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
@@ -22,9 +22,8 @@ ROWS = [{"task_id": f"t{i}", "sample": 0, "text": "abc" * i} for i in range(5)]
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     path = tmp_path / "r.jsonl"
-    with Appender(path) as rows:
-        rows.add(ROWS[:2])
-        rows.add(ROWS[2:])
+    append_rows(path, ROWS[:2])
+    append_rows(path, ROWS[2:])
     return path
 
 
@@ -53,8 +52,7 @@ def test_a_row_that_is_no_json_is_left_out_and_said(
 
 def test_a_rewritten_journal_goes_on(journal: Path) -> None:
     rewrite_journal(journal, ROWS[1:3])
-    with Appender(journal) as rows:
-        rows.add(ROWS[:1])
+    append_rows(journal, ROWS[:1])
     assert read_journal(journal) == [*ROWS[1:3], ROWS[0]]
 
 

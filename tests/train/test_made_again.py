@@ -48,4 +48,4 @@ def _chain(here: Path, model: Path, folder: str) -> list[Made]:
         ("eval", *evaluated, "--out", f"{folder}/E"),
     ):
         assay(here, *command)
-    return [read_record(here / folder / name / NAME).made[0] for name in ("S", "R", "E")]
+    return [read_record(here / folder / name / NAME)[0] for name in ("S", "R", "E")]

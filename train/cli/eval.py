@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from assay import console
-from assay.filters import add_chosen
+from assay.console import add_filter
 from train.cli.model_options import add_episodes, add_model, add_sampling, add_words
 from train.evaluation.benchmarks import BENCHMARKS
 
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _asked(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
     add = group.add_argument
-    add_chosen(group)
+    add_filter(group)
     add("--limit", type=int, default=0, metavar="N", help="an even draw of N tasks over tracks")
     add("--part", default="", metavar="I/N", help="every N-th task, from the I-th on (0 to N-1)")
     add(

@@ -7,8 +7,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.console import STATUSES, Parser, add_config, add_family, add_json, parser
-from assay.filters import add_chosen, chosen
+from assay.console import (
+    STATUSES,
+    Parser,
+    add_config,
+    add_family,
+    add_filter,
+    add_json,
+    parser,
+    task_filter,
+)
 from configs.describe import dotted_docs
 
 # a flag and the setting that it stands for
@@ -50,7 +58,7 @@ def parser_of(
             same = f"{text}; the same as {name}=X (default: {docs[name][0] or 'none'})"
             made.add_argument(flag, metavar="X", dest=name, help=same)
     if "licences" in docs:
-        add_chosen(made, "rows of the data")
+        add_filter(made, "rows of the data")
     if "families" in docs:
         add_family(made)
     if len(backends) > 1:
@@ -68,7 +76,7 @@ def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
         parser.error("--json: only with --backend embedded; others print what their processes say")
     flags = [f"{name}={args[name]}" for name, _ in FLAGS.values() if args.get(name) is not None]
     if args.get("track") or args.get("licence"):
-        asked = chosen(argparse.Namespace(**args))
+        asked = task_filter(argparse.Namespace(**args))
         lists = {"tracks": asked.tracks, "licences": asked.licences}
         flags += [f"{name}={json.dumps(names)}" for name, names in lists.items() if names]
     return Given(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.filters import add_chosen, chosen
+from assay.console import add_filter, task_filter
 from configs.loader import ConfigError
 from train.cli.model_options import add_episodes, add_model, add_sampling, add_words, settle
 
@@ -38,7 +38,7 @@ def parser() -> console.Parser:
     )
     console.add_family(made)
     group = made.add_argument_group("what is asked")
-    add_chosen(group)
+    add_filter(group)
     console.add_limit(made)
     add_sampling(group, f"default: {N}; 1 where all would be alike", temperature=1.0)
     add_model(made.add_argument_group("who answers"))
@@ -83,7 +83,7 @@ def run(args: Any) -> int:
     from train.run.settings import weights_of
 
     use_families(args.family)
-    given = chosen(args).of(read_tasks(args.tasks), str(args.tasks))[: args.limit or None]
+    given = task_filter(args).select(read_tasks(args.tasks), str(args.tasks))[: args.limit or None]
     require_families(given)
     root = args.tasks.resolve().parent
     shop = environment_factory(args, root)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from assay import console
-from assay.extras import install_extra
+from assay.errors import install_extra
 from assay.task import TaskError
 
 SHARE = 0.6  # of the memory that is left, for keys and values

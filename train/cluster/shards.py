@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.file_sets import alone
-from assay.files import write_bytes, write_text
+from assay.files import exclusive_file, write_bytes, write_text
 from assay.rows import blocks
 from assay.task import TaskError, json_line, parse_object
 
@@ -71,7 +70,7 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
     """
     if not any("{in}" in word for word in command) or not any("{out}" in w for w in command):
         raise ShardError("the command has no {in} or no {out}; it must read one, write the other")
-    with alone(cut.output(index)):
+    with exclusive_file(cut.output(index)):
         return _run_shard(cut, index, command, run)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.versions import installed
+from assay.record import installed
 from assay.workers import usable_cores
 from train.doctor.finding import Finding
 from train.model.source import default_cache

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.console import Progress
 from assay.family import THOUGHT
-from assay.file_sets import alone
+from assay.files import exclusive_file
 from assay.journal import Journal, Key, Row, read_record
-from assay.progress import Progress
 from assay.task import Answer, Task, TaskError
 from configs.schema import EngineConfig, ToolsConfig
 from rollouts.engines.context import context_of
@@ -149,7 +149,7 @@ def answer_all(args: Any, job: Job) -> Given:
     _say_context(folders, [plan.tokens for plan in plans.values()])
     ready: Gathered = job.gathered(settings) if job.gathered is not None else ({}, [])
     with (
-        alone(job.place),
+        exclusive_file(job.place),
         Journal(job.place, job.record, job.tasks, settings, job.others) as journal,
     ):
         for about in ready[1]:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.console import task_filter
 from assay.family import score_answer
 from assay.files import write_text
-from assay.filters import chosen
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.dare.score import TableReward, mismatch
 from rollouts.dare.failures import category
@@ -97,12 +97,14 @@ def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
     what = ["--import", str(folder.resolve()) if folder.exists() else place]
     what += ["--out", str(made.resolve()), *(["--strict"] if args.strict else [])]
     what += ["--simulate"] if args.simulate else []
-    if args.limit or args.only or chosen(args):
+    if args.limit or args.only or task_filter(args):
         _run(*what, "--list")
         some = [
             t for t in read_tasks(made / INDEX) if not args.only or t.track in args.only.split(",")
         ]
-        some = even_draw(chosen(args).of(some, f"--tasks dare:{place}"), args.limit, args.seed)
+        some = even_draw(
+            task_filter(args).select(some, f"--tasks dare:{place}"), args.limit, args.seed
+        )
         write_text(made / IDS, "".join(f"{task.id}\n" for task in some))
         what += ["--ids", str((made / IDS).resolve())]
     _run(*what)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.seeds import derive_seed
 from assay.task import RIGHT, Task
 from rollouts.engines.engine import Engine

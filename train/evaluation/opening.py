@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.console import task_filter
 from assay.family import require_families
-from assay.filters import chosen
 from assay.task import (
     Task,
     TaskError,
@@ -55,7 +55,7 @@ def open_all(words: Sequence[str], args: Any) -> Asked:
     tasks = [task for part in opened for task in part.tasks]
     if not tasks:
         raise TaskError(f"--tasks {' '.join(words)}: no task is left")
-    tasks = chosen(args).of(tasks, f"--tasks {' '.join(words)}")
+    tasks = task_filter(args).select(tasks, f"--tasks {' '.join(words)}")
     require_families(tasks)
     refuse_without_gold(tasks, f"--tasks {' '.join(words)}")
     tasks, seen = without_trained(tasks, args)

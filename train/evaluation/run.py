@@ -13,13 +13,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from assay.console import task_filter
 from assay.family import all_families, family_of, use_families
 from assay.files import write_bytes, write_text
-from assay.filters import chosen
 from assay.journal import ASKED
-from assay.record import revision
+from assay.record import installed, revision
 from assay.task import Answer, Task, json_text
-from assay.versions import installed
 from configs.loader import ConfigError, read_section
 from rollouts.environments import EnvironmentFactory
 from rollouts.sampler import answered
@@ -157,7 +156,7 @@ def _results(
         "asked": len(asked.tasks),
         "found": sum(len(o.tasks) for o in asked.opened),
         "limit": args.limit,
-        "chosen": asdict(chosen(args)),
+        "chosen": asdict(task_filter(args)),
         "samples": args.n,
         "seed": args.seed,
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),

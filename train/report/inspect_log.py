@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from assay.files import replacing
+from assay.files import atomic_write
 from assay.journal import read_journal
 from assay.task import TaskError
 from rollouts.tool_calls import call_format
@@ -53,7 +53,7 @@ def write_logs(
     for name, rows in named_rows(data).items():
         made = Log(run, data, name, rows, cells[name], created.isoformat())
         path = out / f"{_plain(label)}_{_plain(name)}.eval"
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             _zip(cast("Any", file), made.entries(known, talks))
         written.append(path)
     return written

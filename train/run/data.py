@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.console import ALL_TASKS, TaskFilter
 from assay.family import require_families
-from assay.filters import ALL, Chosen
 from assay.rows import is_parquet, read_rows
 from assay.task import Task, TaskError, read_tasks
 from configs.loader import ConfigError
@@ -43,14 +43,14 @@ def require_file(path: str, key: str, wanted: str) -> None:
         raise ConfigError(f"{key}={path}: no such file; give {wanted}")
 
 
-def asked_for(config: SftRunConfig | GrpoRunConfig) -> Chosen:
+def asked_for(config: SftRunConfig | GrpoRunConfig) -> TaskFilter:
     """Which rows of its data a run learns from."""
-    return Chosen(config.tracks, config.licences)
+    return TaskFilter(config.tracks, config.licences)
 
 
-def training_tasks(path: str, key: str = "data", asked: Chosen = ALL) -> list[Task]:
+def training_tasks(path: str, key: str = "data", asked: TaskFilter = ALL_TASKS) -> list[Task]:
     """Tasks to learn from that are `asked` for, of known families. Published ones are refused."""
-    tasks = asked.of(read_some(path, key), path)
+    tasks = asked.select(read_some(path, key), path)
     require_families(tasks)
     refuse_published(tasks, path)
     return tasks
@@ -77,7 +77,9 @@ def validation_tasks(config: SftRunConfig | GrpoRunConfig) -> list[Task]:
     return training_tasks(config.validation, VALIDATION)[: config.eval.tasks or None]
 
 
-def training_rows(path: str, asked: Chosen = ALL, prompts: str = "") -> list[tuple[str, Row]]:
+def training_rows(
+    path: str, asked: TaskFilter = ALL_TASKS, prompts: str = ""
+) -> list[tuple[str, Row]]:
     """(where it stands, row) of a file of texts to imitate that are `asked` for; tasks among them
     are asked in the words of `prompts`.
 
@@ -88,9 +90,9 @@ def training_rows(path: str, asked: Chosen = ALL, prompts: str = "") -> list[tup
     rows = [(where, _plain(row) if is_parquet(path) else row) for where, row in read_rows(path)]
     if not rows:
         raise TaskError(f"{path}: no rows in it")
-    rows = [(where, row) for where, row in rows if not asked or asked.takes_row(row)]
+    rows = [(where, row) for where, row in rows if not asked or asked.accepts_row(row)]
     if not rows:
-        raise TaskError(f"{path}: no row is left by {asked.words()}")
+        raise TaskError(f"{path}: no row is left by {asked.options()}")
     for where, row in rows:
         if row.get("published"):
             raise TaskError(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from assay.progress import Progress
+from assay.console import Progress
 
 STAGES = {"sft": "SFT", "rl": "Dr.GRPO"}
 # name on the line, metric, form

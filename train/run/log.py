@@ -17,7 +17,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from assay.files import named
+from assay.files import disk_errors_name
 from assay.task import Score, write_jsonl
 from train.run.logged import LogError, named_values
 from train.run.verdict import LOST, lost, ran_away, require_learned, warnings_of
@@ -157,7 +157,7 @@ class RunLog:
             self._board.restart(read_metrics(self.folder))
             self._behind = False
         row = {"stage": stage, "step": step, **{k: _finite(v) for k, v in metrics.items()}}
-        with named(self._path), open(self._path, "a", encoding="utf-8") as out:
+        with disk_errors_name(self._path), open(self._path, "a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         values = named_values(stage, metrics)
         if self._wandb is not None:

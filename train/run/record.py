@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from assay.files import file_hash, write_text
 from assay.journal import weights_hash
-from assay.record import revision
-from assay.versions import GOLD, installed
+from assay.record import GOLD, installed, revision
 from assay.workers import usable_cores
 from configs.loader import ConfigError, config_hash, dump, to_dict
 

@@ -17,8 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from assay.file_sets import replacing_all
-from assay.files import write_text
+from assay.files import atomic_write_set, write_text
 from train.view.book import Book
 
 CHUNK = 150_000  # characters of JSON in a chunk, or one item that is longer
@@ -141,7 +140,7 @@ def write_page(book: Book, out: Path) -> Path:
         return out
     chunks = Chunks(book)
     stale = [f"chunks/{p.name}" for p in (out / "chunks").glob("*.js")]
-    with replacing_all(out, stale) as folder:
+    with atomic_write_set(out, stale) as folder:
         (folder / "chunks").mkdir()
         for kind, number in chunks.names():
             text = f'assayChunk("{kind}",{number},"{chunks.data(kind, number)}");\n'

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay import console
-from assay.file_sets import replacing_all
+from assay.files import atomic_write_set
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
 from data_gen.cdr import few_shot
@@ -204,7 +204,7 @@ def shown(tasks: Sequence[Task], shots: Shots) -> tuple[list[Task], dict[str, An
 
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     """All files of a build, which take their places together."""
-    with replacing_all(out, stale=FILES) as new:
+    with atomic_write_set(out, stale=FILES) as new:
         _write(new, rows, tasks, manifest)
 
 

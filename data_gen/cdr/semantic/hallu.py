@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
 EDITS = ("entity", "relation")
-MEANINGS: Mapping[str, str] = beside(__file__, "words.yaml")["hallucinations"]
+MEANINGS: Mapping[str, str] = yaml_beside(__file__, "words.yaml")["hallucinations"]
 KINDS = tuple(MEANINGS)
 EACH = 150  # published: so many with and without hallucinations
 _TAG = re.compile(rf"<(/?)({'|'.join(KINDS)}|mark|delete|sentence)\s*>", re.IGNORECASE)

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
-RUBRICS: Mapping[str, str] = beside(__file__, "words.yaml")["rubrics"]
+RUBRICS: Mapping[str, str] = yaml_beside(__file__, "words.yaml")["rubrics"]
 LABELS = ("safe", "unsafe")
 MOST = 300  # published size of both
 

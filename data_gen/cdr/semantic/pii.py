@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from assay.listed import beside
+from assay.files import yaml_beside
 from assay.syntax import python_literal
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
-_GROUPS: Mapping[str, str] = beside(__file__, "words.yaml")["pii_groups"]
+_GROUPS: Mapping[str, str] = yaml_beside(__file__, "words.yaml")["pii_groups"]
 GROUPS = {group: labels.split() for group, labels in _GROUPS.items()}
 LEAST_GROUPS = 2
 MOST = 500  # published size

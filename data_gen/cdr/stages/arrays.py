@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.files import replacing, write_text
+from assay.files import atomic_write, write_text
 from assay.task import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,7 +37,7 @@ def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         at += -(-array.nbytes // 8) * 8
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
-    with replacing(path) as out:
+    with atomic_write(path) as out:
         out.write(len(head).to_bytes(_HEAD, "little") + head)
         for array in arrays.values():
             out.write(np.ascontiguousarray(array).data if array.size else b"")

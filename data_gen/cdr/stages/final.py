@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.file_sets import replacing_all
-from assay.files import replacing
-from assay.progress import Progress
+from assay.console import Progress
+from assay.files import atomic_write, atomic_write_set
 from assay.task import json_line
 from assay.workers import WorkerPool
 from configs.loader import dump
@@ -153,7 +152,7 @@ def merge(work: Work, crew: WorkerPool, out: Path) -> Built:
     units = Arrays(work.plan / "units").load("units")
     documents = documents_at(work.folder)
     tracks: Tracks | None = None
-    with replacing_all(out, stale=FILES) as new:
+    with atomic_write_set(out, stale=FILES) as new:
         dump(work.config, new / "config.yaml")
         if work.config.tracks:
             chosen = Arrays(work.plan / "chosen").load("numbers").tolist()
@@ -197,7 +196,7 @@ def worded_at(folder: Path) -> Worded:
 
 
 def _write_pipeline(work: Work, documents: Documents, units: Array, new: Path) -> None:
-    with replacing(new / "pipeline.jsonl") as file:
+    with atomic_write(new / "pipeline.jsonl") as file:
         file.writelines(_pipeline(work, documents, units))
 
 

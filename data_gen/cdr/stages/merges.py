@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.workers import WorkerPool
 from data_gen.cdr.records import Replays
 from data_gen.cdr.sources import labels_of, no_licence, other_id

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.workers import WorkerPool
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.records import Replays

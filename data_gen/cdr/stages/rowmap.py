@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.files import replacing
-from assay.progress import Progress
+from assay.console import Progress
+from assay.files import atomic_write
 from assay.task import json_line
 from assay.workers import WorkerPool
 from data_gen.cdr.construct import instance_row, swap_row
@@ -153,7 +153,7 @@ def word_part(job: Job) -> int:
             head, body = _worded(folder, rows, record, proof)
             heads.append(head)
         blobs += [pipeline, body]
-    with replacing(path.with_suffix(".texts")) as out:
+    with atomic_write(path.with_suffix(".texts")) as out:
         out.writelines(blobs)
     at = np.cumsum([0, *map(len, blobs)], dtype=np.int64)
     save_arrays(path, {"numbers": np.array(numbers, np.int64), "at": at} | packed_heads(heads))

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.files import replacing
-from assay.progress import Progress
+from assay.console import Progress
+from assay.files import atomic_write
 from assay.workers import WorkerPool
 from data_gen.cdr.inputs import group_of
 from data_gen.cdr.records import active_mappers
@@ -117,7 +117,7 @@ class _Reader:
         path = self._path(part)
         texts = [text for chunk in chunks for text in chunk.texts]
         keys = [key for chunk in chunks for key in chunk.keys]
-        with replacing(path.with_suffix(".texts")) as out:
+        with atomic_write(path.with_suffix(".texts")) as out:
             out.writelines(texts)
         names = chunks[0].columns
         columns = {name: np.concatenate([c.columns[name] for c in chunks]) for name in names}

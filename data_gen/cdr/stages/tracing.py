@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.workers import WorkerPool
 from data_gen.cdr.stages.arrays import Array, save_arrays
 from data_gen.cdr.stages.traces import Trace, trace_part

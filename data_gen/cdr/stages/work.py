@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.record import installed
 from assay.task import TaskError
-from assay.versions import installed
 from configs.cdr import CdrConfig
 from configs.fields import to_dict
 from configs.loader import read_section

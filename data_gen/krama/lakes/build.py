@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay import console
-from assay.file_sets import replacing_all
-from assay.files import write_text
-from assay.progress import Progress
+from assay.console import Progress
+from assay.files import atomic_write_set, write_text
+from assay.record import TABLES, installed
 from assay.tables.settings import count
 from assay.task import Task, TaskError
-from assay.versions import TABLES, installed
 from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.krama.folders import write_tasks
@@ -139,7 +138,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     inputs = _inputs(lakes, parts, args)
     doubts = {"doubts": count(d for one in inputs for d in one.doubts)}
     proof = certificate(parts, tally, args.seed) | doubts | wordings
-    with replacing_all(
+    with atomic_write_set(
         args.out, [f"{n}{o}.jsonl" for n in _PARTS for o in ("", "_obscured")]
     ) as new:
         for name, tasks in parts.items():

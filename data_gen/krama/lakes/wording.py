@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.seeds import derive_seed
 from assay.task import Task
 from data_gen.krama.lakes.ops import (

@@ -13,7 +13,7 @@ import pytest
 from front import command
 from picked import select
 
-from assay.progress import Progress
+from assay.console import Progress
 from data_gen.selection import training_set
 from data_gen.selection.index import Index
 from data_gen.selection.spool import Spool

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from assay import progress
+from assay import console
 from train.run.live import LiveLine, live_note
 
 METRICS = {"reward/mean": 0.5, "outcome/mean": 0.25, "loss": 0.1, "reward/said_drop/mean": 0.4}
@@ -36,7 +36,7 @@ def test_a_terminal_gets_the_lines_and_one_bar_a_stage(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    monkeypatch.setattr(console, "FIRST_S", 0.0)
     live = LiveLine()
     live.step("sft", 1, 1, "sft 1/1", {"loss": 2.0})
     for step in (3, 4):  # resumed after step 2

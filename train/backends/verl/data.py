@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from assay.filters import ALL, Chosen
+from assay.console import ALL_TASKS, TaskFilter
 from assay.task import Task, TaskError, read_tasks
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
@@ -103,7 +103,7 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     return {"tasks": len(tasks), "train": len(rows), "val": len(held)}
 
 
-def _read(config: GrpoRunConfig, path: str, key: str, asked: Chosen = ALL) -> list[Task]:
+def _read(config: GrpoRunConfig, path: str, key: str, asked: TaskFilter = ALL_TASKS) -> list[Task]:
     from rollouts.environments import EnvironmentFactory, read_prompts
 
     if not path or not Path(path).is_file():
@@ -111,7 +111,7 @@ def _read(config: GrpoRunConfig, path: str, key: str, asked: Chosen = ALL) -> li
     tasks = read_tasks(path)
     if not tasks:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
-    tasks = asked.of(tasks, path)
+    tasks = asked.select(tasks, path)
     shop = EnvironmentFactory(Path(path).parent, env=config.env)
     tasks = read_prompts(config.prompts).asked(map(shop.equip, tasks))
     try:

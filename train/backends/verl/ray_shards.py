@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.progress import Progress
+from assay.console import Progress
 from assay.task import TaskError
 from train.cluster.shards import Cut, ShardError, merge, run_shard
 

@@ -303,7 +303,7 @@ def test_a_step_without_a_typed_form_is_not_provable(lake: Lake) -> None:
 def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:
     folder = ROOT / "data_gen" / "krama" / "lakes"
     # the last is Python's own parser, one thread at a time
-    allowed = {"assay.extras", "assay.errors", "assay.syntax", "data_gen.krama.lakes.ops"}
+    allowed = {"assay.errors", "assay.syntax", "data_gen.krama.lakes.ops"}
     own = sorted((ROOT / "data_gen" / "proof").glob("*.py"))
     allowed |= {f"data_gen.proof.{path.stem}" for path in own}
     # of a package's frame, whose rows stand in no file, pandas reads what it wrote; a model is

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("aiohttp")
 from chat_server import serving
 
-from assay.http_client import EndpointError, Patience, opened
+from assay.http_client import EndpointError, Patience, open_session
 from assay.task import TaskError
 from rollouts.engines.dialects import DIALECTS, AnswerError, with_fields
 from rollouts.engines.http_engine import ServerEngine
@@ -206,7 +206,7 @@ def test_an_answer_that_a_server_broke_off_is_asked_for_again(tiny_folder: Path)
 
     async def ask(url: str) -> Completion:
         engine = ServerEngine([url], "vllm", "m", [2], patience=Patience(pause_s=0.001))
-        async with opened("", 60) as engine._session:  # a server that tells nothing of itself
+        async with open_session("", 60) as engine._session:  # a server that tells nothing of itself
             return await engine.complete([1], Sampling(8), 0)
 
     with serving(lambda _: next(replies)) as (url, seen):

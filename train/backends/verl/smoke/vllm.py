@@ -21,7 +21,7 @@ import ray
 import torch
 from verl.workers.rollout.replica import TokenOutput
 
-from assay.http_client import Patience, opened, post
+from assay.http_client import Patience, open_session, post_json
 from rollouts.engines.dialects import DIALECTS
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.smoke.rollout import (
@@ -91,8 +91,8 @@ class HttpServer:
         self.open.set()
 
     async def _post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        async with opened("", TIMEOUT_S) as session:
-            return await post(session, self.address + path, body or {}, Patience(), dict)
+        async with open_session("", TIMEOUT_S) as session:
+            return await post_json(session, self.address + path, body or {}, Patience(), dict)
 
 
 def output_of(row: Any, global_steps: int) -> TokenOutput:

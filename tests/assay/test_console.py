@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from assay import progress
-from assay.progress import EVERY_S, Progress
+from assay import console
+from assay.console import EVERY_S, Progress
 
 
 class Terminal(io.StringIO):
@@ -64,7 +64,7 @@ def test_work_that_is_soon_done_says_nothing(kind: type[io.StringIO]) -> None:
 
 
 def test_a_terminal_gets_a_bar_that_is_drawn_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    monkeypatch.setattr(console, "FIRST_S", 0.0)
     said = Terminal()
     with Progress("facts", "documents", 4, said) as bar:
         bar.add(2)
@@ -74,7 +74,7 @@ def test_a_terminal_gets_a_bar_that_is_drawn_over(monkeypatch: pytest.MonkeyPatc
 
 
 def test_items_are_counted_as_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(progress.progress(range(5), "counting", "numbers")) == [0, 1, 2, 3, 4]
+    assert list(console.progress(range(5), "counting", "numbers")) == [0, 1, 2, 3, 4]
     assert capsys.readouterr() == ("", "")
 
 
@@ -84,7 +84,7 @@ def test_what_is_known_so_far_stands_behind_the_count(monkeypatch: pytest.Monkey
     bar.note("outcome 0.41")
     bar.add(50)
     assert bar.line(10.0) == "evaluating: 50 of 100 answers, 5 a second, 0:00:10 left, outcome 0.41"
-    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    monkeypatch.setattr(console, "FIRST_S", 0.0)
     said = Terminal()
     with Progress("facts", "documents", 4, said) as drawn:
         drawn.note("outcome 0.41")
