@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from rollouts.sandbox import watch
+from rollouts.sandbox import usage
 from rollouts.sandbox.model import STACK, Config, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.worker import environment
@@ -99,8 +99,8 @@ async def warm(
 def pool_cpu() -> float:
     """Processor seconds of this process, the launchers, and all that these have waited for."""
     total, proc = time.process_time(), os.open("/proc", os.O_RDONLY)
-    for pid in watch.descendants(proc, os.getpid()):
-        times = watch.read(proc, f"{pid}/stat").rpartition(b")")[2].split()[11:15]
+    for pid in usage.descendants(proc, os.getpid()):
+        times = usage.read_proc(proc, f"{pid}/stat").rpartition(b")")[2].split()[11:15]
         total += sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
     os.close(proc)
     return total
@@ -119,9 +119,9 @@ def jails(pool: Pool) -> list[int]:
     """The inits and user processes: all below the launchers but what serves every call."""
     proc, found = os.open("/proc", os.O_RDONLY), list[int]()
     for launcher in pool._launchers:
-        (inner,) = watch.children(proc, launcher.process.pid)
-        below = watch.descendants(proc, inner)
-        parents = [pid for pid in below if watch.children(proc, pid)]
+        (inner,) = usage.children(proc, launcher.process.pid)
+        below = usage.descendants(proc, inner)
+        parents = [pid for pid in below if usage.children(proc, pid)]
         # with namespaces one child of the inner process is warm, and it forks the user processes
         found += [pid for pid in below if pid not in parents] if len(parents) == 1 else below
     os.close(proc)

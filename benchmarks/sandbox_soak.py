@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from rollouts.sandbox import watch
+from rollouts.sandbox import usage
 from rollouts.sandbox.model import STACK, Config, Limits, Result
 from rollouts.sandbox.pool import Pool
 
@@ -94,13 +94,13 @@ def footprint(pool: Pool) -> dict[str, float]:
     proc = os.open("/proc", os.O_RDONLY)
     kept: list[int] = []
     for launcher in pool._launchers:
-        (inner,) = watch.children(proc, launcher.process.pid)
-        warm = sorted(watch.children(proc, inner), key=_resident)[-1:]
+        (inner,) = usage.children(proc, launcher.process.pid)
+        warm = sorted(usage.children(proc, inner), key=_resident)[-1:]
         kept += [launcher.process.pid, inner, *warm]
     found = {
         "launchers_mb": sum(map(_resident, kept)),
         "pool_mb": _resident(os.getpid()),
-        "processes": len(watch.descendants(proc, os.getpid())),
+        "processes": len(usage.descendants(proc, os.getpid())),
         "descriptors": sum(map(_descriptors, [os.getpid(), *kept])),
     }
     os.close(proc)

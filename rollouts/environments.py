@@ -411,8 +411,7 @@ class EnvironmentFactory:
 
     def pool(self) -> Pool:
         """The sandbox of the running event loop, made when first asked for."""
-        from rollouts.sandbox.capacity import worker_count
-        from rollouts.sandbox.model import Config
+        from rollouts.sandbox.model import Config, worker_count
         from rollouts.sandbox.pool import Pool
 
         loop = asyncio.get_running_loop()
@@ -426,7 +425,7 @@ class EnvironmentFactory:
         """The sandbox of the running event loop whose calls look like a container with this
         interpreter."""
         from rollouts.harbor.box import box_config
-        from rollouts.sandbox.capacity import worker_count
+        from rollouts.sandbox.model import worker_count
         from rollouts.sandbox.pool import Pool
 
         key = (asyncio.get_running_loop(), python)

@@ -25,8 +25,7 @@ from rollouts.environment import (
     Reply,
 )
 from rollouts.sandbox.model import MIB, Limits, Result
-from rollouts.sandbox.pool import Pool
-from rollouts.sandbox.session import FileStore
+from rollouts.sandbox.pool import FileStore, Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls
 from rollouts.words.templates import Kind, Slot, Words, ours

@@ -46,7 +46,7 @@ from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from data_gen.dare.words import phrases, plain_about
 from data_gen.leaks import given_away
-from rollouts.sandbox.errors import SandboxError
+from rollouts.sandbox.model import SandboxError
 from rollouts.sandbox.pool import Pool
 
 TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table

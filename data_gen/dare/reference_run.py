@@ -10,8 +10,7 @@ from typing import Any
 
 from assay.task import TaskError
 from data_gen.dare.layout import Entry
-from rollouts.sandbox.errors import SandboxError
-from rollouts.sandbox.model import Limits
+from rollouts.sandbox.model import Limits, SandboxError
 from rollouts.sandbox.pool import Pool
 
 CODE = Path(__file__).with_name("reference_solution.py")

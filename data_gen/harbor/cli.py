@@ -31,7 +31,7 @@ from rollouts.harbor.trial import (
     started,
     verify,
 )
-from rollouts.sandbox.capacity import worker_count
+from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
 KEPT = "directories"  # the folder of the copies, beside the tasks file

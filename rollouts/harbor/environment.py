@@ -28,7 +28,7 @@ from assay.task import TaskError
 from rollouts.harbor.box import Box, BoxLimits, box_config
 from rollouts.harbor.image import DOCKERFILE, Image, build, read_image
 from rollouts.harbor.interpreter import lacking, survey
-from rollouts.sandbox.capacity import worker_count
+from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
 _pools: dict[tuple[asyncio.AbstractEventLoop, str, int], Pool] = {}

@@ -14,10 +14,8 @@ from typing import Any
 
 from assay import console
 from assay.errors import install_extra
-from rollouts.sandbox import probe
-from rollouts.sandbox.capacity import worker_count
-from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError
-from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError, worker_count
+from rollouts.sandbox.pool import Pool, report_lines
 
 _EXIT = {"timeout": 124, "sandbox_error": 125, "memory": 137, "disk": 137}
 STATUSES = (
@@ -132,7 +130,7 @@ async def _run(args: argparse.Namespace) -> int:
     async with Pool(config) as pool:
         report = await pool.report()
         if report.level != "full":
-            _say("\n".join(probe.lines(asdict(report))))
+            _say("\n".join(report_lines(asdict(report))))
         files = inputs(args.files)
         result = await pool.run(
             code,

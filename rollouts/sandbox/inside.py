@@ -1,30 +1,129 @@
-"""Init of one call: pid 1 of the jail. Takes the request, starts the user process, watches it,
+"""Init of one call, pid 1 of the jail: takes the request, starts the user process, watches it,
 kills everything, and only then reads what was asked for."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
+import resource
+import select
 import signal
 import socket
+import struct
 import time
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-from rollouts.sandbox import cells, intake, mounts, scene, user, warm, watch, wire
+from rollouts.sandbox import jail, transfer
 from rollouts.sandbox import syscalls as sc
-from rollouts.sandbox.job import Job, answer, new_capture, watches
-from rollouts.sandbox.model import Limits
-from rollouts.sandbox.orders import Order, Streams
-from rollouts.sandbox.scene import Scene
-from rollouts.sandbox.supervise import check_begun, finish, supervise
+from rollouts.sandbox.jail import Folders, JailPlan
+from rollouts.sandbox.model import MIB, Limits
+from rollouts.sandbox.transfer import Capture, Collected, Seen, collect, listing
+from rollouts.sandbox.usage import Watches, descendants, own_pid, watches
+from rollouts.sandbox.user_process import BEGUN, CLOSED, FAILED, fork_of_init
 
+EXIT = struct.Struct("=iQQ")  # wait status, processor time in microseconds, peak memory in bytes
+STARTED, ENDED = b"s", b"e"  # to the launcher: the code begins; nobody of the call is alive
+_TICK = 0.05
+_SET_UP_S = 60.0
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # all else is no fault of the inputs' size
 
 
-def serve(stage: Scene, channel: socket.socket) -> NoReturn:
+class ExitInfo(NamedTuple):
+    """How a user process ended. `cpu_s` and `peak` include the children that it waited for."""
+
+    status: int
+    cpu_s: float
+    peak: int
+
+
+@dataclass
+class ForkedProcess:
+    """A user process that the warm process forked into our namespaces. `pid` is the jail's own
+    number for it, `outer` the one in the /proc that init reads."""
+
+    channel: socket.socket
+    exit: socket.socket
+    pid: int = 0
+    outer: int = 0
+
+    @staticmethod
+    def ask(plan: JailPlan, proc: int) -> ForkedProcess:
+        """Have one forked: the warm process gets our namespaces and its ends of two sockets."""
+        channel, for_user = socket.socketpair()
+        exit_, for_warm = socket.socketpair()
+        kinds = ("pid", "mnt", *(["net"] if plan.own_network else []))
+        spaces = [os.open(f"self/ns/{k}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc) for k in kinds]
+        with socket.socket(fileno=os.dup(plan.warm)) as warm, for_user, for_warm:
+            socket.send_fds(warm, [b"user"], [for_user.fileno(), for_warm.fileno(), *spaces])
+        for descriptor in spaces:
+            os.close(descriptor)
+        return ForkedProcess(channel, exit_)
+
+    def wait_closed_in(self) -> None:
+        """Wait until the process is closed in; EOFError when it could not be made."""
+        said = self.channel.recv(64)
+        if not said:
+            raise EOFError("the warm process could not fork")
+        self.pid, self.outer = json.loads(said)
+
+    def ended(self) -> ExitInfo:
+        """What the warm process says about the end; EOFError when it cannot say any more."""
+        said = self.exit.recv(EXIT.size)
+        if len(said) < EXIT.size:
+            raise EOFError("the warm process is gone")
+        status, cpu, peak = EXIT.unpack(said)
+        return ExitInfo(status, cpu / 1e6, peak)
+
+
+@dataclass
+class Job:
+    """One call while it runs. `end` is "exit", or why it was ended."""
+
+    conn: socket.socket
+    plan: JailPlan
+    folders: Folders
+    proc: int
+    work_fd: int
+    launcher: socket.socket  # hears when the code starts and when all of it is dead
+    forked: ForkedProcess | None = None  # with namespaces; else the user process is our own fork
+    exit: ExitInfo | None = None
+    limits: Limits = field(default_factory=Limits)
+    before: Seen = field(default_factory=Seen)
+    watches: Watches | None = None
+    ready: int = -1  # where the user process says how far it is
+    said: bytes = b""
+    user: int = 0
+    status: int | None = None
+    end: str = "exit"
+    started: float = 0.0
+    peak: int = 0
+    cell: int | None = None  # in a session: 1 when the cell raised, 0 when not, none if not over
+
+    @property
+    def begun(self) -> bool:
+        return self.said.startswith(CLOSED + BEGUN)
+
+    @property
+    def deadline(self) -> float:
+        """The code's own, counted from its first line; before that, the one of our set-up."""
+        return self.started + (self.limits.wall_s if self.begun else _SET_UP_S)
+
+    def capture(self) -> list[Capture]:
+        return [Capture(self.limits.output_kb * 1024) for _ in range(2)]
+
+    def tell_launcher(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):  # the launcher is gone: then so are we soon
+            self.launcher.send(word)
+
+
+def run_init(plan: JailPlan, channel: socket.socket) -> NoReturn:
     """Make the jail, wait for a call on `channel`, run it, exit."""
     try:
-        job = _ahead(stage, channel)
+        job = _ahead(plan, channel)
         if job is not None:
             _run(job)
     except (EOFError, OSError):
@@ -32,87 +131,458 @@ def serve(stage: Scene, channel: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _ahead(stage: Scene, channel: socket.socket) -> Job | None:
+def _ahead(plan: JailPlan, channel: socket.socket) -> Job | None:
     """All that needs no request, done before there is one."""
     sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-    scene.prepare(stage, Limits())
-    place = scene.place_of(stage)
-    if not stage.namespaces:
+    folders = jail.make_folders(plan, Limits())
+    if not plan.namespaces:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
-    proc = os.dup(stage.proc) if stage.proc >= 0 else os.open("/proc", os.O_RDONLY)
-    work = os.open(place.work, os.O_RDONLY | os.O_DIRECTORY)
-    borrowed = warm.ask(stage, proc) if stage.namespaces else None
+    proc = os.dup(plan.proc) if plan.proc >= 0 else os.open("/proc", os.O_RDONLY)
+    work = os.open(folders.work, os.O_RDONLY | os.O_DIRECTORY)
+    forked = ForkedProcess.ask(plan, proc) if plan.namespaces else None
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
     data, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
     if not data or not descriptors:
         return None
-    conn = socket.socket(fileno=descriptors[0])
-    return Job(conn, stage, place, proc, work, channel, borrowed)
+    return Job(socket.socket(fileno=descriptors[0]), plan, folders, proc, work, channel, forked)
 
 
 def _run(job: Job) -> None:
-    request = wire.receive_header(job.conn)
+    request = transfer.receive_header(job.conn)
     job.limits = Limits.checked(request["limits"])
-    capture = new_capture(job)
+    capture = job.capture()
     try:
-        source, stdin = intake.receive(job, request)
+        stdin = _receive(job, request)
     except OSError as error:
         what = "input" if error.errno in _NO_ROOM else "no inputs"
         job.end = f"{what}: {error.strerror or error}"
-        answer(job, request["fetch"], capture)
+        _answer(job, request["fetch"], capture)
         return
     pipes = [os.pipe(), os.pipe(), os.pipe()]
     ours, theirs = socket.socketpair()
-    session = bool(request.get("session"))
-    control = theirs.fileno() if session else -1
-    streams = Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1], control)
+    given = [stdin, *(write for _, write in pipes)]
     try:
-        _begin(job, request, streams, source)
+        _begin(job, request, [*given, theirs.fileno()] if request["session"] else given)
     except (OSError, EOFError) as error:
         job.end = f"no user process: {error}"
-        answer(job, request["fetch"], capture)
+        _answer(job, request["fetch"], capture)
         return
     theirs.close()
-    for descriptor in (stdin, *(write for _, write in pipes)):
+    for descriptor in given:
         os.close(descriptor)
     reads, job.ready = [read for read, _ in pipes[:2]], pipes[2][0]
-    if session:
-        cells.serve(job, reads, ours)
+    if request["session"]:
+        _serve_cells(job, reads, ours)
         return
     supervise(job, reads, capture)
-    finish(job, reads, capture)
-    check_begun(job)
-    answer(job, request["fetch"], capture)
+    _finish(job, reads, capture)
+    _check_begun(job)
+    _answer(job, request["fetch"], capture)
 
 
-def _begin(job: Job, request: dict[str, Any], streams: Streams, source: bytes) -> None:
+def _begin(job: Job, request: dict[str, Any], given: list[int]) -> None:
     """Let the waiting user process go, or fork one where there is none."""
-    if job.borrowed is None:
-        job.watches = watches(job, watch.own_pid(job.proc))
+    plan, folders, limits, forked = job.plan, job.folders, job.limits, job.forked
+    if forked is None:
+        job.watches = watches(plan, folders, limits, job.proc, own_pid(job.proc))
         job.started = time.monotonic()
         job.user = os.fork()
         if job.user == 0:
-            _user_process(job, request, streams, source)
+            try:  # never returns into init's code, whatever happens
+                fork_of_init(plan, folders, request, given, job.proc)
+            finally:
+                os._exit(1)
         return
-    job.borrowed.greet()
-    pid = job.borrowed.pid if job.stage.own_proc else job.borrowed.outer
-    job.watches = watches(job, pid, pid)
-    if job.stage.own_proc:
-        mounts.seal_proc()
-    job.user, job.started = job.borrowed.pid, time.monotonic()
-    given = [streams.stdin, streams.stdout, streams.stderr, streams.ready, streams.control]
-    order = {name: request[name] for name in ("limits", "seed", "argv")}
-    with job.borrowed.channel as channel:
-        socket.send_fds(channel, [b"go"], [d for d in given if d >= 0])
-        wire.send(channel, order)
+    forked.wait_closed_in()
+    pid = forked.pid if plan.own_proc else forked.outer
+    job.watches = watches(plan, folders, limits, job.proc, pid, pid)
+    if plan.own_proc:
+        jail.seal_proc()
+    job.user, job.started = forked.pid, time.monotonic()
+    with forked.channel as channel:
+        socket.send_fds(channel, [b"go"], given)
+        transfer.send(channel, {name: request[name] for name in ("limits", "seed", "argv")})
 
 
-def _user_process(job: Job, request: dict[str, Any], streams: Streams, source: bytes) -> NoReturn:
-    """Never returns into init's code, whatever happens."""
+# What a call begins with: scratch sizes, shared directories, the code, its inputs, stdin
+
+
+def _receive(job: Job, request: dict[str, Any]) -> int:
+    """Write the inputs; the code itself comes first. Returns an open stdin."""
+    folders: list[tuple[str, str]] = request["shared"]
+    if job.plan.namespaces:
+        names = ("work_mb", "work_files", "tmp_mb", "shm_mb")
+        if any(getattr(job.limits, name) != getattr(Limits, name) for name in names):
+            jail.mount_scratch(job.limits, again=True)
+        if job.limits.threads > 1:
+            jail.show_cpus(min(job.limits.threads, len(os.sched_getaffinity(0))))
+        if job.plan.shared:
+            _mount_shared(job, folders)
+    else:
+        _link_shared(job, folders)
+    work = job.folders.work
+    for name, size in [("main.py", request["code"]), *request["files"]]:
+        _receive_file(job, f"{work}/{name}", size)
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    if request["stdin"]:
+        path = f"{job.folders.tmp}/.stdin"
+        _receive_file(job, path, request["stdin"])
+        os.dup2(os.open(path, os.O_RDONLY), stdin)
+        os.unlink(path)
+    job.before = listing(job.work_fd)
+    return stdin
+
+
+def _mount_shared(job: Job, folders: Sequence[tuple[str, str]]) -> None:
+    """Mount what this call may see: an overlay under the work directory, folders as they are."""
+    work = job.folders.work
+    for folder, name in sorted(folders):  # the work directory itself is the folder ""
+        target = f"{work}/{folder}"
+        os.makedirs(target, exist_ok=True)
+        try:
+            if folder:
+                jail.read_only_overlay(name, target)
+                continue
+            jail.overlay(name)
+        except OSError:  # before Linux 5.11: a plain mount, and links to its files
+            _refuse_sockets(f"{jail.SHARED}/{name}")
+            jail.bind_shared(name, target if folder else jail.GIVEN)
+            if not folder:
+                _mirror(jail.GIVEN, work)
+        else:
+            os.close(job.work_fd)
+            job.work_fd = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+    jail.hide_shared()
+
+
+def _refuse_sockets(top: str) -> None:
+    """Raise unless a tree holds nothing that could be written to through a read-only mount."""
+    left = [top]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                    raise OSError(
+                        errno.EPERM, f"the shared directory holds a socket or FIFO: {entry.name!r}"
+                    )
+
+
+def _link_shared(job: Job, folders: Sequence[tuple[str, str]]) -> None:
+    """Without mounts: links to the files, and the right to read what they point to."""
+    links, paths = 0, [job.plan.shared[name] for _, name in folders]
+    for path, (folder, _) in zip(paths, folders, strict=True):
+        try:
+            links += _mirror(path, f"{job.folders.work}/{folder}")
+        except PermissionError as error:
+            shut = jail.closed_folder(f"{path}/.") or error.filename or path
+            why = (
+                f"the shared directory {path} is closed to the user that model code runs as: "
+                f"chmod o+rx {shut}, or put the files elsewhere"
+            )
+            raise OSError(error.errno, why) from None
+    job.folders = replace(job.folders, shared=tuple(paths))
+    job.limits = replace(job.limits, work_files=job.limits.work_files + links)
+
+
+def _mirror(source: str, target: str) -> int:
+    """Make the directories of `source` in `target`, and a link for each file; returns how many
+    entries that took. Real directories, because walking through a tree passes links by."""
+    count, left = 0, [(source, target)]
+    while left:
+        above, here = left.pop()
+        os.makedirs(here, exist_ok=True)
+        with os.scandir(above) as entries:
+            for entry in entries:
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    left.append((entry.path, f"{here}/{entry.name}"))
+                else:
+                    os.symlink(entry.path, f"{here}/{entry.name}")
+    return count
+
+
+def _receive_file(job: Job, path: str, size: int) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with _new_file(path) as file:
+        while size:
+            part = transfer.receive(job.conn, min(size, MIB))
+            file.write(part)
+            size -= len(part)
+
+
+def _new_file(path: str) -> BinaryIO:
+    """A new file in the place of a shared one; never through a link that a shared tree holds."""
+    directory = os.path.dirname(path)
+    if os.path.realpath(directory) != directory:
+        raise OSError(errno.ELOOP, "an input file below a link of a shared directory")
+    if os.path.lexists(path):
+        os.unlink(path)
+    return open(path, "xb")
+
+
+# While the code runs: drain its output, look at what it uses; at its end leave nobody alive
+
+
+def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int = -1) -> None:
+    """Drain, watch and wait until the user process ends, says that a cell ended, or has to end."""
+    poller, tick, pidfd, ending = select.poll(), _TICK, -1, -1
     try:
-        order = Order.read(request)
-        user.start(job.stage, job.place, order, streams, job.proc, source)
-    finally:
-        os._exit(1)
+        if job.forked is not None:
+            ending = job.forked.exit.fileno()
+        else:
+            pidfd = os.pidfd_open(job.user)
+    except OSError:
+        tick = 0.01  # before Linux 5.3 only asking tells
+    for descriptor in (*pipes, job.conn.fileno(), control, pidfd, ending, job.ready):
+        if descriptor >= 0:
+            poller.register(descriptor, select.POLLIN)
+    look = job.started + _TICK
+    while job.status is None and job.end == "exit":
+        events = poller.poll(max(0, min(tick, job.deadline - time.monotonic())) * 1000)
+        for descriptor, _ in events:
+            if descriptor in pipes:
+                _drain(descriptor, capture[pipes.index(descriptor)], poller)
+            elif descriptor == job.conn.fileno():
+                job.end = "abandoned"
+            elif descriptor == job.ready:
+                _hear_ready(job, poller)
+            elif descriptor == control:
+                said = os.read(control, 1)
+                if said:
+                    job.end, job.cell = "cell", 1 if said != b"\0" else 0
+                else:
+                    poller.unregister(control)  # it ends or hides: the deadline will tell
+            elif descriptor == ending:
+                _hear_exit(job)
+        _reap(job)
+        if job.status is None and job.end == "exit":
+            look = _look(job, look)
+    if job.watches is not None:
+        # Looks are far apart where looking is slow: what is held at the end is looked at always.
+        ended = job.end in ("exit", "cell")
+        if ended and (over := job.watches.over_at_the_end(job.deadline)):
+            job.end, job.cell = over, None
+        job.peak = max(job.peak, job.watches.memory.peak)
+    if pidfd >= 0:
+        os.close(pidfd)
+
+
+def _look(job: Job, due: float) -> float:
+    """Compare with the limits when it is `due`; when to do so next. A look never outlasts the
+    deadline, so that code cannot make its own timeout look like a lost jail, and the next one
+    comes the later the longer this one took."""
+    now = time.monotonic()
+    if now >= job.deadline:
+        job.end = "timeout"
+    elif now >= due and job.watches is not None:
+        job.end = job.watches.exceeded(job.deadline) or job.end
+        took = time.monotonic() - now
+        return now + took + max(_TICK, 2 * took)
+    return due
+
+
+def _hear_ready(job: Job, poller: select.poll) -> None:
+    """The user process's word that the code begins: from here on its time counts."""
+    part = os.read(job.ready, 4096)
+    begun = job.begun
+    job.said += part
+    if job.begun and not begun:
+        job.started = time.monotonic()
+        job.tell_launcher(STARTED)
+    if not part:
+        poller.unregister(job.ready)
+        os.close(job.ready)
+        job.ready = -1
+
+
+def _hear_exit(job: Job) -> None:
+    """Take the warm process's word for how the user process ended."""
+    if job.forked is None or job.status is not None:
+        return
+    try:
+        job.exit = job.forked.ended()
+        job.status = job.exit.status
+    except (EOFError, OSError):
+        job.end, job.status = "the warm process is gone", 0
+
+
+def _check_begun(job: Job) -> None:
+    """Without the user process's word that its jail was closed and that our own set-up went well,
+    nothing it did counts. All that could write that word are dead, or have closed it."""
+    if job.ready >= 0:
+        os.set_blocking(job.ready, False)
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(job.ready, 4096):
+                job.said += part
+        os.close(job.ready)
+        job.ready = -1
+    if job.end == "abandoned" or job.said == CLOSED + BEGUN:
+        return
+    _, failed, reason = job.said.partition(FAILED)
+    if failed:
+        job.end = f"set-up failed: {reason.decode('utf-8', 'replace')}"
+    elif not job.said.startswith(CLOSED):
+        job.end = "open jail"
+    else:
+        job.end = "set-up ended early" if job.end == "exit" else f"{job.end} during set-up"
+
+
+def _finish(job: Job, pipes: list[int], capture: list[Capture]) -> None:
+    """Leave nobody alive, then take what is still in the pipes."""
+    while _reap(job) or (job.forked is not None and job.status is None):
+        for pid in _members(job, no_forks=True):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if job.forked is not None and job.status is None:
+            if select.select([job.forked.exit], [], [], 0.001)[0]:
+                _hear_exit(job)
+        else:
+            time.sleep(0.0005)
+    job.tell_launcher(ENDED)
+    _drain_rest(pipes, capture)
+
+
+def _drain_rest(pipes: list[int], capture: list[Capture]) -> None:
+    for descriptor, into in zip(pipes, capture, strict=True):
+        os.set_blocking(descriptor, False)
+        with contextlib.suppress(BlockingIOError):
+            while _drain(descriptor, into, None):
+                pass
+
+
+def _drain(descriptor: int, into: Capture, poller: select.poll | None) -> bool:
+    data = os.read(descriptor, 1 << 18)
+    if data:
+        into.add(data)
+    elif poller is not None:
+        poller.unregister(descriptor)  # closed by the code, which may well go on
+    return bool(data)
+
+
+def _reap(job: Job) -> bool:
+    """Collect the dead; false when there is no child at all."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        if pid == job.user and job.forked is None:
+            job.status = status
+
+
+def _members(job: Job, no_forks: bool = False) -> Iterator[int]:
+    """Whom to signal: everyone in a pid namespace of our own, else each process below us."""
+    if job.plan.namespaces:
+        yield -1
+        return
+    for pid in descendants(job.proc, os.getpid()):
+        if no_forks:
+            with contextlib.suppress(OSError):  # while we go through the list
+                resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
+        yield pid
+
+
+# The answer
+
+
+def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
+    """Send how it ended, the output, and the files that may go."""
+    if job.end == "abandoned":
+        return
+    found = collect(job.work_fd, names, job.limits, job.before) if job.user else Collected()
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _, cpu, peak = job.exit or (0, 0.0, 0)
+    header = {
+        "end": job.end,
+        "status": job.status if job.cell is None else job.cell << 8,
+        "wall": time.monotonic() - job.started if job.user else 0.0,
+        "cpu": usage.ru_utime + usage.ru_stime + cpu,
+        "peak": max(usage.ru_maxrss * 1024, job.peak, peak),
+        "started": job.started,
+        "full": _is_full(job),
+        "streams": [[len(c.head), len(c.tail()), c.total] for c in capture],
+        "files": [[name, size] for name, _, size in found.files],
+        "refused": found.refused,
+    }
+    parts = [part for c in capture for part in (c.head, c.tail())]
+    transfer.send(job.conn, header, parts)
+    for _, descriptor, size in found.files:
+        found.stream(job.conn, descriptor, size)
+
+
+def timed_out(wall_s: float) -> dict[str, Any]:
+    """The answer in place of an init that did not end its call."""
+    nothing = {"status": None, "cpu": 0.0, "peak": 0, "full": False, "files": [], "refused": {}}
+    began = {"wall": wall_s, "started": time.monotonic() - wall_s}
+    return {"end": "timeout", **began, **nothing, "streams": [[0, 0, 0], [0, 0, 0]]}
+
+
+def _is_full(job: Job) -> bool:
+    """Whether a scratch file system has no byte or no inode left."""
+    if not job.plan.namespaces:
+        return False
+    seen = [os.statvfs(path) for path in (job.folders.work, job.folders.tmp, jail.SHM)]
+    return any(s.f_bavail == 0 or s.f_favail == 0 for s in seen)
+
+
+# A session: one interpreter, one cell after the other. Every process of it is stopped while no cell
+# runs, so an idle session costs no processor time and its files can be read like those of a call
+# that has ended.
+
+
+def _serve_cells(job: Job, pipes: list[int], control: socket.socket) -> None:
+    """Run cells until the pool hangs up or a cell ends the interpreter."""
+    first = True
+    while True:
+        capture = job.capture()
+        try:
+            fetch = [] if first else _pass_on(job, control)
+        except EOFError:
+            _finish(job, pipes, capture)
+            return
+        job.end, job.cell, job.started = "exit", None, time.monotonic()
+        supervise(job, pipes, capture, control.fileno())
+        alive = job.cell is not None
+        if alive:
+            _stop_all(job)
+            _drain_rest(pipes, capture)
+        else:
+            _finish(job, pipes, capture)
+        if first:
+            _check_begun(job)
+            first = False
+        _answer(job, fetch, capture)
+        if not alive:
+            return
+
+
+def _pass_on(job: Job, control: socket.socket) -> list[str]:
+    """Take a cell from the pool while all is stopped, then wake the session and hand it over."""
+    request = transfer.receive_header(job.conn)
+    source = transfer.receive(job.conn, request["code"])
+    for pid in _members(job):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
+    with contextlib.suppress(OSError):
+        control.settimeout(job.limits.wall_s)
+        control.sendall(len(source).to_bytes(8, "big") + source)
+    os.set_blocking(control.fileno(), True)
+    return list(request["fetch"])
+
+
+def _stop_all(job: Job) -> None:
+    """Stop every process, those included that were born meanwhile."""
+    for _ in range(100):
+        for pid in _members(job):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP)
+        members = job.watches.members if job.watches is not None else None
+        if members is None or all(map(members.stopped, members.pids())):
+            return
+        time.sleep(0.001)

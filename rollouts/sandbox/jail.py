@@ -1,14 +1,20 @@
-"""Namespaces and the root directory: what the model's code can see at all."""
+"""What the model's code can see and do at all: namespaces, the root directory, the mounts of one
+call, Landlock and the seccomp filter."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from assay.confine import maps_ids
+from assay.confine import DEVICE, READ, WRITE, encode, install_seccomp, maps_ids, restrict_files
 from rollouts.sandbox import syscalls as sc
+
+if TYPE_CHECKING:  # which asks for `is_root`
+    from rollouts.sandbox.model import Limits
 
 CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
@@ -18,7 +24,7 @@ BACKLOG = 8  # connections that may wait at one listening socket, each with unre
 INSIDE_ID = 1000
 ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
 _PIDS = 1 << 22
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 # Without /dev/zero: a shared mapping of it is memory that no count shows once it is unmapped.
 _DEVICES = ("null", "full", "random", "urandom")
@@ -28,45 +34,76 @@ _MADE_UP = {
     "etc/hosts": "127.0.0.1 localhost sandbox\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+# What Landlock lets the code read where it has no root directory of its own.
+_READABLE = (
+    *_SYSTEM,
+    *("/dev/random", "/dev/urandom"),
+    *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/fs/cgroup"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/passwd", "/etc/group"),
+    *("/etc/nsswitch.conf", "/etc/hosts"),
+    "/etc/mime.types",  # read by Python's mimetypes, which openpyxl imports
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime"),
+    *("/proc/version", "/proc/filesystems", "/proc/sys/kernel/random", "/proc/sys/vm"),
+    *("/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"),
+    "/proc/sys/fs/pipe-max-size",
+)
 
 
 @dataclass(frozen=True)
-class RootPlan:
-    """What goes into the jail's root. `own_proc` is false where a fresh /proc is refused."""
+class JailPlan:
+    """How a launcher makes its jails: chosen once, by trying it (levels.py).
 
-    binds: tuple[str, ...]
-    own_proc: bool = True
-    shared: dict[str, str] = field(default_factory=dict[str, str])
+    `root_mounts`: real root builds the root directory before it drops its id. `own_proc` is false
+    where a fresh /proc is refused; `proc` is then the outer one, opened before it is left. `base`
+    holds the calls' directories where there are no namespaces.
+    """
+
+    namespaces: bool
+    landlock_abi: int
+    own_proc: bool = False
+    as_root: bool = False
+    root_mounts: bool = False
+    interpreter: tuple[str, ...] = ()  # what it needs of the file system
+    base: str = ""
+    shared: Mapping[str, str] = field(default_factory=dict[str, str])  # name: real path
     roots: tuple[str, ...] = ()  # names at the top that lead to folders of the work directory
+    report: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    listening: bool = False  # whether the code may have servers
+    filter_code: bytes = b""  # empty where the filter depends on the call's pid
+    proc: int = -1
+    warm: int = -1  # with namespaces: init's way to the warm process
+
+    @property
+    def own_network(self) -> bool:
+        """Whether each call has a network of its own, because Landlock cannot part the calls."""
+        return self.namespaces and self.landlock_abi < 6
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The directories of one call. `shared` are those it may read where they are not mounted."""
+
+    work: str
+    tmp: str
+    shared: tuple[str, ...] = ()
 
 
 def below(path: str, tops: Iterable[str]) -> bool:
     return any(path == top or path.startswith(top + "/") for top in tops)
 
 
-def reach(paths: Iterable[str], base: str = "") -> None:
-    """Let an ordinary id reach the interpreter although an ancestor of it is shut (as /root is).
+def closed_folder(program: str) -> str:
+    """The first folder on the way to a program that other users cannot enter; "" for none."""
+    for path in dict.fromkeys([os.path.abspath(program), os.path.realpath(program)]):
+        parts = path.split(os.sep)[1:-1]
+        for count in range(1, len(parts) + 1):
+            folder = os.sep + os.sep.join(parts[:count])
+            if not os.stat(folder).st_mode & 0o001:
+                return folder
+    return ""
 
-    Needs real root in a mount namespace of its own: the shut directory is covered by an empty
-    one that holds nothing but `paths`, and `base`, which alone can be written to.
-    """
-    shut: dict[str, list[str]] = {}
-    for path in filter(None, [*paths, base]):
-        parts = path.split("/")
-        for depth in range(2, len(parts) + (path != base)):  # `base` is the new id's own
-            above = "/".join(parts[:depth])
-            if os.path.isdir(above) and not os.stat(above).st_mode & 1:
-                shut.setdefault(above, []).append(path)
-                break
-    for above, inner in shut.items():
-        sources = {p: os.open(p, os.O_PATH | os.O_CLOEXEC) for p in sorted(inner, key=len)}
-        sc.mount("tmpfs", above, "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "size=1m,mode=755")
-        for path, source in sources.items():
-            if not os.path.lexists(path):
-                target = _place(path, source, "")
-                if path != base:
-                    _seal(target)
-            os.close(source)
+
+# Ids and namespaces
 
 
 def is_root() -> bool:
@@ -98,32 +135,60 @@ def enter_user_namespace(extra: int, proc: int) -> None:
         ("uid_map", f"{INSIDE_ID} {uid} 1"),
         ("gid_map", f"{INSIDE_ID} {gid} 1"),
     ):
-        write_proc(proc, name, text)
+        write_proc(proc, f"self/{name}", text)
 
 
 def write_proc(proc: int, name: str, text: str) -> None:
-    """Write one of our own files in an open /proc."""
-    descriptor = os.open(f"self/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    """Write a file of an open /proc."""
+    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
     try:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
 
 
+def bound_backlog(proc: int) -> bool:
+    """In a network namespace of our own: let few connections wait. False where that is refused."""
+    try:
+        write_proc(proc, "sys/net/core/somaxconn", str(BACKLOG))
+    except OSError:
+        return False
+    return True
+
+
+# The root directory
+
+
 def private_mounts() -> None:
     sc.mount("none", "/", "", sc.MS_REC | sc.MS_PRIVATE)
 
 
-def _wanted(binds: Iterable[str]) -> list[str]:
-    """System paths and `binds`, without those that lie under another one."""
-    chosen: list[str] = []
-    for path in [p for p in SYSTEM if os.path.lexists(p)] + sorted(binds, key=len):
-        if not any(path == c or path.startswith(c + "/") for c in chosen):
-            chosen.append(path)
-    return chosen
+def reach(paths: Iterable[str], base: str = "") -> None:
+    """Let an ordinary id reach the interpreter although an ancestor of it is shut (as /root is).
+
+    Needs real root in a mount namespace of its own: the shut directory is covered by an empty
+    one that holds nothing but `paths`, and `base`, which alone can be written to.
+    """
+    shut: dict[str, list[str]] = {}
+    for path in filter(None, [*paths, base]):
+        parts = path.split("/")
+        for depth in range(2, len(parts) + (path != base)):  # `base` is the new id's own
+            above = "/".join(parts[:depth])
+            if os.path.isdir(above) and not os.stat(above).st_mode & 1:
+                shut.setdefault(above, []).append(path)
+                break
+    for above, inner in shut.items():
+        sources = {p: os.open(p, os.O_PATH | os.O_CLOEXEC) for p in sorted(inner, key=len)}
+        sc.mount("tmpfs", above, "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "size=1m,mode=755")
+        for path, source in sources.items():
+            if not os.path.lexists(path):
+                target = _bind(path, source, "")
+                if path != base:
+                    _seal(target)
+            os.close(source)
 
 
-def _place(path: str, source: int, base: str) -> str:
+def _bind(path: str, source: int, base: str) -> str:
     """Make the mount point for `path` under `base` and bind the open `source` there."""
     target = base + path
     if stat.S_ISDIR(os.fstat(source).st_mode):
@@ -133,34 +198,6 @@ def _place(path: str, source: int, base: str) -> str:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
     sc.mount(f"/proc/self/fd/{source}", target, "", sc.MS_BIND | sc.MS_REC)
     return target
-
-
-def _spot(path: str) -> str:
-    """Where the new root holds `path`: aside, when each call mounts something over it."""
-    return KEPT + path if below(path, (TMP, SHM)) else path
-
-
-def kept(top: str, base: str = "") -> list[str]:
-    directory = f"{base}{KEPT}{top}"
-    return os.listdir(directory) if os.path.isdir(directory) else []
-
-
-def show_kept(base: str = "") -> None:
-    """In TMP and SHM, what was kept of them: the interpreter's own files, still read only.
-
-    A whole mount for each name, so that no directory above those files can be moved away.
-    """
-    for top in (TMP, SHM):
-        for name in kept(top, base):
-            source, target = f"{base}{KEPT}{top}/{name}", f"{base}{top}/{name}"
-            if os.path.islink(source):
-                os.symlink(os.readlink(source), target)
-                continue
-            if os.path.isdir(source):
-                os.mkdir(target)
-            else:
-                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
-            sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
 
 
 def _seal(target: str) -> None:
@@ -174,13 +211,55 @@ def _seal(target: str) -> None:
     with open("/proc/self/mountinfo") as table:
         points = [line.split()[4].encode().decode("unicode_escape") for line in table]
     for point in points:
-        if point == target or point.startswith(target + "/"):
+        if below(point, [target]):
             kept = os.statvfs(point).f_flag & (sc.MS_NOEXEC | 1024 | 2048)
             flags = sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
             sc.mount("none", point, "", flags | kept)
 
 
-def _furnish(base: str, plan: RootPlan) -> None:
+def _wanted(binds: Iterable[str]) -> list[str]:
+    """System paths and `binds`, without those that lie under another one."""
+    chosen: list[str] = []
+    for path in [p for p in _SYSTEM if os.path.lexists(p)] + sorted(binds, key=len):
+        if not below(path, chosen):
+            chosen.append(path)
+    return chosen
+
+
+def _spot(path: str) -> str:
+    """Where the new root holds `path`: aside, when each call mounts something over it."""
+    return KEPT + path if below(path, (TMP, SHM)) else path
+
+
+def _kept(top: str, base: str = "") -> list[str]:
+    directory = f"{base}{KEPT}{top}"
+    return os.listdir(directory) if os.path.isdir(directory) else []
+
+
+def _show_kept(base: str = "") -> None:
+    """In TMP and SHM, what was kept of them: the interpreter's own files, still read only.
+
+    A whole mount for each name, so that no directory above those files can be moved away.
+    """
+    for top in (TMP, SHM):
+        for name in _kept(top, base):
+            source, target = f"{base}{KEPT}{top}/{name}", f"{base}{top}/{name}"
+            if os.path.islink(source):
+                os.symlink(os.readlink(source), target)
+                continue
+            if os.path.isdir(source):
+                os.mkdir(target)
+            else:
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
+            sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
+
+
+def _cpu_files(count: int) -> dict[str, str]:
+    listed = "0\n" if count == 1 else f"0-{count - 1}\n"
+    return {f"{CPUS[1:]}/{name}": listed for name in ("online", "possible", "present")}
+
+
+def _furnish(base: str) -> None:
     """The made-up files, directories to mount on, and links of the new root."""
     for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp", GIVEN[1:]):
         os.makedirs(f"{base}/{name}", exist_ok=True)
@@ -193,50 +272,34 @@ def _furnish(base: str, plan: RootPlan) -> None:
     os.symlink("/proc/self/fd", f"{base}/dev/fd")
 
 
-def _cpu_files(count: int) -> dict[str, str]:
-    listed = "0\n" if count == 1 else f"0-{count - 1}\n"
-    return {f"{CPUS[1:]}/{name}": listed for name in ("online", "possible", "present")}
-
-
-def show_cpus(count: int) -> None:
-    """For a call of several threads: libraries start no more than there are processors."""
-    flags = sc.MS_NOSUID | sc.MS_NODEV
-    sc.mount("tmpfs", CPUS, "tmpfs", flags, "size=64k,mode=755")
-    for name, text in _cpu_files(count).items():
-        with open(f"/{name}", "w") as file:
-            file.write(text)
-    sc.mount("none", CPUS, "", sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | flags)
-
-
-def _base() -> str:
-    for path in ("/tmp", "/var/tmp", "/mnt", "/run"):
-        if os.path.isdir(path):
-            return path
-    raise OSError("no directory to mount the new root on: one of /tmp, /var/tmp, /mnt must exist")
-
-
-def build_root(plan: RootPlan, keep_proc: bool) -> None:
+def build_root(plan: JailPlan, keep_proc: bool) -> None:
     """Make the new root and move into it; the old one is gone afterwards.
 
     `keep_proc` brings the old /proc along: real root builds before it has a pid namespace.
     """
-    links = {p: os.readlink(p) for p in _wanted(plan.binds) if os.path.islink(p)}
-    paths = {p: p for p in _wanted(plan.binds) if p not in links}
+    wanted = _wanted(plan.interpreter)
+    links = {p: os.readlink(p) for p in wanted if os.path.islink(p)}
+    paths = {p: p for p in wanted if p not in links}
     paths |= {f"/etc/{n}": f"/etc/{n}" for n in _ETC if os.path.exists(f"/etc/{n}")}
     paths |= {f"{SHARED}/{name}": path for name, path in plan.shared.items()}
     sources = {p: os.open(s, os.O_PATH | os.O_CLOEXEC) for p, s in paths.items()}
     devices = {f"/dev/{n}": os.open(f"/dev/{n}", os.O_PATH | os.O_CLOEXEC) for n in _DEVICES}
-    base, flags = _base(), sc.MS_NOSUID | sc.MS_NODEV
+    base = next((p for p in ("/tmp", "/var/tmp", "/mnt", "/run") if os.path.isdir(p)), "")
+    if not base:
+        raise OSError(
+            "no directory to mount the new root on: one of /tmp, /var/tmp, /mnt is needed"
+        )
+    flags = sc.MS_NOSUID | sc.MS_NODEV
     sc.mount("tmpfs", base, "tmpfs", flags, "size=16m,mode=755")
-    _furnish(base, plan)
+    _furnish(base)
     for path, source in sources.items():
-        _seal(_place(_spot(path), source, base))
+        _seal(_bind(_spot(path), source, base))
     for path, source in devices.items():
-        _place(path, source, base)
+        _bind(path, source, base)
     for path, link in links.items():
         os.makedirs(os.path.dirname(base + _spot(path)), exist_ok=True)
         os.symlink(link, base + _spot(path))
-    show_kept(base)
+    _show_kept(base)
     for name in plan.roots:
         if not os.path.lexists(f"{base}/{name}"):  # what the system has stays
             os.symlink(f"{WORK}/{name}", f"{base}/{name}")
@@ -256,3 +319,126 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
 def mount_proc(target: str = "/proc") -> None:
     """Shut for who may not trace: init's own files, whose owner the code may be called."""
     sc.mount("proc", target, "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC, "hidepid=1")
+
+
+def seal_proc() -> None:
+    """Nothing in /proc can be written to any more, by whatever lies behind it."""
+    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC
+    sc.mount("none", "/proc", "", sc.MS_REMOUNT | sc.MS_BIND | flags)
+
+
+# The mounts of one call
+
+
+def mount_scratch(limits: Limits, again: bool = False) -> None:
+    """The three places a call may write to, or, `again`, other sizes for them."""
+    files = limits.work_files
+    sizes = {
+        WORK: (limits.work_mb, files, "755"),
+        TMP: (limits.tmp_mb, files + len(_kept(TMP)), "1777"),
+        SHM: (limits.shm_mb, 4096 + len(_kept(SHM)), "1777"),
+    }
+    for top, (megabytes, inodes, mode) in sizes.items():
+        size = f"size={megabytes}m,nr_inodes={inodes + 1}"
+        flags = sc.MS_NOSUID | sc.MS_NODEV
+        if again:
+            sc.mount("none", top, "", flags | sc.MS_REMOUNT, size)
+        else:
+            sc.mount("tmpfs", top, "tmpfs", flags, f"{size},mode={mode}")
+    if not again:
+        _show_kept()
+
+
+def show_cpus(count: int) -> None:
+    """For a call of several threads: libraries start no more than there are processors."""
+    flags = sc.MS_NOSUID | sc.MS_NODEV
+    sc.mount("tmpfs", CPUS, "tmpfs", flags, "size=64k,mode=755")
+    for name, text in _cpu_files(count).items():
+        with open(f"/{name}", "w") as file:
+            file.write(text)
+    sc.mount("none", CPUS, "", sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | flags)
+
+
+def overlay(name: str) -> None:
+    """Put shared directory `name` under the work directory: it can be read, never changed."""
+    upper, scratch = f"{WORK}/.upper", f"{WORK}/.scratch"
+    os.mkdir(upper)
+    os.mkdir(scratch)
+    data = f"lowerdir={SHARED}/{name},upperdir={upper},workdir={scratch},userxattr"
+    try:
+        sc.mount("overlay", WORK, "overlay", sc.MS_NOSUID | sc.MS_NODEV, data)
+    except OSError:
+        os.rmdir(upper)
+        shutil.rmtree(scratch)
+        raise
+
+
+def read_only_overlay(name: str, target: str) -> None:
+    """Show shared directory `name` at `target` through a read-only overlay over an empty one: a
+    socket or a FIFO in it then leads nowhere. A plain mount leaves those open to be written to."""
+    data = f"lowerdir={SHARED}/{name}:{GIVEN},userxattr"
+    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
+    sc.mount("overlay", target, "overlay", flags, data)
+
+
+def bind_shared(name: str, target: str) -> None:
+    """Show shared directory `name` at `target`; the new mount is as read-only as the first."""
+    sc.mount(f"{SHARED}/{name}", target, "", sc.MS_BIND | sc.MS_REC)
+
+
+def hide_shared() -> None:
+    """Cover the shared directories: a call sees the ones it asked for, and no other."""
+    sc.mount("tmpfs", SHARED, "tmpfs", sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV, "size=4k")
+
+
+def make_folders(plan: JailPlan, limits: Limits) -> Folders:
+    """In a fresh init: its own mounts and maybe its own network, or else real directories."""
+    if not plan.namespaces:
+        top = f"{plan.base}/{os.getpid()}"
+        for name in ("", "/work", "/tmp"):
+            os.mkdir(top + name, 0o700)
+        return folders_of(plan)
+    sc.unshare(sc.CLONE_NEWNS | (sc.CLONE_NEWNET if plan.own_network else 0))
+    mount_scratch(limits)
+    if plan.own_proc:
+        mount_proc()
+    if plan.own_network and plan.listening:
+        proc = os.open("/proc", os.O_RDONLY) if plan.own_proc else os.dup(plan.proc)
+        if not bound_backlog(proc):
+            raise OSError("the backlog of listening sockets could not be bounded")
+        os.close(proc)
+    return folders_of(plan)
+
+
+def folders_of(plan: JailPlan) -> Folders:
+    """The directories of the call whose init we are."""
+    if plan.namespaces:
+        return Folders(WORK, TMP)
+    top = f"{plan.base}/{os.getpid()}"
+    return Folders(f"{top}/work", f"{top}/tmp")
+
+
+# No way back
+
+
+def _landlock_rules(plan: JailPlan, folders: Folders) -> list[tuple[str, int]]:
+    """What Landlock lets the user process do, by path."""
+    found = [(p, WRITE) for p in (folders.work, folders.tmp)]
+    found += [(p, DEVICE) for p in ("/dev/null", "/dev/full")]
+    if plan.namespaces:
+        return [("/", READ), (SHM, WRITE), *found]
+    readable = [*_READABLE, *plan.interpreter, *folders.shared, f"/proc/{os.getpid()}"]
+    return found + [(p, READ) for p in readable]
+
+
+def confine(plan: JailPlan, folders: Folders) -> None:
+    """The last steps in the user process; there is no way back from any of them."""
+    sc.drop_capabilities()  # of our own namespace, or of one that we are called root in
+    sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
+    if plan.landlock_abi:
+        restrict_files(plan.landlock_abi, _landlock_rules(plan, folders))
+    code = plan.filter_code
+    if not code:  # without namespaces no sockets; Landlock bounds the signals, or the pid does
+        own = 0 if plan.landlock_abi >= 6 else os.getpid()
+        code = encode(sc.build(sc.Policy(sockets=False, own_pid=own)))
+    install_seccomp(code)

@@ -1,13 +1,14 @@
 """The launcher: exec'd with a built environment, closes itself in, imports the stack, and forks.
 
-The outer one chooses the level by trying it, enters the namespaces and waits: when
-the pool's process dies it kills the inner one. The inner one is pid 1 of its own pid namespace,
-forks an init per call and never runs the model's code. Where namespaces are in use the stack is
-imported by a child of its own (warm.py), else by itself.
+The outer process chooses the level by trying it, enters the namespaces and waits: when the pool's
+process dies it kills the inner one. The inner one is pid 1 of its own pid namespace, hands each
+call to an init that was forked ahead, and never runs the model's code. Where namespaces are in use
+the stack is imported by a child of its own, the fork server, else by itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -18,14 +19,19 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import replace
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from assay.confine import encode
-from rollouts.sandbox import cores, script, serve, trial, warm, watch
-from rollouts.sandbox import filter as seccomp
+from rollouts.sandbox import inside, levels, transfer, usage, user_process
 from rollouts.sandbox import syscalls as sc
-from rollouts.sandbox.scene import Scene
+from rollouts.sandbox.jail import JailPlan
+
+# Init enforces the deadline itself; this is for an init that does not. It counts from what init
+# says: before the code begins and once all of it is dead, only the pool's patience counts.
+_GRACE_S = 30.0
 
 
 def main(descriptor: int) -> None:
@@ -33,24 +39,26 @@ def main(descriptor: int) -> None:
     control = socket.socket(fileno=descriptor)
     parent = os.getppid()
     request: dict[str, Any] = json.loads(control.recv(1 << 20))
-    try:
+    with _failure_told(control):
         os.umask(0o022)
-        plan = trial.choose(request)
-        _start(control, parent, plan, request)
+        plan = levels.choose_plan(request)
+        proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        levels.enter_namespaces(plan, proc)
+        inner = os.fork()
+        if inner == 0:
+            _inner(control, plan, request, proc)
+        control.close()
+        _guard(parent, inner)
+
+
+@contextlib.contextmanager
+def _failure_told(control: socket.socket) -> Generator[None]:
+    """Tell the other side what went wrong, and end this process: nothing here returns."""
+    try:
+        yield
     except BaseException:
-        text = traceback.format_exc(limit=-4)
-        control.send(json.dumps({"failed": text[-8000:]}).encode())
-        os._exit(1)
-
-
-def _start(control: socket.socket, parent: int, plan: trial.Choice, request: Any) -> NoReturn:
-    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    trial.enter(plan, request, proc)
-    inner = os.fork()
-    if inner == 0:
-        _inner(control, plan, request, proc)
-    control.close()
-    _guard(parent, inner)
+        control.send(json.dumps({"failed": traceback.format_exc(limit=-4)[-8000:]}).encode())
+    os._exit(1)
 
 
 def _guard(parent: int, inner: int) -> NoReturn:
@@ -73,105 +81,354 @@ def _guard(parent: int, inner: int) -> NoReturn:
             os.kill(inner, signal.SIGKILL)
             os.waitpid(inner, 0)
             break
-    serve.sweep_orphans()
+    _sweep_orphans(set())
     os._exit(0)
 
 
-def _inner(control: socket.socket, plan: trial.Choice, request: Any, proc: int) -> NoReturn:
-    try:
+def _inner(control: socket.socket, plan: JailPlan, request: Any, proc: int) -> NoReturn:
+    with _failure_told(control):
         sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        listening = trial.settle(plan, request, proc)
-        if not plan.namespaces:
-            os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # its semaphores need a /dev/shm
+        plan = replace(plan, listening=levels.build_inside(plan, proc))
         sc.close_from_except((control.fileno(), proc))
-        stage = _stage(plan, request, proc, listening)
+        if not plan.own_proc:
+            plan = replace(plan, proc=proc)
+        server = 0
         if plan.namespaces:
-            stage, partner, report = _fork_warm(control, plan, request, stage, proc)
+            program = sc.build(sc.Policy(listening=plan.listening))
+            plan = replace(plan, filter_code=encode(program))
+            plan, server, report = _start_fork_server(control, plan, request["stack"], proc)
         else:
-            partner, report = 0, _warm_up(plan, request, proc)
+            os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # its semaphores need a /dev/shm
+            report = _warm_up(plan, request["stack"], proc)
         if plan.own_proc:
             os.close(proc)  # the outer one
-        gc.collect()
-        gc.freeze()
-        sc.prctl(sc.PR_SET_DUMPABLE, 0)
+        _settle_memory()
         control.send(json.dumps({"ready": report}).encode())
-        serve.forever(control, stage, request, partner)
-    except BaseException:
-        control.send(json.dumps({"failed": traceback.format_exc(limit=-4)[-8000:]}).encode())
-    os._exit(1)
+        _Loop(control, plan, request["spares"], server).run()
+    raise AssertionError
 
 
-def _warm_up(plan: trial.Choice, request: Any, proc: int) -> dict[str, Any]:
-    """Import the stack into this process; the report with what came of it."""
-    began = time.monotonic()
-    versions, absent = _import(request["stack"], proc)
-    script.note_own_modules()
-    cores.note_libraries(watch.read(proc, "self/maps", 1 << 24).decode("utf-8", "replace"))
-    report = {**plan.report, "stack": versions, "import_s": time.monotonic() - began}
-    return {**report, "missing": {**plan.report["missing"], **absent}}
+def _settle_memory() -> None:
+    """Nothing that is there now is looked at by the collector again, here or in a fork."""
+    gc.collect()
+    gc.freeze()
+    sc.prctl(sc.PR_SET_DUMPABLE, 0)
 
 
-def _fork_warm(
-    control: socket.socket, plan: trial.Choice, request: Any, stage: Scene, proc: int
-) -> tuple[Scene, int, dict[str, Any]]:
-    """The warm process as a child; (scene with the way to it, its pid, the report)."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            control.close()
-            ours.close()
-            theirs.send(json.dumps(_warm_up(plan, request, proc)).encode())
-            if plan.own_proc:
-                os.close(proc)
-            gc.collect()
-            gc.freeze()
-            gc.disable()  # each user process enables it again
-            sc.prctl(sc.PR_SET_DUMPABLE, 0)
-            warm.serve(stage, theirs)
-        except BaseException:
-            theirs.send(json.dumps({"failed": traceback.format_exc(limit=-4)[-8000:]}).encode())
-        os._exit(1)
-    theirs.close()
-    report: dict[str, Any] = json.loads(ours.recv(1 << 18) or b'{"failed": "it ended early"}')
-    if "failed" in report:
-        raise RuntimeError(report["failed"].strip().rpartition("\n")[2])
-    return replace(stage, warm=ours.detach()), pid, report
-
-
-def _stage(plan: trial.Choice, request: Any, proc: int, listening: bool) -> Scene:
-    code = b""
-    if plan.namespaces:
-        code = encode(seccomp.build(seccomp.Policy(listening=listening)))
-    return Scene(
-        namespaces=plan.namespaces,
-        own_proc=plan.own_proc,
-        listening=listening,
-        landlock_abi=plan.landlock_abi,
-        filter_code=code,
-        proc=-1 if plan.own_proc else proc,
-        base=request["base"],
-        reads=plan.reads,
-        shared=request["shared"],
-    )
-
-
-def _import(names: list[str], proc: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Import the stack; (versions, reason per package that could not be imported).
+def _warm_up(plan: JailPlan, stack: list[str], proc: int) -> dict[str, Any]:
+    """Import the stack into this process; the report with what came of it.
 
     A fork copies one thread: with more of them a lock could stay shut in every call.
     """
+    began = time.monotonic()
     sys.path[:] = [p for p in sys.path if os.path.exists(p)]
     versions: dict[str, str] = {}
-    absent: dict[str, str] = {}
-    for name in names:
+    missing = dict(plan.report["missing"])
+    for name in stack:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            absent[name] = f"not imported: {error}"
-        if watch.threads(proc) != 1:
+            missing[name] = f"not imported: {error}"
+        if usage.own_threads(proc) != 1:
             raise RuntimeError(f"importing {name} starts threads; leave it out of sandbox.stack")
         top = sys.modules.get(name.partition(".")[0])
         if top is not None and hasattr(top, "__version__"):
             versions[top.__name__] = str(top.__version__)
-    return versions, absent
+    user_process.note_own_modules()
+    maps = usage.read_proc(proc, "self/maps", 1 << 24).decode("utf-8", "replace")
+    user_process.note_libraries(maps)
+    took = time.monotonic() - began
+    return {**plan.report, "stack": versions, "import_s": took, "missing": missing}
+
+
+def _start_fork_server(
+    control: socket.socket, plan: JailPlan, stack: list[str], proc: int
+) -> tuple[JailPlan, int, dict[str, Any]]:
+    """The fork server as a child; (plan with the way to it, its pid, the report)."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        with _failure_told(theirs):
+            control.close()
+            ours.close()
+            theirs.send(json.dumps(_warm_up(plan, stack, proc)).encode())
+            if plan.own_proc:
+                os.close(proc)
+            _settle_memory()
+            gc.disable()  # each user process enables it again
+            _ForkServer(plan, theirs).run()
+    theirs.close()
+    report: dict[str, Any] = json.loads(ours.recv(1 << 18) or b'{"failed": "it ended early"}')
+    if "failed" in report:
+        raise RuntimeError(report["failed"].strip().rpartition("\n")[2])
+    return replace(plan, warm=ours.detach()), pid, report
+
+
+def _own_pid_namespace(plan: JailPlan) -> int:
+    path, at = ("/proc/self/ns/pid", None) if plan.own_proc else ("self/ns/pid", plan.proc)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
+
+
+class _Wake:
+    """A descriptor that is readable after a SIGCHLD."""
+
+    def __init__(self) -> None:
+        self.read, self.write = socket.socketpair()
+        for end in (self.read, self.write):
+            end.setblocking(False)
+        # a handler has to exist for the descriptor to be written to
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.write.fileno(), warn_on_full_buffer=False)
+
+    def fileno(self) -> int:
+        return self.read.fileno()
+
+    def drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self.read.recv(4096):
+                pass
+
+
+def _forget_children() -> None:
+    """In a fresh fork: undo what `_Wake` set."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+class _ForkServer:
+    """It has imported the stack and forks user processes into jails made by others.
+
+    A fork of the warm interpreter costs milliseconds (its page tables), a fork of the small
+    launcher does not. So init comes from the launcher, and only the user process comes from here:
+    into the pid namespace that init names, from where it enters init's mounts. This process never
+    runs the model's code. It waits for its children and tells each one's init how that ended.
+    """
+
+    def __init__(self, plan: JailPlan, requests: socket.socket) -> None:
+        self.plan, self.requests = plan, requests
+        self.own_pid_ns = _own_pid_namespace(plan)
+        self.running: dict[int, socket.socket] = {}
+        self.wake = _Wake()
+
+    def run(self) -> NoReturn:
+        """Fork on request until the launcher is gone."""
+        poller = select.poll()
+        poller.register(self.requests, select.POLLIN)
+        poller.register(self.wake, select.POLLIN)
+        while True:
+            for descriptor, _ in poller.poll():
+                if descriptor == self.wake.fileno():
+                    self.wake.drain()
+                elif not self._request():
+                    os._exit(0)
+            self._reap()
+
+    def _request(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self.requests, 16, 5)
+        if not data:
+            return False
+        channel, end, pid_ns, *spaces = descriptors
+        pid = -1
+        try:
+            sc.setns(pid_ns, sc.CLONE_NEWPID)
+            pid = sc.fork()
+            if pid == 0:
+                self._become_user(channel, spaces)
+        except OSError:
+            pass  # that init has died meanwhile: closing its descriptors is the answer
+        sc.setns(self.own_pid_ns, sc.CLONE_NEWPID)
+        if pid > 0:
+            self.running[pid] = socket.socket(fileno=os.dup(end))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return True
+
+    def _become_user(self, channel: int, spaces: list[int]) -> NoReturn:
+        try:
+            _forget_children()
+            sc.close_from_except({channel, self.plan.proc, *spaces})
+            for space in spaces:
+                sc.setns(space, 0)
+                os.close(space)
+            gc.enable()
+            user_process.fork_of_warm(self.plan, channel)
+        finally:
+            os._exit(1)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            end = self.running.pop(pid, None)
+            if end is not None:
+                cpu = int((used.ru_utime + used.ru_stime) * 1e6)
+                with end, contextlib.suppress(OSError):  # init may be gone already
+                    end.send(inside.EXIT.pack(status, cpu, used.ru_maxrss * 1024))
+
+
+@dataclass
+class _Init:
+    """One forked init. `deadline` is none while its code does not run."""
+
+    pid: int
+    channel: socket.socket
+    deadline: float | None = None
+    call: int = -1
+    wall: float = 0.0
+    conn: int = -1  # the call's own connection, for the answer that a late init does not give
+    late: bool = False
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def hear(self) -> None:
+        """Init's word: the code begins, or nothing of it is alive any more."""
+        said = self.channel.recv(16)
+        if inside.STARTED in said:
+            self.deadline = time.monotonic() + self.wall + _GRACE_S
+        if inside.ENDED in said:
+            self.deadline = None
+        if not said:
+            self.channel.close()
+
+    def close(self) -> None:
+        """After init's death. Where it was late, its code had not ended at the deadline, and
+        whatever it did to make init late must not make that look like a lost jail."""
+        self.channel.close()
+        if self.conn < 0:
+            return
+        with socket.socket(fileno=self.conn) as conn:
+            if self.late:
+                with contextlib.suppress(OSError):
+                    transfer.send(conn, inside.timed_out(self.wall))
+
+
+class _Loop:
+    """Hands each call to an init that was forked ahead, and forks the next one."""
+
+    def __init__(self, control: socket.socket, plan: JailPlan, spares: int, server: int) -> None:
+        self.control, self.plan, self.wanted, self.server = control, plan, spares, server
+        self.own_pid_ns = _own_pid_namespace(plan) if plan.namespaces else -1
+        self.spare: deque[_Init] = deque()
+        self.running: dict[int, _Init] = {}
+        self.wake = _Wake()
+
+    def run(self) -> NoReturn:
+        """Serve until the pool closes its end or the fork server has died."""
+        while self._turn():
+            pass
+        for pid in [*(i.pid for i in self.spare), *self.running, *filter(None, [self.server])]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, 0):
+                pass
+        os._exit(0)
+
+    def _turn(self) -> bool:
+        """One round; false when the pool or the fork server has gone."""
+        while len(self.spare) < self.wanted:
+            self.spare.append(self._fork())
+        poller = select.poll()
+        poller.register(self.control, select.POLLIN)
+        poller.register(self.wake, select.POLLIN)
+        talking = {i.channel.fileno(): i for i in self.running.values() if i.channel.fileno() >= 0}
+        for descriptor in talking:
+            poller.register(descriptor, select.POLLIN)
+        ends = [i.deadline for i in self.running.values() if i.deadline is not None]
+        wait = max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
+        for descriptor, _ in poller.poll(wait):
+            if descriptor == self.wake.fileno():
+                self.wake.drain()
+            elif descriptor in talking:
+                talking[descriptor].hear()
+            elif not self._message():
+                return False
+        now = time.monotonic()
+        for init in self.running.values():
+            if init.deadline is not None and now > init.deadline:
+                init.kill()
+                init.deadline, init.late = None, True
+        return self._reap()
+
+    def _message(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        if not data:
+            return False
+        message: dict[str, Any] = json.loads(data)
+        if message["op"] == "kill":
+            for init in self.running.values():
+                if init.call == message["id"]:
+                    init.kill()
+        elif descriptors:
+            init = self.spare.popleft() if self.spare else self._fork()
+            init.call, init.wall, init.conn = message["id"], message["wall"], descriptors[0]
+            self.running[init.pid] = init
+            with contextlib.suppress(OSError):  # a dead spare: the pool sees its end closed
+                socket.send_fds(init.channel, [b"call"], descriptors)
+        return True
+
+    def _fork(self) -> _Init:
+        ours, theirs = socket.socketpair()
+        if self.plan.namespaces:
+            sc.unshare(sc.CLONE_NEWPID)
+        pid = sc.fork() if self.plan.namespaces else os.fork()
+        if pid == 0:
+            try:
+                _forget_children()
+                sc.close_from_except({theirs.fileno(), self.plan.proc, self.plan.warm})
+                inside.run_init(self.plan, theirs)
+            finally:
+                os._exit(1)
+        if self.plan.namespaces:
+            # a second unshare of the pid namespace fails unless we come back to our own
+            sc.setns(self.own_pid_ns, sc.CLONE_NEWPID)
+        theirs.close()
+        return _Init(pid, ours)
+
+    def _reap(self) -> bool:
+        """Collect the dead; false when the fork server is among them."""
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return True
+            if pid == self.server:
+                return False
+            if (ended := self.running.pop(pid, None)) is not None:
+                ended.close()
+            for init in [i for i in self.spare if i.pid == pid]:
+                self.spare.remove(init)
+                init.channel.close()
+            if not self.plan.namespaces:
+                _sweep_orphans({*self.running, *(i.pid for i in self.spare)})
+                transfer.remove_tree(f"{self.plan.base}/{pid}")
+
+
+def _sweep_orphans(keep: set[int]) -> None:
+    """Without a pid namespace: kill what a dead init left, which has come to us as a subreaper."""
+    try:
+        proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        for _ in range(200):
+            lost = [p for p in usage.children(proc, os.getpid()) if p not in keep]
+            if not lost:
+                return
+            for pid in [*lost, *(d for p in lost for d in usage.descendants(proc, p))]:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in lost:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
+    finally:
+        os.close(proc)

@@ -1,4 +1,5 @@
-"""The sandbox's data: limits of a call, its result, the settings of a pool, the report."""
+"""The sandbox's data: limits of a call and how many fit on a node, its result, the settings of a
+pool, the report."""
 
 from __future__ import annotations
 
@@ -6,17 +7,18 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from rollouts.sandbox import jail
-from rollouts.sandbox.errors import SandboxError as SandboxError
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
-Level = Literal["full", "full-noproc", "full-nolandlock", "confined", "limits"]
-LEVELS: tuple[Level, ...] = ("full", "full-noproc", "full-nolandlock", "confined", "limits")
-NAMESPACED = LEVELS[:3]  # best first, as all of them
+Level = Literal["full", "confined", "limits"]
+LEVELS: tuple[Level, ...] = ("full", "confined", "limits")  # best first
+_PARTS_OF_FULL = {"full-noproc": "own_proc", "full-nolandlock": "landlock_abi"}
 
 MIB = 1 << 20
+_UNLIMITED = 1 << 60  # version 1 of the control groups writes a huge number for "no limit"
 # What `stack` names is imported once by the launcher; absent packages are left out and reported.
 STACK = (
     "numpy",
@@ -41,6 +43,10 @@ STACK = (
     "csv",
     "subprocess",
 )
+
+
+class SandboxError(RuntimeError):
+    """The sandbox could not be started or asked; never the fault of the code that was to run."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,6 @@ class Config:
     level: Level | None = None  # force one, for tests and benchmarks; None: the best that holds
     landlock_abi: int | None = None  # pretend the kernel is not newer than this
     recycle_after: int = 5000
-    workers_per_launcher: int = 8
     spares: int = 1  # jails forked ahead of need, per launcher
     python: str = sys.executable
     stack: tuple[str, ...] = STACK
@@ -148,10 +153,15 @@ class Config:
         for name in self.roots:
             if not name.replace("-", "").replace("_", "").isalnum():
                 raise ValueError(f"sandbox.roots {name!r}: give a plain name such as 'app'")
-        for name in ("workers", "queue", "recycle_after", "workers_per_launcher"):
+        for name in ("workers", "queue", "recycle_after"):
             if getattr(self, name) < 1:
                 raise ValueError(f"sandbox.{name}={getattr(self, name)}: set 1 or more")
         for name, level in (("min_level", self.min_level), ("level", self.level)):
+            if level in _PARTS_OF_FULL:
+                raise ValueError(
+                    f"sandbox.{name}={level!r}: ask for 'full'; whether this machine also has that "
+                    f"layer is {_PARTS_OF_FULL[level]} in the report of `assay doctor`"
+                )
             if level is not None and level not in LEVELS:
                 raise ValueError(f"sandbox.{name}={level!r}: choose one of {', '.join(LEVELS)}")
         for name, path in self.shared.items():
@@ -162,3 +172,59 @@ class Config:
                     f"sandbox.shared {name!r}: {path!r} is shut to other users, and root gives its"
                     " id up before it runs anything; open it with chmod -R a+rX"
                 )
+
+
+def worker_count(limits: Limits | None = None, root: Path = Path("/")) -> int:
+    """One worker a core of ours, fewer where the memory that is free now would not hold one call
+    each at its limits; at least one."""
+    cores = len(os.sched_getaffinity(0))
+    return fitting(cores, free_bytes(root), limits or Limits())
+
+
+def fitting(cores: int, free: int, limits: Limits) -> int:
+    """The same from given numbers; `free` in bytes."""
+    each = (limits.total_mb + limits.work_mb + limits.tmp_mb + limits.shm_mb) * MIB
+    return max(1, min(cores, free // each))
+
+
+def free_bytes(root: Path = Path("/")) -> int:
+    """What the machine has free, and no more than our control groups leave of their limits."""
+    free = _UNLIMITED
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, limit, used = root / "sys/fs/cgroup", "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            top = root / "sys/fs/cgroup/memory"
+            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for above in [group, *group.parents]:
+            if above == top.parent:
+                break
+            held = max(0, _number(above / used, 0) - _cached(above / "memory.stat"))
+            free = min(free, _number(above / limit) - held)
+    return max(0, free)
+
+
+def _cached(path: Path) -> int:
+    """File pages that the kernel gives back when asked: they count as used and are free."""
+    names = ("inactive_file", "total_inactive_file")  # of version 2, of version 1 with its children
+    found = [line.split()[1] for line in _lines(path) if line.split()[0] in names]
+    return max(map(int, found), default=0)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _number(path: Path, missing: int = _UNLIMITED) -> int:
+    text = "".join(_lines(path)[:1])
+    return int(text) if text.isdigit() else missing

@@ -1,4 +1,5 @@
-"""The pool: a bounded queue in front of warm launchers, and the one way to run a call."""
+"""The pool: a bounded queue in front of warm launchers, the one way to run a call, sessions, and
+the report of what this machine can enforce."""
 
 from __future__ import annotations
 
@@ -7,43 +8,40 @@ import atexit
 import contextlib
 import math
 import os
+import re
+import signal
 import time
 import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from rollouts.sandbox.exchange import Call
-from rollouts.sandbox.interpreter import closed_folder
-from rollouts.sandbox.model import Config, Limits, Report, Result, SandboxError
-from rollouts.sandbox.text import join
-from rollouts.sandbox.verdict import to_result
-from rollouts.sandbox.wire import WireError
-from rollouts.sandbox.worker import Launcher
+from rollouts.sandbox import transfer
+from rollouts.sandbox.jail import closed_folder
+from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError, Status
+from rollouts.sandbox.transfer import FrameError, join
+from rollouts.sandbox.worker import LONGEST_S, Answer, Call, Connection, Launcher
 
 _CHECK_S = 60.0  # for an interpreter to start, on a busy machine with a slow file system
+_PER_LAUNCHER = 8  # workers
+_SESSION_S = 24 * 3600.0
+_OUT_OF_MEMORY = re.compile(r"^(\S*MemoryError\b|.*std::bad_alloc)", re.MULTILINE)
+_NO_ROOM = re.compile(r"^OSError: \[Errno (28|27|122)\]", re.MULTILINE)
 _live: weakref.WeakSet[Launcher] = weakref.WeakSet()
 
 
 @dataclass
 class Metrics:
-    """Counts since the pool began and the latest waits, in seconds."""
+    """Counts since the pool began."""
 
     calls: int = 0
     by_status: dict[str, int] = field(default_factory=dict[str, int])
     retried: int = 0
-    launchers: int = 0
     recycled: int = 0
-    queue_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=1000))
-    spawn_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=1000))
-    run_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=1000))
 
     def add(self, result: Result) -> None:
         self.calls += 1
         self.by_status[result.status] = self.by_status.get(result.status, 0) + 1
-        self.queue_s.append(result.queue_s)
-        self.spawn_s.append(result.spawn_s)
-        self.run_s.append(result.wall_s)
 
 
 def plain_path(name: str) -> bool:
@@ -114,7 +112,7 @@ class Pool:
 
     async def report(self) -> Report:
         """The layers that hold, from a running launcher; SandboxError below the minimum."""
-        launcher = await self._pick()
+        launcher = await self.pick()
         if launcher.report is None:
             raise SandboxError("the launcher has not reported yet")
         return launcher.report
@@ -159,12 +157,6 @@ class Pool:
             self.config = replace(self.config, shared={**self.config.shared, name: directory})
             self._stale.update(self._launchers)
 
-    async def borrow(self) -> Launcher:
-        """A launcher that counts one more call until `active` is lowered again."""
-        launcher = await self._pick()
-        launcher.active += 1
-        return launcher
-
     async def _attempts(self, call: Call, queued: float) -> Result:
         """A jail that is lost says nothing about the code, so it is tried once more."""
         why = ""
@@ -172,17 +164,17 @@ class Pool:
             self.metrics.retried += attempt
             handed = time.monotonic()
             try:
-                launcher = await self._pick()
+                launcher = await self.pick()
                 answer = await launcher.call(call)
-                result = to_result(answer, call, launcher.report, queued, handed)
+                result = result_of(answer, call.limits, launcher.report, queued, handed)
                 if result.status != "sandbox_error":
                     return result
                 why = result.why
-            except (OSError, EOFError, WireError, SandboxError) as error:
+            except (OSError, EOFError, FrameError, SandboxError) as error:
                 why = str(error) or type(error).__name__
         return Result("sandbox_error", why=why, queue_s=queued)
 
-    async def _pick(self) -> Launcher:
+    async def pick(self) -> Launcher:
         """The launcher with the fewest calls, started or replaced where that is due."""
         async with self._starting:
             if self._closed:
@@ -190,11 +182,10 @@ class Pool:
             for launcher in [x for x in self._launchers if not self._usable(x)]:
                 self._launchers.remove(launcher)
                 self._retire(launcher)
-            wanted = math.ceil(self.config.workers / self.config.workers_per_launcher)
+            wanted = math.ceil(self.config.workers / _PER_LAUNCHER)
             busy = all(x.active for x in self._launchers)
             if not self._launchers or (busy and len(self._launchers) < wanted):
                 launcher = await self._start()
-                self.metrics.launchers += 1
                 self._launchers.append(launcher)
             return min(self._launchers, key=lambda x: x.active)
 
@@ -235,7 +226,7 @@ async def _check_exec(launcher: Launcher) -> None:
     call = Call(_EXEC, {}, (), Limits(wall_s=_CHECK_S), None)
     try:
         answer = await launcher.call(call)
-    except (OSError, EOFError, WireError) as error:
+    except (OSError, EOFError, FrameError) as error:
         launcher.kill()
         raise SandboxError(f"the first jail was lost: {error}") from None
     out, err = (join(*stream).strip() for stream in answer.streams)
@@ -261,6 +252,199 @@ async def _close_when_idle(launcher: Launcher) -> None:
     while launcher.active and launcher.alive:
         await asyncio.sleep(0.05)
     await launcher.close()
+
+
+def result_of(
+    answer: Answer, limits: Limits, report: Report | None, queued: float, handed: float
+) -> Result:
+    """The result of a call from what init answered. `queued`: seconds it waited for a worker;
+    `handed`: the monotonic time at which it was passed on."""
+    out, err = (join(*stream) for stream in answer.streams)
+    code = None if answer.status is None else os.waitstatus_to_exitcode(answer.status)
+    status, why = judge(answer, code, err, limits)
+    return Result(
+        status=status,
+        exit_code=code,
+        signal=-code if code is not None and code < 0 else None,
+        stdout=out,
+        stderr=err,
+        stdout_bytes=answer.streams[0][2],
+        stderr_bytes=answer.streams[1][2],
+        files=answer.files,
+        refused=answer.refused,
+        wall_s=answer.wall,
+        cpu_s=answer.cpu,
+        peak_mb=answer.peak / MIB,
+        layers=report.short() if report else {},
+        why=why,
+        queue_s=queued,
+        spawn_s=max(0.0, answer.started - handed),
+    )
+
+
+def judge(answer: Answer, code: int | None, stderr: str, limits: Limits) -> tuple[Status, str]:
+    """The status, and why: killed by us first, then the limits that the kernel enforced."""
+    if answer.end == "timeout":
+        return "timeout", f"still running after {limits.wall_s:g} s"
+    if answer.end == "cpu":
+        return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
+    if answer.end == "memory":
+        return "memory", f"all processes together used more than {limits.total_mb} MB"
+    if answer.end == "disk":
+        return "disk", "more files or bytes than the work directory may hold"
+    if answer.end.startswith("input"):
+        return "disk", f"the input files do not fit into the work directory ({answer.end})"
+    if answer.end != "exit" or code is None:
+        return "sandbox_error", f"the jail ended early ({answer.end}): {stderr[-300:]}"
+    if code == 0:
+        return "ok", ""
+    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and answer.cpu >= limits.cpu_seconds):
+        return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
+    last = stderr.rstrip().rpartition("\n")[2]
+    if _OUT_OF_MEMORY.match(last) or last.startswith("OSError: [Errno 12]"):
+        return "memory", f"one process asked for more than {limits.memory_mb} MB"
+    if _NO_ROOM.match(last) or answer.full or code == -signal.SIGXFSZ:
+        return "disk", "no room left in the work directory, or a file above its limit"
+    if code < 0:
+        return "error", f"ended by signal {-code}"
+    return "error", f"exit status {code}"
+
+
+@dataclass
+class FileStore:
+    """Files of one episode: what a call leaves is offered to the next. Caps refuse, never cut."""
+
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    file_mb: int = 64
+    total_mb: int = 256
+
+    def add(self, files: Mapping[str, bytes]) -> dict[str, str]:
+        """Keep what fits; the reason for each file that does not."""
+        refused: dict[str, str] = {}
+        for name, data in files.items():
+            rest = sum(len(d) for n, d in self.files.items() if n != name)
+            if name == "main.py":
+                continue
+            if len(data) > self.file_mb * MIB:
+                refused[name] = f"larger than {self.file_mb} MB"
+            elif rest + len(data) > self.total_mb * MIB:
+                refused[name] = f"all saved files together would exceed {self.total_mb} MB"
+            else:
+                self.files[name] = data
+        return refused
+
+
+class Session:
+    """One interpreter for an episode. Use as `async with Session(pool) as session`.
+
+    A cell that times out, runs out of memory or leaves ends the interpreter. The next cell then
+    starts a new one, with the files of the beginning, and its `why` says that state was lost.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        files: Mapping[str, bytes | str] | None = None,
+        limits: Limits | None = None,
+        seed: int | None = None,
+        shared: Shared = None,
+    ) -> None:
+        self.pool, self.limits, self.seed = pool, limits or Limits(), seed
+        self.folders = placed(shared, pool.config)
+        _, self.files = check("", files, (), self.folders)
+        self._jail: Connection | None = None
+        self._launcher: Launcher | None = None
+        self._lost = False
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the interpreter and all it started."""
+        if self._jail is not None:
+            self._jail.sock.close()
+        if self._launcher is not None:
+            self._launcher.active -= 1
+        self._jail = self._launcher = None
+
+    async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
+        """Run one cell in the session's `__main__`."""
+        source, _ = check(code, None, fetch)
+        asked = time.monotonic()
+        async with self.pool.turn():
+            queued = time.monotonic() - asked
+            try:
+                result = await self._cell(source, fetch, queued)
+            except (OSError, EOFError, FrameError, SandboxError) as error:
+                why = str(error) or type(error).__name__
+                result = Result("sandbox_error", why=why, queue_s=queued)
+        if result.status not in ("ok", "error") or "interpreter_ended" in result.layers:
+            self.close()
+            self._lost = True
+        elif self._lost:
+            self._lost = False
+            note = "the interpreter had ended: this cell began with a new one"
+            result = replace(result, why=f"{result.why}; {note}".removeprefix("; "))
+        self.pool.metrics.add(result)
+        return result
+
+    async def _cell(self, source: bytes, fetch: Sequence[str], queued: float) -> Result:
+        if self._jail is None or self._launcher is None:
+            self._launcher = await self.pool.pick()
+            self._launcher.active += 1
+            self._jail = await self._begin(self._launcher)
+        jail, launcher, handed = self._jail, self._launcher, time.monotonic()
+        header = transfer.pack({"code": len(source), "fetch": list(fetch)})
+        answer = await jail.ask([header + source], self.limits, LONGEST_S)
+        alive = answer.end == "cell"
+        answer = replace(answer, end="exit") if alive else answer
+        result = result_of(answer, self.limits, launcher.report, queued, handed)
+        if alive:
+            return result
+        return replace(result, layers={**result.layers, "interpreter_ended": True})
+
+    async def _begin(self, launcher: Launcher) -> Connection:
+        """Start the interpreter; it answers once before the first cell."""
+        limits = replace(self.limits, cpu_s=self.limits.cpu_s or _SESSION_S)
+        call = Call(b"", self.files, (), limits, self.seed, shared=self.folders, session=True)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            jail = await launcher.connect(_SESSION_S)
+            undo.callback(jail.sock.close)
+            answer = await jail.ask(call.parts(), limits, LONGEST_S)
+            if answer.end != "cell":
+                raise SandboxError(f"the session did not start ({answer.end})")
+            undo.pop_all()
+        return jail
+
+
+def machine_report(config: Config | None = None) -> dict[str, Any]:
+    """What this machine can enforce, found by doing it: the level, every layer, and a reason for
+    each that is missing. Never raises.
+
+    `level` is "none" where not even a filtered process can be started.
+    """
+    return asyncio.run(_machine_report(config or Config(workers=1, min_level="limits")))
+
+
+async def _machine_report(config: Config) -> dict[str, Any]:
+    try:
+        async with Pool(config) as pool:
+            found = await pool.report()
+            result = await pool.run("print(6 * 7)")
+    except SandboxError as error:
+        return {"level": "none", "layers": {}, "missing": {"sandbox": str(error)}, "warm": False}
+    return {**asdict(found), "warm": result.stdout == "42\n"}
+
+
+def report_lines(found: dict[str, Any]) -> list[str]:
+    """The report for people."""
+    layers = ", ".join(f"{k}={v}" for k, v in found["layers"].items())
+    text = [f"sandbox level: {found['level']} ({found.get('uid', '?')} user)", f"layers: {layers}"]
+    return text + [f"missing {name}: {why}" for name, why in found["missing"].items()]
 
 
 @atexit.register

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from rollouts.sandbox import cores, scratch, wire
-from rollouts.sandbox.exchange import (
-    LONGEST_S,
-    Answer,
-    Call,
-    Moved,
-    patiently,
-    receive_answer,
-    send_call,
-)
-from rollouts.sandbox.model import Config, Report, SandboxError
-from rollouts.sandbox.results import remove_tree
+from rollouts.sandbox import transfer
+from rollouts.sandbox.jail import ROOT_DROPS_TO
+from rollouts.sandbox.model import MIB, Config, Limits, Report, SandboxError
+from rollouts.sandbox.transfer import remove_tree
+from rollouts.sandbox.user_process import thread_variables
 
 _BOOT = (
     "import sys,os;sys.path.pop(0);r=os.read({fd},4096).decode();sys.path.insert(0,r);"
@@ -31,6 +29,14 @@ _BOOT = (
 )
 _START_S = 120.0
 _BUSY_S = 5.0  # for the launcher to take a call
+_STEP_S = 1.0
+# Beyond a call's own deadline: init ends its call by itself, and the launcher a call whose init
+# does not. When neither has, both are lost.
+LONGEST_S = 120.0
+_STILL_S = 30.0  # without a byte while inputs or results are on their way
+_PREFIX = "assay-sandbox-"
+_YOUNG_S = 60.0  # between being made and being locked
+_swept: set[str] = set()
 
 
 def environment(config: Config) -> dict[str, str]:
@@ -49,13 +55,149 @@ def environment(config: Config) -> dict[str, str]:
         "TMPDIR": "/tmp",
         # pyarrow's allocator would start a thread when pandas imports it
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
+        **thread_variables(1),
     }
-    built |= cores.variables(1)
     if config.portable_blas:
         built["OPENBLAS_CORETYPE"] = "Haswell"
     if "LD_LIBRARY_PATH" in os.environ:
         built["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     return {**built, **config.env}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, checked and ready to send."""
+
+    code: bytes
+    files: Mapping[str, bytes]
+    fetch: Sequence[str]
+    limits: Limits
+    seed: int | None
+    stdin: bytes = b""
+    argv: Sequence[str] = ()
+    shared: Sequence[tuple[str, str]] = ()  # (folder of the work directory, name in the config)
+    session: bool = False
+
+    def parts(self) -> list[bytes]:
+        """What is sent: the header with the code, each file, standard input."""
+        header = {
+            "code": len(self.code),
+            "files": [[name, len(data)] for name, data in self.files.items()],
+            "fetch": list(self.fetch),
+            "limits": asdict(self.limits),
+            "seed": self.seed,
+            "stdin": len(self.stdin),
+            "argv": list(self.argv),
+            "shared": list(self.shared),
+            "session": self.session,
+        }
+        return [transfer.pack(header) + self.code, *self.files.values(), self.stdin]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What init sent, with its shape checked and nothing believed."""
+
+    end: str
+    status: int | None
+    wall: float
+    cpu: float
+    peak: int
+    started: float
+    full: bool
+    streams: list[tuple[bytes, bytes, int]]
+    files: dict[str, bytes]
+    refused: dict[str, str]
+
+
+class Connection:
+    """The pool's end of one jail. `moves` counts what was sent and received."""
+
+    def __init__(self, sock: socket.socket, number: int) -> None:
+        self.sock, self.number, self.moves = sock, number, 0
+
+    async def ask(self, parts: Sequence[bytes], limits: Limits, longest_s: float) -> Answer:
+        """Send `parts` and return the answer; TimeoutError when there is none `longest_s` after the
+        call's own time. OSError, EOFError and FrameError mean that the jail was lost.
+
+        The clock stands still while our own event loop is blocked, and while bytes move: neither
+        says anything about the jail.
+        """
+        left = limits.wall_s + longest_s
+        task = asyncio.ensure_future(self._exchange(parts, limits))
+        try:
+            while True:
+                before, seen = time.monotonic(), self.moves
+                await asyncio.wait({task}, timeout=min(_STEP_S, left))
+                if task.done():
+                    return task.result()
+                left -= min(time.monotonic() - before, 2 * _STEP_S)
+                if self.moves != seen:
+                    left = max(left, _STILL_S)
+                if left <= 0:
+                    raise TimeoutError
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def _exchange(self, parts: Sequence[bytes], limits: Limits) -> Answer:
+        loop = asyncio.get_running_loop()
+        # init may answer without taking all of it
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for data in parts:
+                view = memoryview(data)
+                for start in range(0, len(view), MIB):
+                    await loop.sock_sendall(self.sock, view[start : start + MIB])
+                    self.moves += 1
+        header = transfer.parse(await self._read(transfer.header_length(await self._read(8))))
+        try:
+            return await self._answer(header, limits)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise transfer.FrameError(f"an answer of the wrong shape: {error!r}") from None
+
+    async def _read(self, size: int) -> bytes:
+        loop, buffer, filled = asyncio.get_running_loop(), bytearray(size), 0
+        view = memoryview(buffer)
+        while filled < size:
+            count = await loop.sock_recv_into(self.sock, view[filled : filled + MIB])
+            if not count:
+                raise EOFError("the jail ended without an answer")
+            filled += count
+            self.moves += 1
+        return bytes(buffer)
+
+    async def _answer(self, header: dict[str, Any], limits: Limits) -> Answer:
+        half = limits.output_kb * 1024
+        streams: list[tuple[bytes, bytes, int]] = []
+        for lengths in header["streams"]:
+            head, tail, total = (transfer.natural(n) for n in lengths)
+            if head > half or tail > half:
+                raise transfer.FrameError("more output than was asked for")
+            streams.append((await self._read(head), await self._read(tail), total))
+        if len(streams) != 2:
+            raise transfer.FrameError(f"{len(streams)} streams; there are two")
+        files: dict[str, bytes] = {}
+        room = limits.fetch_total_mb * MIB
+        for name, size in header["files"]:
+            room -= transfer.natural(size, limits.fetch_mb * MIB)
+            if room < 0 or not isinstance(name, str) or "/" in name:
+                raise transfer.FrameError("more files, or other names, than were asked for")
+            files[name] = await self._read(size)
+        status = header["status"]
+        return Answer(
+            end=str(header["end"]),
+            status=None if status is None else transfer.natural(status, 0xFFFF),
+            wall=float(header["wall"]),
+            cpu=float(header["cpu"]),
+            peak=transfer.natural(header["peak"]),
+            started=float(header["started"]),
+            full=bool(header["full"]),
+            streams=streams,
+            files=files,
+            refused={str(k): str(v) for k, v in dict(header["refused"]).items()},
+        )
 
 
 class Launcher:
@@ -75,8 +217,9 @@ class Launcher:
 
     @staticmethod
     async def start(config: Config) -> Launcher:
+        """Start a launcher and wait for its report; SandboxError when it cannot serve."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        base, lock = scratch.make()
+        base, lock = make_scratch()
         boot = _BOOT.format(fd=theirs.fileno())
         try:
             process = subprocess.Popen(
@@ -106,85 +249,68 @@ class Launcher:
 
     async def _hello(self, config: Config) -> Report:
         self.control.setblocking(False)
-        root = str(Path(__file__).resolve().parents[2])
-        request = {
-            "stack": config.stack,
-            "level": config.level,
-            "min_level": config.min_level,
-            "landlock_abi": config.landlock_abi,
-            "spares": config.spares,
-            "base": self.base,
-            "shared": {n: os.path.realpath(path) for n, path in config.shared.items()},
-            "roots": config.roots,
-        }
-        loop = asyncio.get_running_loop()
-        self.control.send(root.encode())
+        names = ("stack", "level", "min_level", "landlock_abi", "spares", "roots")
+        request = {name: getattr(config, name) for name in names}
+        request["base"] = self.base
+        request["shared"] = {n: os.path.realpath(path) for n, path in config.shared.items()}
+        self.control.send(str(Path(__file__).resolve().parents[2]).encode())
         self.control.send(json.dumps(request).encode())
         try:
             async with asyncio.timeout(_START_S):
-                answer = await loop.sock_recv(self.control, 1 << 18)
+                answer = await asyncio.get_running_loop().sock_recv(self.control, 1 << 18)
         except TimeoutError:
             raise SandboxError(f"the launcher did not start within {_START_S:.0f} s") from None
         except OSError as error:
             raise SandboxError(f"the launcher ended while it started: {error}") from None
         if not answer:
             raise SandboxError("the launcher ended while it started, without a word")
-        message = wire.parse(answer)
+        message = transfer.parse(answer)
         if "ready" not in message:
-            raise SandboxError(_last_line(str(message.get("failed", message))))
+            lines = [line for line in str(message.get("failed", message)).splitlines() if line]
+            raise SandboxError(lines[-1].partition(": ")[2] or lines[-1] if lines else "unknown")
         return Report(**message["ready"])
 
     async def call(self, call: Call) -> Answer:
-        """Pass one call to a fresh jail. OSError, EOFError, WireError: the jail was lost."""
+        """Pass one call to a fresh jail. OSError, EOFError, FrameError: the jail was lost."""
         self.active += 1
         try:
-            conn, number = await self.open(call.limits.wall_s)
-            with conn:
+            jail = await self.connect(call.limits.wall_s)
+            with jail.sock:
                 try:
-                    return await patiently(self.exchange, conn, call, LONGEST_S)
+                    return await jail.ask(call.parts(), call.limits, LONGEST_S)
                 except TimeoutError:
                     with contextlib.suppress(OSError):
-                        self.control.send(json.dumps({"op": "kill", "id": number}).encode())
+                        kill = {"op": "kill", "id": jail.number}
+                        self.control.send(json.dumps(kill).encode())
                     raise OSError("neither the jail nor its launcher ended the call") from None
         finally:
             self.active -= 1
 
-    async def exchange(self, conn: socket.socket, call: Call, moved: Moved) -> Answer:
-        """Send a call and receive its answer."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await send_call(conn, call, moved)  # init may answer without taking all of it
-        return await receive_answer(conn, call.limits, moved)
-
-    async def open(self, wall_s: float) -> tuple[socket.socket, int]:
-        """A connection to the init of a fresh jail, and the number of that jail."""
+    async def connect(self, wall_s: float) -> Connection:
+        """A connection to the init of a fresh jail, whose code may run for `wall_s` seconds."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._next += 1
         self.served += 1
-        number = self._next  # another call may be given the next one while we wait
-        with theirs:
-            try:
-                await self._pass(number, wall_s, theirs)
-            except BaseException:
-                ours.close()
-                raise
-        return ours, number
-
-    async def _pass(self, number: int, wall: float, end: socket.socket) -> None:
-        message = json.dumps({"op": "call", "id": number, "wall": wall}).encode()
+        jail = Connection(ours, self._next)
+        message = json.dumps({"op": "call", "id": jail.number, "wall": wall_s}).encode()
         until = time.monotonic() + _BUSY_S
-        while True:
-            try:
-                socket.send_fds(self.control, [message], [end.fileno()])
-                return
-            except BlockingIOError:
-                if time.monotonic() > until:
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            while True:
+                try:
+                    socket.send_fds(self.control, [message], [theirs.fileno()])
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        self.broken = True
+                        raise OSError("the launcher takes no calls any more") from None
+                    await asyncio.sleep(0.001)
+                except OSError:
                     self.broken = True
-                    raise OSError("the launcher takes no calls any more") from None
-                await asyncio.sleep(0.001)
-            except OSError:
-                self.broken = True
-                raise
+                    raise
+            undo.pop_all()
+        return jail
 
     @property
     def alive(self) -> bool:
@@ -216,6 +342,68 @@ class Launcher:
             self.lock = -1
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line]
-    return lines[-1].partition(": ")[2] or lines[-1] if lines else "unknown"
+# The directory of one launcher. Its maker holds a lock on it, and the kernel lets go of that when
+# the maker dies, in whatever container it ran: one that can be locked belongs to nobody any more.
+
+
+def make_scratch() -> tuple[str, int]:
+    """A new directory and the descriptor that locks it. The first one of a process also removes
+    those that killed pools left behind."""
+    parent = os.path.realpath(tempfile.gettempdir())
+    if parent not in _swept:
+        _swept.add(parent)
+        sweep(parent)
+    path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a file system without locks: then nobody sweeps it
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return path, lock
+
+
+def sweep(parent: str) -> list[str]:
+    """Remove the directories of launchers in `parent` that nobody holds; returns their paths."""
+    removed: list[str] = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(parent):
+            path = f"{parent}/{name}"
+            if name.startswith(_PREFIX) and _abandoned(path):
+                with contextlib.suppress(OSError):
+                    remove_tree(path)
+                    removed.append(path)
+    return removed
+
+
+def _abandoned(path: str) -> bool:
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        info = os.fstat(lock)
+        if time.time() - info.st_ctime < _YOUNG_S or not _ours(info.st_uid):
+            return False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def _ours(uid: int) -> bool:
+    """Made by our id, or for one that root dropped to and that no process runs under any more:
+    what lives could swap a directory for a link while we remove it."""
+    if uid == os.geteuid():
+        return True
+    return os.geteuid() == 0 and uid > ROOT_DROPS_TO and uid not in _living()
+
+
+def _living() -> set[int]:
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                found.add(entry.stat().st_uid)
+                text = (entry / "status").read_text(errors="replace")
+                found.add(int(text.partition("\nUid:")[2].split(None, 1)[0]))
+    return found

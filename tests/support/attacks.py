@@ -32,7 +32,7 @@ import attack_reading
 import attack_starving
 from attack_row import Attack, Target
 
-from rollouts.sandbox import watch
+from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
 
@@ -193,7 +193,7 @@ async def run_rows(rows: Sequence[Attack], config: Config) -> list[Outcome]:
 def _descendants(but: int) -> list[int]:
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return [p for p in watch.descendants(proc, os.getpid()) if p != but]
+        return [p for p in usage.descendants(proc, os.getpid()) if p != but]
     finally:
         os.close(proc)
 

@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from assay import confine as seccomp  # noqa: E402
-from rollouts.sandbox import interpreter, jail  # noqa: E402
+from rollouts.sandbox import jail, levels  # noqa: E402
 from rollouts.sandbox import syscalls as sc  # noqa: E402
 
 NR = seccomp.NUMBERS[seccomp.machine()]
@@ -28,7 +28,7 @@ def user() -> None:
     """An ordinary user with a home directory nobody else reads."""
     sc.unshare(sc.CLONE_NEWNS)
     jail.private_mounts()
-    jail.reach([*interpreter.paths(), ROOT])
+    jail.reach([*levels.interpreter_paths(), ROOT])
     os.setgroups([])
     os.setresgid(ORDINARY, ORDINARY, ORDINARY)
     os.setresuid(ORDINARY, ORDINARY, ORDINARY)
@@ -92,7 +92,11 @@ def read_only_home() -> None:
 
 
 def masked_proc() -> None:
-    outer(sc.CLONE_NEWNS)
+    """A file of /proc is covered, as in other containers: no fresh one can be mounted."""
+    if jail.is_root():
+        sc.unshare(sc.CLONE_NEWNS)
+    else:
+        outer(sc.CLONE_NEWNS)
     jail.private_mounts()
     masked = [n for n in ("kcore", "keys", "timer_list", "meminfo") if os.path.exists(f"/proc/{n}")]
     sc.mount("/dev/null", f"/proc/{masked[0]}", "", sc.MS_BIND)

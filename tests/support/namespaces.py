@@ -30,10 +30,10 @@ def refusal() -> str | None:
     where it does not."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return None
-    from rollouts.sandbox import trial
+    from rollouts.sandbox import levels
 
     try:
-        trial._root()  # pyright: ignore[reportPrivateUsage]
+        levels.can_drop_root()
     except OSError as error:
         return str(error)
     return None
@@ -45,7 +45,7 @@ _ends: set[str] = set()
 
 def note_refusals() -> None:
     """Count the sandbox's errors from here on: many are answered and not raised."""
-    from rollouts.sandbox.errors import SandboxError
+    from rollouts.sandbox.model import SandboxError
 
     def counted(self: SandboxError, *args: object) -> None:
         _noted["new"] += 1

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--level",
         help="at this sandbox level; default: the best one here",
-        choices=("full", "full-noproc", "confined", "limits"),
+        choices=("full", "confined", "limits"),
     )
     options = parser.parse_intermixed_args(argv)
     if options.run is None and (options.settings or options.backend):

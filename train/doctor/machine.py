@@ -110,12 +110,12 @@ def module(name: str) -> Any:
 
 
 def sandbox() -> dict[str, Any]:
-    """What the sandbox can enforce here, by doing it (rollouts/sandbox/probe.py)."""
+    """What the sandbox can enforce here, by doing it (rollouts/sandbox/pool.py)."""
     try:
-        probe = module("rollouts.sandbox.probe")
-        if probe is None:
+        pool = module("rollouts.sandbox.pool")
+        if pool is None:
             return {"level": "none", "missing": {"sandbox": "not part of this installation"}}
-        found: dict[str, Any] = probe.report()
+        found: dict[str, Any] = pool.machine_report()
     except (OSError, AttributeError, KeyError) as error:  # not Linux, or a processor without tables
         why = f"{type(error).__name__}: {error}"
         return {"level": "none", "missing": {"sandbox": f"needs Linux ({why})"}}

@@ -88,8 +88,8 @@ FORBID = {
 
 
 def user_namespaces(sandbox: Mapping[str, Any], proc: Path = PROC) -> Finding:
-    """`sandbox`: what `rollouts.sandbox.probe.report` found by doing it. The kernel's own settings
-    say why it did not work."""
+    """`sandbox`: what `rollouts.sandbox.pool.machine_report` found by doing
+    it. The kernel's own settings say why it did not work."""
     if sandbox.get("layers", {}).get("user_ns"):
         return Finding("userns", "user namespaces can be made")
     why = [

@@ -18,8 +18,7 @@ from rollouts.environment import (
 from rollouts.krama.folder import KEY, LakeFolder, closing
 from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import Limits, Result
-from rollouts.sandbox.pool import Pool
-from rollouts.sandbox.session import Session
+from rollouts.sandbox.pool import Pool, Session
 
 
 class Notebook:

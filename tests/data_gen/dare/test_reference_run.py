@@ -11,8 +11,7 @@ from places import ROOT
 
 from assay.task import TaskError
 from data_gen.dare.reference_run import run_jobs
-from rollouts.sandbox.errors import SandboxError
-from rollouts.sandbox.model import Result
+from rollouts.sandbox.model import Result, SandboxError
 
 HOME = ROOT / "data_gen" / "dare"
 

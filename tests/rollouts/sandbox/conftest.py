@@ -5,14 +5,14 @@ from collections.abc import Generator
 import pytest
 from harness import Runner, running
 
-from rollouts.sandbox import probe
 from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import machine_report
 
 
 @pytest.fixture(scope="session")
 def reached() -> str:
     """The best level of this machine."""
-    return probe.report(Config(workers=1, min_level="limits", stack=()))["level"]
+    return machine_report(Config(workers=1, min_level="limits", stack=()))["level"]
 
 
 @pytest.fixture(autouse=True)

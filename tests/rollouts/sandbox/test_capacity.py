@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.sandbox.capacity import fitting, free_bytes, worker_count
-from rollouts.sandbox.model import Limits
+from rollouts.sandbox.model import Limits, fitting, free_bytes, worker_count
 
 GIB = 1 << 30
 CALL = Limits(total_mb=2048, work_mb=1024, tmp_mb=512, shm_mb=512)  # 4 GiB together

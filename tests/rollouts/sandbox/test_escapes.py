@@ -17,10 +17,9 @@ import pytest
 from harness import running
 from places import ROOT
 
-from rollouts.sandbox import watch
+from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
-from rollouts.sandbox.pool import Pool
-from rollouts.sandbox.session import Session
+from rollouts.sandbox.pool import Pool, Session
 
 SMALL = Limits(wall_s=20, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8, processes=64)
 
@@ -244,8 +243,10 @@ def stopped() -> int:
     """How many processes below this one are stopped."""
     proc = os.open("/proc", os.O_RDONLY)
     try:
-        below = watch.descendants(proc, os.getpid())
-        states = [watch.read(proc, f"{pid}/stat").rpartition(b")")[2].split()[:1] for pid in below]
+        below = usage.descendants(proc, os.getpid())
+        states = [
+            usage.read_proc(proc, f"{pid}/stat").rpartition(b")")[2].split()[:1] for pid in below
+        ]
         return states.count([b"T"])
     finally:
         os.close(proc)
@@ -302,28 +303,24 @@ def test_an_init_that_does_not_end_its_call_is_a_timeout() -> None:
 def children(pid: int) -> list[int]:
     proc = os.open("/proc", os.O_RDONLY)
     try:
-        return watch.children(proc, pid)
+        return usage.children(proc, pid)
     finally:
         os.close(proc)
 
 
 LEFT_BEHIND = """
 import os, subprocess, sys, time
-from rollouts.sandbox import watch
-from rollouts.sandbox.job import Job, Watches
-from rollouts.sandbox.memory import MemoryWatch
-from rollouts.sandbox.orders import BEGUN, CLOSED
-from rollouts.sandbox.processor import ProcessorWatch
-from rollouts.sandbox.scene import Place, Scene
-from rollouts.sandbox.supervise import supervise
-from rollouts.sandbox.watch import Members
+from rollouts.sandbox.inside import Job, supervise
+from rollouts.sandbox.jail import Folders, JailPlan
+from rollouts.sandbox.usage import Members, MemoryWatch, ProcessorWatch, Watches
+from rollouts.sandbox.user_process import BEGUN, CLOSED
 import socket
 proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
 mine, theirs = socket.socketpair()
 code = "x = b'1' * (64 << 20); print(1, flush=True); import time; time.sleep(60)"
 left = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 left.stdout.readline()
-job = Job(mine, Scene(False, False, 0, False, b"", proc), Place("/", "/"), proc, -1, mine)
+job = Job(mine, JailPlan(False, 0, proc=proc), Folders("/", "/"), proc, -1, mine)
 limit = int(sys.argv[1]) << 20
 job.watches = Watches(
     Members(proc, False), MemoryWatch(proc, limit, os.getpid()), ProcessorWatch(proc, 60.0, 4), None

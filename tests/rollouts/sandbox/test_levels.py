@@ -8,13 +8,14 @@ import pytest
 from harness import needs_root, on_machine, running
 from namespaces import is_root_without_namespaces
 
-from rollouts.sandbox import jail, probe
+from rollouts.sandbox import jail
 from rollouts.sandbox.model import Config, SandboxError
+from rollouts.sandbox.pool import machine_report, report_lines
 
 AS = ["user"] if jail.is_root() else []
 ASK = (
-    "import json; from rollouts.sandbox import probe, model;"
-    "print(json.dumps(probe.report(model.Config(workers=1, min_level={!r}, stack=()))))"
+    "import json; from rollouts.sandbox import pool, model;"
+    "print(json.dumps(pool.machine_report(model.Config(workers=1, min_level={!r}, stack=()))))"
 )
 
 
@@ -29,8 +30,8 @@ def report_on(kinds: list[str], minimum: str = "limits") -> dict[str, object]:
     [
         ([], "full", "cgroup"),
         (["called_root"], "full", "cgroup"),
-        (["masked_proc"], "full-noproc", "own_proc"),
-        (["no_landlock"], "full-nolandlock", "landlock"),
+        (["masked_proc"], "full", "own_proc"),
+        (["no_landlock"], "full", "landlock"),
         (["no_userns"], "confined", "user_ns"),
         (["docker"], "confined", "user_ns"),
         (["no_userns", "no_landlock"], "limits", "landlock"),
@@ -56,16 +57,10 @@ def test_the_node_s_root_under_another_name_is_refused() -> None:
     assert found["level"] == "none" and "run as another user" in found["missing"]["sandbox"]
 
 
-def test_without_landlock_it_is_not_full(reached: str) -> None:
-    if reached != "full":
-        pytest.skip(f"this machine itself reaches only {reached}")
-    found = report_on(["no_landlock"], minimum="full")
-    assert found["level"] == "none" and "full-nolandlock" in str(found["missing"])
-    with (
-        pytest.raises(SandboxError, match="landlock: "),
-        running(Config(workers=1, level="full", landlock_abi=0, stack=())),
-    ):
-        pass
+@pytest.mark.parametrize("name", ["min_level", "level"])
+def test_old_names_of_levels_are_answered(name: str) -> None:
+    with pytest.raises(ValueError, match="ask for 'full'"):
+        Config(**{name: "full-noproc"})  # type: ignore[arg-type]
 
 
 def test_no_silent_downgrade(reached: str) -> None:
@@ -98,6 +93,6 @@ def test_the_report_travels_with_each_result(run, reached: str) -> None:
 
 
 def test_report_for_people(reached: str) -> None:
-    found = probe.report(Config(workers=1, min_level="limits", stack=("nonexistent_package",)))
+    found = machine_report(Config(workers=1, min_level="limits", stack=("nonexistent_package",)))
     assert "nonexistent_package" in found["missing"]
-    assert probe.lines(found)[0].startswith(f"sandbox level: {reached}")
+    assert report_lines(found)[0].startswith(f"sandbox level: {reached}")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from harness import running
 
-from rollouts.sandbox import cores
-from rollouts.sandbox.model import NAMESPACED, Config, Limits
-from rollouts.sandbox.text import neutral
+from rollouts.sandbox.model import Config, Limits
+from rollouts.sandbox.transfer import neutral
+from rollouts.sandbox.user_process import thread_variables
 from rollouts.sandbox.worker import environment
 
 CORPUS = {
@@ -96,7 +96,7 @@ def plain(
 ) -> tuple[str, str, int, dict[str, bytes]]:
     for name, data in {**inputs, "main.py": code}.items():
         (top / name).write_bytes(data)
-    env = {**environment(Config()), **cores.variables(threads), "HOME": str(top), "TMPDIR": "/tmp"}
+    env = {**environment(Config()), **thread_variables(threads), "HOME": str(top), "TMPDIR": "/tmp"}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=top, env=env, capture_output=True, stdin=subprocess.DEVNULL
     )
@@ -111,7 +111,7 @@ def plain(
 
 @pytest.mark.parametrize("name", CORPUS)
 def test_corpus(run, reached: str, name: str, tmp_path: Path) -> None:
-    if reached not in NAMESPACED:
+    if reached != "full":
         pytest.skip("paths and semaphores differ without namespaces")
     code = CORPUS[name]
     source = (

@@ -15,10 +15,9 @@ import pytest
 from harness import running
 from places import ROOT
 
-from rollouts.sandbox import scratch, watch
+from rollouts.sandbox import usage, worker
 from rollouts.sandbox.model import LEVELS, Config, Limits
-from rollouts.sandbox.pool import Pool
-from rollouts.sandbox.session import FileStore, Session
+from rollouts.sandbox.pool import FileStore, Pool, Session
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
@@ -27,7 +26,7 @@ SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
 def below() -> list[int]:
     proc = os.open("/proc", os.O_RDONLY)
     try:
-        return watch.descendants(proc, os.getpid())
+        return usage.descendants(proc, os.getpid())
     finally:
         os.close(proc)
 
@@ -193,12 +192,12 @@ def test_what_a_killed_pool_left_is_swept_and_nothing_else(
     (left,) = tmp_path.iterdir()
     (tmp_path / "assay-sandbox-file").write_text("kept")
     os.symlink(tmp_path, tmp_path / "assay-sandbox-link")
-    assert scratch.sweep(str(tmp_path)) == []  # too young to tell
-    monkeypatch.setattr(scratch, "_YOUNG_S", -1.0)
+    assert worker.sweep(str(tmp_path)) == []  # too young to tell
+    monkeypatch.setattr(worker, "_YOUNG_S", -1.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    held, lock = scratch.make()
+    held, lock = worker.make_scratch()
     for _ in range(100):  # its processes end on their own
-        if not left.exists() or scratch.sweep(str(tmp_path)):
+        if not left.exists() or worker.sweep(str(tmp_path)):
             break
         time.sleep(0.05)
     names = {"assay-sandbox-file", "assay-sandbox-link", os.path.basename(held)}

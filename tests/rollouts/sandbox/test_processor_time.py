@@ -10,7 +10,7 @@ import time
 from harness import Runner
 
 from rollouts.sandbox.model import Limits
-from rollouts.sandbox.processor import ProcessorWatch
+from rollouts.sandbox.usage import ProcessorWatch
 
 SHORT = Limits(wall_s=60, cpu_s=2, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8, processes=64)
 BUSY = """

@@ -11,8 +11,7 @@ from harness import needs_root, on_machine, running
 
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
-from rollouts.sandbox.pool import Pool, placed
-from rollouts.sandbox.session import Session
+from rollouts.sandbox.pool import Pool, Session, placed
 
 LOOK = """
 import glob, os

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.sandbox import wire
+from rollouts.sandbox import transfer
 from rollouts.sandbox.model import Limits
-from rollouts.sandbox.results import collect, listing, remove_tree
-from rollouts.sandbox.text import Capture, join, neutral
-from rollouts.sandbox.watch import descendants
+from rollouts.sandbox.transfer import Capture, collect, join, listing, neutral, remove_tree
+from rollouts.sandbox.usage import descendants
 
 # No deadline: a loaded machine must not fail a property.
 FIXTURE = settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=50)
@@ -31,7 +30,7 @@ def read(top: Path, names: list[str], **limits: int) -> tuple[dict[str, bytes], 
             with ours, theirs:
                 sender = threading.Thread(target=found.stream, args=(theirs, descriptor, size))
                 sender.start()
-                files[name] = wire.receive(ours, size)
+                files[name] = transfer.receive(ours, size)
                 sender.join()
         return files, found.refused
     finally:
@@ -134,20 +133,20 @@ def test_terminal_escapes_and_reordering_are_shown_not_obeyed() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_from_a_jail_are_a_wire_error_or_an_object(data: bytes) -> None:
     try:
-        assert isinstance(wire.parse(data), dict)
-    except wire.WireError as error:
+        assert isinstance(transfer.parse(data), dict)
+    except transfer.FrameError as error:
         assert str(error)
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, True, "1", None, 1 << 60, [1]])
 def test_lengths_are_whole_numbers(value: object) -> None:
-    with pytest.raises(wire.WireError):
-        wire.natural(value)
+    with pytest.raises(transfer.FrameError):
+        transfer.natural(value)
 
 
 def test_header_length_is_capped_before_anything_is_read() -> None:
-    with pytest.raises(wire.WireError):
-        wire.header_length((1 << 40).to_bytes(8, "big"))
+    with pytest.raises(transfer.FrameError):
+        transfer.header_length((1 << 40).to_bytes(8, "big"))
 
 
 def test_descendants_are_found_by_parent() -> None:

@@ -1,22 +1,134 @@
-"""Reading what a call left behind, when nobody is alive to change it any more.
+"""What travels between the pool and a jail: messages, output, the files that a call left behind.
 
-The names and the files are hostile: no link is followed, nothing but a plain file with one name
-and a bounded size is taken, and bytes go out as they are.
+A message is a length, a JSON header, then the raw bytes that the header announces. The reading side
+takes nothing on trust: lengths are capped before a byte is read, and what the header says must have
+the exact shape asked for. Nothing is ever unpickled. Files are read when nobody is alive to change
+them any more. Names and files are hostile: no link is followed, nothing but a plain file with one
+name and a bounded size is taken, and bytes go out as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import socket
 import stat
+import struct
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from rollouts.sandbox.model import MIB, Limits
 
+MAX_HEADER = 4 << 20
+_LENGTH = struct.Struct("!Q")
+# C0 but newline and tab, DEL, C1, and marks that reorder the text around them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_NAMES = 256
 Seen = dict[str, tuple[int, int, int]]
+
+
+class FrameError(ValueError):
+    """The other side said something that this protocol does not have."""
+
+
+def pack(header: dict[str, Any]) -> bytes:
+    """A header as it is sent: 8 bytes of length, then JSON."""
+    body = json.dumps(header).encode()
+    return _LENGTH.pack(len(body)) + body
+
+
+def header_length(prefix: bytes) -> int:
+    """The length that 8 bytes announce; FrameError above 4 MiB."""
+    length = int(_LENGTH.unpack(prefix)[0])
+    if length > MAX_HEADER:
+        raise FrameError(f"a header of {length} bytes; the most is {MAX_HEADER}")
+    return length
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """A header from its bytes; FrameError unless it is a JSON object."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"a header that is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise FrameError("a header that is not an object")
+    return cast("dict[str, Any]", value)
+
+
+def natural(value: Any, top: int = 1 << 50) -> int:
+    """A length or a count, refused unless it is a whole number from 0 to `top`."""
+    if type(value) is not int or not 0 <= value <= top:
+        raise FrameError(f"{str(value)[:40]!r} where a number from 0 to {top} belongs")
+    return value
+
+
+def receive(sock: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes; EOFError when the other side is gone."""
+    parts: list[bytes] = []
+    while size:
+        part = sock.recv(min(size, 1 << 20))
+        if not part:
+            raise EOFError("the other side closed the connection")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def receive_header(sock: socket.socket) -> dict[str, Any]:
+    return parse(receive(sock, header_length(receive(sock, _LENGTH.size))))
+
+
+def send(sock: socket.socket, header: dict[str, Any], payload: Iterable[bytes] = ()) -> None:
+    sock.sendall(pack(header))
+    for part in payload:
+        sock.sendall(part)
+
+
+class Capture:
+    """The start and the end of a stream, in bounded memory, however much is written."""
+
+    def __init__(self, cap: int) -> None:
+        self.half = max(1, cap // 2)
+        self.total = 0
+        self.head = b""
+        self._tail: deque[bytes] = deque()
+        self._held = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self.half - len(self.head)
+        self.head += data[:room]
+        rest = data[room:][-self.half :]
+        if not rest:
+            return
+        self._tail.append(rest)
+        self._held += len(rest)
+        while self._held - len(self._tail[0]) >= self.half:
+            self._held -= len(self._tail.popleft())
+
+    def tail(self) -> bytes:
+        return b"".join(self._tail)[-self.half :]
+
+
+def neutral(text: str) -> str:
+    """Carriage returns become newlines; other control characters become U+FFFD."""
+    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def join(head: bytes, tail: bytes, total: int) -> str:
+    """The kept parts as text, with a line in the middle that says how many bytes are missing."""
+    missing = total - len(head) - len(tail)
+    if missing <= 0:
+        return neutral((head + tail).decode("utf-8", "replace"))
+    start = head.decode("utf-8", "replace").rstrip("\ufffd")
+    end = tail.decode("utf-8", "replace").lstrip("\ufffd")
+    return neutral(f"{start}\n[... {missing} bytes left out ...]\n{end}")
 
 
 @dataclass

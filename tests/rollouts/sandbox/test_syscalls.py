@@ -8,8 +8,8 @@ import functools
 import pytest
 
 from assay.confine import ALLOW, AUDIT_ARCH, ERRNO, KILL, NUMBERS, encode
-from rollouts.sandbox.filter import Policy
-from rollouts.sandbox.filter import build as _build
+from rollouts.sandbox.syscalls import Policy
+from rollouts.sandbox.syscalls import build as _build
 
 build = functools.cache(_build)
 

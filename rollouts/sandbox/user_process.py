@@ -1,0 +1,445 @@
+"""The user process of one call: it closes itself in, says so, and runs the code as `python main.py`
+would, or cell by cell."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib.machinery
+import json
+import linecache
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import Any, NoReturn
+
+from rollouts.sandbox import jail, transfer
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.jail import Folders, JailPlan
+from rollouts.sandbox.model import MIB, Limits
+from rollouts.sandbox.usage import Shut, own_pid, read_proc
+
+# What the user process says of itself before the code runs; it cannot be said afterwards.
+# CLOSED: the jail is closed. BEGUN: nothing is left of ours that could fail. FAILED, with the
+# reason: our own set-up went wrong, so that the exit status says nothing about the code.
+CLOSED, BEGUN, FAILED = b"k", b"r", b"!"
+# Our modules, which the code does not see. Filled before the fork: a walk through all names
+# would touch, and so copy, megabytes of pages in every call.
+OWN: dict[str, types.ModuleType] = {}  # kept alive: to take one apart touches pages too
+
+THREAD_VARIABLES = tuple(
+    f"{name}_NUM_THREADS"
+    for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM")
+)
+_OPENBLAS = ("openblas_set_num_threads", "openblas_set_num_threads64_")
+_THREAD_FUNCTIONS = {
+    "openblas": (*_OPENBLAS, *(f"scipy_{name}" for name in _OPENBLAS)),
+    "libgomp": ("omp_set_num_threads",),
+    "libomp": ("omp_set_num_threads",),
+    "libiomp": ("omp_set_num_threads",),
+    "mkl_rt": ("MKL_Set_Num_Threads",),
+}
+_setters: list[Callable[[int], object]] = []
+
+
+class Ready:
+    """Our own words to init, which the code cannot forge: the descriptor is gone before it runs."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def say(self, word: bytes) -> None:
+        os.write(self.descriptor, word)
+
+    def failed(self, error: BaseException) -> NoReturn:
+        with contextlib.suppress(OSError):
+            self.say(FAILED + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:2000])
+        os._exit(1)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+# Numeric libraries use one thread unless the limits of a call say otherwise. The warm interpreter
+# has loaded them with one, because threads do not survive a fork. More are switched on in the user
+# process, by the libraries' own functions.
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The environment that asks numeric libraries for so many threads."""
+    return dict.fromkeys((*THREAD_VARIABLES, "LOKY_MAX_CPU_COUNT"), str(threads))
+
+
+def note_libraries(maps: str) -> None:
+    """Find the functions in the libraries that `maps`, a process's own table, says are loaded."""
+    paths = {line.split(None, 5)[5].strip() for line in maps.splitlines() if ".so" in line}
+    for path in sorted(paths):
+        for part, names in _THREAD_FUNCTIONS.items():
+            if part in os.path.basename(path):
+                library = ctypes.CDLL(path)
+                found = [getattr(library, name, None) for name in names]
+                _setters.extend(function for function in found if function is not None)
+
+
+def _use_threads(threads: int) -> None:
+    """For what is loaded and for what is yet to be started or loaded."""
+    if threads > 1:
+        for name, value in thread_variables(threads).items():
+            os.environ[name] = value
+        for function in _setters:
+            function(threads)
+
+
+def note_own_modules() -> None:
+    """In the warm interpreter: which modules are ours and are to be hidden from the code."""
+    names = [n for n in sys.modules if n.partition(".")[0] in ("assay", "rollouts")]
+    OWN.update({name: sys.modules[name] for name in names})
+
+
+# Before the code
+
+
+def fork_of_init(
+    plan: JailPlan, folders: Folders, request: Mapping[str, Any], given: Sequence[int], proc: int
+) -> NoReturn:
+    """In a fork of init, where there are no namespaces: all between the fork and the code. `given`
+    are descriptors: standard input, output, error, one for our own word to init, and in a session
+    one for its cells."""
+    ready = Ready(given[3])
+    try:
+        base = _enter(plan, proc)
+        beside = _tasks_of_user(proc)
+        _go(plan, folders, request, given, ready, base, beside, confined=False)
+    except BaseException as error:
+        ready.failed(error)
+
+
+def fork_of_warm(plan: JailPlan, descriptor: int) -> NoReturn:
+    """In a fork of the warm process, inside the jail: close in, then wait for init's word.
+
+    Only what the call may see is left for later, where a shared directory changes the rules.
+    """
+    channel = socket.socket(fileno=descriptor)
+    proc = plan.proc if plan.proc >= 0 else os.open("/proc", os.O_RDONLY | os.O_CLOEXEC)
+    folders = jail.folders_of(plan)
+    base, outer = _enter(plan, proc), own_pid(proc)
+    if not plan.shared:
+        jail.confine(plan, folders)
+    channel.send(json.dumps([os.getpid(), outer]).encode())
+    data, given, _, _ = socket.recv_fds(channel, 2, 5)
+    if not data:
+        os._exit(0)  # never needed
+    ready = Ready(given[3])
+    try:
+        request = transfer.receive_header(channel)
+        channel.detach()  # closed with the others; its number may then belong to the code
+        _go(plan, folders, request, given, ready, base, 0, confined=not plan.shared)
+    except BaseException as error:
+        ready.failed(error)
+
+
+def _enter(plan: JailPlan, proc: int) -> int:
+    """What needs no request: our own user namespace and session. Returns the bytes that
+    RLIMIT_DATA counts already, which are the warm interpreter's."""
+    sc.prctl(sc.PR_SET_DUMPABLE, 1)  # else our own /proc files are closed to us
+    with contextlib.suppress(OSError):
+        jail.write_proc(proc, "self/oom_score_adj", "1000")  # the kernel takes us first
+    base = int(read_proc(proc, "self/statm").split()[5]) * resource.getpagesize()
+    if plan.namespaces:
+        jail.enter_user_namespace(0, proc)  # the process limit then counts this call alone
+    else:
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setsid()  # no terminal
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)  # init ignores them, and that is inherited
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return base
+
+
+def _go(
+    plan: JailPlan,
+    folders: Folders,
+    request: Mapping[str, Any],
+    given: Sequence[int],
+    ready: Ready,
+    base: int,
+    beside: int,
+    confined: bool,
+) -> NoReturn:
+    """The last of our own steps, then the code. `beside`: processes that the limit counts, too."""
+    limits = Limits.checked(request["limits"])
+    control = _take_streams(given, ready, folders.work)
+    _set_limits(limits, limits.processes + beside, base)
+    if not confined:
+        jail.confine(plan, folders)
+    ready.say(CLOSED)
+    path = f"{folders.work}/main.py"
+    with open(path, "rb") as file:
+        source = file.read()
+    # one by one: `update` asks abstract base classes, and that touches half a megabyte
+    for name, place in (("HOME", folders.work), ("TMPDIR", folders.tmp), ("PWD", folders.work)):
+        os.environ[name] = place
+    _use_threads(limits.threads)
+    arguments: list[str] = request["argv"]
+    with contextlib.suppress(OSError):
+        sc.rename_process("python", "main.py", *arguments)
+    ready.say(BEGUN)
+    if control >= 0:
+        ready.close()
+        _run_cells(path, request["seed"], control)
+    _run(source, path, arguments, request["seed"], ready)
+
+
+def _take_streams(given: Sequence[int], ready: Ready, work: str) -> int:
+    """No descriptor but ours, and into the work directory; the session's one as moved, or -1."""
+    for number, source in enumerate(given[:3]):
+        os.dup2(source, number)
+    high = [fcntl.fcntl(d, fcntl.F_DUPFD_CLOEXEC, 10) for d in given[3:]]
+    for number, descriptor in enumerate(high):
+        os.dup2(descriptor, 3 + number, inheritable=False)
+    ready.descriptor = 3
+    sc.close_from(3 + len(high))
+    os.chdir(work)
+    return 4 if len(high) > 1 else -1
+
+
+def _set_limits(limits: Limits, processes: int, base: int) -> None:
+    """Hard limits equal soft ones, so they cannot be raised; memory counts on top of `base`."""
+    cpu = limits.cpu_seconds
+    wanted = {
+        resource.RLIMIT_CPU: (cpu, cpu + 1),
+        resource.RLIMIT_DATA: base + limits.memory_mb * MIB,
+        resource.RLIMIT_FSIZE: min(limits.file_mb, limits.work_mb) * MIB,
+        resource.RLIMIT_NOFILE: limits.descriptors,
+        resource.RLIMIT_NPROC: processes,
+        resource.RLIMIT_CORE: 1,  # not 0, at which a handler behind a pipe still gets its dump
+        resource.RLIMIT_STACK: 8 * MIB,
+        resource.RLIMIT_MEMLOCK: 1 << 16,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_SIGPENDING: 1024,
+    }
+    for kind, value in wanted.items():
+        soft, hard = value if isinstance(value, tuple) else (value, value)
+        most = resource.getrlimit(kind)[1]
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
+        resource.setrlimit(kind, (soft, hard))
+
+
+def _tasks_of_user(proc: int) -> int:
+    """Threads that our id already has on the node: without a namespace the limit counts them."""
+    mine, total = os.getuid(), 0
+    for name in os.listdir(proc):
+        if name.isdigit():
+            try:
+                status = read_proc(proc, f"{name}/status")
+            except Shut:
+                continue
+            uid = status.partition(b"\nUid:")[2].split(None, 1)[:1]
+            if uid == [str(mine).encode()]:
+                total += int(status.partition(b"\nThreads:")[2].split(None, 1)[0])
+    return total
+
+
+# The code
+
+
+def _run(
+    source: bytes, path: str, arguments: Sequence[str], seed: int | None, ready: Ready
+) -> NoReturn:
+    """Compiling is the code's own doing: it may end the interpreter. A new one that cannot be
+    started is not, so `ready` stays open until then; it does not outlive the exec."""
+    if _shadowed(os.path.dirname(path)) or not _compiles(source, path):
+        try:
+            os.execv(sys.executable, [sys.executable, "main.py", *arguments])
+        except OSError as error:
+            error.filename = sys.executable
+            ready.failed(error)
+    ready.close()
+    main = _become_main(path, arguments)
+    _seed_generators(seed)
+    _finish(_execute(source, path, main), main)
+
+
+def _run_cells(path: str, seed: int | None, control: int) -> NoReturn:
+    """A session: run each cell in the same `__main__` and say so on `control`."""
+    main = _become_main(path, [])
+    _seed_generators(seed)
+    said, number = b"\0", 0
+    while True:
+        _flush()
+        os.write(control, said)
+        source = _exactly(control, int.from_bytes(_exactly(control, 8), "big"))
+        number += 1
+        name = f"<cell {number}>"
+        lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+        linecache.cache[name] = (len(source), None, lines, name)
+        try:
+            status = _execute(source, name, main, leave=False)
+        except SystemExit as end:
+            _finish(_exit_status(end), main)
+        said = b"\1" if status else b"\0"
+
+
+def _exactly(descriptor: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = os.read(descriptor, size - len(data))
+        if not part:
+            os._exit(0)  # init hung up
+        data += part
+    return data
+
+
+def _seed_generators(seed: int | None) -> None:
+    """The legacy generators were copied by the fork: two calls would draw the same numbers."""
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        # None would do the same, through half a megabyte of other code
+        fresh = int.from_bytes(os.urandom(4), "big")
+        numpy.random.seed(fresh if seed is None else seed % (1 << 32))
+
+
+def _shadowed(work: str) -> bool:
+    """Whether a module beside the code bears the name of one that is already imported here."""
+    with os.scandir(work) as entries:
+        return any(
+            entry.name.removesuffix(".py") in sys.modules
+            for entry in entries
+            if entry.name.endswith(".py") or entry.is_dir()
+        )
+
+
+def _compiles(source: bytes, path: str) -> bool:
+    """Code that does not is left to a fresh interpreter, whose words for it differ from ours."""
+    try:
+        compile(source, path, "exec", dont_inherit=True)
+    except BaseException:
+        return False
+    return True
+
+
+def _become_main(path: str, arguments: Sequence[str]) -> types.ModuleType:
+    """A fresh `__main__`, and `sys` as a new interpreter has it."""
+    for name in OWN:
+        sys.modules.pop(name, None)
+    # Our real parent lies outside of the jail and is shown as 0, a number that `kill` reads as
+    # "my whole group": a program that signals its parent would end itself.
+    outside = os.getppid
+    if outside() == 0:
+        for module in (os, sys.modules["posix"]):
+            module.__dict__["getppid"] = lambda: outside() or 1
+    main = types.ModuleType("__main__")
+    main.__dict__.update(
+        __file__=path,
+        __builtins__=sys.modules["builtins"],
+        __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+        __cached__=None,
+        __annotations__={},
+    )
+    sys.modules["__main__"] = main
+    sys.argv = ["main.py", *arguments]
+    sys.orig_argv = [sys.executable, "main.py", *arguments]
+    sys.path.insert(0, os.path.dirname(path))
+    return main
+
+
+def _execute(source: bytes, path: str, main: types.ModuleType, leave: bool = True) -> int:
+    """Run the code; the exit status that `python main.py` would have. Minus 2: by SIGINT.
+
+    With `leave` false a SystemExit is passed on.
+    """
+    try:
+        code: CodeType = compile(source, path, "exec", dont_inherit=True)
+    except BaseException:
+        return _report_exception(strip=99)
+    try:
+        exec(code, main.__dict__)
+    except SystemExit as end:
+        if not leave:
+            raise
+        return _exit_status(end)
+    except BaseException:
+        return _report_exception(strip=1)
+    return 0
+
+
+def _report_exception(strip: int) -> int:
+    """Print what the interpreter prints, without our own frames."""
+    kind, value, trace = sys.exc_info()
+    for _ in range(strip):
+        trace = trace.tb_next if trace is not None else None
+    if kind is None or value is None:
+        return 1
+    value.__traceback__ = trace
+    sys.last_type, sys.last_value, sys.last_traceback = kind, value, trace
+    try:
+        sys.excepthook(kind, value, trace)
+    except SystemExit as end:
+        return _exit_status(end)
+    except BaseException:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(*sys.exc_info())  # type: ignore[arg-type]
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(kind, value, trace)
+    return -2 if isinstance(value, KeyboardInterrupt) else 1
+
+
+def _exit_status(end: SystemExit) -> int:
+    """As the interpreter reads `SystemExit.code`: nothing is 0, other objects are printed."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF if abs(end.code) < 1 << 63 else 0xFF
+    with contextlib.suppress(Exception):
+        print(end.code, file=sys.stderr)
+    return 1
+
+
+def _finish(status: int, main: types.ModuleType) -> NoReturn:
+    """Join threads, run exit hooks, drop globals, flush: the order of an interpreter's end."""
+    interpreter: tuple[Any, Any] = (threading, atexit)
+    hooks = (interpreter[0]._shutdown, interpreter[1]._run_exitfuncs, _flush, lambda: _clear(main))
+    for step in hooks:
+        try:
+            step()
+        except BaseException:
+            status = 120 if step is _flush else status
+    with contextlib.suppress(BaseException):
+        _flush()
+    ctypes.CDLL(None).fflush(None)
+    if status == -2:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+def _clear(main: types.ModuleType) -> None:
+    """Objects held by globals run their `__del__`, underscored names first."""
+    space = main.__dict__
+    for name in list(space):
+        if name.startswith("_") and not name.startswith("__"):
+            space[name] = None
+    for name in list(space):
+        if name != "__builtins__":
+            space[name] = None
+    gc.collect()
