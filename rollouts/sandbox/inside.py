@@ -518,7 +518,14 @@ def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
 
 def timed_out(wall_s: float) -> dict[str, Any]:
     """The answer in place of an init that did not end its call."""
-    nothing = {"status": None, "cpu": 0.0, "peak": 0, "full": False, "files": [], "refused": {}}
+    nothing: dict[str, Any] = {
+        "status": None,
+        "cpu": 0.0,
+        "peak": 0,
+        "full": False,
+        "files": [],
+        "refused": {},
+    }
     began = {"wall": wall_s, "started": time.monotonic() - wall_s}
     return {"end": "timeout", **began, **nothing, "streams": [[0, 0, 0], [0, 0, 0]]}
 

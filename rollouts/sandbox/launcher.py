@@ -176,8 +176,7 @@ class _Wake:
         self.read, self.write = socket.socketpair()
         for end in (self.read, self.write):
             end.setblocking(False)
-        # a handler has to exist for the descriptor to be written to
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _nothing)
         signal.set_wakeup_fd(self.write.fileno(), warn_on_full_buffer=False)
 
     def fileno(self) -> int:
@@ -187,6 +186,10 @@ class _Wake:
         with contextlib.suppress(BlockingIOError):
             while self.read.recv(4096):
                 pass
+
+
+def _nothing(*_: object) -> None:
+    """A handler has to exist for the wake-up descriptor to be written to."""
 
 
 def _forget_children() -> None:
