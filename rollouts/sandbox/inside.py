@@ -518,16 +518,18 @@ def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
 
 def timed_out(wall_s: float) -> dict[str, Any]:
     """The answer in place of an init that did not end its call."""
-    nothing: dict[str, Any] = {
+    return {
+        "end": "timeout",
         "status": None,
+        "wall": wall_s,
         "cpu": 0.0,
         "peak": 0,
+        "started": time.monotonic() - wall_s,
         "full": False,
+        "streams": [[0, 0, 0], [0, 0, 0]],
         "files": [],
         "refused": {},
     }
-    began = {"wall": wall_s, "started": time.monotonic() - wall_s}
-    return {"end": "timeout", **began, **nothing, "streams": [[0, 0, 0], [0, 0, 0]]}
 
 
 def _is_full(job: Job) -> bool:
