@@ -38,7 +38,7 @@ from rollouts.environment import (
     Reply,
 )
 from rollouts.prompts import ChatTokenizer
-from rollouts.sandbox.errors import SandboxError
+from rollouts.sandbox.model import SandboxError
 from rollouts.tool_calls import ToolSpec
 from rollouts.trajectory import (
     UNTOLD,
