@@ -8,13 +8,12 @@ import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from assay.confine import DEVICE, READ, WRITE, encode, install_seccomp, maps_ids, restrict_files
+from assay.confine import DEVICE, READ, WRITE, encode, install_seccomp, restrict_files
 from rollouts.sandbox import syscalls as sc
-
-if TYPE_CHECKING:  # which asks for `is_root`
-    from rollouts.sandbox.model import Limits
+from rollouts.sandbox.model import Limits
+from rollouts.sandbox.syscalls import ROOT_DROPS_TO, is_root
 
 CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
@@ -22,8 +21,6 @@ SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one ca
 KEPT = "/.kept"  # what a call's own TMP and SHM would cover, to be shown in them again
 BACKLOG = 8  # connections that may wait at one listening socket, each with unread data
 INSIDE_ID = 1000
-ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
-_PIDS = 1 << 22
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 # Without /dev/zero: a shared mapping of it is memory that no count shows once it is unmapped.
@@ -104,12 +101,6 @@ def closed_folder(program: str) -> str:
 
 
 # Ids and namespaces
-
-
-def is_root() -> bool:
-    """Whether we can become any user. The root of a user namespace that maps few ids cannot: it is
-    an ordinary user who is called root (`unshare -r`, enroot, rootless containers)."""
-    return os.geteuid() == 0 and maps_ids(range(ROOT_DROPS_TO, ROOT_DROPS_TO + _PIDS))
 
 
 def drop_root() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from rollouts.sandbox import jail
+from rollouts.sandbox.syscalls import is_root
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
 Level = Literal["full", "confined", "limits"]
@@ -167,7 +167,7 @@ class Config:
         for name, path in self.shared.items():
             if "/" in name or name in ("", ".", "..") or not os.path.isdir(path):
                 raise ValueError(f"sandbox.shared {name!r}: {path!r} must be a directory")
-            if jail.is_root() and os.stat(path).st_mode & 0o005 != 0o005:
+            if is_root() and os.stat(path).st_mode & 0o005 != 0o005:
                 raise ValueError(
                     f"sandbox.shared {name!r}: {path!r} is shut to other users, and root gives its"
                     " id up before it runs anything; open it with chmod -R a+rX"

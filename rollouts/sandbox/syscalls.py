@@ -32,6 +32,7 @@ from assay.confine import (
     argument,
     call,
     machine,
+    maps_ids,
     op,
     prctl,
     refuse,
@@ -41,6 +42,8 @@ from assay.confine import PR_SET_NO_NEW_PRIVS as PR_SET_NO_NEW_PRIVS
 
 _HELD: Any = ctypes.PyDLL(None, use_errno=True)  # calls that keep the interpreter's lock
 
+ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
+_PIDS = 1 << 22
 CLONE_NEWTIME, CLONE_NEWNS, CLONE_NEWCGROUP = 0x80, 0x00020000, 0x02000000
 CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER = 0x04000000, 0x08000000, 0x10000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
@@ -55,6 +58,12 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT = 36, 47
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
 _AT_RECURSIVE, _AT_EMPTY_PATH = 0x8000, 0x1000
+
+
+def is_root() -> bool:
+    """Whether we can become any user. The root of a user namespace that maps few ids cannot: it is
+    an ordinary user who is called root (`unshare -r`, enroot, rootless containers)."""
+    return os.geteuid() == 0 and maps_ids(range(ROOT_DROPS_TO, ROOT_DROPS_TO + _PIDS))
 
 
 def fork() -> int:
