@@ -146,7 +146,8 @@ class Connection:
         loop = asyncio.get_running_loop()
         # init may answer without taking all of it
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            for data in parts:
+            await loop.sock_sendall(self.sock, parts[0])
+            for data in parts[1:]:
                 view = memoryview(data)
                 for start in range(0, len(view), MIB):
                     await loop.sock_sendall(self.sock, view[start : start + MIB])
