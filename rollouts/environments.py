@@ -36,7 +36,7 @@ from rollouts.environment import (
     ModelTurn,
     Reply,
 )
-from rollouts.sandbox.errors import SandboxError
+from rollouts.sandbox.model import SandboxError
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
 from rollouts.words.prompts import Places, Prompts, prompts_of
