@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 from assay import scorer_timeout
+from assay.fingerprints import TableMarks
 from assay.plugins import load_object
-from assay.table_marks import TableMarks
 from assay.task import GOLD_LEFT_OUT, Answer, Score, Task, TaskError, unscored
 from assay.thoughts import WRAPS, Parted, parted
 
@@ -170,7 +170,7 @@ class Family:
     by it. Without it they are by `meta.document`, `meta.source`, the group, else by the task."""
 
     content: Callable[[Task], Iterable[str | TableMarks]] = _said_to_the_model
-    """Texts, questions or tables (`assay.table_marks`) that two splits must not share. The
+    """Texts, questions or tables (`assay.fingerprints`) that two splits must not share. The
     task's files have paths that can be opened; where they cannot, its other content has to do."""
 
     build: Callable[..., Mapping[str, Sequence[Task]]] | None = None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.table_marks import TableMarks
+from assay.fingerprints import TableMarks
 from data_gen.overlap import BANDS, PERMUTATIONS, Fingerprint, Signatures
 from data_gen.prints import PARTS, Prints, Texts, compared
 

@@ -2,8 +2,8 @@
 
 Inputs and references are compared by canonical hash (letters and digits only, so that cleaning
 does not hide a copy) and by an estimate of the Jaccard similarity of their shingles
-(`rewards.shingles`: words, or characters where a script has no spaces); recipes by their operators
-in order.
+(`assay.fingerprints`: words, or characters where a script has no spaces); recipes by their
+operators in order.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from assay.mixing import spread
+from assay.fingerprints import ALONE, WORDS, spread, tokens
 from assay.task import Task
 from data_gen.demo.passages import canonical_hash
 from data_gen.together import Together
-from rewards.shingles import ALONE, WORDS, tokens
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.

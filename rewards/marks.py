@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from assay.table_marks import Known, KnownNumbers, TableMarks
-from assay.table_numbers import packed
+from assay.fingerprints import Known, KnownNumbers, TableMarks, packed
 from assay.task import Task
 from rewards.audit.laws import contents, normal
 
@@ -29,7 +28,7 @@ class Marks:
 
     def flat(self) -> list[int]:
         """All of them, each once, in order; behind them the sketches of each table's columns of
-        numbers (`assay.table_numbers.packed`), which begin with a negative number."""
+        numbers (`assay.fingerprints.packed`), which begin with a negative number."""
         own = [mark for table in self.tables for mark in (*table.columns, *table.rows)]
         sketches = sorted({tuple(packed(table.numbers)) for table in self.tables})
         return [*sorted({*self.texts, *own}), *chain.from_iterable(sketches)]

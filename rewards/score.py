@@ -73,8 +73,10 @@ OWN_FIELDS = {
 def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
     """Default weights of every family that asks a judge, with this one."""
     made: dict[str, Any] = {}
+    if not judge_url:  # no need to load every family
+        return made
     for name, family in all_families().items():
-        if judge_url and any(f.name == "judge_url" for f in fields(family.weights)):
+        if any(f.name == "judge_url" for f in fields(family.weights)):
             made[name] = replace(family.weights(), judge_url=judge_url, judge_model=judge_model)
     return made
 

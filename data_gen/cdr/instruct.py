@@ -1,6 +1,6 @@
 """Instructions in the benchmark's eleven styles, and the proof that each one says its recipe.
 
-A style is a frame around clauses of `rewards.cdr.language`. `read_instruction` accepts a text only
+A style is a frame around clauses of `data_gen.cdr.language`. `read_instruction` accepts a text only
 when clauses and frame account for every character of it, so what it returns is what the text says.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError
+from data_gen.cdr.language import Clause, pick, read_clauses, say_step, speakable
 from rewards.cdr.ids import sample_variants
-from rewards.cdr.language import Clause, pick, read_clauses, say_step, speakable
 from rewards.gold import Step
 
 _MARK = "\ue000"

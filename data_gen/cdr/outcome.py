@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 from assay.files import yaml_beside
 from assay.task import TaskError
+from data_gen.cdr import phrases
+from data_gen.cdr.language import NUMBER, pick, read_number, say_number
 from data_gen.cdr.settle import Judged, Outcome
-from rewards.cdr import phrases
-from rewards.cdr.language import NUMBER, pick, read_number, say_number
 
 T = TypeVar("T")
 _MEANT = "I mean those there "

@@ -147,8 +147,6 @@ class Proof:
         return self._steps[name]
 
     def _remembering(self, step: BoundStep) -> BoundStep:
-        if step.verdict is not None:
-            return step
         # readings that differ in a filter's bounds alone share its statistic
         known = self._known.setdefault((step.operator.name, repr(step.params)), {})
 

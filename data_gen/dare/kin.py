@@ -2,7 +2,7 @@
 
 Copies of whole columns are known before anything is built. A table that holds some of the rows of
 another is known by the marks of its rows, and one that calls its rows something else, or measures
-in another unit, by the sketches of its numbers (`assay.table_marks`), from the files that are
+in another unit, by the sketches of its numbers (`assay.fingerprints`), from the files that are
 shipped: the same marks that `assay tasks check` compares.
 """
 
@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.table_marks import TableMarks
+from assay.fingerprints import TableMarks, tables_of
 from assay.workers import WorkerPool, limit_threads
 from data_gen.together import Together
-from rewards.table_files import tables_of
 
 FEW = 24  # databases that are read before processes for them would have begun
 TRAINING = ("train_v2", "train", "covariates_train")  # clean training files, without their ending

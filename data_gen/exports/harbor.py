@@ -171,8 +171,8 @@ def _task_files(task: Task, root: Path) -> Iterator[tuple[str, Path]]:
             raise TaskError(
                 f"task {task.id}: its file {name!r} is not at {root / text}; build the tasks again"
             )
-        places = MESSAGES[task.family].places if task.family in MESSAGES else {}
-        target = PurePosixPath(places.get(name, name))
+        known = MESSAGES.get(task.family)
+        target = PurePosixPath(known.places.get(name, name) if known else name)
         if target.is_absolute() or ".." in target.parts:
             raise TaskError(f"task {task.id}: a file named {name!r}; use a plain name")
         if place.is_file():

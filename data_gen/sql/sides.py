@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from assay.fingerprints import TableMarks
 from assay.seeds import derive_seed
-from assay.table_marks import TableMarks
 from assay.task import Task
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.sides import chosen, copies, families

@@ -30,7 +30,7 @@ from assay.family import (
     gold_answer,
     score_answer,
 )
-from assay.table_marks import TableMarks
+from assay.fingerprints import TableMarks
 from assay.task import (
     GOLD_LEFT_OUT,
     RIGHT,

@@ -122,7 +122,7 @@ def _check(entry: Mapping[str, Any], asked: Step, step: BoundStep) -> str:
     """What a filter measured against the bounds that its step names, and its verdict."""
     verdict = str(entry["status"])
     value = entry["stats"].get(step.operator.stat_key)
-    if step.verdict is not None or step.closed != (True, True, False) or not _is_number(value):
+    if step.closed != (True, True, False) or not _is_number(value):
         return verdict
     low, high = (asked.params.get(name) for name in step.operator.bounds)
     if low and value < low:

@@ -8,10 +8,9 @@ from typing import Any, cast
 
 from assay.console import licences_of
 from assay.family import SOURCE, Answer, Cheat, Family
-from assay.table_marks import TableMarks
+from assay.fingerprints import TableMarks, tables_of
 from assay.task import Task
 from rewards.dare.score import FILE, TableReward, read_gold, score_file
-from rewards.table_files import tables_of
 
 
 def _gold(task: Task) -> Answer:

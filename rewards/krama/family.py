@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.family import SOURCE, Answer, Cheat, Family
-from assay.table_marks import TableMarks
+from assay.fingerprints import TableMarks, tables_below
 from assay.task import Task
 from rewards.krama.episode import AnswerReward, printed
 from rewards.krama.scoring import score_lake
-from rewards.table_files import tables_below
 
 
 def _gold(task: Task) -> Answer:

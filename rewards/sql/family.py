@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from assay.family import SOURCE, Cheat, Family
-from assay.table_marks import TableMarks, marks_of_frame
+from assay.fingerprints import TableMarks, marks_of_frame
 from assay.task import Task
 from rewards.sql.compare import Cell
 from rewards.sql.data import quoted, unpacked

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from assay.fingerprints import shingles, tokens
 from assay.seeds import derive_seed
 from assay.task import Task
-from rewards.shingles import shingles, tokens
 from rollouts.cdr.prompts import Example, messages
 from rollouts.words.templates import Words
 

@@ -9,14 +9,14 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.table_numbers import Numbers, packed, same_numbers, unpacked
+from assay.fingerprints import Numbers, packed, same_numbers, unpacked
 
 # Columns that are alike have more marks in common than this; no table with fewer is looked at.
 FEW = 6
 
 
 class Tables:
-    """Sketches of tables, held as the numbers that `assay.table_numbers.packed` makes of them.
+    """Sketches of tables, held as the numbers that `assay.fingerprints.packed` makes of them.
     Raises ValueError for other numbers."""
 
     def __init__(self, sketches: NDArray[np.int64]) -> None:

@@ -2,7 +2,7 @@
 
 The file is one line of JSON (format, stages, how many marks and numbers of sketches) and, as
 little-endian int64, the sorted marks of every task (rewards/marks.py) and the sketches of each
-distinct table's columns of numbers (assay/table_numbers.py): about 16 bytes a task of text, so
+distinct table's columns of numbers (assay/fingerprints.py): about 16 bytes a task of text, so
 160 MB for ten million, and 0.4 kB a column. Training copies an ancestor's marks into the new file;
 the folder it stands in is renamed into place as a whole, so the file is there with the weights or
 not at all.

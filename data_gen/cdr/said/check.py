@@ -35,7 +35,7 @@ READINGS: dict[str, Reading] = {
     "remove_words_with_incorrect_substrings_mapper": identifiers.words_of_links,
     "whitespace_normalization_mapper": prose.blanks,
 }
-# Of the longer sentences, manner by manner, as in `rewards.cdr.phrases.TO_THE_LETTER`.
+# Of the longer sentences, manner by manner, as in `data_gen.cdr.phrases.TO_THE_LETTER`.
 LETTER: dict[str, tuple[Reading, ...]] = {
     "clean_copyright_mapper": (letter.lines_at_the_top,),
     "clean_html_mapper": (letter.angle_brackets,),

@@ -1,4 +1,4 @@
-"""Readings of the longer sentences: `rewards.cdr.phrases` has them in `TO_THE_LETTER`.
+"""Readings of the longer sentences: `data_gen.cdr.phrases` has them in `TO_THE_LETTER`.
 
 These say what the short ones leave open. Each takes a text and gives the one that the words lead
 to; None where the text has something that a reader would take in another way.

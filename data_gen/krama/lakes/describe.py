@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.table_marks import marks_of_frame
+from assay.fingerprints import marks_of_frame
 from data_gen.columns import GROUPS, Column, look_at, opaque_group, speaks_of, words_of
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from assay.fingerprints import TableMarks
 from assay.seeds import derive_seed
-from assay.table_marks import TableMarks
 from data_gen.dare.kin import heads
 from data_gen.dare.sources import groups
 from data_gen.krama.lakes.lake import Lake, one_sided

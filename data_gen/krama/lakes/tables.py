@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from assay.table_marks import TableMarks
+from assay.fingerprints import TableMarks
 from assay.tables.settings import Doubt
 from data_gen.columns import Column
 from data_gen.krama.lakes.about import NOTHING, About

@@ -18,8 +18,8 @@ from data_gen.cdr.instruct import (
     say,
     variant,
 )
-from rewards.cdr.language import _any_reader, read_clauses, say_step, speakable
-from rewards.cdr.phrases import (
+from data_gen.cdr.language import _any_reader, read_clauses, say_step, speakable
+from data_gen.cdr.phrases import (
     CONDITIONS,
     CONDITIONS_TO_THE_LETTER,
     MOODS,

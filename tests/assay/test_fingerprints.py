@@ -11,8 +11,7 @@ from table_copies import homes
 
 pd = pytest.importorskip("pandas")
 
-from assay.table_marks import TableMarks, marks_of_frame  # noqa: E402
-from rewards.table_files import tables_below, tables_of  # noqa: E402
+from assay.fingerprints import TableMarks, marks_of_frame, tables_below, tables_of  # noqa: E402  # noqa: E402
 
 
 def copies(frame: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards.cdr import language
-from rewards.cdr.language import _any_reader, read_clauses
+from data_gen.cdr import language
+from data_gen.cdr.language import _any_reader, read_clauses
 from rewards.gold import Step
 
 PLAIN = ("remove", "all", "e-mail", "addresses", "Delete", "every", "drop it if", "over 20 words")

@@ -14,8 +14,8 @@ from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
-from rewards.cdr import phrases
-from rewards.cdr.phrases import MOODS, Form
+from data_gen.cdr import phrases
+from data_gen.cdr.phrases import MOODS, Form
 from rewards.gold import RECIPE_PARAMS, Step
 
 T = TypeVar("T")
