@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from assay.family import Family, family_of
 from assay.fingerprints import Known, KnownNumbers, TableMarks, packed
 from assay.task import Task
 from rewards.audit.laws import contents, normal
@@ -62,11 +63,16 @@ def marks_of(task: Task) -> Marks:
     """The marks of a task whose files have paths that can be opened from here.
 
     Two tasks with the same words and no files are one. With files the words may be the same for
-    every task ("predict the kind"), so that there the id counts too.
+    every task ("predict the kind"), so that there the id counts too. So they may where a family of
+    somebody's own says itself what its content is: there the content counts.
     """
     found = contents(task)
-    own = (task.family, task.id) if task.files else ()
-    texts = [text_mark(text) for text in found if isinstance(text, str) and normal(text)]
+    said = [text for text in found if isinstance(text, str) and normal(text)]
+    family = family_of(task)
+    own: tuple[str, ...] = (task.family, task.id) if task.files else ()
+    if not own and family.origin and family.content is not Family.content:
+        own = (task.family, *map(normal, said))
+    texts = map(text_mark, said)
     tables = tuple(table for table in found if isinstance(table, TableMarks))
     return Marks((asked_mark(task.prompt, *own), *texts), tables)
 

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from assay.family import use_families
 from assay.task import Task, TaskError
 from configs.training import GrpoConfig
 from rewards.marks import asked_mark, marks_of, row_marks
@@ -50,6 +51,30 @@ def test_a_task_is_known_by_its_content_and_by_its_words() -> None:
     same_words = replace(text_task(2, "Another text."), id="new", split="heldout")
     assert known.saw(same_words)
     assert not known.saw(replace(text_task(7), id="t1")), "an id alone says nothing"
+
+
+OWN_CONTENT = """
+from assay import Family, Score
+FAMILY = Family(
+    "shelf",
+    lambda task, answer: Score.of(answer.text == task.gold["boxes"]),
+    lambda task: task.gold["boxes"],
+    content=lambda task: [task.meta["stock"]],
+)
+"""
+
+
+def test_own_content_says_which_tasks_with_the_same_words_are_one(tmp_path: Path) -> None:
+    (tmp_path / "shelf.py").write_text(OWN_CONTENT)
+    use_families([str(tmp_path / "shelf.py")])
+    asked = [{"role": "user", "content": "How many boxes of figs?"}]
+
+    def task(name: str, stock: str) -> Task:
+        return Task(name, "shelf", "", "", asked, {"boxes": "1"}, meta={"stock": stock})
+
+    known = record(task("a", "figs 1, plums 2"))
+    assert known.saw(task("a", "figs 1, plums 2")) and known.saw(task("b", "Figs 1,  plums 2"))
+    assert not known.saw(task("a", "figs 3, plums 2"))
 
 
 def test_with_files_the_same_words_are_not_the_same_task() -> None:
