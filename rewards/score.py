@@ -66,7 +66,7 @@ OWN_FIELDS = {
     "refinement": "rewards.cdr.scoring:score_text_row",
     "structured": "rewards.cdr.scoring:score_json_row",
     "table": "rewards.dare.score:score_table_row",
-    "answer": "rewards.krama.scoring:score_lake_row",
+    "answer": "rewards.krama.episode:score_lake_row",
 }
 
 

@@ -31,7 +31,7 @@ from data_gen.krama.importer import (
 from data_gen.krama.obscure.published import obscure
 from data_gen.krama.release import absent_files, find_copy, gathered
 from rewards.krama.answer import score_response
-from rewards.krama.published import MODES, Mode
+from rewards.krama.release import MODES, Mode
 
 PARTS = ("tasks", "subtasks", "doubted", "doubted_subtasks")  # files of tasks
 FOLDERS = {"oracle*": "oracle-star"}  # of views; a star in a path is a pattern to every shell

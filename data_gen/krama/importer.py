@@ -17,9 +17,8 @@ from typing import Any, cast
 
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from rewards.krama.answer import ANSWER_TYPES
-from rewards.krama.match import as_list
-from rewards.krama.published import Mode
+from rewards.krama.answer import ANSWER_TYPES, as_list
+from rewards.krama.release import Mode
 from rollouts.krama.words import KIND
 from rollouts.words.templates import ours
 

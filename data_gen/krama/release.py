@@ -15,7 +15,7 @@ from typing import Any
 
 from assay.task import TaskError
 from data_gen.krama.importer import Entry, entry_of, read_rows, resolve
-from rewards.krama.published import LISTS_WHAT_IS_NOT_THERE
+from rewards.krama.release import LISTS_WHAT_IS_NOT_THERE
 
 _LAKES = ("data", "lakes", "lake")  # folders that lakes lie in, beside the workload
 

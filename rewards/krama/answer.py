@@ -3,43 +3,34 @@
 `table3` is the paper's Table 3 as written (specification notes, section 13): the default outcome
 and the reward. `release` is what the published harness computes, for comparison with published
 numbers (`rewards.krama.release`). Neither executes a model's text.
+
+What a model wrote is read as numbers and lists, and list elements are paired. `close` and `equal`
+are Table 3's. `exactly` is what a reward asks beyond them: whole numbers, and so dates and times
+written as numbers, are equal only to themselves.
 """
 
 from __future__ import annotations
 
+import bisect
+import heapq
+import json
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
+from assay.syntax import python_literal
 from assay.task import RIGHT, Score, TaskError
-from rewards.krama import release as release
-from rewards.krama.judge import (
-    Judge,
-    JudgeError,
-    NoJudge,
-    deterministic,
-    says_much_more,
-    scripted,
-)
-from rewards.krama.match import (
-    TOLERANCE,
-    as_list,
-    close,
-    date_like,
-    equal,
-    exactly,
-    number,
-    pairs_found,
-    relative_score,
-    rows_alike,
-    text_key,
-)
+from rewards.krama.judge import Judge, JudgeError, NoJudge, deterministic
+from rewards.krama.release import METRICS, TOLERANCE, harness, str_to_float, total
 
 Reading = Literal["table3", "release"]
 READINGS: tuple[Reading, ...] = ("table3", "release")
-ANSWER_TYPES = tuple(release.METRICS)
+ANSWER_TYPES = tuple(METRICS)
 _NEAR = 1 / 9  # |p - t| / |t| below this is a relative score above 0.9
 
 
@@ -57,7 +48,7 @@ def score_response(
     for; the outcome is the set F1 of the paper. A judge that fails gives an outcome of None. Raises
     `TaskError` for an unknown answer type.
     """
-    if answer_type not in release.METRICS:
+    if answer_type not in METRICS:
         raise TaskError(
             f"answer_type {answer_type!r} is none of {', '.join(ANSWER_TYPES)}; correct the task"
         )
@@ -283,12 +274,12 @@ def rounding_slip(target: Any, answer: Any) -> float | None:
 
 def _release(answer_type: str, target: Any, response: Any, judge: Judge) -> Score:
     """The harness's values and the total it prints for a workload of this one task."""
-    values = release.harness(answer_type, target, response, judge)
+    values = harness(answer_type, target, response, judge)
     parts = {
         name: float(v) for name, v in values.items() if v is not None and math.isfinite(float(v))
     }
     try:
-        value = release.total([values])
+        value = total([values])
     except (TypeError, ZeroDivisionError) as error:
         return Score(None, None, parts, f"release_raises_{type(error).__name__}")
     if math.isnan(value):
@@ -296,70 +287,217 @@ def _release(answer_type: str, target: Any, response: Any, judge: Judge) -> Scor
     return Score(value, value, parts, "ok" if value == 1.0 else "partly" if value else "wrong")
 
 
-def untagged(value: Any) -> Any:
-    """Undo the vectors' spelling of what JSON lacks: `{"$float": "nan"}`, `{"$tuple": […]}`."""
-    if isinstance(value, list):
-        return [untagged(v) for v in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    row = cast("dict[str, Any]", value)
-    if set(row) == {"$float"} and row["$float"] in ("nan", "inf", "-inf"):
-        return float(row["$float"])
-    if set(row) == {"$tuple"} and isinstance(row["$tuple"], list):
-        return tuple(untagged(v) for v in cast("list[Any]", row["$tuple"]))
-    return {k: untagged(v) for k, v in row.items()}
+# ---- reading and pairing
+
+_LITERAL_MAX = 4_000_000  # characters; beyond that only JSON is tried
 
 
-def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
-    """One `assay score` row: `{reading, judge, task: {answer_type, answer}, response}`.
+def number(value: Any) -> float | None:
+    """A finite number from an int, a float (not a bool) or text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = str_to_float(value.strip()) if isinstance(value, str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
 
-    `judge` "yes" or "no" replays a verdict; null or absent asks the judge given here (the
-    deterministic one by default). Raises `TaskError` naming the field that cannot be used.
+
+_WHOLE = re.compile(r"[+-]?\d{1,300}")
+# YYYYMMDD, alone or with hours and minutes, or seconds too
+_DATE = re.compile(
+    r"(?:1[5-9]|20|21)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+    r"(?:(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?"
+)
+
+
+def whole(value: Any) -> int | None:
+    """The whole number that a value or a text is, without rounding; else None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value)
+    found = value if isinstance(value, int) else number(value)
+    return int(found) if found is not None and found == int(found) else None
+
+
+def date_like(value: Any) -> bool:
+    """Whether a whole number is written as a date is."""
+    found = whole(value)
+    return found is not None and _DATE.fullmatch(str(found)) is not None
+
+
+def text_key(value: Any) -> str:
+    """How text is compared: as `str()` shows it under NFC, stripped, in lower case."""
+    return unicodedata.normalize("NFC", str(value)).strip().lower()
+
+
+def close(said: float, want: float) -> bool:
+    """Equal within `TOLERANCE`, relative to the target; equality for a target of zero."""
+    return said == want if want == 0 else abs(said - want) / abs(want) < TOLERANCE
+
+
+def relative_score(said: float, want: float) -> float:
+    """1 / (1 + |p - t| / |t|); for a target of zero 1 only for 0, else 0."""
+    return float(said == 0) if want == 0 else 1 / (1 + abs(said - want) / abs(want))
+
+
+def as_list(value: Any) -> list[Any] | None:
+    """A list from a list, a tuple, or text holding one (JSON, then Python literal).
+
+    Other text and scalars are a list of one, blank text an empty list; None and objects are no
+    list (None).
     """
-    task, reading = row.get("task"), row.get("reading", "table3")
-    if not isinstance(task, Mapping) or "answer" not in task:
-        raise TaskError("field 'task' needs 'answer_type' and 'answer'")
-    if reading not in READINGS:
-        raise TaskError(f"field 'reading' is {reading!r}; wanted table3 or release")
-    if "response" in row:
-        response = untagged(row["response"])
-    elif isinstance(row.get("output"), str):
-        response = {"answer": row["output"]}
-    else:
-        raise TaskError("field 'response' is missing; give {\"answer\": …} there")
-    mode = row.get("judge")
-    if mode is not None:
-        try:
-            judge = scripted(str(mode))
-        except ValueError as error:
-            raise TaskError(f"field {error}") from None
-    gold = cast("Mapping[str, Any]", task)
-    answer_type = gold.get("answer_type")
-    if not isinstance(answer_type, str):
-        raise TaskError("field 'task' has no 'answer_type'; give one of " + ", ".join(ANSWER_TYPES))
-    ordered = gold.get("ordered") is True
-    target = untagged(gold["answer"])
-    score = score_response(answer_type, target, response, reading, judge, ordered)
-    score = of_names(score, gold, response)
-    return unpaid(score) if gold.get("doubt") else score
+    if isinstance(value, list | tuple):
+        return list(cast("Sequence[Any]", value))
+    if value is None or isinstance(value, dict):
+        return None
+    if not isinstance(value, str):
+        return [value]
+    if not value.strip():
+        return []
+    found = _parse(value)
+    if isinstance(found, set):  # its own order would change from process to process
+        return sorted(cast("set[Any]", found), key=repr)
+    if isinstance(found, list | tuple):
+        return list(cast("Sequence[Any]", found))
+    return None if isinstance(found, dict) else [value]  # NaN, None or "x" are words here
 
 
-def of_names(score: Score, gold: Mapping[str, Any], response: Any) -> Score:
-    """The same outcome, and no reward for a text that may list every name there is, where gold says
-    `names_only` (generated tasks): more than 2 words, and more than half as many as the target has,
-    beside the target's."""
-    if not gold.get("names_only") or not isinstance(response, Mapping):
-        return score
-    answer: Any = cast("Mapping[str, Any]", response).get("answer")
-    if not score.reward or not isinstance(answer, str):
-        return score
-    if not says_much_more(answer, str(gold["answer"])):
-        return score
-    return Score(score.outcome, 0.0, score.parts, score.why)
+_NOTHING = object()
 
 
-def unpaid(score: Score) -> Score:
-    """The same outcome without a reward, for gold that is doubted."""
-    if score.outcome is None:
-        return score
-    return Score(score.outcome, 0.0, {**score.parts, "doubted": 1.0}, score.why)
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    if len(text) > _LITERAL_MAX:
+        return _NOTHING
+    try:
+        with warnings.catch_warnings():  # of "2nd", which the parser takes for a bad number
+            warnings.simplefilter("ignore")
+            return python_literal(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return _NOTHING
+
+
+Same = Callable[[Any, Any], bool]
+
+
+def numbers_close(said: Any, want: Any) -> bool:
+    """Whether both are numbers, within `TOLERANCE`."""
+    found, wanted = number(said), number(want)
+    return found is not None and wanted is not None and close(found, wanted)
+
+
+def exactly(said: Any, want: Any) -> bool:
+    """The same, but whole numbers are equal only to themselves; a fraction may differ from a whole
+    number by what rounding does."""
+    one, two = whole(said), whole(want)
+    if one is not None and two is not None:
+        return one == two
+    if isinstance(want, int) or date_like(want):
+        found = number(said)
+        return found is not None and abs(found - want) <= min(1e-9 * abs(want), 0.01)
+    return numbers_close(said, want)
+
+
+def equal(said: Any, want: Any, numbers: Same = numbers_close) -> bool:
+    """Elements of an exact list: numbers within 1e-6, text folded, rows element by element."""
+    if isinstance(want, list | tuple):
+        return rows_alike(said, cast("Sequence[Any]", want), partial(equal, numbers=numbers))
+    if isinstance(want, int | float) and not isinstance(want, bool):
+        return numbers(said, want)
+    if want is None or isinstance(want, dict):
+        return bool(said == want)
+    return (
+        not isinstance(said, list | tuple | dict)
+        and said is not None
+        and (text_key(said) == text_key(want))
+    )
+
+
+def rows_alike(said: Any, want: Sequence[Any], same: Same) -> bool:
+    """Whether `said` is a row as long as `want` whose elements are pairwise `same`."""
+    if not isinstance(said, list | tuple) or len(cast("Sequence[Any]", said)) != len(want):
+        return False
+    pairs = zip(cast("Sequence[Any]", said), want, strict=True)
+    return all(same(a, b) for a, b in pairs)
+
+
+def pairs_found(
+    said: Sequence[Any], want: Sequence[Any], same: Same, reach: float, loose_text: bool = False
+) -> int:
+    """How many targets find a partner: each takes the first free element that is `same`.
+
+    `reach` is the widest relative distance at which `same` may hold for numbers. `loose_text`:
+    `same` may hold for texts that differ, so every free element is asked (a judge). Elements are
+    looked up by their first scalar, so long exact lists cost n log n.
+    """
+    shelf = _Shelf(said)
+    found = 0
+    for target in want:
+        leaf = _leaf(target)
+        if loose_text and (isinstance(leaf, bool) or not isinstance(leaf, int | float)):
+            places: Iterator[int] = shelf.all(4 * len(want) + 50)
+        else:
+            places = shelf.near(leaf, reach)
+        for place in places:
+            if same(said[place], target):
+                shelf.taken.add(place)
+                found += 1
+                break
+    return found
+
+
+def _leaf(value: Any) -> Any:
+    """The first scalar of nested rows; None for an empty one."""
+    while isinstance(value, list | tuple):
+        if not value:
+            return None
+        value = cast("Sequence[Any]", value)[0]
+    return value
+
+
+class _Shelf:
+    """Predicted elements by the text and by the number of their first scalar."""
+
+    def __init__(self, said: Sequence[Any]) -> None:
+        self.taken: set[int] = set()
+        self.size = len(said)
+        self._text: dict[str, deque[int]] = {}
+        self._number: dict[float, deque[int]] = {}
+        for place, element in enumerate(said):
+            leaf = _leaf(element)
+            self._text.setdefault(text_key(leaf), deque()).append(place)
+            value = number(leaf)
+            if value is not None:
+                self._number.setdefault(value, deque()).append(place)
+        self._values = sorted(self._number)
+
+    def all(self, limit: int) -> Iterator[int]:
+        """Free places in order, at most `limit` (a judge may cost a request each)."""
+        free = (p for p in range(self.size) if p not in self.taken)
+        for _, place in zip(range(limit), free, strict=False):
+            yield place
+
+    def near(self, leaf: Any, reach: float) -> Iterator[int]:
+        """Free places in order whose first scalar may equal `leaf`."""
+        if isinstance(leaf, bool) or not isinstance(leaf, int | float):
+            return self._free(self._text.get(text_key(leaf)))
+        middle = number(leaf)
+        if middle is None:
+            return iter(())
+        spread = abs(middle) * reach * (1 + 1e-9)
+        low = bisect.bisect_left(self._values, middle - spread)
+        high = bisect.bisect_right(self._values, middle + spread)
+        lines = [self._number[v] for v in self._values[low:high]]
+        return heapq.merge(*(self._free(line) for line in lines))
+
+    def _free(self, line: deque[int] | None) -> Iterator[int]:
+        if line is None:
+            return iter(())
+        while line and line[0] in self.taken:
+            line.popleft()
+        return (place for place in line if place not in self.taken)

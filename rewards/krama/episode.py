@@ -1,4 +1,7 @@
-"""Family "answer": what an episode hands in, scored with sub-task credit beside the outcome."""
+"""Family "answer": what an episode hands in, scored with sub-task credit beside the outcome.
+
+No import here is for builders or audits alone: this module and what it imports travel with an
+exported task."""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from assay.task import Answer, Score, TaskError
-from rewards.krama.answer import Reading, of_names, score_response, unpaid
-from rewards.krama.judge import Judge, deterministic
+from assay.task import Answer, Score, Task, TaskError
+from rewards.krama.answer import ANSWER_TYPES, READINGS, Reading, score_response
+from rewards.krama.judge import Judge, deterministic, judge_of, says_much_more, scripted
 
+STAYS_HOME = ("assay.http_client",)  # for a judge that a setting names; an export does without
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)")
 _FENCE_END = re.compile(r"\}\s*```")
@@ -103,7 +107,7 @@ def score_episode(
         response = left.get("published", {})
     kind, ordered = str(gold["answer_type"]), gold.get("ordered") is True
     score = score_response(kind, gold["answer"], response, weights.reading, judge, ordered)
-    score = of_names(score, gold, response)
+    score = _of_names(score, gold, response)
     if score.outcome is None:
         return score
     parts = dict(score.parts)
@@ -116,7 +120,7 @@ def score_episode(
         parts["subtask_reward"] = (1 - score.outcome) * weights.subtasks * credit
         reward += parts["subtask_reward"]
     made = Score(score.outcome, reward, parts, score.why)
-    return unpaid(made) if gold.get("doubt") else made
+    return _unpaid(made) if gold.get("doubt") else made
 
 
 def subtask_credit(steps: Sequence[Mapping[str, Any]], values: Sequence[Any]) -> float | None:
@@ -146,3 +150,85 @@ def _left(files: Mapping[str, bytes]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {"response": {}}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def untagged(value: Any) -> Any:
+    """Undo the vectors' spelling of what JSON lacks: `{"$float": "nan"}`, `{"$tuple": […]}`."""
+    if isinstance(value, list):
+        return [untagged(v) for v in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    row = cast("dict[str, Any]", value)
+    if set(row) == {"$float"} and row["$float"] in ("nan", "inf", "-inf"):
+        return float(row["$float"])
+    if set(row) == {"$tuple"} and isinstance(row["$tuple"], list):
+        return tuple(untagged(v) for v in cast("list[Any]", row["$tuple"]))
+    return {k: untagged(v) for k, v in row.items()}
+
+
+def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
+    """One `assay score` row: `{reading, judge, task: {answer_type, answer}, response}`.
+
+    `judge` "yes" or "no" replays a verdict; null or absent asks the judge given here (the
+    deterministic one by default). Raises `TaskError` naming the field that cannot be used.
+    """
+    task, reading = row.get("task"), row.get("reading", "table3")
+    if not isinstance(task, Mapping) or "answer" not in task:
+        raise TaskError("field 'task' needs 'answer_type' and 'answer'")
+    if reading not in READINGS:
+        raise TaskError(f"field 'reading' is {reading!r}; wanted table3 or release")
+    if "response" in row:
+        response = untagged(row["response"])
+    elif isinstance(row.get("output"), str):
+        response = {"answer": row["output"]}
+    else:
+        raise TaskError("field 'response' is missing; give {\"answer\": …} there")
+    mode = row.get("judge")
+    if mode is not None:
+        try:
+            judge = scripted(str(mode))
+        except ValueError as error:
+            raise TaskError(f"field {error}") from None
+    gold = cast("Mapping[str, Any]", task)
+    answer_type = gold.get("answer_type")
+    if not isinstance(answer_type, str):
+        raise TaskError("field 'task' has no 'answer_type'; give one of " + ", ".join(ANSWER_TYPES))
+    ordered = gold.get("ordered") is True
+    target = untagged(gold["answer"])
+    score = score_response(answer_type, target, response, reading, judge, ordered)
+    score = _of_names(score, gold, response)
+    return _unpaid(score) if gold.get("doubt") else score
+
+
+def _of_names(score: Score, gold: Mapping[str, Any], response: Any) -> Score:
+    """The same outcome, and no reward for a text that may list every name there is, where gold says
+    `names_only` (generated tasks): more than 2 words, and more than half as many as the target has,
+    beside the target's."""
+    if not gold.get("names_only") or not isinstance(response, Mapping):
+        return score
+    answer: Any = cast("Mapping[str, Any]", response).get("answer")
+    if not score.reward or not isinstance(answer, str):
+        return score
+    if not says_much_more(answer, str(gold["answer"])):
+        return score
+    return Score(score.outcome, 0.0, score.parts, score.why)
+
+
+def _unpaid(score: Score) -> Score:
+    """The same outcome without a reward, for gold that is doubted."""
+    if score.outcome is None:
+        return score
+    return Score(score.outcome, 0.0, {**score.parts, "doubted": 1.0}, score.why)
+
+
+def score_lake(task: Task, answer: Answer, weights: AnswerReward) -> Score:
+    """The answer that an episode left, or the one that its last message says."""
+    judge = judge_of(weights.judge_url, weights.judge_model)
+    return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights, judge)
+
+
+def score_lake_row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
+    """A row of `assay score`: `{response, reading}`, the reading of the settings where it names
+    none."""
+    judge = judge_of(weights.judge_url, weights.judge_model)
+    return score_row({"reading": weights.reading, **row, "task": gold}, judge)

@@ -8,8 +8,7 @@ from typing import Any
 
 from assay.family import THOUGHT
 from assay.task import RIGHT
-from rewards.krama.answer import rounding_slip, score_response
-from rewards.krama.match import as_list, close, number
+from rewards.krama.answer import as_list, close, number, rounding_slip, score_response
 
 _SCALES = (100.0, 0.01, 1000.0, 0.001, 1e6, 1e-6, -1.0)
 

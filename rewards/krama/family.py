@@ -10,8 +10,7 @@ from typing import Any
 from assay.family import SOURCE, Answer, Cheat, Family
 from assay.fingerprints import TableMarks, tables_below
 from assay.task import Task
-from rewards.krama.episode import AnswerReward, printed
-from rewards.krama.scoring import score_lake
+from rewards.krama.episode import AnswerReward, printed, score_lake
 
 
 def _gold(task: Task) -> Answer:

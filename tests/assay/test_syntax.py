@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.syntax import parse_python, python_literal
-from rewards.krama import match, release
+from rewards.krama import answer, release
 from rewards.krama.judge import scripted
 
 LONG = "[" + ", ".join(str(i) for i in range(400)) + "]"
@@ -74,10 +74,10 @@ def test_a_parser_that_never_works_is_heard(monkeypatch: pytest.MonkeyPatch, mes
 
 def test_answers_are_read_while_finalizers_parse() -> None:
     with finalizers():
-        assert match.as_list(LONG.replace("0", "'0'", 1)) == ["0", *range(1, 400)]
+        assert answer.as_list(LONG.replace("0", "'0'", 1)) == ["0", *range(1, 400)]
 
 
-@pytest.mark.parametrize("read", [python_literal, match.as_list])
+@pytest.mark.parametrize("read", [python_literal, answer.as_list])
 def test_threads_read_side_by_side(read: Callable[[str], Any]) -> None:
     """Each thread has its own depth of calls, as the builder's and the scorer's have."""
     wrong: list[Any] = []

@@ -28,11 +28,8 @@ from assay.http_client import ChatEndpoint
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
-from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import KEY_ENV, judged_coverage
-from rewards.krama.published import MODES
-from rewards.krama.release import harness
-from rewards.krama.scoring import judge_of
+from rewards.krama.judge import KEY_ENV, JudgeError, judge_of, judged_coverage
+from rewards.krama.release import MODES, harness
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan

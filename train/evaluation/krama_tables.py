@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from assay.task import RIGHT, Task
-from rewards.krama.published import COUNTS
-from rewards.krama.release import total
+from rewards.krama.release import COUNTS, total
 from train.evaluation.stats import wilson
 
 Row = dict[str, Any]

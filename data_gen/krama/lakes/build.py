@@ -38,7 +38,7 @@ from data_gen.krama.lakes.listings import listings_earn
 from data_gen.krama.lakes.short import SHORT, short_lake
 from data_gen.krama.lakes.sides import parted
 from data_gen.krama.lakes.wording import reworded_tasks
-from rewards.krama.published import COUNTS
+from rewards.krama.release import COUNTS
 
 if TYPE_CHECKING:
     from data_gen.rewording import Endpoint

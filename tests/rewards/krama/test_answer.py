@@ -13,11 +13,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.http_client import ChatEndpoint, Patience
-from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, score_row, table3
-from rewards.krama.episode import ANSWER, read_text, score_episode
-from rewards.krama.judge import deterministic
-from rewards.krama.judge_endpoint import EndpointJudge, judged_coverage
-from rewards.krama.match import as_list, equal, pairs_found
+from rewards.krama.answer import (
+    ANSWER_TYPES,
+    READINGS,
+    as_list,
+    equal,
+    pairs_found,
+    score_response,
+    table3,
+)
+from rewards.krama.episode import ANSWER, read_text, score_episode, score_row
+from rewards.krama.judge import EndpointJudge, deterministic, judged_coverage
 from rewards.krama.release import bleu, rouge1
 from rewards.score import score_lines
 

@@ -11,9 +11,10 @@ import pytest
 from krama_data import cases, needs_krama, workload
 
 from rewards.krama import release as release
-from rewards.krama.answer import score_response, untagged
+from rewards.krama.answer import as_list, number, score_response
+from rewards.krama.episode import untagged
 from rewards.krama.judge import scripted
-from rewards.krama.match import as_list, number, str_to_float
+from rewards.krama.release import str_to_float
 from rewards.score import score_lines
 
 

@@ -18,7 +18,7 @@ from small_lake import make_lake  # noqa: E402
 from data_gen.krama.lakes.listings import best_listing, everything, pays  # noqa: E402
 from data_gen.krama.lakes.ops import Group, Load, Source, Split, Top  # noqa: E402
 from data_gen.proof.shelf import Shelf  # noqa: E402
-from rewards.krama.answer import score_row  # noqa: E402
+from rewards.krama.episode import score_row  # noqa: E402
 
 TYPES = {
     "numeric_exact",
