@@ -25,7 +25,7 @@ from typing import Any
 from assay.rows import unpacked
 from data_gen.cdr.cli import main as build
 from data_gen.cdr.rows import TRACKS
-from rewards.cdr.scorefile import score_file
+from rewards.cdr.release_files import score_file
 
 Row = dict[str, Any]
 Distance = Callable[[str, str], int]

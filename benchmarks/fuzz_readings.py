@@ -19,11 +19,10 @@ from benchmarks.fuzz_read import Read, Reading, scored
 from benchmarks.fuzz_sql import sql_gold, sql_read
 from rewards.audit.laws import gold_of
 from rewards.cdr.errors import failure_mode
-from rewards.cdr.json_score import parse_json
-from rewards.cdr.predictions import metric_row, score_prediction
+from rewards.cdr.json_answers import parse_json, score_prediction, score_structured
 from rewards.cdr.recipes import attribute
-from rewards.cdr.refinement import RefinementReward, score_refinement
-from rewards.cdr.structured import score_structured
+from rewards.cdr.release_files import metric_row
+from rewards.cdr.score import RefinementReward, score_refinement
 from rewards.dare.read import Unreadable, check_shape
 from rewards.dare.score import read_gold, score_table
 from rewards.gold import Step, execute

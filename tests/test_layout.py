@@ -299,7 +299,7 @@ def test_importing_the_families_loads_nothing_heavy() -> None:
 def test_importing_the_scorers_costs_little() -> None:
     code = (
         "import time; start = time.process_time()\n"
-        "import rewards, assay.task, rewards.cdr.refinement\n"
+        "import rewards, assay.task, rewards.cdr.score\n"
         "print(time.process_time() - start)"
     )
     best = min(

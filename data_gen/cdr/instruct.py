@@ -17,7 +17,7 @@ from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError
 from data_gen.cdr.language import Clause, pick, read_clauses, say_step, speakable
-from rewards.cdr.ids import sample_variants
+from rewards.cdr.release_files import sample_variants
 from rewards.gold import Step
 
 _MARK = "\ue000"

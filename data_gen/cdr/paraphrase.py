@@ -19,7 +19,7 @@ from assay.http_client import ChatEndpoint
 from data_gen.cdr.instruct import InstructionError, PromptVariant, read_instruction
 from data_gen.cdr.language import read_number, say_number, say_step
 from data_gen.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
-from rewards.cdr.json_score import parse_json
+from rewards.cdr.json_answers import parse_json
 from rewards.gold import RECIPE_PARAMS, Step
 
 CHECKS = (

@@ -25,7 +25,7 @@ from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, wordings_of
 from data_gen.cdr.paraphrase import Candidate, paraphrase
 from data_gen.cdr.rows import PlannedRow, key_of
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import stable_id
 from rewards.gold import Step
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from math import nan
 from typing import Any
 
 from data_gen.cdr.domains import ALL_MAPPERS
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import stable_id
 from rewards.gold import RECIPE_PARAMS, BoundStep, GoldError, Profile, Step, bind
 
 

@@ -14,7 +14,7 @@ from assay.task import Task
 from data_gen.cdr.construct import bucket
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.tracks import GROUP_RULE, SWAP_RULE, Instance, SwapPair
-from rewards.cdr.ids import prompt_key, stable_id
+from rewards.cdr.release_files import prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
 from rollouts.cdr.prompts import messages
 

@@ -11,7 +11,7 @@ from configs.cdr import SelectConfig, SplitConfig
 from data_gen.cdr.rows import PlannedRow, difficulty
 from data_gen.cdr.stages.heads import Head
 from data_gen.overlap import copies_of
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import stable_id
 
 Unit = list[PlannedRow]
 

@@ -8,7 +8,7 @@ from configs.cdr import SwapConfig
 from data_gen.cdr.library import LibraryRecipe
 from data_gen.cdr.records import Record, Replays
 from data_gen.cdr.tracks import SwapPair
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import stable_id
 from rewards.parse import edit_distance, same_text
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_gen.cdr.records import Record
-from rewards.cdr.ids import prompt_key
+from rewards.cdr.release_files import prompt_key
 
 GROUP_RULE = "all_slots_correct"
 SWAP_RULE = "canonical_and_swapped_outputs_correct"

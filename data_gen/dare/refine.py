@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rewards.cdr.json_score import parse_json
+from rewards.cdr.json_answers import parse_json
 
 _NAME = re.compile(r"`([^`]+)`")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])")

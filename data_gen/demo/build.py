@@ -21,8 +21,7 @@ from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.demo.wording import filter_number, filter_step, read_requirement
 from data_gen.splits import sentence_keys, shuffled, split_documents
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
-from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.cdr.written import MODE, TAG
+from rewards.cdr.score import MODE, TAG, gold_answer, score_refinement
 from rewards.gold import Execution, execute, run_bound
 
 __all__ = [

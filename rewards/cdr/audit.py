@@ -13,11 +13,9 @@ from typing import Any, cast
 from assay.family import Audit, Floor
 from assay.seeds import derive_seed
 from assay.task import Task
-from rewards.cdr.json_score import parse_json
-from rewards.cdr.predictions import TEXT, profile_of
+from rewards.cdr.json_answers import TEXT, gold_response, parse_json, profile_of, score_structured
 from rewards.cdr.recipes import written
-from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.cdr.structured import gold_response, score_structured
+from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import GoldError, Step, bind_recipe, run_bound
 from rewards.parse import normalise, render
 

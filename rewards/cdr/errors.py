@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from rapidfuzz.distance import Levenshtein
 
-from rewards.cdr.scorefile import slot_name
+from rewards.cdr.release_files import slot_name
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, GoldError, Step, bind, run_bound
 from rewards.parse import normalise
 

@@ -10,8 +10,8 @@ from thought_forms import FORMS, TEXT, UNENDED, filled
 from assay.family import THOUGHT, score_answer
 from assay.task import Answer, Task
 from assay.thoughts import MARKS, answer_after_thoughts, parted
-from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.cdr.structured import gold_response, score_structured
+from rewards.cdr.json_answers import gold_response, score_structured
+from rewards.cdr.score import gold_answer, score_refinement
 from rewards.parse import render
 
 WORDS = st.text(alphabet="abc <>/{}\n", max_size=30)

@@ -12,7 +12,7 @@ from configs import loader, schema
 from configs.checks import warmup_steps
 from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
 from configs.schema import DemoConfig, GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
-from rewards.cdr.refinement import RefinementReward
+from rewards.cdr.score import RefinementReward
 from train.run.settings import load_run, weights_of
 
 DEMO_YAML = Path(schema.__file__).parent / "demo.yaml"

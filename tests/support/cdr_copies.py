@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.rows import read_rows
 from assay.task import write_jsonl
-from rewards.cdr.files import CORE, SEMANTIC
+from rewards.cdr.release_files import CORE, SEMANTIC, check_row
 
 Row = dict[str, Any]
 STYLES = ("direct", "imperative_checklist", "application_context")
@@ -85,3 +86,12 @@ def write_arrow(path: Path, rows: Sequence[Row]) -> None:
         return
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as out:
         out.write_table(table)
+
+
+def read_track(path: Path) -> list[Row]:
+    """The rows of a track's file, each checked."""
+    rows: list[Row] = []
+    for where, row in read_rows(path):
+        check_row(row, where)
+        rows.append(row)
+    return rows

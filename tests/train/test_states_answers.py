@@ -13,7 +13,7 @@ from assay.task import Task, write_jsonl  # noqa: E402
 from benchmarks import order  # noqa: E402
 from data_gen.corpora import read_corpus  # noqa: E402
 from data_gen.demo.order import OrderSettings, build_order_tasks  # noqa: E402
-from rewards.cdr.refinement import gold_answer  # noqa: E402
+from rewards.cdr.score import gold_answer  # noqa: E402
 from train.cli.eval import main as evaluate  # noqa: E402
 from train.cli.grpo import main as grpo  # noqa: E402
 from train.cli.sft import main as sft  # noqa: E402

@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.rows import read_rows
 from rewards.cdr.errors import MODES, analyse, error_text
-from rewards.cdr.files import write_json
+from rewards.cdr.release_files import write_json
 
 
 def write_errors(run: Path) -> str:

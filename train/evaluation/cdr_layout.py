@@ -21,7 +21,7 @@ from assay.hub import local_place
 from assay.parquet import arrow_rows
 from assay.rows import read_rows
 from assay.task import TaskError, refuse_unfinished
-from rewards.cdr.files import CORE, SEMANTIC, check_row, find_tracks
+from rewards.cdr.release_files import CORE, SEMANTIC, check_row, find_tracks
 from train.evaluation.contract import HELDOUT
 
 Row = dict[str, Any]

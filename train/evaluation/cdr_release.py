@@ -18,12 +18,10 @@ from typing import Any
 from assay.rows import read_rows
 from assay.task import Task, TaskError, write_jsonl
 from assay.thoughts import answer_after_thoughts
-from rewards.cdr.files import write_scores
-from rewards.cdr.ids import sample_variants
+from rewards.cdr.json_answers import JSON, MIXED
 from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.predictions import JSON, MIXED
-from rewards.cdr.refinement import gold_answer
-from rewards.cdr.scorefile import score_file
+from rewards.cdr.release_files import sample_variants, score_file, write_scores
+from rewards.cdr.score import gold_answer
 from rewards.parse import parse_release
 from rollouts.cdr.prompts import MARK, messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples

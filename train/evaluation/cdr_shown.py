@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import TaskError
-from rewards.cdr.files import CORE
 from rewards.cdr.leaderboard import leaderboard
+from rewards.cdr.release_files import CORE
 from rewards.cdr.styles import KINDS
 from train.evaluation.cdr_figures import FAMILIES, in_turn
 from train.evaluation.contract import Table

@@ -26,7 +26,7 @@ REFERENCES = ("gold", "empty")  # what answers without a model, for every family
 CHEAT = "cheat:"
 # families whose tasks fall into classes: `function(task, answer)` → (class of gold, class that the
 # answer names)
-LABELS = {"refinement": "rewards.cdr.scoring:labels"}
+LABELS = {"refinement": "rewards.cdr.family:labels"}
 
 
 def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:

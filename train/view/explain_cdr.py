@@ -16,7 +16,7 @@ from typing import Any
 
 from assay.task import Answer, Task
 from rewards.cdr.recipes import Attribution, bound_recipe, counterfactuals, recipe_of
-from rewards.cdr.written import result_of
+from rewards.cdr.score import result_of
 from rewards.gold import BoundStep, Execution, GoldError, run_bound
 from rewards.gold.catalog import described
 from rewards.parse import normalise, parse_strict

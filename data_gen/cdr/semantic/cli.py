@@ -24,8 +24,8 @@ from data_gen.inputs import Input, say_inputs
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
 from data_gen.splits import add_splits, read_list, say_empty, share_of
-from rewards.cdr.files import SEMANTIC
-from rewards.cdr.structured import gold_response, score_structured
+from rewards.cdr.json_answers import gold_response, score_structured
+from rewards.cdr.release_files import SEMANTIC
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.cdr.shots import Shots, add_shots, pool_of, shows_examples, with_examples
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from assay.seeds import derive_seed
 from data_gen.cdr.construct import bucket
-from rewards.cdr.files import FIELDS
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import FIELDS, stable_id
 
 Row = dict[str, Any]
 TRACK_NAMES = {

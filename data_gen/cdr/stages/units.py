@@ -15,7 +15,7 @@ from data_gen.cdr.stages.measure import SLOT_BITS, Params
 from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.swaps import swap_pair, swapped
 from data_gen.cdr.tracks import Instance, SwapPair
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import stable_id
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdr_copies import read_track
 from front import command
 from small_corpus import write_corpus
 
@@ -20,8 +21,8 @@ from data_gen.cdr.instruct import read_instruction
 from data_gen.cdr.outcome import read_outcome
 from data_gen.cdr.settle import Outcome
 from data_gen.cdr.stages.facts import filters_of, mappers_of
-from rewards.cdr.files import check_row, find_tracks, read_track
-from rewards.cdr.refinement import gold_answer, score_refinement
+from rewards.cdr.release_files import check_row, find_tracks
+from rewards.cdr.score import gold_answer, score_refinement
 from rewards.cdr.styles import RESULT_STYLES
 from rewards.gold import RECIPE_PARAMS, Step, execute
 

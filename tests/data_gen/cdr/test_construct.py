@@ -31,7 +31,7 @@ from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
 from data_gen.cdr.mining import mine_counts
 from data_gen.cdr.sources import Found, found_in, sources_of
 from data_gen.readers import CorpusError, cut
-from rewards.cdr.ids import prompt_key, sample_variants, stable_id
+from rewards.cdr.release_files import prompt_key, sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
 

@@ -27,7 +27,7 @@ from data_gen.cdr.phrases import (
     SENTENCES,
     TO_THE_LETTER,
 )
-from rewards.cdr.refinement import score_refinement
+from rewards.cdr.score import score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, Step, execute
 from rewards.parse import render
 from rollouts.cdr.prompts import MODES, messages

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdr_copies import read_track
 from chat_server import Body, serving
 from front import command
 from small_corpus import write_corpus
@@ -17,7 +18,7 @@ from small_corpus import write_corpus
 from assay.http_client import GIVE_UP, ChatEndpoint, EndpointError, Patience
 from data_gen.cdr.instruct import pool, read_instruction
 from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
-from rewards.cdr.files import find_tracks, read_track
+from rewards.cdr.release_files import find_tracks
 from rewards.gold import Step
 
 main = command("tasks")

@@ -15,7 +15,7 @@ from small_corpus import write_corpus
 from assay.task import Task, read_tasks
 from data_gen.cdr.instruct import STYLES, wordings_of
 from data_gen.cdr.language import read_clauses
-from rewards.cdr.ids import sample_variants
+from rewards.cdr.release_files import sample_variants
 from rewards.gold import Step, execute
 
 main = command("tasks")

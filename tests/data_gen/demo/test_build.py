@@ -26,7 +26,7 @@ from data_gen.demo.wording import (
     say_recipe,
 )
 from data_gen.splits import certificate
-from rewards.cdr.refinement import always_drop, copy_input, score_refinement
+from rewards.cdr.score import always_drop, copy_input, score_refinement
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
 

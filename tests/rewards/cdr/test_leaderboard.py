@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from cdr_copies import release_row
 
-from rewards.cdr.files import write_scores
+from rewards.cdr.json_answers import gold_response
 from rewards.cdr.leaderboard import leaderboard, subtask_of
-from rewards.cdr.scorefile import score_file
-from rewards.cdr.structured import gold_response
+from rewards.cdr.release_files import score_file, write_scores
 
 Row = dict[str, Any]
 

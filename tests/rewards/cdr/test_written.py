@@ -15,10 +15,16 @@ from data_gen.corpora import read_corpus
 from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_states
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from rewards.cdr.audit import refinement_twin
+from rewards.cdr.family import labels
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
-from rewards.cdr.refinement import RefinementReward, gold_answer, score_refinement
-from rewards.cdr.scoring import labels
-from rewards.cdr.written import MOST, result_of, split_written
+from rewards.cdr.score import (
+    MOST,
+    RefinementReward,
+    gold_answer,
+    result_of,
+    score_refinement,
+    split_written,
+)
 from rewards.gold import Step, run_bound
 from rewards.parse import render
 from train.view.explain_cdr import explain

@@ -12,9 +12,8 @@ from cdr_copies import as_tracks, track_rows
 from front import command
 
 from assay.task import json_text, write_jsonl
-from rewards.cdr.files import write_scores
 from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.scorefile import score_file
+from rewards.cdr.release_files import score_file, write_scores
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_shown import main_results, tables_of
 from train.evaluation.tables import Draw

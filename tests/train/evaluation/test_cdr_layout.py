@@ -14,7 +14,7 @@ from hub_server import SHA, environment, hub_server
 from places import ROOT
 
 from assay.task import TaskError, write_jsonl
-from rewards.cdr.files import CORE, SEMANTIC
+from rewards.cdr.release_files import CORE, SEMANTIC
 from train.evaluation.cdr_layout import parse_tracks, pick_rows
 
 evaluate = command("eval")

@@ -16,7 +16,7 @@ from assay import family as families
 from assay.family import Family, Score, Task
 from assay.task import write_jsonl
 from rewards.audit.report import audit_sample
-from rewards.cdr.refinement import RefinementReward
+from rewards.cdr.score import RefinementReward
 from train.cli.grpo import main as grpo
 from train.run.task_audit import audit_tasks, line
 

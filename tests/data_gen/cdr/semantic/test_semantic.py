@@ -17,8 +17,8 @@ from assay.task import read_tasks
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.hallu import read_fava
 from data_gen.cdr.semantic.rows import Unusable
-from rewards.cdr.files import FIELDS, check_row
-from rewards.cdr.structured import gold_response, score_structured
+from rewards.cdr.json_answers import gold_response, score_structured
+from rewards.cdr.release_files import FIELDS, check_row
 from rewards.score import score_row
 
 main = command("tasks")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdr_copies import read_track
 from front import command
 from semantic_samples import FAVA, PII, RUBRIC, SAFETY, all_rows
 
@@ -16,10 +17,9 @@ from assay.family import score_answer
 from assay.task import Answer, TaskError, read_tasks
 from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.rows import published
-from rewards.cdr.files import find_tracks, read_track, write_scores
+from rewards.cdr.json_answers import gold_response
 from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.scorefile import score_file
-from rewards.cdr.structured import gold_response
+from rewards.cdr.release_files import find_tracks, score_file, write_scores
 from rewards.published import refuse_published
 
 main = command("tasks")

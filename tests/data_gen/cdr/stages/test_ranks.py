@@ -13,7 +13,7 @@ from configs.cdr import MiningConfig
 from data_gen.cdr.calibrate import percentile
 from data_gen.cdr.mining import mine_counts
 from data_gen.cdr.stages.ranks import Smallest, hashes, names, percentile_of
-from rewards.cdr.ids import stable_id
+from rewards.cdr.release_files import stable_id
 
 numbers = st.lists(
     st.one_of(

@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 from sft_runs import finish, losses, sft, toy_tasks, words
 
 from assay.task import read_tasks
-from rewards.cdr.refinement import gold_answer
+from rewards.cdr.score import gold_answer
 
 pytestmark = pytest.mark.slow
 ROWS, STEPS = 24, 4

@@ -8,7 +8,7 @@ from places import ROOT
 from vectors import vectors
 
 from assay.task import TaskError, unscored
-from rewards.cdr.refinement import (
+from rewards.cdr.score import (
     RefinementReward,
     always_drop,
     copy_input,
@@ -121,7 +121,7 @@ def test_a_huge_answer_is_refused_without_being_read(monkeypatch):
     def unread(*_):
         raise AssertionError("an answer of absurd length was read")
 
-    monkeypatch.setattr("rewards.cdr.refinement.parse", unread)
+    monkeypatch.setattr("rewards.cdr.score.parse", unread)
     score = score_refinement(KEEP, "<status>" * 5_000_000)
     assert (score.outcome, score.reward, score.why) == (0.0, 0.0, "too_long")
 
@@ -197,6 +197,6 @@ def test_metrics_equal_the_published_scorer():
 
 
 def test_scoring_needs_no_torch():
-    code = "import sys, rewards.cdr.refinement, rewards.score; sys.exit('torch' in sys.modules)"
+    code = "import sys, rewards.cdr.score, rewards.score; sys.exit('torch' in sys.modules)"
     root = ROOT
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vectors import needs_full_vectors, vectors
 
-from rewards.cdr.json_score import compare_json, parse_json
-from rewards.cdr.predictions import metric_row, score_prediction
-from rewards.cdr.scorefile import score_file
+from rewards.cdr.json_answers import compare_json, parse_json, score_prediction
+from rewards.cdr.release_files import metric_row, score_file
 from rewards.parse import normalise, normalise_lines, parse_release
 from rewards.score import score_row
 

@@ -1,0 +1,311 @@
+"""Answers of the semantic extension: canonical JSON equality, and the mixed JSON and text profile.
+
+`score_prediction` scores a read answer exactly as the release does, whatever its row's profile
+(spec section 12.2). `score_structured` is what training sees: `outcome` is the benchmark's RS; the
+reward adds field accuracy, so that a nearly right object teaches something; both are 0 for an
+answer that is not JSON. Text rows of the extension (PII redaction, correction) are scored as
+refinement.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from rapidfuzz.distance import Levenshtein
+
+from assay.task import Score, TaskError
+from assay.thoughts import answer_after_thoughts
+from rewards.cdr.score import Metrics, refinement_metrics, score_refinement
+from rewards.parse import PARSINGS, normalise_lines, render
+
+TEXT, JSON, MIXED = "text_refinement", "structured_json", "mixed_structured_text"
+PROFILES = (TEXT, JSON, MIXED)
+_TAGS = tuple(
+    (re.compile(f"<{name}>", re.IGNORECASE), re.compile(f"</{name}>", re.IGNORECASE))
+    for name in ("clean_text", "output", "result", "answer")
+)
+_FAILED = object()
+
+
+@dataclass(frozen=True)
+class JsonMatch:
+    """`accuracy` is the release's, over the keys of both sides, where a missing key equals null;
+    None when neither side is an object with fields. `earned` is what a reward may pay: keys of
+    the reference that are there and right, over the keys of the longer side."""
+
+    parsed: bool
+    exact: bool
+    fields: dict[str, bool]
+    accuracy: float | None
+    value: Any = None
+    earned: float = 0.0
+
+
+def parse_json(text: str) -> Any:
+    """The JSON value of a response, leniently; raises ValueError when there is none.
+
+    The whole response, else the content of the first tag of each kind, else what the first `{` or
+    `[` begins, with trailing text ignored (spec section 12.5). `null` alone is no answer.
+    """
+    for piece in (text, *_tagged(text)):
+        value = _load(piece.strip())
+        if value is None:
+            break
+        if value is not _FAILED:
+            return value
+    else:
+        starts = [i for i in (text.find("{"), text.find("[")) if i >= 0]
+        if starts:
+            try:
+                return json.JSONDecoder().raw_decode(text, min(starts))[0]
+            except (ValueError, RecursionError):
+                pass
+    raise ValueError("no JSON in the response")
+
+
+def _tagged(text: str) -> Iterator[str]:
+    """What stands in the first closed tag of each kind, in the release's order of kinds: the first
+    match of `<TAG>(.*?)</TAG>`, in linear time."""
+    for opens, closes in _TAGS:
+        opening = opens.search(text)
+        closing = closes.search(text, opening.end()) if opening else None
+        if opening and closing:
+            yield text[opening.end() : closing.start()]
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _FAILED
+
+
+def canonical(value: Any) -> Any:
+    """Strings stripped and lower-cased, lists sorted by their JSON text, objects by key."""
+    if isinstance(value, str):
+        return value.strip().lower()
+    if isinstance(value, list):
+        items = [canonical(item) for item in cast("list[Any]", value)]
+        return sorted(items, key=_text)
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return {key: canonical(fields[key]) for key in sorted(fields)}
+    return value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def compare_json(reference: Any, predicted: str) -> JsonMatch:
+    """How a response compares with a reference (a JSON value, or JSON as text). Never raises on
+    what a model wrote; raises ValueError when the reference itself is no JSON."""
+    wanted = canonical(parse_json(reference) if isinstance(reference, str) else reference)
+    try:
+        value = parse_json(predicted)
+        got = canonical(value)
+    except (ValueError, RecursionError):
+        names = sorted(cast("dict[str, Any]", wanted)) if isinstance(wanted, dict) else []
+        return JsonMatch(False, False, dict.fromkeys(names, False), 0.0 if names else None)
+    fields: dict[str, bool] = {}
+    earned = 0.0
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        one, other = cast("dict[str, Any]", wanted), cast("dict[str, Any]", got)
+        right = sum(name in other and other[name] == value for name, value in one.items())
+        earned = right / max(len(one), len(other), 1)
+        fields = {name: one.get(name) == other.get(name) for name in sorted({*one, *other})}
+    accuracy = sum(fields.values()) / len(fields) if fields else None
+    try:
+        exact = bool(wanted == got)
+    except RecursionError:
+        exact = False
+    return JsonMatch(True, exact, fields, accuracy, value, 1.0 if exact else earned)
+
+
+def corrected_text(match: JsonMatch) -> str:
+    """The field that the mixed profile scores as text; missing or not text: empty."""
+    value = match.value
+    found = cast("dict[str, Any]", value).get("corrected_text") if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+# ---- one prediction as the release scores it
+
+
+@dataclass(frozen=True)
+class PredictionScore:
+    """`success` is RS; `gain` is RG, None where the row reports none; the rest is diagnostic."""
+
+    success: bool
+    gain: float | None
+    status_match: bool
+    metrics: Metrics | None = None
+    match: JsonMatch | None = None
+    full_run_distance: int | None = None
+    n1_success: bool = False
+
+
+def profile_of(row: Mapping[str, Any]) -> str:
+    """The row's scoring profile; without one, a reference that looks like JSON is scored as JSON.
+
+    Raises `TaskError` for a profile that does not exist.
+    """
+    profile = row.get("scoring_profile")
+    if profile in (None, ""):
+        text = str(row.get("reference_text") or "").lstrip()
+        return JSON if text[:1] in ("{", "[") and _is_json(text) else TEXT
+    if profile not in PROFILES:
+        raise TaskError(f"task field 'scoring_profile' is {profile!r}; wanted one of {PROFILES}")
+    return str(profile)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def score_prediction(row: Mapping[str, Any], status: str | None, text: str) -> PredictionScore:
+    """Score a read answer against a release row; an empty status matches nothing.
+
+    Raises `TaskError` when the row lacks what its profile needs.
+    """
+    profile = profile_of(row)
+    if profile == TEXT:
+        return _score_refined(row, status or "", text)
+    gain = bool(row.get("reports_refinement_gain", profile == MIXED))
+    try:
+        if profile == JSON:
+            match = compare_json(_need(row, "reference_text"), text)
+            return PredictionScore(match.exact, None, True, match=match, n1_success=match.exact)
+        match = compare_json(row.get("reference_json") or _need(row, "reference_json"), text)
+    except ValueError as error:
+        raise TaskError(f"the row's reference is no JSON ({error}); check the row") from None
+    wanted, found = str(row.get("reference_status") or "KEEP"), corrected_text(match)
+    reference = _need(row, "reference_text")
+    metrics = refinement_metrics(_need(row, "input_text"), wanted, reference, status or "", found)
+    success = match.exact and metrics.rs
+    same = metrics.status_match and normalise_lines(found) == normalise_lines(reference)
+    gained = metrics.rg if gain else None
+    return PredictionScore(success, gained, metrics.status_match, metrics, match, n1_success=same)
+
+
+def _score_refined(row: Mapping[str, Any], status: str, text: str) -> PredictionScore:
+    reference = _need(row, "reference_text")
+    metrics = refinement_metrics(
+        _need(row, "input_text"), _need(row, "reference_status"), reference, status, text
+    )
+    full = row.get("reference_text_full_run")
+    dropped = str(row["reference_status"]).strip().upper() == "DROP"
+    distance = Levenshtein.distance(text, full) if dropped and isinstance(full, str) else None
+    gain = metrics.rg if row.get("reports_refinement_gain", True) else None
+    same = metrics.status_match and normalise_lines(text) == normalise_lines(reference)
+    return PredictionScore(
+        metrics.rs,
+        gain,
+        metrics.status_match,
+        metrics,
+        full_run_distance=distance,
+        n1_success=same,
+    )
+
+
+def _need(row: Mapping[str, Any], name: str) -> Any:
+    value = row.get(name)
+    if value is None:
+        raise TaskError(f"task field {name!r} is missing; the row's scoring profile needs it")
+    return value
+
+
+# ---- the reward
+
+_LIMIT = 100_000  # longer answers are not read
+
+
+@dataclass(frozen=True)
+class StructuredReward:
+    """Shares of the reward; they sum to 1. `form`: the whole response is JSON and nothing else."""
+
+    form: float = 0.1
+    fields: float = 0.3
+    success: float = 0.6
+
+    def __post_init__(self) -> None:
+        total = self.form + self.fields + self.success
+        if min(self.form, self.fields, self.success) < 0 or abs(total - 1.0) > 1e-9:
+            raise ValueError(f"form + fields + success = {total:g}; make it 1, none below 0")
+
+
+def score_structured(
+    row: Mapping[str, Any],
+    output: str,
+    parsing: str = "strict",
+    weights: StructuredReward | None = None,
+    truncated: bool = False,
+) -> Score:
+    """Score one answer to a release row of the extension. Never raises on any `output`; raises
+    `TaskError` when the row lacks what its profile needs.
+
+    `strict` (training) wants a response that is JSON and nothing else; `release` takes the first
+    JSON it finds, as the published scorer does. A thought before the answer is no part of it.
+    """
+    weights = weights or StructuredReward()
+    if parsing not in PARSINGS:
+        raise ValueError(f"parsing={parsing!r}: wanted one of {', '.join(PARSINGS)}")
+    gold = str(row.get("reference_json") or row.get("reference_text"))
+    output = answer_after_thoughts(output, gold)
+    if parsing == "strict" and len(output) > max(_LIMIT, 10 * len(str(row.get("input_text", "")))):
+        return _nothing("too_long")
+    if truncated and parsing == "strict":
+        return _nothing("truncated")
+    if profile_of(row) == TEXT:
+        status = row.get("reference_status") or "KEEP"
+        return score_refinement({**row, "reference_status": status}, output, parsing)
+    clean = _is_json(output)
+    if parsing == "strict" and not clean:
+        return _nothing("no_answer")
+    score = score_prediction(row, "KEEP", output)
+    match = score.match
+    accuracy = (match.accuracy or 0.0) if match is not None else 0.0
+    parts = {
+        "rg": score.gain or 0.0,
+        "status_match": 1.0,
+        "strict_equal": float(score.success),
+        "json_parsed": float(match is not None and match.parsed),
+        "field_accuracy": accuracy,
+        "format": float(clean),
+    }
+    if match is not None:
+        parts |= {f"field_{name}": float(right) for name, right in match.fields.items()}
+    # Not `accuracy`: there, an invented key with null equals a key that the reference lacks.
+    earned = match.earned if match is not None else 0.0
+    reward = (
+        (weights.form * clean + weights.fields * earned + weights.success * score.success)
+        if match is not None and match.parsed
+        else 0.0
+    )
+    if score.success:
+        reward = 1.0 - (0.0 if clean else weights.form)
+    why = "ok" if score.success else "bad_json" if not parts["json_parsed"] else "wrong_fields"
+    return Score(float(score.success), reward, parts, why)
+
+
+def _nothing(why: str) -> Score:
+    names = ("rg", "status_match", "strict_equal", "field_accuracy", "format")
+    parts: dict[str, float] = {name: 0.0 for name in names}
+    return Score(0.0, 0.0, parts, why)
+
+
+def gold_response(row: Mapping[str, Any]) -> str:
+    """The response that earns 1."""
+    if profile_of(row) == TEXT:
+        return render(str(row.get("reference_status") or "KEEP"), str(row["reference_text"]))
+    reference = row.get("reference_json") or row.get("reference_text")
+    value = parse_json(reference) if isinstance(reference, str) else reference
+    return json.dumps(value, ensure_ascii=False)
