@@ -338,7 +338,7 @@ class ToolSettings:
 
 # what has words → where they are, and how they are read out of a release
 WORDS: Places = {
-    "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.words"),
+    "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.prompts"),
     "python_executor": ("rollouts.python_tool", "rollouts.dare.words"),
     "ds_guru": ("rollouts.krama.words", "rollouts.krama.words"),
 }

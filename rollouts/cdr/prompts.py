@@ -1,18 +1,37 @@
-"""The messages of a refinement task, by prompt mode (spec section 11), in words from a file."""
+"""The messages of a refinement task, by prompt mode (spec section 11), in words from a file, which
+may be read out of the release's runner."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.task import Message, Task
+from rewards.cdr.score import ANALYSIS_MODES
 from rewards.parse import render
-from rollouts.cdr.words import ANALYSIS, FORMATS, MODES, SLOTS
-from rollouts.words.templates import Kind, Words, ours
+from rollouts.words.interpret import Program, mark, template
+from rollouts.words.templates import Kind, Read, Release, Slot, Words, ours
 
-__all__ = ["KIND", "MODES", "Example", "messages"]
+RUNNER = Path("src/cdrbench_v3/run_inference.py")
+MODES = ("direct", "few_shot", "plan_first", "state_aware")
+# output_format of a row → the field of its request; rows of other formats are asked by mode
+FORMATS = {"json": "json", "json_and_tagged_text": "json_and_text"}
+_ASKED = ("requirement", "input")
+SLOTS = {
+    "system": Slot(),
+    "system_analysis": Slot(),
+    "contract": Slot(),
+    "direct": Slot(("contract",), _ASKED),
+    "few_shot": Slot(("contract", "examples"), _ASKED),
+    "example": Slot(("number",), (*_ASKED, "output")),
+    "examples": Slot(),
+    "plan_first": Slot(("contract",), _ASKED),
+    "state_aware": Slot(("contract",), _ASKED),
+    "json": Slot((), _ASKED),
+    "json_and_text": Slot((), _ASKED),
+}
 
 MARK = "words"  # in a task's meta: the hash of the words that it is asked in, where not ours
 
@@ -57,7 +76,7 @@ def messages(
         contract=words["contract"],
         examples=shown or words["examples"],
     )
-    system = words["system_analysis" if mode in ANALYSIS and not form else "system"]
+    system = words["system_analysis" if mode in ANALYSIS_MODES and not form else "system"]
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
@@ -83,3 +102,54 @@ def _ask(task: Task, words: Words) -> Task:
 
 
 KIND = Kind("refinement", SLOTS, Path(__file__).with_name("words.yaml"), _asks, _ask)
+
+
+def read_release(folder: Path) -> Read | None:
+    """The words of a release's checkout: what its runner sends in each mode for a row. Its few-shot
+    request holds its own examples."""
+    if not (folder / RUNNER).is_file():
+        return None
+    found: dict[str, str] = {}
+    systems: dict[str, str] = {}
+    for mode in MODES:
+        systems[mode], found[mode] = _sent(folder / RUNNER, mode, "tagged_text")
+    for form, name in FORMATS.items():
+        systems[name], found[name] = _sent(folder / RUNNER, "direct", form)
+    analysis, plain = systems["state_aware"], systems["direct"]
+    for name, system in systems.items():
+        if system != (analysis if name in ANALYSIS_MODES else plain):
+            program = Program(folder / RUNNER)
+            raise program.refused(program.function("_infer_one"), f"a system message for {name}")
+    texts = dict.fromkeys(SLOTS, "") | found | {"system": plain, "system_analysis": analysis}
+    return Read(texts | {"example": "{requirement}{input}{output}"})
+
+
+def _sent(path: Path, mode: str, form: str) -> tuple[str, str]:
+    """System and user message as templates."""
+    variant = {"style_id": "", "style_label": "", "user_requirement": mark("requirement")}
+    row: dict[str, Any] = {
+        "prompt_variants": [variant],
+        "input_text": mark("input"),
+        "output_format": form,
+    }
+    program = Program(path)
+    said: Any = program.until(
+        "_infer_one",
+        "messages",
+        row=row,
+        index=0,
+        prompt_mode=mode,
+        backend=None,
+        candidate_rows=[],
+    )
+    roles = [message["role"] for message in said]
+    if roles != ["system", "user"]:
+        raise program.refused(program.function("_infer_one"), f"messages of {', '.join(roles)}")
+    return template(said[0]["content"]), template(said[1]["content"])
+
+
+# releases by the hash of their words
+KNOWN = {
+    "b1532dbcbbc77c1388966fb36a7d204d6c61caf2b0c68ae51c452ce7d9b2eaa5": "CDR-Bench 6df0ac8",
+}
+RELEASE = Release(read_release, KNOWN)
