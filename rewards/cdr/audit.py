@@ -66,10 +66,10 @@ def json_spellings(task: Task) -> Mapping[str, str]:
         "no spaces": json.dumps(value, separators=(",", ":")),
         "spaces around": f"\n {whole} \n",
         "tabs": json.dumps(value, indent="\t"),
-        "keys in other order": json.dumps(_turned(value)),
-        "lists in other order": json.dumps(_mapped(value, list, _backwards)),
+        "keys in other order": json.dumps(_mapped(value, dict, _keys_turned)),
+        "lists in other order": json.dumps(_mapped(value, list, _turned)),
         "texts in upper case": json.dumps(_mapped(value, str, str.upper)),
-        "texts with spaces": json.dumps(_mapped(value, str, _spaced)),
+        "texts with spaces": json.dumps(_mapped(value, str, " {} ".format)),
         "escapes": json.dumps(value, ensure_ascii=True),
         "whole numbers as 1.0": json.dumps(_mapped(value, int, float)),
         "a key twice, the same": _twice(value),
@@ -85,21 +85,12 @@ def json_spellings(task: Task) -> Mapping[str, str]:
     }
 
 
-def _turned(value: Any) -> Any:
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {k: _turned(v) for k, v in reversed(list(items))}
-    if isinstance(value, list):
-        return [_turned(v) for v in cast("list[Any]", value)]
-    return value
-
-
-def _backwards(value: list[Any]) -> list[Any]:
+def _turned(value: list[Any]) -> list[Any]:
     return value[::-1]
 
 
-def _spaced(value: str) -> str:
-    return f" {value} "
+def _keys_turned(value: dict[str, Any]) -> dict[str, Any]:
+    return dict(reversed(value.items()))
 
 
 def _mapped(value: Any, kind: type, change: Any) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -333,59 +333,36 @@ def _shown(place: Path | None, name: str, out: Path) -> str:
     return "" if place is None else Path(os.path.relpath(place / name, out)).as_posix()
 
 
-Column = tuple[str, Callable[[Row], Any]]
+Columns = Mapping[str, str]  # heading → the field of a row below it
+_DELTAS = {"Delta vs Best": "delta_vs_best_pp", "Delta vs Base": "delta_vs_base_pp"}
 
 
 def _markdown(water: list[Row], core: list[Row], semantic: list[Row], metric: str) -> str:
-    def of(name: str) -> Callable[[Row], Any]:
-        return lambda row: row.get(name)
-
-    deltas: tuple[Column, ...] = (
-        ("Delta vs Best", of("delta_vs_best_pp")),
-        ("Delta vs Base", of("delta_vs_base_pp")),
-    )
     parts = ["# CDR-Bench Result Summary", f"Metric: {metric}"]
     if water:
-        heads: list[Column] = [
-            ("Model", of("model")),
-            ("Suite", of("suite")),
-            ("Primary", of("primary_value_pct")),
-            ("Rank", of("rank")),
-            ("Best", of("best_model")),
-            deltas[0],
-            ("Base", of("base_model")),
-            deltas[1],
-            ("Missing", of("missing_units")),
-        ]
+        heads = {"Model": "model", "Suite": "suite", "Primary": "primary_value_pct", "Rank": "rank"}
+        heads |= {"Best": "best_model", "Delta vs Best": "delta_vs_best_pp", "Base": "base_model"}
+        heads |= {"Delta vs Base": "delta_vs_base_pp", "Missing": "missing_units"}
         parts += ["## Model Waterline", _table(heads, water)]
     if core:
-        heads = [("Model", of("model")), ("Track", of("track")), ("N", of("n"))]
-        heads += [(metric, of("rs_at_k_pct")), ("Rank", of("rank")), *deltas]
-        parts += ["## Core Tracks", _table(heads, core)]
+        heads = {"Model": "model", "Track": "track", "N": "n", metric: "rs_at_k_pct"}
+        parts += ["## Core Tracks", _table({**heads, "Rank": "rank", **_DELTAS}, core)]
     if semantic:
+        heads = {"Model": "model", "Domain": "domain_label"}
+        heads |= {"Atomic N": "atomic_n", "Comp N": "compositional_n"}
+        heads |= {f"Atomic Avg {metric}": "atomic_avg_rs_at_k_pct"}
+        heads |= {f"Comp {metric}": "compositional_rs_at_k_pct", "Gap": "gap_pct_points"}
         parts += [
             "## Semantic Extension",
             f"Gap is defined as Atomic Avg {metric} - Compositional {metric}.",
+            _table({**heads, "Rank": "rank", **_DELTAS}, semantic),
         ]
-        heads = [
-            ("Model", of("model")),
-            ("Domain", of("domain_label")),
-            ("Atomic N", of("atomic_n")),
-            ("Comp N", of("compositional_n")),
-            (f"Atomic Avg {metric}", of("atomic_avg_rs_at_k_pct")),
-            (f"Comp {metric}", of("compositional_rs_at_k_pct")),
-            ("Gap", of("gap_pct_points")),
-            ("Rank", of("rank")),
-            *deltas,
-        ]
-        parts.append(_table(heads, semantic))
     return "\n\n".join(parts) + "\n"
 
 
-def _table(heads: Sequence[Column], rows: Iterable[Row]) -> str:
-    lines = ["| " + " | ".join(name for name, _ in heads) + " |"]
-    lines.append("| " + " | ".join("---" for _ in heads) + " |")
+def _table(heads: Columns, rows: Iterable[Row]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
     for row in rows:
-        cells = (value(row) for _, value in heads)
+        cells = (row.get(name) for name in heads.values())
         lines.append("| " + " | ".join("" if c is None else str(c) for c in cells) + " |")
     return "\n".join(lines)

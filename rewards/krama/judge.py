@@ -43,72 +43,19 @@ Judge = Callable[[str, str], Verdict]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _NEGATIONS = frozenset(
-    {
-        "no",
-        "not",
-        "never",
-        "none",
-        "neither",
-        "nor",
-        "without",
-        "cannot",
-        "cant",
-        "dont",
-        "doesnt",
-        "didnt",
-        "isnt",
-        "arent",
-        "wasnt",
-        "werent",
-        "wont",
-        "hasnt",
-        "havent",
-    }
+    (
+        *("no", "not", "never", "none", "neither", "nor", "without", "cannot", "cant", "dont"),
+        *("doesnt", "didnt", "isnt", "arent", "wasnt", "werent", "wont", "hasnt", "havent"),
+    )
 )
 # Words that carry no fact of their own: articles, copulas, prepositions, conjunctions.
 _STOP = _ARTICLES | frozenset(
-    {
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "being",
-        "it",
-        "its",
-        "this",
-        "that",
-        "these",
-        "those",
-        "there",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "by",
-        "with",
-        "from",
-        "as",
-        "and",
-        "or",
-        "but",
-        "which",
-        "who",
-        "whose",
-        "what",
-        "has",
-        "have",
-        "had",
-        "do",
-        "does",
-        "did",
-        "than",
-        "then",
-        "so",
-    }
+    (
+        *("is", "are", "was", "were", "be", "been", "being", "it", "its", "this", "that", "these"),
+        *("those", "there", "of", "in", "on", "at", "to", "for", "by", "with", "from", "as", "and"),
+        *("or", "but", "which", "who", "whose", "what", "has", "have", "had", "do", "does", "did"),
+        *("than", "then", "so"),
+    )
 )
 _POLES = {
     "yes": "yes",
