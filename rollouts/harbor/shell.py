@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,15 @@ class HarborShell:
         return EpisodeStart(self._task.prompt, [SPEC])
 
     async def reply(self, said: ModelTurn) -> Reply:
-        """Run every call of the message in order; a message without calls ends the episode."""
-        found = await answer_calls(said, {NAME: SPEC}, self._run, refuse="Error: {}".format)
-        return replace(found, messages=[{**m, "name": NAME} for m in found.messages])
+        """Run every call of the message in order; a message without calls ends the episode.
+
+        Commands do not count against the episode's tool time (`Budget.seconds`): a task's own time
+        limit may be larger (1800 s where task.toml names none, the budget's default is 1000 s).
+        """
+        run = partial(self._run, said.seconds)
+        found = await answer_calls(said, {NAME: SPEC}, run, refuse="Error: {}".format)
+        messages = [{**m, "name": NAME} for m in found.messages]
+        return replace(found, messages=messages, seconds=0.0)
 
     async def close(self) -> EpisodeEnd:
         """Run the verifier on what the agent left."""
@@ -67,7 +74,7 @@ class HarborShell:
             raise EnvironmentFailure(str(error)) from None
         return EpisodeEnd({REWARD: json.dumps(numbers).encode()})
 
-    async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
+    async def _run(self, left: float, call: ToolCall, arguments: dict[str, Any], _: float) -> Ran:
         if left <= 0:
             raise Refused("time_up", TIME_UP)
         assert self._box is not None

@@ -15,7 +15,7 @@ from assay.task import Task, TaskError, read_tasks
 from data_gen.exports.harbor import BASE
 from data_gen.harbor.cli import main
 from rewards.harbor.family import HARBOR
-from rollouts.environment import ModelTurn
+from rollouts.environment import ModelTurn, Reply
 from rollouts.environments import EnvironmentFactory
 from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.pool import Pool
@@ -158,7 +158,8 @@ def episode(task: Task, root: Path, commands: list[str]) -> float | None:
             assert [tool.name for tool in opening.tools] == ["harbor_shell"]
             for turn, command in enumerate(commands):
                 call = ToolCall("harbor_shell", {"command": command})
-                await surroundings.reply(ModelTurn("", [call], False, turn, False))
+                said = await surroundings.reply(ModelTurn("", [call], False, turn, False))
+                assert said.seconds == 0.0
             closing = await surroundings.close()
         finally:
             await shop.close()
@@ -179,3 +180,28 @@ def test_an_episode_is_scored_by_the_verifier_after_the_agent_ended(tmp_path: Pa
     farm = ["ls /tests /solution | wc -l > /app/seen; echo 1 > /logs/verifier/reward.txt"]
     farm += ["printf '#!/bin/bash\\necho 1 > /logs/verifier/reward.json' > /tests/test.sh"]
     assert episode(task, tmp_path / "t", farm) == 0.0
+
+
+def test_commands_do_not_count_against_the_tool_time(tmp_path: Path) -> None:
+    """A task's own limit (1800 s here) is larger than an episode's default tool time."""
+    directory(tmp_path / "in", "good")
+    assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t")]) == 0
+    (task,) = read_tasks(tmp_path / "t" / "train.jsonl")
+
+    async def run() -> Reply:
+        shop = EnvironmentFactory(tmp_path / "t")
+        try:
+            surroundings = shop.maker(task, 0, 0)
+            await surroundings.open()
+            calls = [
+                ToolCall("harbor_shell", {"command": c}) for c in ("sleep 0.6", "echo right > out")
+            ]
+            # 0.5 s are left: the first command uses more than that up, and the second still runs
+            return await surroundings.reply(ModelTurn("", calls, False, 0, False, 0.5))
+        finally:
+            await surroundings.close()
+            await shop.close()
+
+    found = asyncio_run(run())
+    assert found.seconds == 0.0 and not found.errors
+    assert [row["kind"] for row in found.records] == ["ok", "ok"]
