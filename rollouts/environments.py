@@ -393,7 +393,7 @@ class EnvironmentFactory:
         self.env = read_env(env)
         self._families: dict[str, UserEnvironment] = {}
         self._pool: tuple[asyncio.AbstractEventLoop, Pool] | None = None
-        self._boxes: dict[tuple[asyncio.AbstractEventLoop, str], Pool] = {}
+        self._containers: dict[tuple[asyncio.AbstractEventLoop, str], Pool] = {}
         self._shared: dict[str, str] = {}
 
     def announce(self, tasks: Iterable[Task]) -> None:
@@ -421,17 +421,19 @@ class EnvironmentFactory:
             self._pool = (loop, Pool(config))
         return self._pool[1]
 
-    def box_pool(self, python: str) -> Pool:
+    def container_pool(self, python: str) -> Pool:
         """The sandbox of the running event loop whose calls look like a container with this
         interpreter."""
-        from rollouts.harbor.box import box_config
+        from rollouts.harbor.container import container_config
         from rollouts.sandbox.model import worker_count
         from rollouts.sandbox.pool import Pool
 
         key = (asyncio.get_running_loop(), python)
-        if key not in self._boxes:
-            self._boxes[key] = Pool(box_config(python, self.settings.workers or worker_count()))
-        return self._boxes[key]
+        if key not in self._containers:
+            self._containers[key] = Pool(
+                container_config(python, self.settings.workers or worker_count())
+            )
+        return self._containers[key]
 
     def files(self, task: Task) -> Mapping[str, bytes]:
         """The task's files as bytes, by name. Raises `TaskError` naming what is not there."""
@@ -523,10 +525,10 @@ class EnvironmentFactory:
             await self._pool[1].close()
         self._pool = None
         loop = asyncio.get_running_loop()
-        for (its, _), pool in self._boxes.items():
+        for (its, _), pool in self._containers.items():
             if its is loop:
                 await pool.close()
-        self._boxes = {}
+        self._containers = {}
 
 
 @functools.lru_cache(maxsize=256)
@@ -574,9 +576,9 @@ def _built_in(name: str, shop: EnvironmentFactory, task: Task, seed: int) -> Env
 
             return LakeScript(*lake)
         case "harbor_shell":
-            from rollouts.harbor.shell import HarborShell
+            from rollouts.harbor.task import HarborShell
 
-            return HarborShell(task, shop.root, shop.box_pool, settings.executor.run_s)
+            return HarborShell(task, shop.root, shop.container_pool, settings.executor.run_s)
         case "smolagents":
             from rollouts.krama.agents.code_agent import CodeAgent, prelude
 

@@ -546,3 +546,11 @@ def _checked(
     if problem:
         raise Refused("bad_arguments", problem)
     return arguments
+
+
+def clip(text: str, most: int) -> str:
+    """The start and the end of a long text, with a line that says how much is missing."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

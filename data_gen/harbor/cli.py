@@ -1,14 +1,15 @@
 """`assay tasks harbor DIR --out T`: Harbor task directories as tasks, checked in the jail.
 
 A directory is taken when the jail can honour all of it, its solution scores 1 and doing nothing
-scores 0. Every other one is listed with the reason, and is never run in part.
+scores 0. Every other one is listed with a code, the line of its Dockerfile and the reason, and is
+never run in part.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,15 @@ from assay.files import atomic_write_set, write_bytes
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from data_gen.inputs import Input, say_inputs
 from rewards.harbor.family import HARBOR, of_rewards
-from rollouts.harbor.box import box_config
-from rollouts.harbor.image import Image, row
-from rollouts.harbor.shell import NAME
-from rollouts.harbor.trial import (
-    PYTHONS,
+from rollouts.harbor.container import container_config
+from rollouts.harbor.dockerfile import PYTHONS, chosen_python
+from rollouts.harbor.task import (
+    NAME,
     HarborTask,
     NoReward,
-    chosen,
     read_task,
     solve,
-    started,
+    start_container,
     verify,
 )
 from rollouts.sandbox.model import worker_count
@@ -125,16 +124,13 @@ async def check(
     """One directory: read, its solution and doing nothing verified."""
     try:
         task = read_task(folder, offline)
-        licence = str(task.about.get("licence") or task.about.get("license") or "unknown")
+        about = task.part("metadata")
+        licence = str(about.get("licence") or about.get("license") or "unknown")
         if task.problems:
             return Checked(name, None, "; ".join(task.problems), licence)
 
-        def pool(image: Image) -> Pool:
-            python = chosen(image, more)
-            return pools.setdefault(python, Pool(box_config(python, worker_count())))
-
-        if task.apart is not None:
-            pool(task.apart.image)  # before anything runs
+        python = chosen_python(task.image, more)
+        pool = pools.setdefault(python, Pool(container_config(python, worker_count())))
         solved = await _trial(task, pool, solving=True)
         idle = await _trial(task, pool, solving=False)
     except (TaskError, NoReward) as error:
@@ -147,22 +143,22 @@ async def check(
     return Checked(name, _task(task, name, split, solved, licence), "", licence)
 
 
-async def _trial(
-    task: HarborTask, pool: Callable[[Image], Pool], solving: bool
-) -> dict[str, float]:
-    box = await started(task, pool(task.image))
+async def _trial(task: HarborTask, pool: Pool, solving: bool) -> dict[str, float]:
+    container = start_container(task, pool)
     if solving:
-        await solve(task, box)
-    return await verify(task, box, pool)
+        await solve(task, container)
+    return await verify(task, container)
 
 
 def _task(task: HarborTask, name: str, split: str, solved: dict[str, float], licence: str) -> Task:
-    known = {k: v for k, v in task.about.items() if isinstance(v, str | int | float | bool)}
-    meta: dict[str, Any] = {**known, "licence": licence, "image": row(task.image)}
+    about = {**task.part("metadata"), "name": task.part("task").get("name", "")}
+    known = {k: v for k, v in about.items() if isinstance(v, str | int | float | bool)}
+    image = {"python": task.image.python, "requirements": task.image.requirements}
+    meta: dict[str, Any] = {**known, "licence": licence, "image": image}
     return Task(
         id=name,
         family=HARBOR.name,
-        track=str(task.about.get("category") or HARBOR.name),
+        track=str(about.get("category") or HARBOR.name),
         split=split,
         prompt=[{"role": "user", "content": task.instruction}],
         gold={"oracle": solved},

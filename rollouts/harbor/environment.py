@@ -25,9 +25,8 @@ from harbor.environments.capabilities import (
 from harbor.models.task.config import NetworkMode
 
 from assay.task import TaskError
-from rollouts.harbor.box import Box, BoxLimits, box_config
-from rollouts.harbor.image import DOCKERFILE, Image, build, read_image
-from rollouts.harbor.interpreter import lacking, survey
+from rollouts.harbor.container import Container, container_config
+from rollouts.harbor.dockerfile import DOCKERFILE, lacking, put_image, read_image
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
@@ -38,7 +37,7 @@ def _pool(python: str, workers: int) -> Pool:
     """One pool an event loop and interpreter; trials share its launchers."""
     key = (asyncio.get_running_loop(), python, workers)
     if key not in _pools:
-        _pools[key] = Pool(box_config(python, workers))
+        _pools[key] = Pool(container_config(python, workers))
     return _pools[key]
 
 
@@ -57,8 +56,7 @@ class JailEnvironment(BaseEnvironment):
         self._python = python or sys.executable
         self._offline = str(offline).lower() in ("true", "1", "yes")
         self._workers = int(workers) or worker_count()
-        self._box: Box | None = None
-        self._image = Image()
+        self._container: Container | None = None
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -81,7 +79,7 @@ class JailEnvironment(BaseEnvironment):
             if self.task_env_config.docker_image:
                 raise TaskError("docker_image: the jail reads a Dockerfile, it pulls no images")
             self._image = read_image(cast("Path", self.environment_dir))
-            found = [*self._image.problems, *lacking(self._image, survey(self._python))]
+            found = [*self._image.problems, *lacking(self._image, self._python)]
         except TaskError as error:
             found = [str(error)]
         if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
@@ -93,25 +91,26 @@ class JailEnvironment(BaseEnvironment):
         return [*found, *(f"{p.name}: the jail starts no services" for p in extra)]
 
     async def start(self, force_build: bool) -> None:
-        del force_build  # a box is built anew for every trial
+        del force_build  # a container is made anew for every trial
         if problems := self._problems():
             where = self.environment_dir / DOCKERFILE
             raise SandboxBuildFailedError(f"{where}: {'; '.join(problems)}")
-        limits = BoxLimits(
+        made = Container(
+            _pool(self._python, self._workers),
             seconds=86_400.0,
-            memory_mb=self.task_env_config.memory_mb or BoxLimits.memory_mb,
+            memory_mb=self.task_env_config.memory_mb or Container.memory_mb,
             storage_mb=min(self.task_env_config.storage_mb or 1024, 4096),
         )
-        self._box = Box(_pool(self._python, self._workers), limits)
         try:
-            await build(self._box, self._image, self.environment_dir)
+            put_image(made, self._image)
         except TaskError as error:
             raise SandboxBuildFailedError(str(error)) from None
-        self._box.cwd = self.task_env_config.workdir or self._box.cwd
+        made.cwd = self.task_env_config.workdir or made.cwd
+        self._container = made
 
     async def stop(self, delete: bool) -> None:
         del delete  # nothing is kept anywhere else
-        self._box = None
+        self._container = None
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
         self._there().upload_tree(Path(source_path), target_path)
@@ -149,17 +148,16 @@ class JailEnvironment(BaseEnvironment):
         said = "\n".join(filter(None, [ran.stderr, ran.why]))
         return ExecResult(stdout=ran.stdout, stderr=said, return_code=ran.status)
 
-    def _there(self) -> Box:
-        if self._box is None:
+    def _there(self) -> Container:
+        if self._container is None:
             raise RuntimeError("the environment is not running; start it first")
-        return self._box
+        return self._container
 
-    async def _settled(self) -> Box:
-        """The box with its uploads in place."""
-        box = self._there()
-        if box.waiting:
-            await box.run("true")
-        return box
+    async def _settled(self) -> Container:
+        """The container with its uploads in place."""
+        container = self._there()
+        await container.put_uploads()
+        return container
 
 
 def _write(path: Path, data: bytes) -> None:

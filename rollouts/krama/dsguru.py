@@ -19,11 +19,12 @@ from typing import Any, Literal
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
-from rollouts.krama.folder import LakeFolder, clip, closing
+from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import groups, more_rows, snippet, title
 from rollouts.krama.words import KIND, csv_files, question_of, tables_of
 from rollouts.sandbox.model import Result
 from rollouts.sandbox.pool import Pool
+from rollouts.tools import clip
 from rollouts.words.templates import ours, places
 
 Variant = Literal["no-context", "one-shot", "few-shot"]

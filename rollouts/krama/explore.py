@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
-from rollouts.krama.folder import LakeFolder, clip, closing
+from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
-from rollouts.tools import Ran, answer_calls
+from rollouts.tools import Ran, answer_calls, clip
 
 _LINES_MOST = 10**9  # no file here has more lines
 _TEXT, _INT = {"type": "string"}, {"type": "integer"}

@@ -88,11 +88,3 @@ def closing(
     if len(data) > 64 * MIB:
         data = json.dumps({"response": {}, "published": {}, "values": []}).encode()
     return EpisodeEnd({ANSWER: data, PIPELINE: code.encode("utf-8", "surrogatepass")}, dict(notes))
-
-
-def clip(text: str, most: int) -> str:
-    """The start and the end of a long text, with a line that says how much is missing."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

@@ -21,7 +21,7 @@ from assay.thoughts import answer_after_thoughts
 from rewards.krama.episode import read_text
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.notebook import Notebook, output_of
-from rollouts.krama.folder import clip
+from rollouts.tools import clip
 
 Stage = Literal["begin", "execute", "plan", "debug", "filter"]
 PLANS, EXECUTIONS, REPAIRS, FAILED_REPAIRS, STEPS = 7, 6, 8, 2, 15

@@ -1,7 +1,7 @@
-"""One command in a box: run as a program inside the jail, knows nothing of Assay.
+"""One command in a container: a program inside the jail, which knows nothing of Assay.
 
-The box's files arrive as a tar, and go back as one. The program unpacks them, puts uploads on top,
-runs the command, ends whatever that left running, and packs the files again.
+The container's files arrive as a tar, and go back as one. The program unpacks them, puts uploads on
+top, runs the command, ends whatever that left running, and packs the files again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tarfile
 from typing import Any
 
-STATE, ORDER, DONE = "state.tar", "order.json", "done.json"
+STATE, UPLOADS, ORDER, DONE = "state.tar", "uploads.tar", "order.json", "done.json"
 
 
 def unpack(name: str) -> None:
@@ -36,39 +36,21 @@ def unpack(name: str) -> None:
 
 
 def clear(path: str) -> None:
-    """What lies at a path is gone, a folder with all it holds."""
-    if os.path.islink(path) and path.count("/") > 1:
+    """An empty folder at a path below the working folder, where the roots lie."""
+    if os.path.islink(path) or os.path.isfile(path):
         os.unlink(path)
     elif os.path.isdir(path):
-        for name in os.listdir(path):
-            inner = f"{path}/{name}"
-            if os.path.isdir(inner) and not os.path.islink(inner):
-                shutil.rmtree(inner)
-            else:
-                os.unlink(inner)
-    elif os.path.lexists(path):
-        os.unlink(path)
+        shutil.rmtree(path)
+    os.makedirs(path)
 
 
-def home_of(paths: list[str]) -> str:
-    """The first folder that can be made. Where the jail's Python lies below /home, the jail shows
-    this machine's own /home, and nothing can be written there."""
-    for path in paths[:-1]:
-        with contextlib.suppress(OSError):
-            os.makedirs(path, exist_ok=True)
-            return path
-    os.makedirs(paths[-1], exist_ok=True)
-    return paths[-1]
-
-
-def run(order: dict[str, Any], home: str) -> dict[str, Any]:
+def run(order: dict[str, Any]) -> dict[str, Any]:
     """Exit status of the command, and whether its time ended it."""
-    environment = {**os.environ, "HOME": home, **order["env"]}
     try:
         process = subprocess.Popen(
             ["/bin/bash", "-c", order["command"]],
             cwd=order["cwd"],
-            env=environment,
+            env={**os.environ, **order["env"]},
             stdin=subprocess.DEVNULL,
             process_group=0,
         )
@@ -86,8 +68,8 @@ def run(order: dict[str, Any], home: str) -> dict[str, Any]:
 
 
 def pack(roots: list[str]) -> None:
-    """Every file below the roots, but sockets and pipes, as the box's new state. A folder of the
-    system that has the name of a root is not the box's, nor is what the jail shows in /tmp."""
+    """Every file below the roots, but sockets and pipes, as the container's new state. A folder of
+    the system that has the name of a root is not part of it, nor is what the jail shows in /tmp."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if member.isdev() else member
@@ -111,15 +93,14 @@ def main() -> None:
     for root in order["roots"]:
         if root != "tmp":
             os.makedirs(root, exist_ok=True)
-    for name in order["archives"]:
-        unpack(name)
+    if os.path.exists(STATE):
+        unpack(STATE)
     for path in order["clear"]:
         clear(path)
-    for name in order["uploads"]:
-        unpack(name)
+    unpack(UPLOADS)
     for path in order["folders"]:
         os.makedirs(path, exist_ok=True)
-    done = run(order, home_of(order["homes"]))
+    done = run(order)
     pack(order["roots"])
     with open(DONE, "w", encoding="utf-8") as file:
         json.dump(done, file)

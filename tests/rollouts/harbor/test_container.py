@@ -1,0 +1,108 @@
+"""Containers: files that go from command to command, and nothing else that does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from assay.task import TaskError
+from rollouts.harbor.container import Container, container_config
+from rollouts.sandbox.model import SandboxError
+from rollouts.sandbox.pool import Pool
+
+
+def in_container(body: Callable[[Container], Awaitable[None]]) -> None:
+    """Run a body with a container, where this machine's jail has a file system of its own."""
+
+    async def run() -> None:
+        async with Pool(container_config(workers=1)) as pool:
+            if (await pool.report()).level != "full":
+                pytest.skip("the jail has no namespaces here")
+            await body(Container(pool, seconds=60))
+
+    try:
+        asyncio.run(run())
+    except SandboxError as error:
+        pytest.skip(f"no jail here: {error}")
+
+
+def test_files_stay_and_processes_do_not() -> None:
+    async def body(container: Container) -> None:
+        container.upload({"/app/in.txt": b"hello", "/tests/go.sh": b"echo $WHO; cat /app/in.txt\n"})
+        first = await container.run(
+            "bash /tests/go.sh; sleep 300 & echo $! > /tmp/pid", env={"WHO": "me"}
+        )
+        assert (first.status, first.stdout) == (0, "me\nhello")
+        second = await container.run(
+            "cat /tmp/pid; ls /proc | grep -c '^[0-9]'; echo new > out; ln -s / l"
+        )
+        assert second.status == 0
+        assert int(second.stdout.split()[1]) < 8
+        assert container.files("/app") == {"in.txt": b"hello", "out": b"new\n"}
+        assert container.files("/app/out") == {"": b"new\n"}
+
+    in_container(body)
+
+
+def test_a_command_that_ends_the_jail_leaves_the_files_as_they_were() -> None:
+    async def body(container: Container) -> None:
+        await container.run("echo 1 > kept")
+        ran = await container.run("echo 2 > kept; kill -9 -1; sleep 9")
+        assert ran.status == 137 and ran.why
+        assert (await container.run("cat kept")).stdout == "1\n"
+
+    in_container(body)
+
+
+def test_a_command_that_takes_too_long_ends_and_its_files_stay() -> None:
+    async def body(container: Container) -> None:
+        ran = await container.run("echo part > done; sleep 60", seconds=1)
+        assert ran.status == 124 and "1 s" in ran.why
+        assert container.files("/app") == {"done": b"part\n"}
+        assert (await container.run("exit 3")).status == 3
+        assert (await container.run("true", cwd="/app/none")).status == 126
+
+    in_container(body)
+
+
+def test_a_forged_state_reaches_no_file_out_of_the_container(tmp_path: Path) -> None:
+    """The state is the command's own: names in it lead nowhere here."""
+
+    async def body(container: Container) -> None:
+        await container.run("ln -s /etc/passwd /app/link; mkfifo /app/pipe; echo x > '/app/a b'")
+        assert container.files("/app") == {"a b": b"x\n"}
+        await container.run("echo over > /app/link; rm /app/link; ln -s /logs/verifier /app/there")
+        container.upload({"/app/there": b"file"})
+        await container.run("true")
+        assert container.files("/app")["there"] == b"file"
+
+    in_container(body)
+
+
+def test_what_lay_at_the_place_of_the_tests_goes_first() -> None:
+    async def body(container: Container) -> None:
+        await container.run("mkdir -p /tests/vendor; echo evil > /tests/vendor/json.py")
+        container.clear("/tests")
+        container.upload({"/tests/test.sh": b"ls -R /tests"})
+        assert "json.py" not in (await container.run("bash /tests/test.sh")).stdout
+
+    in_container(body)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "app/x", "/", "/app/../etc/x", "/proc/1/mem"])
+def test_places_outside_of_the_container_are_refused(path: str) -> None:
+    container = Container(Pool(container_config(workers=1)))
+    with pytest.raises(TaskError, match="no place in the jail"):
+        container.upload({path: b""})
+
+
+def test_a_tree_with_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "secret").write_text("s")
+    (tmp_path / "tree" / "x").symlink_to(tmp_path / "secret")
+    container = Container(Pool(container_config(workers=1)))
+    with pytest.raises(TaskError, match="leads out"):
+        container.upload_tree(tmp_path / "tree", "/app")
