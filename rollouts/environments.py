@@ -70,18 +70,18 @@ class ToolEnvironment:
         output_kb: int = 64,
         beside: Environment | None = None,
     ) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+        self.tools = {tool.name: tool for tool in tools}
         self._context, self._most = context, output_kb * 1024
         self._beside = beside
-        self._known = list(self._tools)
+        self._known = list(self.tools)
         self._calls: list[dict[str, Any]] = []
 
     async def open(self) -> EpisodeStart:
-        specs = [tool.spec for tool in self._tools.values()]
+        specs = [tool.spec for tool in self.tools.values()]
         if self._beside is None:
             return EpisodeStart(self._context.task.prompt, specs)
         start = await self._beside.open()
-        if twice := [spec.name for spec in start.tools if spec.name in self._tools]:
+        if twice := [spec.name for spec in start.tools if spec.name in self.tools]:
             raise TaskError(f"two tools have the name {twice[0]!r}; rename your own")
         self._known = [spec.name for spec in (*start.tools, *specs)]
         return EpisodeStart(start.messages, [*start.tools, *specs])
@@ -93,7 +93,7 @@ class ToolEnvironment:
         found = Reply()
         for call in said.calls:
             one = replace(said, calls=[call], seconds=said.seconds - found.seconds)
-            theirs = not call.error and call.name in self._known and call.name not in self._tools
+            theirs = not call.error and call.name in self._known and call.name not in self.tools
             found = found.then(await (self._beside.reply(one) if theirs else self._answer(one)))
             if found.done:
                 break
@@ -116,7 +116,7 @@ class ToolEnvironment:
     async def _answer(self, turn: ModelTurn) -> Reply:
         found = await answer_calls(
             turn,
-            self._tools,
+            self.tools,
             self._run,
             known=self._known,
             over=lambda: self._context.finished,
@@ -133,7 +133,7 @@ class ToolEnvironment:
     async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
         if left <= 0:
             raise Refused("time_up", TIME_UP)
-        tool = self._tools[call.name]
+        tool = self.tools[call.name]
         if tool.context:
             arguments[tool.context] = self._context
         seconds = min(self._context.run_s, left)
@@ -461,7 +461,7 @@ class EnvironmentFactory:
     def maker(self, task: Task, sample: int, seed: int) -> Environment:
         """A `Maker`. Raises `TaskError` for tools that no environment here offers, and for tools
         that cannot work together."""
-        chosen = self._choose(task)
+        chosen = self.choose(task)
         context = Context(task, sample, seed, self.root, self.pool, self.settings.executor.run_s)
         if isinstance(chosen, UserEnvironment):
             return chosen.build(context)
@@ -476,14 +476,14 @@ class EnvironmentFactory:
         `ids` also for an agent whose conversations leave no token ids."""
         for task in tasks:
             if task.tools:
-                self._choose(task)
+                self.choose(task)
             if ids and (rewriting := [name for name in task.tools if name in REWRITING]):
                 raise TaskError(
                     f"task {task.id}: {rewriting[0]} writes its conversation anew for every "
                     "message, which cannot be trained on; evaluate with it (--agent)"
                 )
 
-    def _choose(self, task: Task) -> UserEnvironment | tuple[str, list[Tool]]:
+    def choose(self, task: Task) -> UserEnvironment | tuple[str, list[Tool]]:
         """A factory, or (name of a built-in environment or "", tools of one's own)."""
         family = self._of_family(task)
         for own in (self.env, family):

@@ -5,6 +5,9 @@ verifiers    an environment of verifiers that loads these tasks and scores by th
 trl          a reward function, a dataset and tools for TRL's GRPOTrainer
 inspect      an inspect_ai task, evaluated with `inspect eval`
 gym          a resource server of NeMo Gym
+
+trl, inspect and gym offer tools of your own (`--env`, or a family's environment), in a fresh
+environment for each episode. Tasks that a form cannot run are listed in `refused.jsonl`.
 """
 
 from __future__ import annotations
@@ -18,9 +21,12 @@ from assay import console
 from assay.console import add_filter, task_filter
 from assay.family import require_families, use_families
 from assay.files import atomic_write_set
+from assay.plugins import load_object
 from assay.task import Task, TaskError, read_tasks, refuse_without_gold, write_jsonl
-from data_gen.exports.adapt import FORMS, adapt
+from data_gen.exports.adapt import FORMS, adapt, refused_tools
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
+from rollouts.environments import ENVIRONMENTS, EnvironmentFactory
+from rollouts.environments import NAME as ENV_NAME
 
 
 def options() -> console.Parser:
@@ -28,6 +34,9 @@ def options() -> console.Parser:
     made.add_argument("form", choices=("harbor", *FORMS), help="what to write")
     console.add_tasks(made)
     console.add_family(made)
+    made.add_argument(
+        "--env", action="append", default=[], metavar="FILE.py:NAME", help="tools of your own"
+    )
     console.add_out(made, "folder to write into", required=True)
     add_filter(made)
     console.add_limit(made)
@@ -57,12 +66,15 @@ def main(argv: list[str]) -> int:
     tasks = tasks[: args.limit] if args.limit else tasks
     require_families(task for task, _ in tasks)
     refuse_without_gold((task for task, _ in tasks), "--tasks")
+    env = [load_object(spec, ENV_NAME, "--env")[1] for spec in args.env]
     if args.form != "harbor":
-        return adapt(args.form, [task for task, _ in tasks], args.out)
-    return harbor(tasks, args.out, Settings(args.base, args.seconds, tuple(args.package)))
+        return adapt(args.form, [(task, path.parent) for task, path in tasks], args.out, env)
+    return harbor(tasks, args.out, Settings(args.base, args.seconds, tuple(args.package)), env)
 
 
-def harbor(tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings) -> int:
+def harbor(
+    tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings, env: Sequence[str] = ()
+) -> int:
     """Write the directories, and `refused.jsonl` with a reason for each task left out."""
     if ":" not in settings.base or settings.base.endswith(":latest"):
         raise TaskError(f"--base {settings.base}: pin it, as in {BASE}")
@@ -75,6 +87,7 @@ def harbor(tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings) ->
         for task, path in tasks:
             name = directory_name(task)
             try:
+                _refuse_own_tools(task, path.parent, env)
                 write_directory(new / name, directory(task, path.parent, settings))
                 written += 1
             except TaskError as error:
@@ -88,3 +101,13 @@ def harbor(tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings) ->
     if refused:
         print(f"{len(refused)} left out; {out / 'refused.jsonl'} says why", file=sys.stderr)
     return console.UNSCORED if refused else console.DONE
+
+
+def _refuse_own_tools(task: Task, root: Path, env: Sequence[str]) -> None:
+    """An agent of Harbor has a shell; functions of a user, and the state behind them, are not in
+    its container. Built-in tools stand for what a shell does as well."""
+    factory = EnvironmentFactory(root, env=list(env) or None)
+    task = factory.equip(task)
+    own = [name for name in task.tools if name not in ENVIRONMENTS]
+    if own:
+        raise TaskError(refused_tools(task, own, "harbor"))

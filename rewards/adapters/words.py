@@ -17,11 +17,13 @@ TASKS, SETTINGS = "tasks.jsonl", "assay.json"  # beside an adapter
 
 @dataclass(frozen=True)
 class Words:
-    """One task in words: its messages, and the text that scores 1."""
+    """One task in words: its messages, and the text that scores 1, with the `files` that its tools
+    leave beside it."""
 
     task: Task
     messages: list[dict[str, str]]
     gold: str
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     def prompt(self) -> str:
         """The messages as one text."""
@@ -73,19 +75,27 @@ def said_gold(task: Task) -> str:
 
 
 def in_words(task: Task) -> Words:
-    """The task with what a reader needs to answer it. Raises `TaskError` as `said_gold` does."""
-    gold = said_gold(task)
+    """The task with what a reader needs to answer it. Raises `TaskError` as `said_gold` does; a
+    task with tools may have gold in the files that they leave."""
+    made = gold_answer(family_of(task), task) if task.tools else None
+    if made and made.files and message_of(task) is None:
+        gold, files = made.text, made.files
+    else:
+        gold, files = said_gold(task), dict[str, bytes]()
     messages = [dict(m) for m in task.prompt]
     if task.family in MESSAGES:
         last = messages[-1]
         said = f"{last['content']}\n\n{MESSAGES[task.family].form}"
         messages[-1] = {**last, "content": said}
-    return Words(task, messages, gold)
+    return Words(task, messages, gold, files)
 
 
-def score_text(task: Task, text: str, truncated: bool = False) -> Score:
-    """The score of a message; what `assay score` says of a row with this output."""
-    return score_answer(task, Answer(text, truncated))
+def score_text(
+    task: Task, text: str, truncated: bool = False, files: Mapping[str, bytes] | None = None
+) -> Score:
+    """The score of a message, with the `files` that its episode left; what `assay score` says of a
+    row with this output."""
+    return score_answer(task, Answer(text, truncated, files=files or {}))
 
 
 def load(folder: str | Path) -> list[Words]:
@@ -101,6 +111,6 @@ def bare(task: Task) -> dict[str, Any]:
     return replace(task, files={}, tools=()).to_json()
 
 
-def settings_of(specs: Iterable[str]) -> Mapping[str, Any]:
-    """What stands in `assay.json`: the families of one's own, by whole paths."""
-    return {"families": list(specs)}
+def settings_of(specs: Iterable[str], env: Iterable[str] = ()) -> Mapping[str, Any]:
+    """What stands in `assay.json`: families and environments of one's own, by whole paths."""
+    return {"families": list(specs), "env": list(env)}

@@ -2,6 +2,10 @@
 
 `verify` takes a response and the field `assay_id` of its row, and answers with Assay's reward and
 outcome. `gym.jsonl` holds the rows: `responses_create_params` and `assay_id`.
+
+`seed_session` of a task with tools of one's own starts an episode, whose tools are called at
+`/NAME` with the session's cookie; `verify` of that session ends it. Episodes live in this process:
+one worker serves them.
 """
 
 # The library is not installed where this project is checked.
@@ -11,22 +15,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import PlainTextResponse
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig,
+    BaseSeedSessionRequest,
+    BaseSeedSessionResponse,
     BaseVerifyRequest,
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
+from nemo_gym.server_utils import SESSION_ID_KEY
 
-from assay.task import Task
-from rewards.adapters.words import load, score_text
+from rewards.adapters.words import score_text
+from rollouts.tool_episode import Episodes, ToolEpisode
 
 HERE = Path(__file__).resolve().parent
-TASKS: dict[str, Task] = {w.task.id: w.task for w in load(HERE)}
+EPISODES = Episodes(HERE)
+SESSIONS: dict[str, ToolEpisode] = {}  # by Gym's session id
 
 
 class AssayConfig(BaseResourcesServerConfig):
     """The settings of every resource server."""
+
+
+class AssaySeed(BaseSeedSessionRequest):
+    """The start of an episode of one of the tasks."""
+
+    assay_id: str
 
 
 class AssayRequest(BaseVerifyRequest):
@@ -44,13 +60,38 @@ class AssayResponse(BaseVerifyResponse):
 
 
 class AssayServer(SimpleResourcesServer):
-    """Scores the text of a response's messages."""
+    """Runs the tools of a task, and scores the text of a response's messages."""
 
     config: AssayConfig
 
-    async def verify(self, body: AssayRequest) -> AssayResponse:
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/{name}")(self.call_tool)  # behind Gym's own endpoints
+        return app
+
+    async def seed_session(self, request: Request, body: AssaySeed) -> BaseSeedSessionResponse:
+        session = request.session[SESSION_ID_KEY]
+        if (before := SESSIONS.pop(session, None)) is not None:
+            await before.close()
+        if EPISODES.tools(body.assay_id):
+            SESSIONS[session] = await EPISODES.start(body.assay_id)
+        return BaseSeedSessionResponse()
+
+    async def call_tool(self, request: Request, name: str) -> PlainTextResponse:
+        episode = SESSIONS.get(request.session[SESSION_ID_KEY])
+        if episode is None:
+            raise HTTPException(404, f"no episode of this session has a tool {name!r}")
+        return PlainTextResponse(await episode.call(name, (await request.body()).decode()))
+
+    async def verify(self, request: Request, body: AssayRequest) -> AssayResponse:
         cut = body.response.incomplete_details is not None
-        made = score_text(TASKS[body.assay_id], last_text(body), cut)
+        episode = SESSIONS.pop(request.session[SESSION_ID_KEY], None)
+        if episode is None:
+            made = score_text(EPISODES[body.assay_id].task, last_text(body), cut)
+        elif episode.task.id != body.assay_id:
+            raise HTTPException(409, f"this session's episode is of the task {episode.task.id}")
+        else:
+            made = await episode.score(last_text(body), cut)
         if made.outcome is None or made.reward is None:  # never a zero
             raise RuntimeError(f"no outcome: {made.why}")
         return AssayResponse(

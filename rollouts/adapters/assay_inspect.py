@@ -3,7 +3,7 @@
     inspect eval FOLDER/assay_inspect.py --model MODEL
 
 The score's value is the outcome, so `accuracy` is what `assay eval` reports; reward, reason and
-parts stand in its metadata.
+parts stand in its metadata. Tools of one's own are offered in a fresh environment for each sample.
 """
 
 # The library is not installed where this project is checked.
@@ -12,17 +12,22 @@ parts stand in its metadata.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from inspect_ai import Task as InspectTask
 from inspect_ai import task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
-from inspect_ai.solver import TaskState, generate
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.tool import Tool, ToolDef, ToolParams
 
-from rewards.adapters.words import Words, load, score_text
+from rewards.adapters.words import Words, score_text
+from rollouts.tool_episode import Episodes, ToolEpisode, fields_of, packed, unpacked
+from rollouts.tools import Tool as OwnTool
 
 HERE = Path(__file__).resolve().parent
+LEFT = "assay_files"  # in a sample's store: what its episode left, in base64
 _CHAT = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 
 
@@ -34,15 +39,46 @@ def _sample(words: Words) -> Sample:
     return Sample(input=messages, target=words.gold, id=words.task.id, metadata=known)
 
 
+def _offered(tool: OwnTool, episode: ToolEpisode) -> Tool:
+    """One of our tools, in one episode."""
+
+    async def execute(**kwargs: Any) -> str:
+        return await episode.call(tool.name, kwargs)
+
+    schema = {**tool.spec.parameters, "properties": fields_of(tool)}
+    parameters = ToolParams.model_validate(schema)
+    return ToolDef(execute, tool.name, tool.spec.description, parameters).as_tool()
+
+
+@solver(name="assay")
+def assay_solver(episodes: Episodes) -> Solver:
+    """Lets the model answer; where the task has tools, it may call them first."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        task_id = str(state.sample_id)
+        tools = episodes.tools(task_id)
+        if not tools:
+            return await generate(state)
+        episode = await episodes.start(task_id)
+        state.tools = [_offered(tool, episode) for tool in tools]
+        try:
+            return await generate(state)
+        finally:
+            state.store.set(LEFT, packed(await episode.close()))
+
+    return solve
+
+
 @scorer(metrics=[mean(), stderr()], name="assay")
-def assay_scorer(tasks: dict[str, Words]) -> Scorer:
-    """Scores the model's last message by the task's family."""
+def assay_scorer(episodes: Episodes) -> Scorer:
+    """Scores the model's last message by the task's family, with what its tools left."""
 
     async def score(state: TaskState, target: Target) -> Score:
         del target  # the task itself carries gold
         text = state.output.completion
         cut = bool(state.output.choices) and state.output.stop_reason == "max_tokens"
-        made = score_text(tasks[str(state.sample_id)].task, text, cut)
+        files = unpacked(state.store.get(LEFT, {}))
+        made = score_text(episodes[str(state.sample_id)].task, text, cut, files)
         if made.outcome is None:  # a sample with an error is left out of the mean
             raise RuntimeError(f"no outcome: {made.why}")
         more = {"reward": made.reward, "why": made.why, "parts": made.parts}
@@ -53,11 +89,10 @@ def assay_scorer(tasks: dict[str, Words]) -> Scorer:
 
 @task
 def assay() -> InspectTask:
-    """Every task of the folder, one message each."""
-    found = load(HERE)
-    by_id = {w.task.id: w for w in found}
+    """Every task of the folder: one message each, after as many calls of its tools as it takes."""
+    episodes = Episodes(HERE)
     return InspectTask(
-        dataset=MemoryDataset([_sample(w) for w in found], name="assay"),
-        solver=generate(),
-        scorer=assay_scorer(by_id),
+        dataset=MemoryDataset([_sample(w) for w in episodes.words], name="assay"),
+        solver=assay_solver(episodes),
+        scorer=assay_scorer(episodes),
     )

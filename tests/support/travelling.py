@@ -14,6 +14,8 @@ from data_gen.exports.cli import main as export
 from rewards.adapters.words import said_gold
 
 OWN = str(ROOT / "examples" / "own_family.py")
+OWN_TOOLS = str(ROOT / "examples" / "own_tools.py")
+FIGS = {"sql": "SELECT boxes FROM stock WHERE fruit = 'fig'"}  # the call of `query` that finds gold
 
 
 def demo_tasks(count: int) -> list[Task]:
@@ -24,7 +26,16 @@ def demo_tasks(count: int) -> list[Task]:
 
 def own_tasks(count: int) -> list[Task]:
     """Tasks of the example of an own family."""
-    (family,) = use_families([OWN])
+    return _built(OWN, count)
+
+
+def tool_tasks(count: int) -> list[Task]:
+    """Tasks of the example of tools of one's own: `query` with `FIGS` finds gold."""
+    return _built(OWN_TOOLS, count)
+
+
+def _built(path: str, count: int) -> list[Task]:
+    (family,) = use_families([path])
     assert family.build is not None
     made = family.build(0, count=count)
     return [task for tasks in made.values() for task in tasks]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from travelling import demo_tasks, exported, own_tasks, texts
+from travelling import FIGS, demo_tasks, exported, own_tasks, texts, tool_tasks
 
 pytest.importorskip("nemo_gym", reason="nemo-gym is not installed; `make test-interop`")
 
@@ -63,3 +63,20 @@ def test_verify_answers_with_the_reward_of_assay(tmp_path: Path, family: str) ->
                 ours.reward,
                 ours.outcome,
             )
+
+
+def test_tools_are_called_in_the_session_of_an_episode(tmp_path: Path) -> None:
+    folder = exported("gym", tmp_path, tool_tasks(4))
+    rows = [json.loads(line) for line in (folder / "gym.jsonl").read_text().splitlines()]
+    app = server(folder).setup_webserver()
+    for row in rows:
+        assert [t["name"] for t in row["responses_create_params"]["tools"]] == ["tables", "query"]
+        client = TestClient(app)  # its cookies are the session
+        assert client.post("/query", json=FIGS).status_code == 404
+        assert client.post("/seed_session", json=row).status_code == 200
+        assert "there is no tool 'drop'" in client.post("/drop", json={}).text
+        assert client.post("/query", json={}).text == "error: argument 'sql' is missing"
+        found = client.post("/query", json=FIGS).text.strip("[]")
+        answer = client.post("/verify", json=request(row, found))
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["reward"] == 1.0

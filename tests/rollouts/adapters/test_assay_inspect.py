@@ -17,7 +17,16 @@ import pytest
 from places import ROOT
 from tool_model import ANSWERS
 from tool_model import tasks as write_tasks
-from travelling import OWN, demo_tasks, exported, own_tasks, tasks_file, texts
+from travelling import (
+    FIGS,
+    OWN,
+    demo_tasks,
+    exported,
+    own_tasks,
+    tasks_file,
+    texts,
+    tool_tasks,
+)
 
 pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; `make test-interop`")
 
@@ -105,6 +114,31 @@ def test_an_answer_that_was_cut_off_is_scored_as_one(tmp_path: Path) -> None:
     assert [(s.scores or {})["assay"].value for s in log.samples] == [
         score_text(w.task, w.gold, truncated=True).outcome for w in words
     ]
+
+
+@pytest.mark.parametrize("way", ["tool", "guess"])
+def test_tools_of_one_s_own_are_offered_and_find_gold(tmp_path: Path, way: str) -> None:
+    def counted(output: ModelOutput) -> ModelOutput:
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        return output
+
+    def answered(messages: Any, tools: Any, choice: Any, config: Any) -> ModelOutput:
+        assert [tool.name for tool in tools] == ["tables", "query"]
+        told = [message for message in messages if message.role == "tool"]
+        if way == "tool" and not told:
+            return counted(ModelOutput.for_tool_call("mockllm/model", "query", FIGS))
+        return said(told[-1].text.strip("[]") if told else "none")
+
+    folder = exported("inspect", tmp_path, tool_tasks(6))
+    (log,) = evaluate(
+        adapter(folder).assay(),
+        model=get_model("mockllm/model", custom_outputs=answered),
+        display="none",
+        log_dir=str(tmp_path / "logs"),
+    )
+    assert log.status == "success" and log.samples is not None
+    scores = [(s.scores or {})["assay"].value for s in log.samples]
+    assert scores == [float(way == "tool")] * 6
 
 
 # torch is in the project's own environment, inspect in this one

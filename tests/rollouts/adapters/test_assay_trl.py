@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tool_model import ANSWERS
 from tool_model import tasks as write_tasks
-from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
+from travelling import FIGS, demo_tasks, exported, own_tasks, tasks_file, texts, tool_tasks
 from trl_model import write_model
 
 from assay.task import Task, read_tasks, write_jsonl
@@ -67,6 +67,30 @@ def test_a_workbench_pays_the_answer_that_was_handed_in_last(tmp_path: Path) -> 
     assert bench.run_python("print(6 * 7)").strip() == "42"
     bench.reset(**row)
     assert bench.get_reward() == 0.0  # nothing is left of the episode before
+
+
+def test_a_workbench_has_the_tools_of_its_tasks(tmp_path: Path) -> None:
+    file = adapter(exported("trl", tmp_path, tool_tasks(6)))
+    bench = file.Workbench()
+    for row in file.rows():
+        bench.reset(**row)
+        assert "CREATE TABLE stock" in bench.tables()
+        assert bench.query(sql="DELETE FROM stock") == "[]"  # gone in the next episode
+        bench.reset(**row)
+        assert bench.query(sq="x") == "error: argument 'sql' is missing"
+        bench.hand_in(bench.query(**FIGS).strip("[]"))
+        assert bench.get_reward() == 1.0
+        assert bench.query(**FIGS) == "error: the episode is over"
+
+
+def test_a_workbench_s_tools_have_schemas_that_trl_reads(tmp_path: Path) -> None:
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    bench = adapter(exported("trl", tmp_path, tool_tasks(2))).Workbench()
+    said = get_json_schema(bench.query)["function"]
+    assert (said["name"], said["parameters"]["required"]) == ("query", ["sql"])
+    assert said["description"] == "Run a SELECT statement; the first 20 rows come back."
+    assert get_json_schema(bench.tables)["function"]["parameters"]["properties"] == {}
 
 
 def arguments(out: Path, **more: Any) -> Any:
