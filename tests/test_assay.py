@@ -146,7 +146,7 @@ def test_every_error_that_a_user_meets_is_known() -> None:
     import ast
 
     bases: dict[str, list[str]] = {}
-    for top in ("rewards", "rollouts", "data_gen", "train", "configs"):
+    for top in ("assay", "rewards", "rollouts", "data_gen", "train", "configs"):
         for path in (ROOT / top).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef) and node.name.endswith("Error"):
@@ -163,7 +163,7 @@ def test_every_error_that_a_user_meets_is_known() -> None:
 INTERNAL = {
     "JudgeError",
     "TypeCheckError",
-    "WireError",
+    "FrameError",
     "EndpointError",
     "SandboxError",
     "SetupError",
