@@ -403,8 +403,8 @@ class Progress:
             self._say(self._clock())
 
     def add(self, count: int = 1, total: int | None = None, place: int | None = None) -> None:
-        """`count` more units are done; `total`: a better guess at how many there are; `place`: how
-        much of the total that is, where the total counts something else."""
+        """Count `count` more units as done. `total`: a better guess of the total. `place`: how far
+        the work is, in units of `total`, where these are not those counted (bytes, not rows)."""
         self._count += count
         self._total = total or self._total
         self._apart = place is not None

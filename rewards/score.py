@@ -272,7 +272,8 @@ def score_lines(
 def _result(
     where: str, line: str, tasks: Tasks | None, weights: Weights, asked: TaskFilter
 ) -> Row | None:
-    """None for a row that is not asked for."""
+    """Score one line of the input. Returns the row to write, or None for a row that the filter
+    `asked` leaves out."""
     name: Any = None
     try:
         row: Any = json.loads(line)

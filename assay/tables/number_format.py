@@ -233,7 +233,8 @@ def _doubt(
 
 
 def open_number(name: str, cells: Iterable[str], decimal: str) -> Doubt | None:
-    """The doubt of a column whose numbers do not tell their decimal mark."""
+    """The doubt to report when `,` or `.` in a column may be the decimal mark or the mark between
+    thousands; None where the numbers show which it is."""
     return _doubt(_told(name, _unsigned("\n".join(cells))), decimal, [], [], "")
 
 

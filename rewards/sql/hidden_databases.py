@@ -169,7 +169,8 @@ def _change(column: Column, pool: Sequence[Cell], rng: Random) -> Callable[[Any]
 
 
 def _within(low: float, value: Any) -> Any:
-    """Numbers of a column that has none below zero, or none of zero, stay so."""
+    """A changed number kept within its column: never negative where the smallest is 0 or more, and
+    never 0 where the smallest is above 0."""
     if low >= 0:
         value = abs(value) or low
     return max(-_LARGEST, min(_LARGEST, value)) if isinstance(value, int) else value

@@ -46,9 +46,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Finding:
-    """An answer against the work. `segments` are (bits, length, step) in the order of the texts;
-    `wrong` are the indices of the steps that went wrong, in the recipe's order; `said` says it in
-    words; `spaces_only`: the texts differ in nothing that counts."""
+    """How an answer differs from gold. `segments` are (bits, length, step) in the order of the
+    texts; `wrong` are the indices of the steps that went wrong, in the recipe's order; `said` says
+    it in words; `spaces_only`: the texts differ in nothing that counts."""
 
     text: str
     label: str

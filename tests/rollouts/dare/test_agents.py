@@ -150,7 +150,7 @@ def test_the_honest_solver_earns_what_the_work_is_worth(tasks: Any, tokenizer: A
 
 @pytest.mark.slow  # every cheat on every visible table
 def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
-    """All of them in one go: a task each, so that the sandbox starts once."""
+    """Each cheat on each table is one task of a single run: the sandbox starts once."""
     root, listed = tasks
     every = [(name, task) for name in CHEATS for task in listed]
     named = [
