@@ -295,7 +295,7 @@ def _cells(column: Any) -> Any:
 
 
 def _counts(values: Any) -> bool:
-    """Whether the numbers are those of rows: whole, each once, with few gaps."""
+    """Whether a column only numbers its rows: whole numbers, no two equal, with few gaps."""
     import numpy as np
 
     if not np.isfinite(values).all() or (values != np.round(values)).any():

@@ -28,7 +28,7 @@ def deadline(seconds: float) -> Generator[None]:
             yield
         return
     thread = threading.get_ident()
-    timer = threading.Timer(seconds, _interrupt, [thread])
+    timer = threading.Timer(seconds, interrupt_thread, [thread])
     timer.daemon = True
     timer.start()
     try:
@@ -51,5 +51,6 @@ def _by_signal(seconds: float) -> Generator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _interrupt(thread: int) -> None:
+def interrupt_thread(thread: int) -> None:
+    """Raise `Overtime` in the thread of that ident, between two of its bytecodes."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Overtime))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import functools
 import inspect
 import json
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assay.family import all_families, family_of
 from assay.plugins import load_object
+from assay.scorer_timeout import interrupt_thread
 from assay.task import Task, TaskError
 from configs.schema import ToolsConfig
 from rollouts.environment import (
@@ -48,10 +48,6 @@ if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs 
 
 TOOL_CALLS = "tool_calls.json"  # among the files to score: every call and what it returned
 _REPORT = 8_000  # characters of a traceback that are kept, its end
-
-
-class Overtime(BaseException):
-    """Ends a thread whose tool ran too long; no `Exception`, so that the tool cannot catch it."""
 
 
 class ToolEnvironment:
@@ -200,9 +196,7 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
         result, error = await done
     except asyncio.CancelledError:
         if thread.ident is not None and thread.is_alive():
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident), ctypes.py_object(Overtime)
-            )
+            interrupt_thread(thread.ident)
         raise
     if error is not None:
         raise error

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from assay.files import mark_unfinished
 from assay.task import Task, TaskError, write_jsonl
+from assay.workers import usable_cores
 from data_gen.dare.alike import without_repeats
 from data_gen.dare.certificate import certificate, inputs_of
 from data_gen.dare.database import Built, Settings
@@ -62,7 +62,7 @@ def build_all(args: argparse.Namespace) -> None:
 
 
 def _build(args: argparse.Namespace, settings: Settings) -> None:
-    workers = args.workers or len(os.sched_getaffinity(0))
+    workers = args.workers or usable_cores()
     found = run_tables(args.tables, settings, workers, args.databases)
     rows, repeats = question_rows(found, args.out / "databases", workers)
     rows = rows[: args.databases]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from assay import console
 from assay.task import TaskError, read_tasks, write_jsonl
+from assay.workers import usable_cores
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
 from rewards.dare.score import read_gold, score_table
@@ -211,7 +211,7 @@ def _check_writer(args: argparse.Namespace) -> None:
 async def remake(source: Path, out: Path) -> None:
     """Write `out/tasks.jsonl`: the tasks of a file, their IF answers made again."""
     tasks = read_tasks(source)
-    async with Pool(Config(workers=len(os.sched_getaffinity(0)))) as pool:
+    async with Pool(Config(workers=usable_cores())) as pool:
         found = await remade(tasks, source.parent, out, pool)
     write_jsonl(out / "tasks.jsonl", (task.to_json() for task in found))
     pairs = [(a.gold, b.gold) for a, b in zip(tasks, found, strict=True) if a.track.endswith("-IF")]

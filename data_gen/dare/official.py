@@ -6,7 +6,6 @@ A training copy is checked against the published evaluation databases by content
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from assay.console import progress
 from assay.hub import local_place
 from assay.task import Task, TaskError, write_jsonl
+from assay.workers import usable_cores
 from data_gen.dare.domains import domain_of_page
 from data_gen.dare.importer import (
     bare_task,
@@ -174,7 +174,7 @@ async def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
     inputs = list(lost)
     async with AsyncExitStack() as stack:
         runs = any(_simulated(part, wanted) for part in parts)
-        workers = Config(workers=len(os.sched_getaffinity(0)))
+        workers = Config(workers=usable_cores())
         pool = await stack.enter_async_context(Pool(workers)) if runs else None
         for part in progress(parts, "import", "databases"):
             entry, why = part.entry, [_said(refusal) for refusal in part.why]

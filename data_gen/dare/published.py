@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import write_text
+from assay.fingerprints import spread
 from assay.tables.columns import date_format, parse
 from data_gen.dare.layout import VARIANTS, Entry, Frame, read_entries, read_table
 from rewards.published import FILE as TEXTS
@@ -156,19 +157,8 @@ def _sketch(column: Any) -> Sketch:
     if len(lengths) < _DISTINCT or lengths.max() > _TOP * len(values):
         return frozenset()
     before: Any = np.arange(len(values)) - np.repeat(starts, lengths)
-    mixed = _mix(values ^ _mix(before.astype("u8")))
+    mixed = spread(values ^ spread(before.astype("u8")))
     return frozenset(int(h) >> 32 for h in np.sort(mixed)[:_SIZE])
-
-
-def _mix(values: Any) -> Any:
-    """splitmix64."""
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        x = values + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
 
 
 def plain_values(column: Any) -> Any:
@@ -213,7 +203,7 @@ def _hashed(column: Any) -> Any:
             return None
         with np.errstate(over="ignore"):
             singles = values.astype("f4") + np.float32(0)
-        return _mix(singles.view("u4").astype("u8"))
+        return spread(singles.view("u4").astype("u8"))
     distinct = dict.fromkeys(values)
     if len(distinct) > _WORDS:
         return None

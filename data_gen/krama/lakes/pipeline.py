@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal, cast
 
 from assay.syntax import parse_python
 from assay.task import TaskError
+from assay.workers import usable_cores
 from data_gen.krama.lakes.ops import Op, in_order, sources_of
 from rollouts.event_loop import asyncio_run
 from rollouts.krama.script import printed
@@ -112,7 +112,7 @@ _pools: list[Pool] = []  # one a process, on the event loop of `asyncio_run`
 
 def _pool() -> Pool:
     if not _pools:
-        workers = len(os.sched_getaffinity(0))
+        workers = usable_cores()
         _pools.append(Pool(replace(Config(), workers=workers, queue=1000, stack=_STACK)))
     return _pools[0]
 
