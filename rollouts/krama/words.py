@@ -138,9 +138,9 @@ def read_release(folder: Path) -> Read | None:
     )
 
 
-def _with_prompts(folder: Path, calls: dict[str, Any]) -> Program:
+def _with_prompts(folder: Path, known: dict[str, Any]) -> Program:
     """The system's program, which knows the prompts that it imports."""
-    system, prompts = Program(folder / SYSTEM, calls), Program(folder / PROMPTS)
+    system, prompts = Program(folder / SYSTEM, known), Program(folder / PROMPTS)
     for name in ("QUESTION_PROMPT", "QUESTION_PROMPT_NO_DATA"):
         system.known[name] = prompts.constant(name)
     return system

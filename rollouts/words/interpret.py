@@ -16,31 +16,17 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
 from configs.loader import ConfigError
-from rollouts.words.templates import escaped, filled, parts
+from rollouts.words.templates import escaped, filled
 
 _MARK = re.compile(r"<:(\w+):>")
-_MOST = 200_000  # steps of one reading
-_DEEPEST = 60
-_TYPES: dict[str, type] = {"str": str, "list": list, "dict": dict, "tuple": tuple, "int": int}
-_TEXT = ("strip", "lstrip", "rstrip", "upper", "lower", "capitalize", "startswith", "endswith")
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Mult: operator.mul}
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-}
+_MOST = 200_000  # steps of one reading, and the size of any value
+_DEEPEST = 60  # calls inside one another
+_WRONG = (TypeError, ValueError, LookupError, AttributeError)  # of an operation on its operands
 
 
 def mark(name: str) -> str:
@@ -60,13 +46,6 @@ class Bag:
     members: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True)
-class Page:
-    """A file that the program opens: reading it gives its name as a mark; writing does nothing."""
-
-    name: str
-
-
 class _Returned(Exception):
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -77,29 +56,63 @@ Call = Callable[..., Any]
 
 
 def _range(*given: int) -> list[int]:
-    found = range(*given)
-    if len(found) > _MOST:
-        raise ValueError("a loop that is too long")
-    return list(found)
+    return list(range(*given)[: _MOST + 1])
 
 
 def _numbered(values: Sequence[Any], start: int = 0) -> list[list[Any]]:
     return [[number, value] for number, value in enumerate(values, start)]
 
 
+def _times(left: Any, right: Any) -> Any:
+    if right > 1000:
+        raise ValueError("repeated too often")
+    return left * right
+
+
+def _json(*given: Any, **named: Any) -> str:
+    return _MARK.sub(r"<:\1_json:>", json.dumps(*given, **named))
+
+
+def _open(path: Any, *how: Any, **more: Any) -> str:
+    """A file's text, which is its name as a mark: `read` gives it, and writing does nothing."""
+    return mark(str(path))
+
+
+# what every program has: its builtins, and two functions of the standard library
 _PLAIN: dict[str, Call] = {
-    **{"str": str, "len": len, "list": list, "dict": dict, "tuple": tuple},
-    **{"range": _range, "isinstance": isinstance, "enumerate": _numbered},
+    **{kind.__name__: kind for kind in (str, list, dict, tuple, int)},
+    **{"len": len, "isinstance": isinstance, "range": _range, "enumerate": _numbered},
+    **{"open": _open, "json.dumps": _json, "os.path.join": lambda *ps: "/".join(map(str, ps))},
+}
+_METHODS: dict[type, tuple[str, ...]] = {
+    str: (
+        *("strip", "lstrip", "rstrip", "upper", "lower", "capitalize"),
+        *("startswith", "endswith", "join", "format", "read"),
+    ),
+    list: ("append", "extend"),
+    dict: ("get", "keys", "values", "items"),
+}
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Mult: _times,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
 }
 
 
 @dataclass
 class Program:
-    """A file of Python. `calls` answer functions that it has from elsewhere, `known` are values of
-    names that it imports."""
+    """A file of Python. `known` are the names that it has from elsewhere: values, and functions."""
 
     path: Path
-    calls: Mapping[str, Call] = field(default_factory=dict[str, Call])
     known: dict[str, Any] = field(default_factory=dict[str, Any])
     _steps: int = 0
     _depth: int = 0
@@ -146,11 +159,15 @@ class Program:
     def constant(self, name: str) -> Any:
         """The value of a name that the module, or a class of it, assigns. Raises `ConfigError`."""
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Module | ast.ClassDef):
-                for statement in node.body:
-                    target, value = _assigned(statement)
-                    if target == name and value is not None:
+            for statement in node.body if isinstance(node, ast.Module | ast.ClassDef) else ():
+                match statement:
+                    case (
+                        ast.Assign(targets=[ast.Name(id=target)], value=value)
+                        | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
+                    ) if target == name:
                         return self.value(value, {})
+                    case _:
+                        continue
         raise ConfigError(f"{self.path}: it has no {name}; this release is not known")
 
     def call(self, name: str, /, *given: Any, **named: Any) -> Any:
@@ -180,20 +197,20 @@ class Program:
         raise self.refused(made, f"{name} gives {wanted} no value")
 
     def _bound(self, made: ast.FunctionDef, given: Sequence[Any], named: Mapping[str, Any]) -> Env:
-        names = [a.arg for a in (*made.args.posonlyargs, *made.args.args)]
-        env: Env = {}
-        pairs = zip(reversed(names), reversed(made.args.defaults), strict=False)
-        env |= {name: self.value(node, {}) for name, node in pairs}
-        for argument, default in zip(made.args.kwonlyargs, made.args.kw_defaults, strict=True):
-            names.append(argument.arg)
-            if default is not None:
-                env[argument.arg] = self.value(default, {})
-        env |= dict(zip(names, given, strict=False))
-        more = {key: value for key, value in named.items() if key not in names}
-        env |= {key: value for key, value in named.items() if key in names}
-        if made.args.kwarg is not None:
-            env[made.args.kwarg.arg] = more
-        if [name for name in names if name not in env]:
+        """The arguments of a call by name."""
+        said = made.args
+        names = [argument.arg for argument in (*said.posonlyargs, *said.args)]
+        defaults = {
+            **dict(zip(reversed(names), reversed(said.defaults), strict=False)),
+            **{a.arg: node for a, node in zip(said.kwonlyargs, said.kw_defaults, strict=True)},
+        }
+        env: Env = {name: self.value(node, {}) for name, node in defaults.items() if node}
+        env |= zip(names, given, strict=False)
+        names += [argument.arg for argument in said.kwonlyargs]
+        env |= {name: value for name, value in named.items() if name in names}
+        if said.kwarg is not None:
+            env[said.kwarg.arg] = {n: value for n, value in named.items() if n not in names}
+        if not env.keys() >= set(names):
             raise self.refused(made, f"a call of {made.name} without all its arguments")
         return env
 
@@ -201,28 +218,28 @@ class Program:
 
     def _run(self, body: Sequence[ast.stmt], env: Env) -> None:
         for node in body:
-            self._step(node)
             match node:
                 case ast.Return():
-                    raise _Returned(None if node.value is None else self.value(node.value, env))
-                case ast.Assign(targets=[target]):
-                    self._assign(target, self.value(node.value, env), env)
-                case ast.AnnAssign(value=ast.expr() as value):
-                    self._assign(node.target, self.value(value, env), env)
-                case ast.AugAssign(op=ast.Add(), target=ast.Name(id=name)):
-                    before = self.value(ast.Name(name, lineno=node.lineno), env)
-                    env[name] = self._plus(node, before, self.value(node.value, env))
+                    raise _Returned(self.value(node.value, env) if node.value else None)
+                case (
+                    ast.Assign(targets=[target], value=value)
+                    | ast.AnnAssign(target=target, value=ast.expr() as value)
+                ):
+                    self._assign(target, self.value(value, env), env)
+                case ast.AugAssign(target=ast.Name(id=name) as target):
+                    before = ast.Name(name, lineno=target.lineno)
+                    summed = ast.BinOp(before, node.op, node.value, lineno=node.lineno)
+                    env[name] = self.value(summed, env)
                 case ast.If():
                     self._run(node.body if self.value(node.test, env) else node.orelse, env)
                 case ast.For(orelse=[]):
                     for value in self._listed(node.iter, env):
                         self._assign(node.target, value, env)
                         self._run(node.body, env)
-                case ast.With():
-                    for item in node.items:
-                        opened = self.value(item.context_expr, env)
-                        if item.optional_vars is not None:
-                            self._assign(item.optional_vars, opened, env)
+                case ast.With(items=[ast.withitem(opened, name)]):
+                    value = self.value(opened, env)
+                    if name is not None:
+                        self._assign(name, value, env)
                     self._run(node.body, env)
                 case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append" | "extend"))):
                     self.value(node.value, env)
@@ -236,7 +253,7 @@ class Program:
             case ast.Name(id=name):
                 env[name] = value
             case ast.Tuple(elts=names) if isinstance(value, list | tuple):
-                values = cast("list[Any]", list(value))  # pyright: ignore[reportUnknownArgumentType]
+                values = cast("Sequence[Any]", value)
                 if len(values) != len(names):
                     raise self.refused(target, "an assignment of another length")
                 for one, each in zip(names, values, strict=True):
@@ -244,51 +261,74 @@ class Program:
             case _:
                 raise self.refused(target, "an assignment to this")
 
-    def _step(self, node: ast.AST) -> None:
-        self._steps += 1
-        if self._steps > _MOST:
-            raise self.refused(node, "too many steps")
-
     # ---- expressions
 
     def value(self, node: ast.expr, env: Env) -> Any:
         """What an expression gives. Raises `ConfigError`."""
-        self._step(node)
+        self._steps += 1
+        if self._steps > _MOST:
+            raise self.refused(node, "too many steps")
+        try:
+            found = self._value(node, env)
+        except ConfigError:
+            raise
+        except _WRONG as error:
+            raise self.refused(node, f"it gives no value here ({error})") from None
+        if isinstance(found, str | list) and len(cast("str", found)) > _MOST:
+            raise self.refused(node, "a value that is too long")
+        return cast("Any", found)
+
+    def _value(self, node: ast.expr, env: Env) -> Any:
         match node:
             case ast.Constant():
                 return node.value
             case ast.JoinedStr():
                 return "".join(self._piece(piece, env) for piece in node.values)
-            case ast.Name():
-                return self._name(node, env)
+            case ast.Name(id=name):
+                for known in (env, self.known, _PLAIN):
+                    if name in known:
+                        return known[name]
+                return self.constant(name)
             case ast.List() | ast.Tuple() | ast.Set():
                 return [self.value(one, env) for one in node.elts]
             case ast.Dict():
-                return self._dict(node, env)
+                made: dict[Any, Any] = {}
+                for key, value in zip(node.keys, node.values, strict=True):
+                    inner = self.value(value, env)
+                    made |= inner if key is None else {self.value(key, env): inner}
+                return made
             case ast.BoolOp():
-                return self._either(node, env)
+                found: Any = None
+                for one in node.values:
+                    found = self.value(one, env)
+                    if bool(found) == isinstance(node.op, ast.Or):
+                        break
+                return found
             case ast.UnaryOp(op=ast.Not()):
                 return not self.value(node.operand, env)
-            case ast.BinOp():
-                left, right = self.value(node.left, env), self.value(node.right, env)
-                if type(node.op) not in _BINARY:
-                    raise self.refused(node, f"an operator {type(node.op).__name__}")
-                return self._plus(node, left, right, _BINARY[type(node.op)])
-            case ast.Compare(ops=[op], comparators=[other]) if type(op) in _COMPARE:
-                return self._tried(
-                    node, _COMPARE[type(op)], self.value(node.left, env), self.value(other, env)
-                )
+            case (
+                ast.BinOp(left=left, op=op, right=right)
+                | ast.Compare(left=left, ops=[op], comparators=[right])
+            ):
+                if type(op) not in _OPERATORS:
+                    raise self.refused(node, f"an operator {type(op).__name__}")
+                return _OPERATORS[type(op)](self.value(left, env), self.value(right, env))
             case ast.IfExp():
                 return self.value(node.body if self.value(node.test, env) else node.orelse, env)
             case ast.Subscript():
-                found, key = self.value(node.value, env), self.value(node.slice, env)
-                return self._tried(node, operator.getitem, found, key)
+                return self.value(node.value, env)[self.value(node.slice, env)]
             case ast.ListComp(generators=[over]) | ast.GeneratorExp(generators=[over]):
                 return list(self._each(node.elt, over, env))
             case ast.Attribute():
-                return self._member(node, env)
+                return self.value(node.value, env).members[node.attr]
             case ast.Call():
-                return self._call(node, env)
+                function = self._called(node.func, env)
+                given = [self.value(one, env) for one in node.args]
+                named: dict[str, Any] = {}
+                for word in node.keywords:
+                    value = self.value(word.value, env)
+                    named |= {word.arg: value} if word.arg else value
+                return function(*given, **named)
             case _:
                 raise self.refused(node, f"an expression {type(node).__name__}")
 
@@ -301,35 +341,6 @@ class Program:
         if not isinstance(value, str | int):
             raise self.refused(node, f"an f-string with a {type(value).__name__}")
         return str(value)
-
-    def _name(self, node: ast.Name, env: Env) -> Any:
-        if node.id in env:
-            return env[node.id]
-        if node.id in self.known:
-            return self.known[node.id]
-        if node.id in _TYPES:
-            return _TYPES[node.id]
-        return self.constant(node.id)
-
-    def _dict(self, node: ast.Dict, env: Env) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            made = self.value(value, env)
-            if key is not None:
-                found[self.value(key, env)] = made
-            elif isinstance(made, dict):
-                found |= made
-            else:
-                raise self.refused(value, "what ** unpacks")
-        return found
-
-    def _either(self, node: ast.BoolOp, env: Env) -> Any:
-        found: Any = None
-        for one in node.values:
-            found = self.value(one, env)
-            if bool(found) == isinstance(node.op, ast.Or):
-                return found
-        return found
 
     def _each(self, made: ast.expr, over: ast.comprehension, env: Env) -> Iterator[Any]:
         inner = dict(env)
@@ -344,96 +355,31 @@ class Program:
             raise self.refused(node, f"a loop over a {type(found).__name__}")
         return list(cast("list[Any]", found))
 
-    def _plus(
-        self, node: ast.AST, left: Any, right: Any, how: Callable[[Any, Any], Any] = operator.add
-    ) -> Any:
-        if isinstance(right, int) and right > _MOST:
-            raise self.refused(node, "a number that is too large")
-        found = self._tried(node, how, left, right)
-        if isinstance(found, str | list) and len(cast("str", found)) > _MOST:
-            raise self.refused(node, "a text that is too long")
-        return cast("Any", found)
-
-    def _tried(self, node: ast.AST, how: Call, *given: Any, **named: Any) -> Any:
-        try:
-            return how(*given, **named)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise self.refused(node, f"it gives no value here ({error})") from None
-
-    def _member(self, node: ast.Attribute, env: Env) -> Any:
-        found = self.value(node.value, env)
-        if isinstance(found, Bag) and node.attr in found.members:
-            return found.members[node.attr]
-        raise self.refused(node, f"the member {node.attr}")
-
-    # ---- calls
-
-    def _call(self, node: ast.Call, env: Env) -> Any:
-        given = [self.value(one, env) for one in node.args]
-        named: dict[str, Any] = {}
-        for word in node.keywords:
-            value = self.value(word.value, env)
-            if word.arg is None and not isinstance(value, dict):
-                raise self.refused(node, "what ** unpacks")
-            named |= {word.arg: value} if word.arg else cast("dict[str, Any]", value)
-        if isinstance(node.func, ast.Name):
-            return self._by_name(node, node.func.id, given, named)
-        if isinstance(node.func, ast.Attribute):
-            return self._by_member(node, node.func, given, named, env)
-        raise self.refused(node, "a call of this")
-
-    def _by_name(self, node: ast.Call, name: str, given: list[Any], named: dict[str, Any]) -> Any:
-        if name in self.calls:
-            return self._tried(node, self.calls[name], *given, **named)
-        if name in self.functions:
-            return self.call(name, *given, **named)
-        if name == "open" and given:
-            return Page(str(given[0]))
-        if name not in _PLAIN:
-            raise self.refused(node, f"a call of {name}")
-        return self._tried(node, _PLAIN[name], *given, **named)
-
-    def _by_member(
-        self,
-        node: ast.Call,
-        func: ast.Attribute,
-        given: list[Any],
-        named: dict[str, Any],
-        env: Env,
-    ) -> Any:
-        whole = ast.unparse(func)
-        if whole == "json.dumps":
-            return _MARK.sub(r"<:\1_json:>", self._tried(node, json.dumps, *given, **named))
-        if whole == "os.path.join":
-            return "/".join(str(one) for one in given)
-        found, name = self.value(func.value, env), func.attr
-        if isinstance(found, Bag) and name == "get":
-            return self._tried(node, found.members.get, *given)
-        if isinstance(found, Bag) and name in self.functions and name not in found.members:
-            return self.call(name, found, *given, **named)
-        if isinstance(found, Page) and name in ("read", "write"):
-            return mark(found.name)
-        if isinstance(found, str) and name == "format" and not given:
-            return self._tried(node, filled, found, named)
-        if isinstance(found, str) and name == "join":
-            return self._tried(node, found.join, *given)
-        known = isinstance(found, str) and name in _TEXT
-        known |= isinstance(found, list) and name in ("append", "extend")
-        if isinstance(found, dict) and name in ("keys", "values", "items"):
-            return [list(x) if name == "items" else x for x in getattr(found, name)()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        if known or (isinstance(found, dict) and name == "get"):
-            return self._tried(node, getattr(found, name), *given, **named)  # pyright: ignore[reportUnknownArgumentType]
+    def _called(self, node: ast.expr, env: Env) -> Call:
+        """What stands for the function that a call names."""
+        whole = ast.unparse(node)
+        if isinstance(node, ast.Name) and whole in self.functions and whole not in self.known:
+            return partial(self.call, whole)
+        if found := self.known.get(whole) or _PLAIN.get(whole):
+            return found
+        if isinstance(node, ast.Attribute):
+            owner, name = self.value(node.value, env), node.attr
+            if isinstance(owner, Bag) and name == "get":
+                return owner.members.get
+            if isinstance(owner, Bag) and name in self.functions and name not in owner.members:
+                return partial(self.call, name, owner)
+            if name in _METHODS.get(cast("type", type(owner)), ()):
+                return partial(_method, owner, name)
         raise self.refused(node, f"a call of {whole}")
 
 
-def _assigned(statement: ast.stmt) -> tuple[str, ast.expr | None]:
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            return name, value
-        case ast.AnnAssign(target=ast.Name(id=name), value=value):
-            return name, value
-        case _:
-            return "", None
-
-
-__all__ = ["Bag", "Page", "Program", "mark", "parts", "template"]
+def _method(owner: Any, name: str, *given: Any, **named: Any) -> Any:
+    """What one of `_METHODS` gives."""
+    if name == "read":
+        return owner
+    if name == "format":
+        return filled(owner, named)
+    found = getattr(owner, name)(*given, **named)
+    if name == "items":
+        return [list(pair) for pair in found]
+    return list(found) if name in ("keys", "values") else found
