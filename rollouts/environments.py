@@ -386,8 +386,7 @@ class EnvironmentFactory:
         self.root, self.settings = root, settings or ToolSettings()
         self.env = read_env(env)
         self._families: dict[str, UserEnvironment] = {}
-        self._pool: tuple[asyncio.AbstractEventLoop, Pool] | None = None
-        self._containers: dict[tuple[asyncio.AbstractEventLoop, str], Pool] = {}
+        self._pools: dict[tuple[asyncio.AbstractEventLoop, bool], Pool] = {}
         self._shared: dict[str, str] = {}
 
     def announce(self, tasks: Iterable[Task]) -> None:
@@ -405,29 +404,26 @@ class EnvironmentFactory:
 
     def pool(self) -> Pool:
         """The sandbox of the running event loop, made when first asked for."""
+        return self._pool_of(container=False)
+
+    def container_pool(self) -> Pool:
+        """The sandbox of the running event loop whose calls look like a container."""
+        return self._pool_of(container=True)
+
+    def _pool_of(self, container: bool) -> Pool:
         from rollouts.sandbox.model import Config, worker_count
         from rollouts.sandbox.pool import Pool
 
-        loop = asyncio.get_running_loop()
-        if self._pool is None or self._pool[0] is not loop:
+        key = (asyncio.get_running_loop(), container)
+        if key not in self._pools:
+            config = Config(queue=100_000, shared=self._shared)
+            if container:
+                from rollouts.harbor.container import container_config
+
+                config = container_config()
             workers = self.settings.workers or worker_count()
-            config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
-            self._pool = (loop, Pool(config))
-        return self._pool[1]
-
-    def container_pool(self, python: str) -> Pool:
-        """The sandbox of the running event loop whose calls look like a container with this
-        interpreter."""
-        from rollouts.harbor.container import container_config
-        from rollouts.sandbox.model import worker_count
-        from rollouts.sandbox.pool import Pool
-
-        key = (asyncio.get_running_loop(), python)
-        if key not in self._containers:
-            self._containers[key] = Pool(
-                container_config(python, self.settings.workers or worker_count())
-            )
-        return self._containers[key]
+            self._pools[key] = Pool(replace(config, workers=workers))
+        return self._pools[key]
 
     def files(self, task: Task) -> Mapping[str, bytes]:
         """The task's files as bytes, by name. Raises `TaskError` naming what is not there."""
@@ -515,14 +511,11 @@ class EnvironmentFactory:
 
     async def close(self) -> None:
         """End the sandbox."""
-        if self._pool is not None and self._pool[0] is asyncio.get_running_loop():
-            await self._pool[1].close()
-        self._pool = None
         loop = asyncio.get_running_loop()
-        for (its, _), pool in self._containers.items():
+        for (its, _), pool in self._pools.items():
             if its is loop:
                 await pool.close()
-        self._containers = {}
+        self._pools = {}
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,14 +1,16 @@
 """`assay tasks harbor DIR --out T`: Harbor task directories as tasks, checked in the jail.
 
 A directory is taken when the jail can honour all of it, its solution scores 1 and doing nothing
-scores 0. Every other one is listed with a code, the line of its Dockerfile and the reason, and is
-never run in part.
+scores 0. Every other one is listed with a code and the reason, and is never run in part.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,168 +22,106 @@ from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from data_gen.inputs import Input, say_inputs
 from rewards.harbor.family import HARBOR, of_rewards
 from rollouts.harbor.container import container_config
-from rollouts.harbor.dockerfile import PYTHONS, chosen_python
-from rollouts.harbor.task import (
-    NAME,
-    HarborTask,
-    NoReward,
-    read_task,
-    solve,
-    start_container,
-    verify,
-)
+from rollouts.harbor.dockerfile import refuse_lacking
+from rollouts.harbor.task import NAME, HarborTask, NoReward, read_task, solve, verify
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
 KEPT = "directories"  # the folder of the copies, beside the tasks file
 
 
-@dataclass(frozen=True)
-class Checked:
-    """One directory: its task, or why there is none."""
-
-    name: str
-    task: Task | None
-    why: str = ""
-    licence: str = "unknown"
-
-
 def main(argv: Sequence[str]) -> int:
     """Exit status 0; 1 when no directory could be taken. Raises `TaskError`."""
-    args = options().parse_args(argv)
-    folders = sorted(p.parent for top in args.folders for p in top.rglob("task.toml"))
-    if not folders:
-        raise TaskError(f"{args.folders[0]}: holds no task.toml; give a folder of task directories")
-    checked = asyncio.run(check_all(folders, tuple(args.python), args.offline, args.split))
-    taken = [c.task for c in checked if c.task is not None]
-    with atomic_write_set(args.out) as new:
-        for folder, one in zip(folders, checked, strict=True):
-            if one.task is not None:
-                for part in ("environment", "tests", "solution", "task.toml", "instruction.md"):
-                    _copy(folder / part, new / KEPT / one.name / part)
-        if taken:
-            write_jsonl(new / f"{args.split}.jsonl", (t.to_json() for t in taken))
-        certificate = {
-            "family": HARBOR.name,
-            "tasks": len(taken),
-            "left_out": len(checked) - len(taken),
-        }
-        write_bytes(new / "certificate.json", json_text(certificate, indent=2))
-    inputs = [
-        Input(c.name, int(c.task is not None), (c.why,) if c.why else (), c.licence)
-        for c in checked
-    ]
-    say_inputs(inputs, args.out)
-    return console.DONE if taken else console.FAILED
-
-
-def options() -> console.Parser:
     made = console.parser("tasks harbor", __doc__)
     made.add_argument("folders", nargs="+", type=Path, help="task directories, or folders of them")
     console.add_out(made, "folder to write into", required=True)
     made.add_argument("--split", default="train", help="split of the tasks")
     made.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help=f"an interpreter that may stand in for an image's (later runs: ${PYTHONS})",
-    )
-    made.add_argument(
         "--offline", action="store_true", help="take tasks that may use the network, without one"
     )
-    return made
+    args = made.parse_args(argv)
+    folders = sorted(p.parent for top in args.folders for p in top.rglob("task.toml"))
+    if not folders:
+        raise TaskError(f"{args.folders[0]}: holds no task.toml; give a folder of task directories")
+    checked = asyncio.run(_check_all(folders, args))
+    taken = [one.task for one in checked if one.task is not None]
+    with atomic_write_set(args.out) as new:
+        for one in checked:
+            if one.task is not None:
+                shutil.copytree(one.folder, new / KEPT / one.name)
+        if taken:
+            write_jsonl(new / f"{args.split}.jsonl", (t.to_json() for t in taken))
+        left_out = len(checked) - len(taken)
+        certificate = {"family": HARBOR.name, "tasks": len(taken), "left_out": left_out}
+        write_bytes(new / "certificate.json", json_text(certificate, indent=2))
+    inputs = [Input(c.name, bool(c.task), (c.why,) if c.why else (), c.licence) for c in checked]
+    say_inputs(inputs, args.out)
+    return console.DONE if taken else console.FAILED
 
 
-async def check_all(
-    folders: Sequence[Path], more: tuple[str, ...], offline: bool, split: str
-) -> list[Checked]:
-    """Every directory checked, in order."""
-    pools: dict[str, Pool] = {}
+@dataclass
+class _Checked:
+    """One directory: its task, or why there is none."""
+
+    folder: Path
+    name: str
+    task: Task | None = None
+    why: str = ""
+    licence: str = "unknown"
+
+
+async def _check_all(folders: Sequence[Path], args: argparse.Namespace) -> list[_Checked]:
+    """Every directory checked, in order; where a folder's name occurs twice, with a number."""
+    seen: Counter[str] = Counter()
+    found: list[_Checked] = []
+    for folder in folders:
+        name = folder.resolve().name
+        seen[name] += 1
+        found.append(_Checked(folder, name if seen[name] == 1 else f"{name}-{seen[name]}"))
     turns = asyncio.Semaphore(worker_count())
-    names = _names(folders)
+    async with Pool(container_config(worker_count())) as pool:
 
-    async def one(folder: Path, name: str) -> Checked:
-        async with turns:
-            return await check(folder, name, more, offline, split, pools)
+        async def check(one: _Checked) -> None:
+            async with turns:
+                try:
+                    await _check(one, args, pool)
+                except (TaskError, NoReward) as error:
+                    one.why = str(error)
 
-    try:
-        pairs = zip(folders, names, strict=True)
-        return list(await asyncio.gather(*(one(folder, name) for folder, name in pairs)))
-    finally:
-        for pool in pools.values():
-            await pool.close()
-
-
-async def check(
-    folder: Path,
-    name: str,
-    more: tuple[str, ...],
-    offline: bool,
-    split: str,
-    pools: dict[str, Pool],
-) -> Checked:
-    """One directory: read, its solution and doing nothing verified."""
-    try:
-        task = read_task(folder, offline)
-        about = task.part("metadata")
-        licence = str(about.get("licence") or about.get("license") or "unknown")
-        if task.problems:
-            return Checked(name, None, "; ".join(task.problems), licence)
-
-        python = chosen_python(task.image, more)
-        pool = pools.setdefault(python, Pool(container_config(python, worker_count())))
-        solved = await _trial(task, pool, solving=True)
-        idle = await _trial(task, pool, solving=False)
-    except (TaskError, NoReward) as error:
-        return Checked(name, None, str(error))
-    oracle, nop = of_rewards(solved), of_rewards(idle)
-    if (oracle.outcome or 0.0) < RIGHT:
-        return Checked(name, None, f"its solution scores {oracle.outcome}, not 1", licence)
-    if nop.outcome:
-        return Checked(name, None, f"doing nothing scores {nop.outcome}, not 0", licence)
-    return Checked(name, _task(task, name, split, solved, licence), "", licence)
+        await asyncio.gather(*map(check, found))
+    return found
 
 
-async def _trial(task: HarborTask, pool: Pool, solving: bool) -> dict[str, float]:
-    container = start_container(task, pool)
-    if solving:
-        await solve(task, container)
-    return await verify(task, container)
+async def _check(one: _Checked, args: argparse.Namespace, pool: Pool) -> None:
+    """One directory: read, its solution and doing nothing verified. Raises what refuses it."""
+    task = read_task(one.folder, args.offline)
+    about = task.config["metadata"]
+    one.licence = str(about.get("licence") or about.get("license") or "unknown")
+    refuse_lacking(task.image, sys.executable)
+    idle, solved = task.container(pool), task.container(pool)
+    await solve(task, solved)
+    earned = await verify(task, solved)
+    oracle, nop = of_rewards(earned).outcome or 0.0, of_rewards(await verify(task, idle)).outcome
+    if oracle < RIGHT:
+        raise TaskError(f"its solution scores {oracle}, not 1")
+    if nop:
+        raise TaskError(f"doing nothing scores {nop}, not 0")
+    one.task = _task(task, one, args.split, earned)
 
 
-def _task(task: HarborTask, name: str, split: str, solved: dict[str, float], licence: str) -> Task:
-    about = {**task.part("metadata"), "name": task.part("task").get("name", "")}
+def _task(task: HarborTask, one: _Checked, split: str, earned: dict[str, float]) -> Task:
+    about = {**task.config["metadata"], "name": task.config["task"].get("name", "")}
     known = {k: v for k, v in about.items() if isinstance(v, str | int | float | bool)}
     image = {"python": task.image.python, "requirements": task.image.requirements}
-    meta: dict[str, Any] = {**known, "licence": licence, "image": image}
+    meta: dict[str, Any] = {**known, "licence": one.licence, "image": image}
     return Task(
-        id=name,
+        id=one.name,
         family=HARBOR.name,
         track=str(about.get("category") or HARBOR.name),
         split=split,
         prompt=[{"role": "user", "content": task.instruction}],
-        gold={"oracle": solved},
+        gold={"oracle": earned},
         tools=(NAME,),
-        files={"environment": f"{KEPT}/{name}/environment"},
+        files={"environment": f"{KEPT}/{one.name}/environment"},
         meta=meta,
     )
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
-    """Folder names; where one occurs twice, with a number."""
-    seen: dict[str, int] = {}
-    names: list[str] = []
-    for folder in folders:
-        name = folder.resolve().name
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return names
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target)
-    elif source.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)

@@ -2,22 +2,23 @@
 in the jail.
 
 Every command has a jail of its own, so nothing but files goes from one to the next: no process, no
-open port. The state is a tar that is unpacked inside only; here single files are read out of it.
+open port. The state is a tar, which is unpacked inside only; here files are read out of it and put
+into it.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import sys
 import tarfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from assay.task import TaskError
 from rollouts.harbor import run_command
-from rollouts.harbor.run_command import DONE, ORDER, STATE, UPLOADS
+from rollouts.harbor.run_command import DONE, ORDER, STATE
 from rollouts.sandbox.model import Config, Limits, SandboxError
 from rollouts.sandbox.pool import Pool
 
@@ -34,10 +35,9 @@ _PROGRAM = Path(run_command.__file__).read_text(encoding="utf-8")
 SPARE_S = 60.0  # beyond a command's own time, for unpacking and packing
 
 
-def container_config(python: str = "", workers: int = 2) -> Config:
+def container_config(workers: int = 2, python: str = sys.executable) -> Config:
     """The settings of a pool that containers can use. `python`: the interpreter of the image."""
-    base = Config(workers=workers, stack=(), roots=ROOTS, queue=100_000)
-    return replace(base, python=python) if python else base
+    return Config(workers=workers, stack=(), roots=ROOTS, queue=100_000, python=python)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CommandResult:
 
 @dataclass
 class Container:
-    """The files of one environment. Uploads wait until the next command.
+    """The files of one environment: `state` is a tar of them.
 
     Bounds of each command: `seconds`, and MiB of memory and of files. `run` raises `SandboxError`
     when the jail fails or has no namespaces of its own, never for what a command does.
@@ -66,28 +66,48 @@ class Container:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = "/app"
     state: bytes = b""
-    _uploads: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, tuple[bytes, int]])
-    _clear: list[str] = field(default_factory=list[str])
 
-    def upload(self, files: Mapping[str, bytes], mode: int = 0o644) -> None:
-        """Put files at absolute paths. Raises `TaskError` for a path outside of the container."""
-        self._uploads |= {name_inside(path): (data, mode) for path, data in files.items()}
+    def put(self, files: Mapping[str, tuple[bytes, int]], clear: tuple[str, ...] = ()) -> None:
+        """Put files (content, mode) at absolute paths, in place of what stands there; the folders
+        of `clear` are emptied first. Raises `TaskError` for a path outside of the container."""
+        new = {name_inside(path): file for path, file in files.items()}
+        emptied = {PurePosixPath(name_inside(path)) for path in clear}
+        folders = {parent for name in new for parent in PurePosixPath(name).parents}
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for member, data in self._members():
+                path = PurePosixPath(member.name)
+                stands = {path, *path.parents}
+                in_the_way = path in folders and not member.isdir()
+                if not (in_the_way or stands & emptied or any(str(p) in new for p in stands)):
+                    archive.addfile(member, io.BytesIO(data))
+            for name, (data, mode) in new.items():
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(data), mode
+                archive.addfile(member, io.BytesIO(data))
+        self.state = buffer.getvalue()
 
-    def upload_tree(self, source: Path, target: str) -> None:
-        """Put a folder's files, or one file, at an absolute path. Links are followed inside of the
-        folder only. Raises `TaskError`."""
-        top = source.resolve()
-        for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if path.is_file():
-                if not path.resolve().is_relative_to(top):
-                    raise TaskError(f"{path}: leads out of {source}; put the file itself there")
-                mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
-                name = PurePosixPath(target, path.relative_to(top).as_posix())
-                self.upload({str(name): path.read_bytes()}, mode)
+    def files(self, folder: str) -> dict[str, bytes]:
+        """Regular files at and below an absolute path, by their path below it ("" for itself)."""
+        top = name_inside(folder)
+        return {
+            member.name[len(top) + 1 :]: data
+            for member, data in self._members()
+            if member.isreg() and (member.name == top or member.name.startswith(f"{top}/"))
+        }
 
-    def clear(self, path: str) -> None:
-        """Empty the folder at an absolute path, before the uploads of the next command."""
-        self._clear.append(name_inside(path))
+    def _members(self) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+        """What the state holds: a command may have written it, so names lead nowhere here."""
+        if self.state:
+            with tarfile.open(fileobj=io.BytesIO(self.state)) as archive:
+                for member in archive:
+                    if ".." not in member.name.split("/") and not member.issparse():
+                        file = member.isreg() or member.islnk()
+                        found = archive.extractfile(member) if file else None
+                        data = found.read() if found else b""
+                        if member.islnk():  # a file of two names is two files
+                            member.type, member.size = tarfile.REGTYPE, len(data)
+                        yield member, data
 
     async def run(
         self,
@@ -104,17 +124,15 @@ class Container:
                 "Harbor tasks use absolute paths and need user namespaces (`assay doctor`)"
             )
         bound, place = min(seconds or self.seconds, self.seconds), cwd or self.cwd
-        order: dict[str, Any] = {
+        order = {
             "command": command,
             "cwd": place,
             "env": {"PWD": place, "HOME": HOME, **self.env, **(env or {})},
             "seconds": bound,
             "roots": KEPT,
-            "clear": self._clear,
             "folders": [*_FOLDERS, self.cwd],
         }
-        files = {ORDER: json.dumps(order).encode(), UPLOADS: _packed(self._uploads)}
-        files |= {STATE: self.state} if self.state else {}
+        files = {ORDER: json.dumps(order).encode(), **({STATE: self.state} if self.state else {})}
         result = await self.pool.run(_PROGRAM, files, (STATE, DONE), limits=self._limits(bound))
         if result.status == "sandbox_error":
             raise SandboxError(result.why)
@@ -122,29 +140,10 @@ class Container:
             late = result.status == "timeout"
             why = result.why or "the command ended the jail; its files are as before it"
             return CommandResult(124 if late else 137, result.stdout, result.stderr, why)
-        self.state, self._uploads, self._clear = result.files[STATE], {}, []
+        self.state = result.files[STATE]
         status, late = _read_done(result.files[DONE])
         why = f"still running after {bound:g} s" if late else ""
         return CommandResult(status, result.stdout, result.stderr, why)
-
-    async def put_uploads(self) -> None:
-        """Put in place what waits for the next command."""
-        if self._uploads or self._clear:
-            await self.run("true")
-
-    def files(self, folder: str) -> dict[str, bytes]:
-        """Regular files at and below an absolute path, by their path below it ("" for itself)."""
-        top = name_inside(folder)
-        found: dict[str, bytes] = {}
-        if not self.state:
-            return found
-        with tarfile.open(fileobj=io.BytesIO(self.state)) as archive:
-            for member in archive:
-                inside = member.name == top or member.name.startswith(f"{top}/")
-                if member.isreg() and inside and ".." not in member.name.split("/"):
-                    data = archive.extractfile(member)
-                    found[member.name[len(top) + 1 :]] = data.read() if data else b""
-        return found
 
     def _limits(self, seconds: float) -> Limits:
         """The state lies there twice for a moment: as files and as a tar."""
@@ -161,17 +160,6 @@ class Container:
             fetch_mb=size + 64,
             fetch_total_mb=size + 128,
         )
-
-
-def _packed(files: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """A tar of files and their modes."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, (data, mode) in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), mode
-            archive.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 def _read_done(data: bytes) -> tuple[int, bool]:
@@ -191,3 +179,17 @@ def name_inside(path: str) -> str:
         places = ", ".join(f"/{name}" for name in KEPT)
         raise TaskError(f"{path}: no place in the jail; it has {places} and what they hold")
     return "/".join(parts)
+
+
+def tree(source: Path, target: str) -> dict[str, tuple[bytes, int]]:
+    """A folder's files, or one file, at an absolute path: their content and mode. Links are
+    followed inside of the folder only. Raises `TaskError`."""
+    top, found = source.resolve(), dict[str, tuple[bytes, int]]()
+    for path in [top] if top.is_file() else sorted(top.rglob("*")):
+        if path.is_file():
+            if not path.resolve().is_relative_to(top):
+                raise TaskError(f"{path}: leads out of {source}; put the file itself there")
+            name = PurePosixPath(target, path.relative_to(top).as_posix())
+            mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            found[str(name)] = path.read_bytes(), mode
+    return found

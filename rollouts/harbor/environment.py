@@ -3,8 +3,8 @@ rollouts.harbor.environment:JailEnvironment`, with no Docker and no root.
 
 Needs the package `harbor` (Python 3.12 or newer) in the process, and Assay on its path. Settings
 are `--environment-kwarg`s: `python`, the interpreter that stands in for the image's (default: the
-one that runs Harbor); `offline=true` runs tasks that may use the network without one; `workers`,
-how many commands run at a time.
+one that runs Harbor); `offline=true` runs tasks that may use the network
+without one; `workers`, how many commands run at a time.
 """
 
 # The package harbor is not installed where this project is checked.
@@ -25,25 +25,17 @@ from harbor.environments.capabilities import (
 from harbor.models.task.config import NetworkMode
 
 from assay.task import TaskError
-from rollouts.harbor.container import Container, container_config
-from rollouts.harbor.dockerfile import DOCKERFILE, lacking, put_image, read_image
+from rollouts.harbor.container import Container, container_config, tree
+from rollouts.harbor.dockerfile import read_image, refuse_lacking
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
-_pools: dict[tuple[asyncio.AbstractEventLoop, str, int], Pool] = {}
-
-
-def _pool(python: str, workers: int) -> Pool:
-    """One pool an event loop and interpreter; trials share its launchers."""
-    key = (asyncio.get_running_loop(), python, workers)
-    if key not in _pools:
-        _pools[key] = Pool(container_config(python, workers))
-    return _pools[key]
+_pools: dict[tuple[asyncio.AbstractEventLoop, int, str], Pool] = {}
 
 
 class JailEnvironment(BaseEnvironment):
     """One trial's files in the jail. Each command has a jail of its own over them: what it leaves
-    running ends with it, and no command has a network."""
+    running ends with it, and no command has a network. Trials of an event loop share a pool."""
 
     def __init__(
         self,
@@ -74,38 +66,28 @@ class JailEnvironment(BaseEnvironment):
     def _validate_definition(self) -> None:
         """Nothing here: what cannot be honoured ends its own trial (`start`), not the whole job."""
 
-    def _problems(self) -> list[str]:
-        try:
-            if self.task_env_config.docker_image:
-                raise TaskError("docker_image: the jail reads a Dockerfile, it pulls no images")
-            self._image = read_image(cast("Path", self.environment_dir))
-            found = [*self._image.problems, *lacking(self._image, self._python)]
-        except TaskError as error:
-            found = [str(error)]
-        if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
-            found.append(
-                "network_mode public: the jail has no network; set no-network in task.toml, or "
-                "run the task without one with --environment-kwarg offline=true"
-            )
-        extra = self.environment_dir.glob("docker-compose*")
-        return [*found, *(f"{p.name}: the jail starts no services" for p in extra)]
-
     async def start(self, force_build: bool) -> None:
         del force_build  # a container is made anew for every trial
-        if problems := self._problems():
-            where = self.environment_dir / DOCKERFILE
-            raise SandboxBuildFailedError(f"{where}: {'; '.join(problems)}")
-        made = Container(
-            _pool(self._python, self._workers),
-            seconds=86_400.0,
-            memory_mb=self.task_env_config.memory_mb or Container.memory_mb,
-            storage_mb=min(self.task_env_config.storage_mb or 1024, 4096),
-        )
+        asked = self.task_env_config
         try:
-            put_image(made, self._image)
+            if asked.docker_image or list(self.environment_dir.glob("docker-compose*")):
+                raise TaskError("the jail pulls no images and starts no services")
+            if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
+                raise TaskError(
+                    "network_mode public: the jail has no network; set no-network in task.toml, or "
+                    "run the task without one with --environment-kwarg offline=true"
+                )
+            image = read_image(cast("Path", self.environment_dir))
+            refuse_lacking(image, self._python)
+            key = (asyncio.get_running_loop(), self._workers, self._python)
+            if key not in _pools:
+                _pools[key] = Pool(container_config(*key[1:]))
+            storage, memory = min(asked.storage_mb or 1024, 4096), asked.memory_mb or 4096
+            made = Container(_pools[key], 86_400.0, memory, storage, image.env)
+            made.put(image.files)
         except TaskError as error:
-            raise SandboxBuildFailedError(str(error)) from None
-        made.cwd = self.task_env_config.workdir or made.cwd
+            raise SandboxBuildFailedError(f"{self.environment_dir}: {error}") from None
+        made.cwd = asked.workdir or image.cwd
         self._container = made
 
     async def stop(self, delete: bool) -> None:
@@ -113,21 +95,24 @@ class JailEnvironment(BaseEnvironment):
         self._container = None
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        self._there().upload_tree(Path(source_path), target_path)
+        self._there().put(tree(Path(source_path), target_path))
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        self._there().upload_tree(Path(source_dir), target_dir.rstrip("/"))
+        self._there().put(tree(Path(source_dir), target_dir))
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        found = (await self._settled()).files(source_path)
+        found = self._there().files(source_path)
         if "" not in found:
             raise FileNotFoundError(f"{source_path}: no such file in the environment")
-        _write(Path(target_path), found[""])
+        Path(target_path).parent.mkdir(parents=True, exist_ok=True)
+        Path(target_path).write_bytes(found[""])
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         Path(target_dir).mkdir(parents=True, exist_ok=True)
-        for name, data in (await self._settled()).files(source_dir.rstrip("/")).items():
-            _write(Path(target_dir) / name, data)
+        for name, data in self._there().files(source_dir).items():
+            path = Path(target_dir) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
     async def exec(
         self,
@@ -139,12 +124,8 @@ class JailEnvironment(BaseEnvironment):
     ) -> ExecResult:
         """Run a command. `user` is not heeded: the jail has one, who owns every file."""
         del user
-        ran = await self._there().run(
-            command,
-            cwd=str(cwd) if cwd else "",
-            env=self._merge_env(env),
-            seconds=float(timeout_sec) if timeout_sec else None,
-        )
+        place, seconds = str(cwd or ""), float(timeout_sec) if timeout_sec else None
+        ran = await self._there().run(command, place, self._merge_env(env), seconds)
         said = "\n".join(filter(None, [ran.stderr, ran.why]))
         return ExecResult(stdout=ran.stdout, stderr=said, return_code=ran.status)
 
@@ -152,14 +133,3 @@ class JailEnvironment(BaseEnvironment):
         if self._container is None:
             raise RuntimeError("the environment is not running; start it first")
         return self._container
-
-    async def _settled(self) -> Container:
-        """The container with its uploads in place."""
-        container = self._there()
-        await container.put_uploads()
-        return container
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)

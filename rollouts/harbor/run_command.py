@@ -1,7 +1,7 @@
 """One command in a container: a program inside the jail, which knows nothing of Assay.
 
-The container's files arrive as a tar, and go back as one. The program unpacks them, puts uploads on
-top, runs the command, ends whatever that left running, and packs the files again.
+The container's files arrive as a tar, and go back as one. The program unpacks them, runs the
+command, ends whatever that left running, and packs the files again.
 """
 
 from __future__ import annotations
@@ -9,39 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 from typing import Any
 
-STATE, UPLOADS, ORDER, DONE = "state.tar", "uploads.tar", "order.json", "done.json"
+STATE, ORDER, DONE = "state.tar", "order.json", "done.json"
 
 
-def unpack(name: str) -> None:
-    """A tar's files at their places; what stands in the way of one is replaced."""
-    with tarfile.open(name) as archive:
+def unpack() -> None:
+    """The container's files at their places."""
+    with tarfile.open(STATE) as archive:
         # as `filter="fully_trusted"`, which Python 3.11 knows from 3.11.4 on
         archive.extraction_filter = lambda member, path: member
-        for member in archive:
-            path = f"/{member.name}"
-            inner = path.count("/") > 1  # the roots themselves are links of the jail
-            if inner and os.path.islink(path) and not (member.isdir() and os.path.isdir(path)):
-                os.unlink(path)
-            elif inner and os.path.isdir(path) and not member.isdir():
-                shutil.rmtree(path)
-            archive.extract(member, "/")
-    os.unlink(name)
-
-
-def clear(path: str) -> None:
-    """An empty folder at a path below the working folder, where the roots lie."""
-    if os.path.islink(path) or os.path.isfile(path):
-        os.unlink(path)
-    elif os.path.isdir(path):
-        shutil.rmtree(path)
-    os.makedirs(path)
+        archive.extractall("/")
+    os.unlink(STATE)
 
 
 def run(order: dict[str, Any]) -> dict[str, Any]:
@@ -80,9 +63,8 @@ def pack(roots: list[str]) -> None:
             if root == "tmp" or os.path.realpath(path) == f"{os.getcwd()}/{root}":
                 own = os.stat(path).st_dev
                 for name in sorted(os.listdir(path)):
-                    if os.lstat(f"{path}/{name}").st_dev != own:
-                        continue
-                    archive.add(f"{path}/{name}", f"{root}/{name}", filter=plain)
+                    if os.lstat(f"{path}/{name}").st_dev == own:
+                        archive.add(f"{path}/{name}", f"{root}/{name}", filter=plain)
 
 
 def main() -> None:
@@ -94,10 +76,7 @@ def main() -> None:
         if root != "tmp":
             os.makedirs(root, exist_ok=True)
     if os.path.exists(STATE):
-        unpack(STATE)
-    for path in order["clear"]:
-        clear(path)
-    unpack(UPLOADS)
+        unpack()
     for path in order["folders"]:
         os.makedirs(path, exist_ok=True)
     done = run(order)

@@ -7,25 +7,26 @@ first.
 from __future__ import annotations
 
 import json
-import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from assay.task import Task, TaskError
 from rewards.harbor.family import REWARD, read_rewards
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.harbor.container import Container
-from rollouts.harbor.dockerfile import DOCKERFILE, Image, chosen_python, put_image, read_image
+from rollouts.harbor.container import Container, tree
+from rollouts.harbor.dockerfile import Image, read_image, refuse_lacking
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls, clip
 
 NAME = "harbor_shell"
-AGENT_S, VERIFIER_S = 1800.0, 600.0  # where task.toml says nothing
+SECONDS = {"solution": 1800.0, "verifier": 600.0}  # where task.toml says nothing
+TABLES = ("metadata", "task", "agent", "solution", "verifier", "environment")  # of task.toml
 SHOWN = 16_000  # characters of a command's output that a model reads, from start and end
 SPEC = ToolSpec(
     NAME,
@@ -37,12 +38,11 @@ SPEC = ToolSpec(
         "additionalProperties": False,
     },
 )
-_NETWORK = re.compile(
-    r"(?m)(?:^|[;&|]|\bsudo\s+)\s*(apt-get|apt|apk|curl|wget|uvx|uv|npm|npx|git clone)\b"
-)
-_TEMPLATE = re.compile(r"\$\{(\w+)\}")
-# of [environment]: what the jail has none of
-_NONE = ("docker_image", "mcp_servers", "gpus", "tpu", "healthcheck", "skills_dir")
+# fields of task.toml that ask for what the jail has none of, by table
+_NONE = {
+    "environment": ("docker_image", "mcp_servers", "gpus", "tpu", "healthcheck", "skills_dir"),
+    "verifier": ("environment", "collect"),
+}
 
 
 class NoReward(RuntimeError):
@@ -51,120 +51,75 @@ class NoReward(RuntimeError):
 
 @dataclass(frozen=True)
 class HarborTask:
-    """One directory, read: `config` is its task.toml. `problems`: what the jail cannot honour, each
-    a code and a sentence."""
+    """One directory, read: `config` is its task.toml, every table of it there."""
 
     folder: Path
     instruction: str
-    config: Mapping[str, Any]
+    config: Mapping[str, dict[str, Any]]
     image: Image
-    problems: tuple[str, ...]
 
-    def part(self, name: str) -> dict[str, Any]:
-        """A table of task.toml."""
-        return _table(self.config, name)
+    def limits(self, name: str) -> dict[str, Any]:
+        """How the scripts of `solution` or `verifier` are run: their variables, and seconds."""
+        said = self.config["agent" if name == "solution" else name].get("timeout_sec")
+        variables = {k: str(v) for k, v in self.config[name].get("env", {}).items()}
+        return {"env": variables, "seconds": float(said or SECONDS[name])}
 
-    def seconds(self, name: str, default: float) -> float:
-        """The time limit of `agent` or `verifier`."""
-        value = self.part(name).get("timeout_sec")
-        return float(value) if isinstance(value, int | float) and value > 0 else default
-
-    def env(self, name: str) -> dict[str, str]:
-        """Variables of `solution` or `verifier`."""
-        return {k: str(v) for k, v in _table(self.part(name), "env").items()}
-
-
-def _table(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found: Any = config.get(name)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    def container(self, pool: Pool) -> Container:
+        """A container with the image's files."""
+        asked, image = self.config["environment"], self.image
+        seconds = max(self.limits(name)["seconds"] for name in SECONDS)
+        made = Container(pool, seconds, int(asked.get("memory_mb") or 4096), env=image.env)
+        made.put(image.files)
+        made.cwd = str(asked.get("workdir") or image.cwd)
+        return made
 
 
 def read_task(folder: Path, offline: bool = False) -> HarborTask:
     """Read a task directory. `offline`: also one that may use the network, without one. Raises
-    `TaskError` for a folder that is no task directory."""
+    `TaskError` for a folder that is no task directory, and with a code and a sentence for one that
+    the jail cannot honour."""
     try:
-        config: dict[str, Any] = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))
+        said = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))
         instruction = (folder / "instruction.md").read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        config = {name: dict(said.get(name, {})) for name in TABLES}
+    except (OSError, ValueError, TypeError) as error:
         raise TaskError(f"{folder}: not a task directory ({error})") from None
-    context, problems = folder / "environment", _problems(config, folder, offline)
-    if (context / DOCKERFILE).is_file():
-        image = read_image(context)
-    else:
-        why = "base_image: no environment/Dockerfile; the jail pulls no images"
-        image = Image(context, problems=[why])
-    found = tuple(dict.fromkeys([*problems, *image.problems]))
-    return HarborTask(folder, instruction, config, image, found)
-
-
-def _problems(config: Mapping[str, Any], folder: Path, offline: bool) -> list[str]:
-    """What of task.toml and the scripts the jail cannot honour."""
-    environment, verifier = _table(config, "environment"), _table(config, "verifier")
-    found = [f"environment: {name}: the jail has none" for name in _NONE if environment.get(name)]
-    if config.get("steps"):
-        found.append("steps: several steps; tasks of one step are read")
-    public = environment.get("allow_internet") is True
-    mode = "public" if public else str(environment.get("network_mode") or "")
-    if mode not in ("", "no-network") and not offline:
-        found.append(f"network: network_mode {mode}; --offline runs it without a network")
-    if str(environment.get("os") or "linux").lower() != "linux":
-        found.append(f"environment: os {environment['os']}: the jail has Linux")
-    if verifier.get("environment_mode") == "separate" or verifier.get("environment"):
-        found.append("verifier_image: the verifier has a container of its own; the jail has one")
-    if verifier.get("collect"):
-        found.append("services: commands in services before the verifier")
-    found += [f"services: {p.name}" for p in (folder / "environment").glob("*compose*.y*ml")]
-    for name in ("verifier", "solution"):
-        if asked := _TEMPLATE.search(
-            " ".join(map(str, _table(_table(config, name), "env").values()))
-        ):
-            found.append(f"secret: its {name} asks for ${asked[1]} of the machine")
-    for script in ("tests/test.sh", "solution/solve.sh"):
-        path = folder / script
-        if not path.is_file():
-            found.append(f"script: no {script}")
-        elif said := _NETWORK.search(path.read_text(encoding="utf-8", errors="replace")):
-            why = f"{script} runs {said[1]}, which needs a network or a system package"
-            found.append(f"network: {why}")
-    return found
-
-
-def start_container(task: HarborTask, pool: Pool) -> Container:
-    """A container with the image's files."""
-    asked = task.part("environment")
-    seconds = max(task.seconds("agent", AGENT_S), task.seconds("verifier", VERIFIER_S))
-    made = Container(pool, seconds, int(asked.get("memory_mb") or 4096))
-    put_image(made, task.image)
-    made.cwd = str(asked.get("workdir") or made.cwd)
-    return made
+    for table, names in _NONE.items():
+        for name in names:
+            if config[table].get(name):
+                raise TaskError(f"environment: {table}.{name}: the jail has none")
+    if said.get("steps") or config["verifier"].get("environment_mode") == "separate":
+        raise TaskError("steps: several steps, or a verifier with a container of its own")
+    for path in (folder / "environment").glob("*compose*.y*ml"):
+        raise TaskError(f"services: {path.name}: the jail starts none")
+    public = config["environment"].get("allow_internet") is True
+    mode = "public" if public else config["environment"].get("network_mode") or "no-network"
+    if mode != "no-network" and not offline:
+        raise TaskError(f"network: network_mode {mode}; --offline runs it without a network")
+    return HarborTask(folder, instruction, config, read_image(folder / "environment"))
 
 
 async def solve(task: HarborTask, container: Container) -> None:
     """Run the reference solution."""
-    container.upload_tree(task.folder / "solution", "/solution")
+    container.put(tree(task.folder / "solution", "/solution"))
     await container.run(
         "chmod +x /solution/solve.sh; /solution/solve.sh > /logs/agent/oracle.txt 2>&1",
-        env=task.env("solution"),
-        seconds=task.seconds("agent", AGENT_S),
+        **task.limits("solution"),
     )
 
 
 async def verify(task: HarborTask, container: Container) -> dict[str, float]:
     """The verifier's numbers by name. Raises `NoReward` where it leaves none."""
-    container.clear("/tests")
-    container.clear("/logs/verifier")
-    container.upload_tree(task.folder / "tests", "/tests")
+    container.put(tree(task.folder / "tests", "/tests"), clear=("/tests", "/logs/verifier"))
     ran = await container.run(
         "chmod +x /tests/test.sh; /tests/test.sh > /logs/verifier/test-stdout.txt 2>&1",
-        env=task.env("verifier"),
-        seconds=task.seconds("verifier", VERIFIER_S),
+        **task.limits("verifier"),
     )
     left = container.files("/logs/verifier")
     try:
-        if REWARD in left:
-            return read_rewards(left[REWARD])
-        if "reward.txt" in left:
-            return read_rewards(left["reward.txt"].strip())
+        for name in (REWARD, "reward.txt"):
+            if name in left:
+                return read_rewards(left[name])
     except ValueError as error:
         raise NoReward(f"the verifier's reward cannot be read: {error}") from None
     said = left.get("test-stdout.txt", b"").decode("utf-8", "replace").strip()[-300:]
@@ -175,7 +130,7 @@ class HarborShell:
     """An `Environment`: a shell in the container of one episode, and the verifier at its end."""
 
     def __init__(
-        self, task: Task, root: Path, pool: Callable[[str], Pool], run_s: float = 200.0
+        self, task: Task, root: Path, pool: Callable[[], Pool], run_s: float = 200.0
     ) -> None:
         self._task, self._pool, self._run_s = task, pool, run_s
         self._folder = (root / task.files.get("environment", "")).parent
@@ -183,9 +138,8 @@ class HarborShell:
 
     async def open(self) -> EpisodeStart:
         task = read_task(self._folder, offline=True)
-        if task.problems:
-            raise TaskError(f"task {self._task.id}: {'; '.join(task.problems)}")
-        self._open = task, start_container(task, self._pool(chosen_python(task.image)))
+        refuse_lacking(task.image, sys.executable)
+        self._open = task, task.container(self._pool())
         return EpisodeStart(self._task.prompt, [SPEC])
 
     async def reply(self, said: ModelTurn) -> Reply:

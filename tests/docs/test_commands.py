@@ -35,7 +35,6 @@ NOT_RUN = {
     "rollout --in-flight": "open requests at a vLLM or SGLang server, which tests do not start",
     "rollout --server-python": "the Python of vLLM's own environment, which tests do not install",
     "tasks dare --exclude": "folders of the published benchmark, which are not in the repository",
-    "tasks harbor --python": "Pythons with other packages, which tests do not install",
     "tasks harbor --split": "a name that is written into each task as it stands",
     "tasks lake --carried": "several hundred tables: minutes",
 }

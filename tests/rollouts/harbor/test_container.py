@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.task import TaskError
-from rollouts.harbor.container import Container, container_config
+from rollouts.harbor.container import Container, container_config, tree
 from rollouts.sandbox.model import SandboxError
 from rollouts.sandbox.pool import Pool
 
@@ -31,17 +31,18 @@ def in_container(body: Callable[[Container], Awaitable[None]]) -> None:
 
 def test_files_stay_and_processes_do_not() -> None:
     async def body(container: Container) -> None:
-        container.upload({"/app/in.txt": b"hello", "/tests/go.sh": b"echo $WHO; cat /app/in.txt\n"})
+        script = b"echo $WHO; cat /app/in.txt\n"
+        container.put({"/app/in.txt": (b"hello", 0o644), "/tests/go.sh": (script, 0o755)})
         first = await container.run(
-            "bash /tests/go.sh; sleep 300 & echo $! > /tmp/pid", env={"WHO": "me"}
+            "/bin/bash /tests/go.sh; sleep 300 & echo $! > /tmp/pid", env={"WHO": "me"}
         )
         assert (first.status, first.stdout) == (0, "me\nhello")
         second = await container.run(
-            "cat /tmp/pid; ls /proc | grep -c '^[0-9]'; echo new > out; ln -s / l"
+            "cat /tmp/pid; ls /proc | grep -c '^[0-9]'; echo new > out; ln -s / l; ln out hard"
         )
         assert second.status == 0
         assert int(second.stdout.split()[1]) < 8
-        assert container.files("/app") == {"in.txt": b"hello", "out": b"new\n"}
+        assert container.files("/app") == {"hard": b"new\n", "in.txt": b"hello", "out": b"new\n"}
         assert container.files("/app/out") == {"": b"new\n"}
 
     in_container(body)
@@ -75,9 +76,11 @@ def test_a_forged_state_reaches_no_file_out_of_the_container(tmp_path: Path) -> 
         await container.run("ln -s /etc/passwd /app/link; mkfifo /app/pipe; echo x > '/app/a b'")
         assert container.files("/app") == {"a b": b"x\n"}
         await container.run("echo over > /app/link; rm /app/link; ln -s /logs/verifier /app/there")
-        container.upload({"/app/there": b"file"})
-        await container.run("true")
-        assert container.files("/app")["there"] == b"file"
+        container.put({"/app/there/inner": (b"file", 0o644), "/app/a b": (b"new", 0o644)})
+        ran = await container.run(
+            "cat /app/there/inner '/app/a b'; ls /logs/verifier; rm -r /app/*"
+        )
+        assert ran.stdout == "filenew" and ran.status == 0
 
     in_container(body)
 
@@ -85,9 +88,9 @@ def test_a_forged_state_reaches_no_file_out_of_the_container(tmp_path: Path) -> 
 def test_what_lay_at_the_place_of_the_tests_goes_first() -> None:
     async def body(container: Container) -> None:
         await container.run("mkdir -p /tests/vendor; echo evil > /tests/vendor/json.py")
-        container.clear("/tests")
-        container.upload({"/tests/test.sh": b"ls -R /tests"})
+        container.put({"/tests/test.sh": (b"ls -R /tests", 0o644)}, clear=("/tests",))
         assert "json.py" not in (await container.run("bash /tests/test.sh")).stdout
+        assert set(container.files("/tests")) == {"test.sh"}
 
     in_container(body)
 
@@ -96,13 +99,12 @@ def test_what_lay_at_the_place_of_the_tests_goes_first() -> None:
 def test_places_outside_of_the_container_are_refused(path: str) -> None:
     container = Container(Pool(container_config(workers=1)))
     with pytest.raises(TaskError, match="no place in the jail"):
-        container.upload({path: b""})
+        container.put({path: (b"", 0o644)})
 
 
 def test_a_tree_with_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "secret").write_text("s")
     (tmp_path / "tree" / "x").symlink_to(tmp_path / "secret")
-    container = Container(Pool(container_config(workers=1)))
     with pytest.raises(TaskError, match="leads out"):
-        container.upload_tree(tmp_path / "tree", "/app")
+        tree(tmp_path / "tree", "/app")
