@@ -62,7 +62,7 @@ async def plumbing(episodes: int) -> None:
 
     from assay.task import Task
     from rollouts.engines.scripted import ScriptedEngine
-    from rollouts.environment import Budget, ExecutorSettings
+    from rollouts.environment import Budget
     from rollouts.environments import EnvironmentFactory, ToolSettings
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
@@ -89,7 +89,7 @@ async def plumbing(episodes: int) -> None:
             )
             for i in range(episodes)
         ]
-        shop = EnvironmentFactory(top, ToolSettings(executor=ExecutorSettings(brief=True)))
+        shop = EnvironmentFactory(top, ToolSettings(brief=True))
         engine = ScriptedEngine(script("five_calls", tasks, tokenizer.calls), tokenizer)
         pool: Pool = shop.pool()
         await asyncio.gather(*(pool.run("print(0)") for _ in range(8)))  # warm

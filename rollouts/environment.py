@@ -6,13 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from assay.task import Task
 from rollouts.tool_calls import ToolCall, ToolSpec
-
-if TYPE_CHECKING:  # who trains reads no words of releases
-    from rollouts.words.templates import Words
 
 
 @dataclass(frozen=True)
@@ -114,32 +111,3 @@ class Budget:
             raise ValueError(f"seconds={self.seconds}: set a number above 0")
         if self.tokens < 0:
             raise ValueError(f"tokens={self.tokens}: set 0 (no bound) or more")
-
-
-@dataclass(frozen=True)
-class ExecutorSettings:
-    """Limits of the code tool. `brief` shortens its description, for small models."""
-
-    run_s: float = 200.0
-    file_mb: int = 200
-    folder_mb: int = 256  # of all files that an episode saves; its inputs come on top
-    uses: int = 5  # told to the model; turns are what is enforced
-    output_kb: int = 64  # of each stream that comes back
-    brief: bool = False
-    words: Words | None = None  # None: ours
-
-
-@dataclass(frozen=True)
-class LakeSettings:
-    """How lake agents work. Tokens are estimates (rollouts/krama/index.py), 0: all; `rows` sample
-    rows a group; `tries` pipelines of a few-shot agent; `feedback` characters of code, output and
-    error that go back to the model (0: all)."""
-
-    snippet_tokens: int = 8000
-    rows: int = 5
-    tries: int = 5
-    run_s: float = 120.0
-    feedback: int = 6000
-    # a pipeline prints every step's result, and one gold list has 77,760 elements
-    output_kb: int = 8192
-    words: Words | None = None  # None: ours

@@ -1,7 +1,7 @@
 """From a task's tools to its environment: what a user writes, and what the loop calls.
 
-A list of `@tool` functions or a factory is a `UserEnvironment`; the calls of its tools are answered
-by a `ToolEnvironment`. `EnvironmentFactory` makes the environment of each episode.
+Tools of one's own are answered by a `ToolEnvironment`, built-in ones by the environment that
+`ENVIRONMENTS` names. `EnvironmentFactory` makes the environment of each episode.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import importlib
 import inspect
 import json
 import math
@@ -20,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from assay.family import all_families, family_of
+from assay.family import family_of
 from assay.plugins import load_object
 from assay.scorer_timeout import interrupt_thread
 from assay.task import Task, TaskError
@@ -31,8 +32,6 @@ from rollouts.environment import (
     EnvironmentFailure,
     EpisodeEnd,
     EpisodeStart,
-    ExecutorSettings,
-    LakeSettings,
     ModelTurn,
     Reply,
 )
@@ -40,9 +39,9 @@ from rollouts.sandbox.model import SandboxError
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
 from rollouts.words.prompts import Places, Prompts, prompts_of
+from rollouts.words.templates import Words
 
-if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
-    from rollouts.krama.agents.notebook import Notebook
+if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it
     from rollouts.sandbox.pool import Pool
 
 
@@ -215,120 +214,87 @@ def _worded(result: Any) -> str:
         return str(result)
 
 
+# --- what a user wrote ---------------------------------------------------------------------------
+
 NAME = "TOOLS"  # what `--env FILE.py` takes where it says no name
 WANTED = "a list of @tool functions, or a function (task, ctx) that makes an environment"
+Factory = Callable[[Context], Environment]
+Own = Mapping[str, Tool] | Factory  # tools by name, or a maker of whole environments
 
 
-@dataclass(frozen=True)
-class UserEnvironment:
-    """What a user wrote: tools by name, or a factory of whole environments. `where` is what
-    messages name."""
-
-    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    factory: Callable[..., Any] | None = None
-    where: str = "env"
-
-    def __bool__(self) -> bool:
-        return bool(self.tools) or self.factory is not None
-
-    def build(self, context: Context) -> Environment:
-        """The factory's environment for one episode. Raises `TaskError` if it is none."""
-        assert self.factory is not None
-        values: dict[str, Any] = {"seed": context.seed, "sample": context.sample}
-        names = _factory_arguments(self.factory, self.where)
-        found: Any = self.factory(context.task, **{n: values.get(n, context) for n in names})
-        if isinstance(found, list | tuple):  # tools that depend on the task
-            return ToolEnvironment(list(read_env(found, self.where).tools.values()), context)
-        for method in ("open", "reply", "close"):
-            if not inspect.iscoroutinefunction(getattr(found, method, None)):
-                raise TaskError(
-                    f"{self.where}: {type(found).__name__} has no `async def {method}`; see "
-                    "Environment in rollouts/environment.py"
-                )
-        return found
-
-
-def read_env(env: Any, where: str = "env") -> UserEnvironment:
+def read_env(env: Any, where: str = "env") -> Own:
     """What a user gave as an environment: a spec, an object, or a list of both.
 
     Raises `TaskError` for anything else, and for two tools of one name.
     """
     if env is None:
-        return UserEnvironment(where=where)
-    if isinstance(env, UserEnvironment):
-        return env
+        return {}
     if isinstance(env, str):
+        where = f"--env {env}"
         found, origin = load_object(env, NAME, "--env")
         if found is None:
-            raise TaskError(f"--env {env}: it has no {origin.rpartition(':')[2]}; wanted {WANTED}")
-        return read_env(found, f"--env {env}")
+            raise TaskError(f"{where}: it has no {origin.rpartition(':')[2]}; wanted {WANTED}")
+        return read_env(found, where)
     if isinstance(env, Tool):
-        return UserEnvironment({env.name: env}, where=where)
-    if isinstance(env, list | tuple):
-        return _merged([read_env(e, where) for e in cast("Sequence[Any]", env)], where)
-    first = [*inspect.signature(env).parameters][:1] if inspect.isfunction(env) else ["task"]
-    if first not in (["task"], ["_task"]):  # what takes the task first is a factory
-        raise TaskError(f"{where}: {env.__name__} is a plain function; put @tool above it")
-    if callable(env):
-        _factory_arguments(env, where)
-        return UserEnvironment(factory=env, where=where)
-    raise TaskError(f"{where}: {type(env).__name__} is no environment; wanted {WANTED}")
-
-
-def _merged(parts: Sequence[UserEnvironment], where: str) -> UserEnvironment:
+        return {env.name: env}
+    if not isinstance(env, list | tuple):
+        return _factory(env, where)
     tools: dict[str, Tool] = {}
-    for part in parts:
-        if part.factory is not None and len(parts) > 1:
-            raise TaskError(f"{part.where}: an environment of its own stands alone; give it alone")
-        for name, tool in part.tools.items():
-            if tools.get(name, tool) is not tool:
-                raise TaskError(f"{part.where}: two tools have the name {name!r}; rename one")
-            tools[name] = tool
-    if parts and parts[0].factory is not None:
-        return parts[0]
+    several = cast("Sequence[Any]", env)
+    for one in several:
+        part = read_env(one, where)
+        place = f"--env {one}" if isinstance(one, str) else where
+        if callable(part):
+            if len(several) > 1:
+                raise TaskError(f"{place}: an environment of its own stands alone; give it alone")
+            return part
+        for name, tool in part.items():
+            if tools.setdefault(name, tool) is not tool:
+                raise TaskError(f"{place}: two tools have the name {name!r}; rename one")
     if not tools:
         raise TaskError(f"{where}: the list holds no tools; wanted {WANTED}")
-    return UserEnvironment(tools, where=where)
+    return tools
 
 
-def _factory_arguments(factory: Callable[..., Any], where: str) -> list[str]:
-    """Names of what the factory takes after the task: of `ctx`, `seed` and `sample`."""
+def _factory(given: Any, where: str) -> Factory:
+    """A user's factory, which is told of its episode by the names of its arguments."""
+    if not callable(given):
+        raise TaskError(f"{where}: {type(given).__name__} is no environment; wanted {WANTED}")
     try:
-        parameters = list(inspect.signature(factory).parameters.values())
+        first, *others = inspect.signature(given).parameters.values()
     except (TypeError, ValueError):
-        return []
-    if not parameters:
-        raise TaskError(f"{where}: {factory} takes no task; its first argument is the task")
+        raise TaskError(f"{where}: {given} takes no task; its first argument is the task") from None
+    if inspect.isfunction(given) and first.name not in ("task", "_task"):
+        raise TaskError(f"{where}: {given.__name__} is a plain function; put @tool above it")
     names: list[str] = []
-    for parameter in parameters[1:]:
-        context = parameter.annotation in (Context, "Context") or parameter.name in (
-            "ctx",
-            "context",
-        )
-        if context or parameter.name in ("seed", "sample"):
-            names.append(parameter.name)
-        elif parameter.default is parameter.empty and parameter.kind in (
-            parameter.POSITIONAL_OR_KEYWORD,
-            parameter.KEYWORD_ONLY,
-        ):
+    for one in others:
+        told = one.annotation in (Context, "Context") or one.name in ("ctx", "context")
+        if told or one.name in ("seed", "sample"):
+            names.append(one.name)
+        elif one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise TaskError(
-                f"{where}: argument {parameter.name!r} of the environment is not known; it may "
+                f"{where}: argument {one.name!r} of the environment is not known; it may "
                 "take task, ctx (a rollouts.tools.Context), seed and sample"
             )
-    return names
+
+    def build(context: Context) -> Environment:
+        values: dict[str, Any] = {"seed": context.seed, "sample": context.sample}
+        found: Any = given(context.task, **{n: values.get(n, context) for n in names})
+        if isinstance(found, list | tuple):  # tools that depend on the task
+            own = read_env(found, where)
+            return own(context) if callable(own) else ToolEnvironment([*own.values()], context)
+        for method in ("open", "reply", "close"):
+            if not inspect.iscoroutinefunction(getattr(found, method, None)):
+                raise TaskError(
+                    f"{where}: {type(found).__name__} has no `async def {method}`; see "
+                    "Environment in rollouts/environment.py"
+                )
+        return found
+
+    return build
 
 
-@dataclass(frozen=True)
-class ToolSettings:
-    """How episodes run: their bounds, the sandbox, the tool. `workers` 0: one a core, as far
-    as the memory goes. `steps`: actions of an agent that counts its own."""
-
-    budget: Budget = field(default_factory=Budget)
-    executor: ExecutorSettings = field(default_factory=ExecutorSettings)
-    lake: LakeSettings = field(default_factory=LakeSettings)
-    workers: int = 0
-    steps: int = 20
-
+# --- how environments work ------------------------------------------------------------------------
 
 # what has words → where they are, and how they are read out of a release
 WORDS: Places = {
@@ -343,74 +309,71 @@ def read_prompts(text: str, strict: bool = False) -> Prompts:
     return prompts_of(WORDS, text, strict)
 
 
+@dataclass(frozen=True)
+class ToolSettings(ToolsConfig):
+    """How environments work: a run's `tools.*`, and what goes with them."""
+
+    lake_run_s: float = 120.0  # in place of run_s, beside a lake
+    folder_mb: int = 256  # of all files that an episode saves; its inputs come on top
+    feedback: int = 6000  # characters of code, output and error that a lake agent reads (0: all)
+    uses: int = 5  # of the code tool, as the model is told; turns are what is enforced
+    steps: int = 20  # actions of an agent that counts its own
+    words: Mapping[str, Words] = field(default_factory=dict[str, Words])  # in place of ours
+
+
 def tool_settings(
     config: ToolsConfig, budget: Budget | None = None, prompts: Prompts | None = None
 ) -> ToolSettings:
-    """From a run's settings. In a release's words an agent is told whole errors, as there."""
-    words = (prompts or Prompts(WORDS)).words
-    executor = ExecutorSettings(
-        run_s=config.run_s,
-        file_mb=config.file_mb,
-        uses=(budget or Budget()).turns,
-        output_kb=config.output_kb,
-        brief=config.brief,
-        words=words.get("python_executor"),
-    )
-    guru = words.get("ds_guru")
-    lake = LakeSettings(
-        snippet_tokens=config.snippet_tokens,
-        rows=config.snippet_rows,
-        tries=config.tries,
-        run_s=config.run_s,
-        feedback=0 if guru and guru.source == "release" else LakeSettings.feedback,
-        words=guru,
-    )
-    return ToolSettings(budget or Budget(), executor, lake, config.workers)
+    """From a run's settings."""
+    turns, asked = (budget or Budget()).turns, prompts or Prompts(WORDS)
+    return ToolSettings(**vars(config), lake_run_s=config.run_s, uses=turns, words=asked.words)
 
 
-def in_words(prompts: Prompts) -> ToolSettings:
-    """The usual settings, in these words."""
-    found = tool_settings(ToolsConfig(), prompts=prompts)
-    return replace(found, lake=replace(found.lake, run_s=LakeSettings.run_s))
+# tools that bring an environment of their own → its class, made as (task, seed, factory)
+ENVIRONMENTS = {
+    "python_executor": "rollouts.python_tool:PythonExecutor",
+    "ds_guru_no_context": "rollouts.krama.dsguru:DsGuru",
+    "ds_guru_one_shot": "rollouts.krama.dsguru:DsGuru",
+    "ds_guru_few_shot": "rollouts.krama.dsguru:DsGuru",
+    "lake_agent": "rollouts.krama.explore:LakeAgent",
+    "lake_script": "rollouts.krama.script:LakeScript",
+    "harbor_shell": "rollouts.harbor.task:HarborShell",
+    "smolagents": "rollouts.krama.agents.code_agent:CodeAgent",
+    "datawise": "rollouts.krama.agents.datawise:Datawise",
+}
+# those that write the conversation anew for every message, which leaves no ids to train on
+REWRITING = ("smolagents", "datawise")
+# those beside which other tools can be offered
+ANSWERS_CALLS = ("python_executor", "lake_agent", "harbor_shell")
 
 
 class EnvironmentFactory:
     """Makes environments for tasks, with one sandbox pool and one copy of every input file.
 
     `root` is what relative paths in `Task.files` start from: the folder of the tasks file. `env`
-    adds a user's environment: `FILE.py:NAME`, a list of tools, a factory (`UserEnvironment`).
+    adds a user's environment: `FILE.py:NAME`, a list of tools, a function that makes one.
     Raises `TaskError` for one that cannot be used.
     """
 
     def __init__(self, root: Path, settings: ToolSettings | None = None, env: Any = None) -> None:
         self.root, self.settings = root, settings or ToolSettings()
         self.env = read_env(env)
-        self._families: dict[str, UserEnvironment] = {}
+        self._families: dict[str, Own] = {}
         self._pools: dict[tuple[asyncio.AbstractEventLoop, bool], Pool] = {}
         self._shared: dict[str, str] = {}
 
     def announce(self, tasks: Iterable[Task]) -> None:
         """Name the lakes that will be needed, so that the sandbox starts once with all of them
         rather than again for each."""
-        acting = [task for task in tasks if task.tools and task.files]
-        if not acting:
-            return
-        from rollouts.krama.folder import KEY, shared_name
+        for lake in dict.fromkeys(t.files["lake"] for t in tasks if t.tools and "lake" in t.files):
+            from rollouts.krama.folder import shared_name
 
-        for task in acting:
-            path = self.root / task.files.get(KEY, "")
-            if KEY in task.files and path.is_dir():
+            if (path := self.root / lake).is_dir():
                 self._shared[shared_name(path)] = str(path.resolve())
 
-    def pool(self) -> Pool:
-        """The sandbox of the running event loop, made when first asked for."""
-        return self._pool_of(container=False)
-
-    def container_pool(self) -> Pool:
-        """The sandbox of the running event loop whose calls look like a container."""
-        return self._pool_of(container=True)
-
-    def _pool_of(self, container: bool) -> Pool:
+    def pool(self, container: bool = False) -> Pool:
+        """The sandbox of the running event loop, made when first asked for. Calls of the one for a
+        `container` look like one."""
         from rollouts.sandbox.model import Config, worker_count
         from rollouts.sandbox.pool import Pool
 
@@ -424,6 +387,307 @@ class EnvironmentFactory:
             workers = self.settings.workers or worker_count()
             self._pools[key] = Pool(replace(config, workers=workers))
         return self._pools[key]
+
+    async def close(self) -> EpisodeEnd:
+        """The files that tools left, and every call as JSON."""
+        theirs = EpisodeEnd()
+        try:
+            if self._beside is not None:
+                theirs = await self._beside.close()
+        finally:
+            files = await asyncio.to_thread(self._context.close)
+        if self._calls:
+            said = json.dumps(self._calls, ensure_ascii=False)
+            files.setdefault(TOOL_CALLS, said.encode("utf-8", "surrogatepass"))
+        notes = {"sandbox": self._context.level} if self._context.level else {}
+        return EpisodeEnd({**files, **theirs.files}, {**notes, **theirs.notes})
+
+    async def _answer(self, turn: ModelTurn) -> Reply:
+        found = await answer_calls(
+            turn,
+            self.tools,
+            self._run,
+            known=self._known,
+            over=lambda: self._context.finished,
+        )
+        kept = ("name", "arguments", "answer", "kind")
+        nobodys = ("bad_call", "unknown_tool") if self._beside is not None else ()
+        self._calls += [
+            {name: row[name] for name in kept}
+            for row in found.records
+            if row["kind"] not in nobodys
+        ]
+        return found
+
+    async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
+        if left <= 0:
+            raise Refused("time_up", TIME_UP)
+        tool = self.tools[call.name]
+        if tool.context:
+            arguments[tool.context] = self._context
+        seconds = min(self._context.run_s, left)
+        try:
+            return Ran(self._clip(_worded(await _result(tool, arguments, seconds))))
+        except (EnvironmentFailure, SandboxError):
+            raise
+        except _Late:
+            return Ran(f"error: {tool.name} did not end within {seconds:g} s", "timeout")
+        except (Exception, SystemExit) as error:
+            report = "".join(traceback.format_exception(error))[-_REPORT:]
+            said = self._clip(f"error: {type(error).__name__}: {error}")
+            return Ran(said, "tool_error", report={"bug": report})
+
+    def _clip(self, text: str) -> str:
+        if len(text) <= self._most:
+            return text
+        return f"{text[: self._most]}\n… {len(text) - self._most} characters left out"
+
+
+class _Late(Exception):
+    """The tool's deadline passed."""
+
+
+async def _result(tool: Tool, arguments: dict[str, Any], seconds: float) -> Any:
+    """The tool's result. Raises what it raises, and `_Late` past the deadline."""
+    bound: float | None = None if math.isinf(seconds) else seconds
+    limit = asyncio.timeout(bound)
+    try:
+        async with limit:
+            if inspect.iscoroutinefunction(tool.function):
+                return await tool.function(**arguments)
+            return await _in_thread(partial(tool.function, **arguments))
+    except TimeoutError:
+        if limit.expired():
+            raise _Late from None
+        raise
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Run a plain function in a thread that neither blocks the loop nor the end of the process.
+
+    A cancellation stops it between two bytecodes; one that waits inside C is left behind.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result((result, error))
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    thread = threading.Thread(target=work, name="assay-tool", daemon=True)
+    thread.start()
+    try:
+        result, error = await done
+    except asyncio.CancelledError:
+        if thread.ident is not None and thread.is_alive():
+            interrupt_thread(thread.ident)
+        raise
+    if error is not None:
+        raise error
+    return result
+
+
+def _worded(result: Any) -> str:
+    """What the model sees of a result."""
+    if isinstance(result, str):
+        return result
+    if result is None:
+        return "done"
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(result)
+
+
+# --- what a user wrote ---------------------------------------------------------------------------
+
+NAME = "TOOLS"  # what `--env FILE.py` takes where it says no name
+WANTED = "a list of @tool functions, or a function (task, ctx) that makes an environment"
+Factory = Callable[[Context], Environment]
+Own = Mapping[str, Tool] | Factory  # tools by name, or a maker of whole environments
+
+
+def read_env(env: Any, where: str = "env") -> Own:
+    """What a user gave as an environment: a spec, an object, or a list of both.
+
+    Raises `TaskError` for anything else, and for two tools of one name.
+    """
+    if env is None:
+        return {}
+    if isinstance(env, str):
+        where = f"--env {env}"
+        found, origin = load_object(env, NAME, "--env")
+        if found is None:
+            raise TaskError(f"{where}: it has no {origin.rpartition(':')[2]}; wanted {WANTED}")
+        return read_env(found, where)
+    if isinstance(env, Tool):
+        return {env.name: env}
+    if not isinstance(env, list | tuple):
+        return _factory(env, where)
+    tools: dict[str, Tool] = {}
+    several = cast("Sequence[Any]", env)
+    for one in several:
+        part = read_env(one, where)
+        place = f"--env {one}" if isinstance(one, str) else where
+        if callable(part):
+            if len(several) > 1:
+                raise TaskError(f"{place}: an environment of its own stands alone; give it alone")
+            return part
+        for name, tool in part.items():
+            if tools.setdefault(name, tool) is not tool:
+                raise TaskError(f"{place}: two tools have the name {name!r}; rename one")
+    if not tools:
+        raise TaskError(f"{where}: the list holds no tools; wanted {WANTED}")
+    return tools
+
+
+def _factory(given: Any, where: str) -> Factory:
+    """A user's factory, which is told of its episode by the names of its arguments."""
+    if not callable(given):
+        raise TaskError(f"{where}: {type(given).__name__} is no environment; wanted {WANTED}")
+    try:
+        first, *others = inspect.signature(given).parameters.values()
+    except (TypeError, ValueError):
+        raise TaskError(f"{where}: {given} takes no task; its first argument is the task") from None
+    if inspect.isfunction(given) and first.name not in ("task", "_task"):
+        raise TaskError(f"{where}: {given.__name__} is a plain function; put @tool above it")
+    names: list[str] = []
+    for one in others:
+        told = one.annotation in (Context, "Context") or one.name in ("ctx", "context")
+        if told or one.name in ("seed", "sample"):
+            names.append(one.name)
+        elif one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            raise TaskError(
+                f"{where}: argument {one.name!r} of the environment is not known; it may "
+                "take task, ctx (a rollouts.tools.Context), seed and sample"
+            )
+
+    def build(context: Context) -> Environment:
+        values: dict[str, Any] = {"seed": context.seed, "sample": context.sample}
+        found: Any = given(context.task, **{n: values.get(n, context) for n in names})
+        if isinstance(found, list | tuple):  # tools that depend on the task
+            own = read_env(found, where)
+            return own(context) if callable(own) else ToolEnvironment([*own.values()], context)
+        for method in ("open", "reply", "close"):
+            if not inspect.iscoroutinefunction(getattr(found, method, None)):
+                raise TaskError(
+                    f"{where}: {type(found).__name__} has no `async def {method}`; see "
+                    "Environment in rollouts/environment.py"
+                )
+        return found
+
+    return build
+
+
+# --- how environments work ------------------------------------------------------------------------
+
+# what has words → where they are, and how they are read out of a release
+WORDS: Places = {
+    "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.prompts"),
+    "python_executor": ("rollouts.python_tool", "rollouts.dare.words"),
+    "ds_guru": ("rollouts.krama.words", "rollouts.krama.words"),
+}
+
+
+def read_prompts(text: str, strict: bool = False) -> Prompts:
+    """`prompts=TEXT`; `strict` refuses a release that is not known. Raises `ConfigError`."""
+    return prompts_of(WORDS, text, strict)
+
+
+@dataclass(frozen=True)
+class ToolSettings(ToolsConfig):
+    """How environments work: a run's `tools.*`, and what goes with them."""
+
+    lake_run_s: float = 120.0  # in place of run_s, beside a lake
+    folder_mb: int = 256  # of all files that an episode saves; its inputs come on top
+    feedback: int = 6000  # characters of code, output and error that a lake agent reads (0: all)
+    uses: int = 5  # of the code tool, as the model is told; turns are what is enforced
+    steps: int = 20  # actions of an agent that counts its own
+    words: Mapping[str, Words] = field(default_factory=dict[str, Words])  # in place of ours
+
+
+def tool_settings(
+    config: ToolsConfig, budget: Budget | None = None, prompts: Prompts | None = None
+) -> ToolSettings:
+    """From a run's settings."""
+    turns, asked = (budget or Budget()).turns, prompts or Prompts(WORDS)
+    return ToolSettings(**vars(config), lake_run_s=config.run_s, uses=turns, words=asked.words)
+
+
+# tools that bring an environment of their own → its class, made as (task, seed, factory)
+ENVIRONMENTS = {
+    "python_executor": "rollouts.python_tool:PythonExecutor",
+    "ds_guru_no_context": "rollouts.krama.dsguru:DsGuru",
+    "ds_guru_one_shot": "rollouts.krama.dsguru:DsGuru",
+    "ds_guru_few_shot": "rollouts.krama.dsguru:DsGuru",
+    "lake_agent": "rollouts.krama.explore:LakeAgent",
+    "lake_script": "rollouts.krama.script:LakeScript",
+    "harbor_shell": "rollouts.harbor.task:HarborShell",
+    "smolagents": "rollouts.krama.agents.code_agent:CodeAgent",
+    "datawise": "rollouts.krama.agents.datawise:Datawise",
+}
+# those that write the conversation anew for every message, which leaves no ids to train on
+REWRITING = ("smolagents", "datawise")
+# those beside which other tools can be offered
+ANSWERS_CALLS = ("python_executor", "lake_agent", "harbor_shell")
+
+
+class EnvironmentFactory:
+    """Makes environments for tasks, with one sandbox pool and one copy of every input file.
+
+    `root` is what relative paths in `Task.files` start from: the folder of the tasks file. `env`
+    adds a user's environment: `FILE.py:NAME`, a list of tools, a function that makes one.
+    Raises `TaskError` for one that cannot be used.
+    """
+
+    def __init__(self, root: Path, settings: ToolSettings | None = None, env: Any = None) -> None:
+        self.root, self.settings = root, settings or ToolSettings()
+        self.env = read_env(env)
+        self._families: dict[str, Own] = {}
+        self._pools: dict[tuple[asyncio.AbstractEventLoop, bool], Pool] = {}
+        self._shared: dict[str, str] = {}
+
+    def announce(self, tasks: Iterable[Task]) -> None:
+        """Name the lakes that will be needed, so that the sandbox starts once with all of them
+        rather than again for each."""
+        for lake in dict.fromkeys(t.files["lake"] for t in tasks if t.tools and "lake" in t.files):
+            from rollouts.krama.folder import shared_name
+
+            if (path := self.root / lake).is_dir():
+                self._shared[shared_name(path)] = str(path.resolve())
+
+    def pool(self, python: str = "") -> Pool:
+        """The sandbox of the running event loop, made when first asked for. With `python` its calls
+        look like a container that has this interpreter."""
+        from rollouts.sandbox.model import Config, worker_count
+        from rollouts.sandbox.pool import Pool
+
+        key = (asyncio.get_running_loop(), python)
+        if key not in self._pools:
+            workers = self.settings.workers or worker_count()
+            config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
+            if python:
+                from rollouts.harbor.container import container_config
+
+                config = container_config(python, workers)
+            self._pools[key] = Pool(config)
+        return self._pools[key]
+
+    async def close(self) -> None:
+        """End the sandboxes."""
+        pools, self._pools = self._pools, {}
+        for (loop, _), pool in pools.items():
+            if loop is asyncio.get_running_loop():
+                await pool.close()
 
     def files(self, task: Task) -> Mapping[str, bytes]:
         """The task's files as bytes, by name. Raises `TaskError` naming what is not there."""
@@ -441,25 +705,25 @@ class EnvironmentFactory:
     def equip(self, task: Task) -> Task:
         """The task with the tools it acts on: its own, or where it names none, all that `env` or
         its family brings. A task without either stays as it is."""
-        if task.tools:
+        if task.tools or not (own := self.env or self._of_family(task)):
             return task
-        own = self.env or self._of_family(task)
-        if own.factory is not None:
-            return replace(task, tools=("environment",))
-        return replace(task, tools=tuple(own.tools)) if own.tools else task
+        return replace(task, tools=("environment",) if callable(own) else tuple(own))
 
     def maker(self, task: Task, sample: int, seed: int) -> Environment:
         """A `Maker`. Raises `TaskError` for tools that no environment here offers, and for tools
         that cannot work together."""
         chosen = self.choose(task)
-        context = Context(task, sample, seed, self.root, self.pool, self.settings.executor.run_s)
-        if isinstance(chosen, UserEnvironment):
-            return chosen.build(context)
+        context = Context(task, sample, seed, self.root, self.pool, self.settings.run_s)
+        if callable(chosen):
+            return chosen(context)
         name, tools = chosen
-        built = _built_in(name, self, task, seed) if name else None
+        built: Environment | None = None
+        if name:
+            module, _, made = ENVIRONMENTS[name].partition(":")
+            built = getattr(importlib.import_module(module), made)(task, seed, self)
         if built is not None and not tools:
             return built
-        return ToolEnvironment(tools, context, self.settings.executor.output_kb, built)
+        return ToolEnvironment(tools, context, self.settings.output_kb, built)
 
     def check(self, tasks: Iterable[Task], ids: bool = False) -> None:
         """Raise `TaskError` for the first task whose tools cannot be had, before any work; with
@@ -473,16 +737,17 @@ class EnvironmentFactory:
                     "message, which cannot be trained on; evaluate with it (--agent)"
                 )
 
-    def choose(self, task: Task) -> UserEnvironment | tuple[str, list[Tool]]:
+    def choose(self, task: Task) -> Factory | tuple[str, list[Tool]]:
         """A factory, or (name of a built-in environment or "", tools of one's own)."""
-        family = self._of_family(task)
-        for own in (self.env, family):
-            if own.factory is not None:
-                return own
-        known = {**family.tools, **self.env.tools}
-        built = list(dict.fromkeys(n for n in task.tools if n in ENVIRONMENTS and n not in known))
-        unknown = [n for n in task.tools if n not in ENVIRONMENTS and n not in known]
-        if unknown:
+        family, env = self._of_family(task), self.env
+        if callable(env):
+            return env
+        if callable(family):
+            return family
+        known, names = {**family, **env}, dict.fromkeys(task.tools)
+        tools = [known[n] for n in names if n in known]
+        built = [n for n in names if n in ENVIRONMENTS and n not in known]
+        if unknown := [n for n in names if n not in ENVIRONMENTS and n not in known]:
             there = ", ".join([*known, *ENVIRONMENTS])
             raise TaskError(
                 f"task {task.id}: no environment has {', '.join(unknown)}; there is {there}; "
@@ -492,7 +757,6 @@ class EnvironmentFactory:
             raise TaskError(
                 f"task {task.id}: {built[0]} and {built[1]} do not work together; name one of them"
             )
-        tools = [known[n] for n in dict.fromkeys(task.tools) if n in known]
         if tools and built and built[0] not in ANSWERS_CALLS:
             raise TaskError(
                 f"task {task.id}: {built[0]} reads no tool calls, so {tools[0].name} cannot be "
@@ -500,86 +764,14 @@ class EnvironmentFactory:
             )
         return (built[0] if built else ""), tools
 
-    def _of_family(self, task: Task) -> UserEnvironment:
-        family = all_families().get(task.family) or family_of(task)
-        if family.environment is None:
-            return UserEnvironment()
+    def _of_family(self, task: Task) -> Own:
+        family = family_of(task)
         if family.name not in self._families:
             where = f"environment of family {family.name}"
             self._families[family.name] = read_env(family.environment, where)
         return self._families[family.name]
 
-    async def close(self) -> None:
-        """End the sandbox."""
-        loop = asyncio.get_running_loop()
-        for (its, _), pool in self._pools.items():
-            if its is loop:
-                await pool.close()
-        self._pools = {}
-
 
 @functools.lru_cache(maxsize=256)
 def _read(path: str) -> bytes:
     return Path(path).read_bytes()
-
-
-# names of tools that bring an environment of their own: one more is a name here and a case below
-ENVIRONMENTS = (
-    "python_executor",
-    "ds_guru_no_context",
-    "ds_guru_one_shot",
-    "ds_guru_few_shot",
-    "lake_agent",
-    "lake_script",
-    "harbor_shell",
-    "smolagents",
-    "datawise",
-)
-# those that write the conversation anew for every message, which leaves no ids to train on
-REWRITING = ("smolagents", "datawise")
-# those beside which other tools can be offered
-ANSWERS_CALLS = ("python_executor", "lake_agent", "harbor_shell")
-
-
-def _built_in(name: str, shop: EnvironmentFactory, task: Task, seed: int) -> Environment:
-    """The built-in environment of a tool; its module is loaded when a task first needs it."""
-    settings, lake = shop.settings, (task, seed, shop.root, shop.pool, shop.settings.lake)
-    match name:
-        case "python_executor":
-            from rollouts.python_tool import PythonExecutor
-
-            return PythonExecutor(task, seed, shop.pool, shop.files, settings.executor)
-        case "ds_guru_no_context" | "ds_guru_one_shot" | "ds_guru_few_shot":
-            from rollouts.krama.dsguru import DsGuru
-
-            variant: Any = name.removeprefix("ds_guru_").replace("_", "-")
-            return DsGuru(*lake, variant)
-        case "lake_agent":
-            from rollouts.krama.explore import LakeAgent
-
-            return LakeAgent(*lake)
-        case "lake_script":
-            from rollouts.krama.script import LakeScript
-
-            return LakeScript(*lake)
-        case "harbor_shell":
-            from rollouts.harbor.task import HarborShell
-
-            return HarborShell(task, shop.root, shop.container_pool, settings.executor.run_s)
-        case "smolagents":
-            from rollouts.krama.agents.code_agent import CodeAgent, prelude
-
-            return CodeAgent(_notebook(shop, task, seed, prelude()), settings.steps)
-        case _:
-            from rollouts.krama.agents.datawise import Datawise
-
-            return Datawise(_notebook(shop, task, seed))
-
-
-def _notebook(shop: EnvironmentFactory, task: Task, seed: int, prelude: str = "") -> Notebook:
-    from rollouts.krama.agents.notebook import Notebook
-
-    settings = shop.settings
-    return Notebook(
-        task, seed, shop.root, shop.pool, shop.files, settings.lake, settings.executor, prelude
-    )

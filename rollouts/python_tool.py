@@ -8,10 +8,10 @@ everything the code prints, comes back as the tool's answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.seeds import derive_seed
 from assay.task import Message, Task
@@ -20,15 +20,17 @@ from rollouts.environment import (
     EnvironmentFailure,
     EpisodeEnd,
     EpisodeStart,
-    ExecutorSettings,
     ModelTurn,
     Reply,
 )
 from rollouts.sandbox.model import MIB, Limits, Result
-from rollouts.sandbox.pool import FileStore, Pool
+from rollouts.sandbox.pool import FileStore
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls
 from rollouts.words.templates import Kind, Slot, Words, ours
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory, ToolSettings
 
 NAME = "python_executor"
 PREDICTION = "prediction.csv"
@@ -50,9 +52,14 @@ KIND = Kind(
 )
 
 
-def tool_spec(settings: ExecutorSettings) -> ToolSpec:
+def words_of(settings: ToolSettings) -> Words:
+    """The words that the tool is told in."""
+    return settings.words.get(NAME) or ours(KIND)
+
+
+def tool_spec(settings: ToolSettings) -> ToolSpec:
     """The schema as the model sees it. Raises `ConfigError` for `brief` in words without it."""
-    words = settings.words or ours(KIND)
+    words = words_of(settings)
     if settings.brief:
         if not words["brief"]:
             raise ConfigError("brief: these words have no short description; leave brief out")
@@ -96,17 +103,9 @@ def first_messages(task: Task, words: Words) -> list[Message]:
 class PythonExecutor:
     """An `Environment`: the work folder, and the runs in the sandbox."""
 
-    def __init__(
-        self,
-        task: Task,
-        seed: int,
-        pool: Callable[[], Pool],
-        load: Callable[[Task], Mapping[str, bytes]],
-        settings: ExecutorSettings,
-    ) -> None:
-        self._task, self._seed, self._pool, self._load = task, seed, pool, load
-        self._settings = settings
-        self._spec = tool_spec(settings)
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
+        self._task, self._seed, self._shop, self._settings = task, seed, shop, shop.settings
+        self._spec = tool_spec(shop.settings)
         self._inputs: Mapping[str, bytes] = {}
         self._saved = FileStore()
         self._calls = 0
@@ -114,13 +113,12 @@ class PythonExecutor:
         self._level: str | None = None  # of the sandbox
 
     async def open(self) -> EpisodeStart:
-        self._inputs = self._load(self._task)
+        self._inputs = self._shop.files(self._task)
         self._saved = FileStore(
             file_mb=self._settings.file_mb,
             total_mb=self._settings.folder_mb,
         )
-        words = self._settings.words or ours(KIND)
-        return EpisodeStart(first_messages(self._task, words), [self._spec])
+        return EpisodeStart(first_messages(self._task, words_of(self._settings)), [self._spec])
 
     async def reply(self, said: ModelTurn) -> Reply:
         """Run every call of the message in order; no call ends the episode."""
@@ -152,7 +150,7 @@ class PythonExecutor:
         if left <= 0:
             raise Refused("time_up", TIME_UP)
         folder = self._folder()
-        result = await self._pool().run(
+        result = await self._shop.pool().run(
             str(arguments["code"]),
             {n: folder[n] for n in load},
             fetch=list(dict.fromkeys(save)),

@@ -17,8 +17,8 @@ from typing import Any
 from assay.seeds import derive_seed
 from assay.task import Score, Task, TaskError, unscored
 from rewards.adapters.words import SETTINGS, Words, load, score_text
-from rollouts.environment import Environment, ModelTurn
-from rollouts.environments import EnvironmentFactory, ToolEnvironment, UserEnvironment
+from rollouts.environment import Budget, Environment, ModelTurn
+from rollouts.environments import EnvironmentFactory, ToolEnvironment
 from rollouts.tool_calls import make_call
 from rollouts.tools import Context, Tool
 
@@ -91,14 +91,14 @@ def own_tools(factory: EnvironmentFactory, task: Task) -> list[Tool]:
     if not task.tools:
         return []
     chosen = factory.choose(task)
-    if isinstance(chosen, UserEnvironment):
+    if callable(chosen):
         context = Context(task, 0, 0, factory.root, factory.pool)
-        made = chosen.build(context)
+        made = chosen(context)
         context.close()
         if isinstance(made, ToolEnvironment):
             return list(made.tools.values())
         raise TaskError(
-            f"task {task.id}: {type(made).__name__} ({chosen.where}) answers whole messages, "
+            f"task {task.id}: its environment {type(made).__name__} answers whole messages, "
             "which only Assay's own loop hands over; use assay rollout, eval or grpo"
         )
     if chosen[0]:
@@ -137,4 +137,4 @@ class Episodes:
         seed = derive_seed(0, "export", task_id, sample)
         environment = self._factory.maker(task, sample, seed)
         await environment.open()
-        return ToolEpisode(task, environment, self._factory.settings.budget.seconds)
+        return ToolEpisode(task, environment, Budget().seconds)

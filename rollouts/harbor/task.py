@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
 from rewards.harbor.family import REWARD, read_rewards
@@ -23,6 +23,9 @@ from rollouts.harbor.dockerfile import Image, read_image, refuse_lacking
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls, clip
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
 
 NAME = "harbor_shell"
 SECONDS = {"solution": 1800.0, "verifier": 600.0}  # where task.toml says nothing
@@ -129,17 +132,15 @@ async def verify(task: HarborTask, container: Container) -> dict[str, float]:
 class HarborShell:
     """An `Environment`: a shell in the container of one episode, and the verifier at its end."""
 
-    def __init__(
-        self, task: Task, root: Path, pool: Callable[[], Pool], run_s: float = 200.0
-    ) -> None:
-        self._task, self._pool, self._run_s = task, pool, run_s
-        self._folder = (root / task.files.get("environment", "")).parent
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
+        self._task, self._shop = task, shop
+        self._folder = (shop.root / task.files.get("environment", "")).parent
         self._open: tuple[HarborTask, Container] | None = None
 
     async def open(self) -> EpisodeStart:
         task = read_task(self._folder, offline=True)
         refuse_lacking(task.image, sys.executable)
-        self._open = task, task.container(self._pool())
+        self._open = task, task.container(self._shop.pool(container=True))
         return EpisodeStart(self._task.prompt, [SPEC])
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -168,7 +169,7 @@ class HarborShell:
         if left <= 0:
             raise Refused("time_up", TIME_UP)
         assert self._open is not None
-        seconds = min(self._run_s, left)
+        seconds = min(self._shop.settings.run_s, left)
         ran = await self._open[1].run(str(arguments["command"]), seconds=seconds)
         status = f"[exit status {ran.status}{': ' * bool(ran.why)}{ran.why}]"
         parts = [p.rstrip("\n") for p in (ran.stdout, ran.stderr, status) if p]

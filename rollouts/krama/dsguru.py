@@ -12,44 +12,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from assay.task import Task
-from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import groups, more_rows, snippet, title
 from rollouts.krama.words import KIND, csv_files, question_of, tables_of
 from rollouts.sandbox.model import Result
-from rollouts.sandbox.pool import Pool
 from rollouts.tools import clip
 from rollouts.words.templates import ours, places
 
-Variant = Literal["no-context", "one-shot", "few-shot"]
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
+
+NAME = "ds_guru_"  # and the variant: no_context, one_shot or few_shot
 _NAMES_MOST = 300
 
 
 class DsGuru:
     """An `Environment`: the model writes plan and pipeline, the pipeline runs beside the lake."""
 
-    def __init__(
-        self,
-        task: Task,
-        seed: int,
-        root: Path,
-        pool: Callable[[], Pool],
-        settings: LakeSettings,
-        variant: Variant,
-    ) -> None:
-        self._task = task
-        self._variant: Variant = variant
-        self._words = settings.words or ours(KIND)
-        self._lake = LakeFolder(task, seed, root, pool, settings)
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
+        self._task, settings = task, shop.settings
+        name = next(tool for tool in task.tools if tool.startswith(NAME))
+        self._variant = name.removeprefix(NAME).replace("_", "-")
+        self._words = settings.words.get("ds_guru") or ours(KIND)
+        self._lake = LakeFolder(task, seed, shop)
         self._plan = self._code = ""
         self._tries = 0
-        self._most = settings.tries if variant == "few-shot" else 1
+        self._most = settings.tries if self._variant == "few-shot" else 1
         self._response: dict[str, Any] = {}
         self._published: dict[str, Any] = {}
         self._values: list[Any] = []
@@ -87,11 +80,13 @@ class DsGuru:
             case "paths":
                 return str([f"data/{name}" for name in csv_files(lake.path)])
             case "tables":
-                sizes = (settings.rows, settings.snippet_tokens)
+                sizes = (settings.snippet_rows, settings.snippet_tokens)
                 return await asyncio.to_thread(tables_of, lake.path, self._words, *sizes)
             case _:
-                heads = await asyncio.to_thread(more_rows, lake.path, lake.index, settings.rows)
-                sizes = (settings.snippet_tokens, question, settings.rows, heads)
+                heads = await asyncio.to_thread(
+                    more_rows, lake.path, lake.index, settings.snippet_rows
+                )
+                sizes = (settings.snippet_tokens, question, settings.snippet_rows, heads)
                 return snippet(lake.index, *sizes)
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -121,7 +116,8 @@ class DsGuru:
         if self._tries >= self._most:
             self._give_up(code, output)
             return Reply(done=True, records=[record], errors={self._kind: 1}, seconds=seconds)
-        most = self._lake.settings.feedback // 3
+        whole = self._words.source == "release"  # which tells all of it
+        most = 0 if whole else self._lake.settings.feedback // 3
         if most:
             code, output, error = clip(code, 2 * most), clip(output, most), clip(error, most)
         text = self._words.fill("repair", code=code, output=output, error=error)

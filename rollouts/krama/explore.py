@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from assay.task import Task
-from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
-from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import Ran, answer_calls, clip
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
 
 _LINES_MOST = 10**9  # no file here has more lines
 _TEXT, _INT = {"type": "string"}, {"type": "integer"}
@@ -68,11 +69,9 @@ _RULES = (
 class LakeAgent:
     """An `Environment` with five tools."""
 
-    def __init__(
-        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
-    ) -> None:
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
         self._task = task
-        self._lake = LakeFolder(task, seed, root, pool, settings)
+        self._lake = LakeFolder(task, seed, shop)
         self._specs = {spec.name: spec for spec in TOOLS}
         self._response: dict[str, Any] = {}
         self._values: list[Any] = []

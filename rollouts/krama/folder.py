@@ -6,17 +6,21 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
-from rollouts.environment import EnvironmentFailure, EpisodeEnd, LakeSettings
+from rollouts.environment import EnvironmentFailure, EpisodeEnd
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
-from rollouts.sandbox.pool import Pool
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
 
 KEY = "lake"  # of Task.files: the lake's folder
+# a pipeline prints every step's result, and one gold list has 77,760 elements
+OUTPUT_KB = 8192
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be scored
 
 
@@ -28,18 +32,16 @@ def shared_name(path: Path) -> str:
 class LakeFolder:
     """One task's lake: indexed on opening, mounted as `data/` in every run, never copied."""
 
-    def __init__(
-        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
-    ) -> None:
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
         if KEY not in task.files:
             raise TaskError(f"task {task.id}: files has no {KEY!r}; build it with `assay tasks`")
-        self.path = root / task.files[KEY]
+        self.path = shop.root / task.files[KEY]
         if not self.path.is_dir():
             raise TaskError(
                 f"task {task.id}: lake {self.path} is not there; build the tasks again, or move "
                 "the lake back"
             )
-        self._seed, self._pool, self.settings = seed, pool, settings
+        self._seed, self._pool, self.settings = seed, shop.pool, shop.settings
         self._name = shared_name(self.path)
         self.index = LakeIndex({})
         self.run_s = 0.0
@@ -63,7 +65,7 @@ class LakeFolder:
     async def run(self, code: str, left: float = math.inf) -> Result:
         """Run Python beside the lake, for `left` seconds at most. Raises `EnvironmentFailure` when
         the sandbox broke."""
-        limits = Limits(output_kb=self.settings.output_kb, wall_s=min(self.settings.run_s, left))
+        limits = Limits(output_kb=OUTPUT_KB, wall_s=min(self.settings.lake_run_s, left))
         result = await self._pool().run(
             code, limits=limits, seed=self._seed % (1 << 32), shared=self.shared
         )

@@ -6,16 +6,16 @@ that were printed before an error count as results of steps (sub-task credit), n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.task import Task
-from rollouts.environment import EpisodeEnd, EpisodeStart, LakeSettings, ModelTurn, Reply
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import blocks
 from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import CHARS_A_TOKEN, FileNote, LakeIndex
-from rollouts.sandbox.pool import Pool
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory, ToolSettings
 
 SYSTEM = "You write Python scripts that answer questions about tables."
 _TASK = """{question}
@@ -34,12 +34,12 @@ def printed(stdout: str) -> list[str]:
     return [line.strip() for line in stdout.splitlines() if line.strip()]
 
 
-def task_text(question: str, index: LakeIndex, settings: LakeSettings) -> str:
+def task_text(question: str, index: LakeIndex, settings: ToolSettings) -> str:
     """The question, the files that it names with their first rows, and what to write. Where it
     names no file, the names of the lake's files, within `settings.snippet_tokens`."""
     named = [name for name in index.files if name in question]
     if named:
-        rows = min(ROWS, settings.rows)
+        rows = min(ROWS, settings.snippet_rows)
         files = "\n".join(_described(name, index.files[name], rows) for name in named)
     else:
         room = int(settings.snippet_tokens * CHARS_A_TOKEN)
@@ -68,11 +68,9 @@ def _described(name: str, note: FileNote, rows: int) -> str:
 class LakeScript:
     """An `Environment` of one turn: it runs the script in the answer, in the lake's folder."""
 
-    def __init__(
-        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
-    ) -> None:
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
         self._task = task
-        self._lake = LakeFolder(task, seed, root, pool, settings)
+        self._lake = LakeFolder(task, seed, shop)
         self._code = ""
         self._response: dict[str, Any] = {}
         self._values: list[Any] = []

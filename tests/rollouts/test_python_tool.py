@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task
-from rollouts.environment import ExecutorSettings, ModelTurn
+from rollouts.environment import ModelTurn
 from rollouts.environments import EnvironmentFactory, ToolSettings
 from rollouts.python_tool import NAME, tool_spec
 from rollouts.tool_calls import ToolCall
@@ -34,9 +34,7 @@ def converse(root: Path, turns: list[list[ToolCall]], **settings: Any) -> Any:
     (root / "in" / "data.csv").write_text("a\n1\n")
 
     async def go() -> Any:
-        shop = EnvironmentFactory(
-            root, ToolSettings(executor=ExecutorSettings(**settings), workers=1)
-        )
+        shop = EnvironmentFactory(root, ToolSettings(**settings, workers=1))
         environment = shop.maker(TASK, 0, 3)
         opening = await environment.open()
         replies = [
@@ -112,7 +110,7 @@ def test_time_is_up_but_saved_files_count(tmp_path: Path) -> None:
 
 def test_the_schema_is_the_published_one() -> None:
     for brief in (True, False):
-        function = tool_spec(ExecutorSettings(brief=brief)).schema()["function"]
+        function = tool_spec(ToolSettings(brief=brief)).schema()["function"]
         assert function["name"] == "python_executor"
         names = {"code", "files_to_load", "files_to_save"}
         assert set(function["parameters"]["required"]) == names

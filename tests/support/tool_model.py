@@ -62,12 +62,12 @@ def write_model(
 def _teach(model: Any, folder: Path, steps: int, said: list[int]) -> None:
     from tiny_model import teach_endings
 
-    from rollouts.environment import ExecutorSettings
+    from rollouts.environments import ToolSettings
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_tool import tool_spec
 
     chat = ChatTokenizer(folder)
-    spec = tool_spec(ExecutorSettings())
+    spec = tool_spec(ToolSettings())
     end = chat.stop_ids[0]
     call, *answers = said
     first = chat.prompt([{"role": "user", "content": "1 axb"}], [spec])

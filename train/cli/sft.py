@@ -48,7 +48,7 @@ def run(config: SftRunConfig) -> None:
     config, said = with_validation(config)
     held = validation_tasks(config)
 
-    from rollouts.environments import EnvironmentFactory, in_words, read_prompts
+    from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
     from rollouts.prompts import ChatTokenizer
     from train.expected import sft_line
     from train.lengths import fit_sft, room_of
@@ -89,7 +89,9 @@ def run(config: SftRunConfig) -> None:
                 scorer(weights_of({})),
                 config.eval,
                 max(len(e.answer) for e in examples),
-                EnvironmentFactory(Path(str(config.validation)).parent, in_words(prompts)).maker,
+                EnvironmentFactory(
+                    Path(str(config.validation)).parent, ToolSettings(words=prompts.words)
+                ).maker,
             )
             loop = run.loop("sft", validation.of(policy))
         print(sft_line(policy, kept, config.sft, loop), flush=True)

@@ -16,11 +16,11 @@ from assay.family import THOUGHT
 from assay.files import exclusive_file
 from assay.journal import Journal, Key, Row, read_record
 from assay.task import Answer, Task, TaskError
-from configs.schema import EngineConfig, ToolsConfig
+from configs.schema import EngineConfig
 from rollouts.engines.context import context_of
 from rollouts.engines.server.opening import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget
-from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts, tool_settings
+from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import (
@@ -77,28 +77,14 @@ def settle_words(args: Any) -> None:
 def environment_factory(args: Any, root: Path = Path("/")) -> EnvironmentFactory:
     """Environments for tasks whose files start from `root`."""
     settle_words(args)
-    tools = ToolsConfig(
-        calls=args.calls,
-        brief=args.brief,
-        snippet_tokens=args.snippet_tokens,
-        snippet_rows=args.snippet_rows,
-        tries=args.tries,
-    )
-    settings = tool_settings(tools, prompts=args.asked_in)
-    run_s = {"run_s": args.run_s} if args.run_s else {}
-    executor: dict[str, Any] = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
-    kept = ("snippet_tokens", "rows", "tries", "feedback", "words")
-    lake: dict[str, Any] = {name: getattr(settings.lake, name) for name in kept} | run_s
-    return EnvironmentFactory(
-        root,
-        ToolSettings(
-            settings.budget,
-            type(settings.executor)(**executor),
-            type(settings.lake)(**lake),
-            steps=args.turns - 1 if args.turns > 1 else settings.steps,
-        ),
-        args.env or None,
-    )
+    told = ("calls", "brief", "snippet_tokens", "snippet_rows", "tries")
+    given = {name: getattr(args, name) for name in told}
+    if args.run_s:
+        given |= {"run_s": args.run_s, "lake_run_s": args.run_s}
+    if args.turns:
+        given |= {"uses": args.turns, "steps": max(args.turns - 1, 1)}
+    settings = ToolSettings(**given, words=args.asked_in.words)
+    return EnvironmentFactory(root, settings, args.env or None)
 
 
 @dataclass

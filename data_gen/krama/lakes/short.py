@@ -30,7 +30,7 @@ from data_gen.krama.lakes.pandas_code import CALLS, q
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.tables import Read, Table
 from data_gen.sql.wording import pieces
-from rollouts.environment import LakeSettings
+from rollouts.environments import ToolSettings
 from rollouts.krama.script import task_text
 
 COLUMNS = 12  # of a table
@@ -135,7 +135,7 @@ def fits(lake: Lake, question: Question) -> str:
         return "a step without a short form"
     if pieces(code) > ANSWER:
         return "a long script"
-    long = pieces(task_text(question.text, lake.index, LakeSettings())) > PROMPT
+    long = pieces(task_text(question.text, lake.index, ToolSettings())) > PROMPT
     return "a long prompt" if long else ""
 
 

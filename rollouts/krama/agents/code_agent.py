@@ -22,7 +22,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
 from assay.thoughts import answer_after_thoughts
@@ -32,6 +32,9 @@ from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.krama.contract import without_nan
 from rollouts.sandbox.model import Result
 from rollouts.tool_calls import too_deep
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
 
 _SHOWN = "_shown.txt"  # where a cell leaves the value of its last expression
 _LAKE = """{question}
@@ -79,10 +82,10 @@ class _Stopped(BaseException):
 
 
 class CodeAgent:
-    """An `Environment`. `steps`: actions of the agent at most; one more message then answers."""
+    """An `Environment`. It takes `steps` actions at most; one more message then answers."""
 
-    def __init__(self, notebook: Notebook, steps: int) -> None:
-        self._notebook, self._steps = notebook, steps
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
+        self._notebook, self._steps = Notebook(task, seed, shop, prelude()), shop.settings.steps
         self._events: asyncio.Queue[_Asks | _Ended] = asyncio.Queue()
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None

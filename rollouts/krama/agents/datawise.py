@@ -15,13 +15,17 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from assay.task import Task
 from assay.thoughts import answer_after_thoughts
 from rewards.krama.episode import read_text
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.notebook import Notebook, output_of
 from rollouts.tools import clip
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
 
 Stage = Literal["begin", "execute", "plan", "debug", "filter"]
 PLANS, EXECUTIONS, REPAIRS, FAILED_REPAIRS, STEPS = 7, 6, 8, 2, 15
@@ -125,8 +129,8 @@ def signal_of(stage: Stage, text: str) -> str:
 class Datawise:
     """An `Environment`."""
 
-    def __init__(self, notebook: Notebook) -> None:
-        self._notebook = notebook
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
+        self._notebook = Notebook(task, seed, shop)
         self._cells: list[Cell] = []
         self._new: list[Cell] = []  # of the last message
         self._stage: Stage = "begin"

@@ -3,22 +3,20 @@ folder `data/`, or the task's own files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.seeds import derive_seed
 from assay.task import Task
-from rollouts.environment import (
-    EnvironmentFailure,
-    EpisodeEnd,
-    ExecutorSettings,
-    LakeSettings,
-)
-from rollouts.krama.folder import KEY, LakeFolder, closing
+from rollouts.environment import EnvironmentFailure, EpisodeEnd
+from rollouts.krama.folder import KEY, OUTPUT_KB, LakeFolder, closing
 from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import Limits, Result
-from rollouts.sandbox.pool import Pool, Session
+from rollouts.sandbox.pool import Session
+
+if TYPE_CHECKING:
+    from rollouts.environments import EnvironmentFactory
 
 
 class Notebook:
@@ -29,27 +27,17 @@ class Notebook:
     answer that the agent hands in.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        seed: int,
-        root: Path,
-        pool: Callable[[], Pool],
-        load: Callable[[Task], Mapping[str, bytes]],
-        lake: LakeSettings,
-        executor: ExecutorSettings,
-        prelude: str = "",
-    ) -> None:
-        self.task, self._seed, self._pool, self._load = task, seed, pool, load
-        self.lake = LakeFolder(task, seed, root, pool, lake) if KEY in task.files else None
-        self.settings = lake
+    def __init__(self, task: Task, seed: int, shop: EnvironmentFactory, prelude: str = "") -> None:
+        self.task, self._seed, self._shop = task, seed, shop
+        self.lake = LakeFolder(task, seed, shop) if KEY in task.files else None
+        self.settings = settings = shop.settings
         self._limits = Limits(
-            wall_s=lake.run_s if self.lake else executor.run_s,
-            output_kb=lake.output_kb if self.lake else executor.output_kb,
-            file_mb=executor.file_mb,
-            fetch_mb=executor.file_mb,
-            fetch_total_mb=executor.folder_mb,
-            work_mb=max(1024, 8 * executor.file_mb),
+            wall_s=settings.lake_run_s if self.lake else settings.run_s,
+            output_kb=OUTPUT_KB if self.lake else settings.output_kb,
+            file_mb=settings.file_mb,
+            fetch_mb=settings.file_mb,
+            fetch_total_mb=settings.folder_mb,
+            work_mb=max(1024, 8 * settings.file_mb),
         )
         self._files: Mapping[str, bytes] = {}
         self._names: list[tuple[Path, int]] = []
@@ -68,7 +56,7 @@ class Notebook:
             below = self.lake.path.rglob("*")
             self._names = sorted((p, p.stat().st_size) for p in below if p.is_file())
         else:
-            self._files = self._load(self.task)
+            self._files = self._shop.files(self.task)
 
     def files(self) -> list[tuple[str, int]]:
         """(path as a cell opens it, bytes) of every file that the task brings."""
@@ -113,7 +101,7 @@ class Notebook:
         if self._session is None:
             seed = derive_seed(self._seed, self._runs) % (1 << 32)
             shared = self.lake.shared if self.lake is not None else None
-            self._session = Session(self._pool(), self._files, self._limits, seed, shared)
+            self._session = Session(self._shop.pool(), self._files, self._limits, seed, shared)
         return self._session
 
     def answer(self, value: Any) -> None:

@@ -107,7 +107,7 @@ def test_harbor_takes_lakes_with_built_in_tools(tmp_path: Path) -> None:
 
 def test_an_environment_that_answers_messages_is_refused(tmp_path: Path) -> None:
     tasks = [PLUMS, *demo_tasks(6)[:1]]
-    with pytest.raises(TaskError, match=r"Echo .* answers whole messages.*use assay rollout"):
+    with pytest.raises(TaskError, match=r"Echo answers whole messages.*use assay rollout"):
         run("inspect", tmp_path, tasks, "--env", f"{DB_TOOLS}:Echo")
 
 

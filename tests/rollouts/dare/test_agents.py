@@ -19,7 +19,7 @@ from rewards.dare.score import TableReward  # noqa: E402
 from rollouts.dare.agents import CHEATS  # noqa: E402
 from rollouts.dare.failures import category  # noqa: E402
 from rollouts.engines.scripted import ScriptedEngine  # noqa: E402
-from rollouts.environment import Budget, ExecutorSettings  # noqa: E402
+from rollouts.environment import Budget  # noqa: E402
 from rollouts.environments import EnvironmentFactory, ToolSettings  # noqa: E402
 from rollouts.episode import rollout  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
@@ -117,9 +117,7 @@ def run(
     engine = ScriptedEngine(script(name, listed, tokenizer.calls), tokenizer)
 
     async def go() -> Any:
-        shop = EnvironmentFactory(
-            root, ToolSettings(executor=ExecutorSettings(run_s=run_s, brief=True))
-        )
+        shop = EnvironmentFactory(root, ToolSettings(run_s=run_s, brief=True))
         found = await rollout(
             listed,
             engine,
@@ -173,9 +171,7 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
         return scripts[name](turn)
 
     async def go() -> Any:
-        shop = EnvironmentFactory(
-            root, ToolSettings(executor=ExecutorSettings(run_s=20, brief=True))
-        )
+        shop = EnvironmentFactory(root, ToolSettings(run_s=20, brief=True))
         engine = ScriptedEngine(say, tokenizer)
         found = await rollout(
             named, engine, tokenizer, Sampling(6000), 1, 0, maker=shop.maker, budget=Budget(2)

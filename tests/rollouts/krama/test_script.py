@@ -15,8 +15,8 @@ from small_lake import make_lake, make_task
 from assay.family import score_answer
 from assay.task import Task
 from rollouts.engines.scripted import CannedEngine
-from rollouts.environment import Budget, LakeSettings
-from rollouts.environments import EnvironmentFactory
+from rollouts.environment import Budget
+from rollouts.environments import EnvironmentFactory, ToolSettings
 from rollouts.episode import run_episode
 from rollouts.krama.index import index_lake
 from rollouts.krama.reference import reference_reply
@@ -81,11 +81,11 @@ def test_a_reply_without_an_answer_is_wrong(tmp_path: Path, reply: str, ended: s
 
 def test_the_prompt_shows_named_files_and_not_how_many_rows_they_have(tmp_path: Path) -> None:
     index = index_lake(make_lake(tmp_path / "lake"))
-    text = task_text("The mean of 'Samples' in sites.csv?", index, LakeSettings())
+    text = task_text("The mean of 'Samples' in sites.csv?", index, ToolSettings())
     assert "data/sites.csv: fields between commas, names in line 2\nSite,Town,Kind,Samples" in text
     assert text.count("\nSite ") == 2
     assert "60" not in text and "rain" not in text
-    every = task_text("How much rain fell?", index, LakeSettings())
+    every = task_text("How much rain fell?", index, ToolSettings())
     assert "data/rain_amherst.csv" in every and "data/notes.txt" in every
 
 

@@ -22,9 +22,9 @@ from assay.task import Task
 from configs.loader import ConfigError
 from configs.schema import ToolsConfig
 from rollouts.cdr.prompts import MODES, messages
-from rollouts.environment import Budget, LakeSettings
-from rollouts.environments import WORDS, read_prompts, tool_settings
-from rollouts.krama.dsguru import DsGuru, Variant
+from rollouts.environment import Budget
+from rollouts.environments import WORDS, ToolSettings, read_prompts, tool_settings
+from rollouts.krama.dsguru import DsGuru
 from rollouts.krama.words import question_of, tables_of
 from rollouts.python_tool import first_messages, tool_spec
 from rollouts.words.prompts import lines
@@ -82,24 +82,26 @@ def test_the_tool_and_first_messages_are_what_the_release_sends(place: Path) -> 
     )
     theirs = tool.python_executor().get_tool_description("Qwen3-4B", config)
     tools = tool_settings(ToolsConfig(run_s=100.0, file_mb=3), Budget(turns=15), prompts)
-    assert json.dumps(tool_spec(tools.executor).schema()) == json.dumps(theirs)
+    assert json.dumps(tool_spec(tools).schema()) == json.dumps(theirs)
     manager: Any = imported(files / "agentic_reason/prompt_manager.py")
     sent = manager.prepare_active_sequence({"question": ["How {much}?"]}, "", None, None)
     prompt = [{"role": "user", "content": "How {much}?"}]
     assert first_messages(Task("a", "table", "t", "test", prompt, {}), words) == sent
     brief = tool_settings(ToolsConfig(brief=True), prompts=prompts)
     with pytest.raises(ConfigError, match="no short description"):
-        tool_spec(brief.executor)
+        tool_spec(brief)
 
 
-def guru(place: Path, lake: Path, variant: Variant, **more: Any) -> DsGuru:
+def guru(place: Path, lake: Path, variant: str, **more: Any) -> DsGuru:
     words = words_of(place, "ds_guru")
-    lakes = LakeSettings(rows=words.settings["rows"], snippet_tokens=0, feedback=0, words=words)
+    rows = words.settings["rows"]
+    settings = ToolSettings(snippet_rows=rows, snippet_tokens=0, words={"ds_guru": words})
     prompt = [{"role": "user", "content": 'How "much" {rain}?'}]
-    row = {"files": {"lake": str(lake)}, "tools": ("ds_guru_few_shot",), **more}
+    row = {"files": {"lake": str(lake)}, "tools": (f"ds_guru_{variant}",), **more}
     task = Task("a", "answer", "t", "test", prompt, {}, **row)
     pool: Any = SimpleNamespace(share=lambda name, path: None)
-    return DsGuru(task, 0, Path("/"), lambda: pool, lakes, variant)
+    shop: Any = SimpleNamespace(root=Path("/"), pool=lambda: pool, settings=settings)
+    return DsGuru(task, 0, shop)
 
 
 def test_an_agent_is_asked_and_corrected_as_the_release_does_it(
@@ -118,12 +120,12 @@ def test_an_agent_is_asked_and_corrected_as_the_release_does_it(
     bare = f"Of {question}: {names} at {paths}, as {example}"
     whole = f'Of {question}: {names} at {paths} hold\n{data}\nas {example} and {{"main-task": 1}}\n'
     system = {"role": "system", "content": "You know data."}
-    asked: dict[Variant, str] = {"no-context": bare, "one-shot": whole, "few-shot": whole}
+    asked = {"no_context": bare, "one_shot": whole, "few_shot": whole}
     for variant, text in asked.items():
         agent = guru(place, tmp_path / "lake", variant)
         opened = asyncio.run(agent.open())
         assert list(opened.messages) == [system, {"role": "user", "content": text}]
-    agent = guru(place, tmp_path / "lake", "few-shot")
+    agent = guru(place, tmp_path / "lake", "few_shot")
     said = agent._after("c{", "o" * 9000, "e}", 0.0).messages[0]["content"]  # pyright: ignore[reportPrivateUsage]
     # the loop hands output and error over in the other order, and nothing is cut
     assert said == (

@@ -107,10 +107,10 @@ def test_the_model_is_told_the_turns_and_seconds_of_a_setting() -> None:
     seen: list[tuple[int, float]] = []
     for setting in PRESETS["dare-budget"]:
         args = parser().parse_args(["--model", "m", "--tasks", "t", "--out", "o", *setting.split()])
-        executor = environment_factory(args).settings.executor
-        seen.append((executor.uses, executor.run_s))
-        assert budget_of(args).turns == executor.uses
-        assert budget_of(args).seconds == executor.uses * executor.run_s
+        told = environment_factory(args).settings
+        seen.append((told.uses, told.run_s))
+        assert budget_of(args).turns == told.uses
+        assert budget_of(args).seconds == told.uses * told.run_s
     assert seen == [(3, 300.0), (5, 200.0), (6, 180.0), (8, 120.0), (10, 100.0), (15, 100.0)]
 
 

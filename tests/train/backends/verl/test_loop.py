@@ -213,9 +213,8 @@ def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: 
     dump(load(GrpoRunConfig, None, [f"model.path={tiny_folder}", *words]), tmp_path / "c.yaml")
     _, chat, environment_factory = _settings(str(tmp_path / "c.yaml"))
     assert chat.calls is FORMATS["qwen_xml"]
-    executor = environment_factory.settings.executor
-    assert (executor.run_s, executor.output_kb, executor.brief) == (7, 3, True)
-    assert environment_factory.settings.workers == 2
+    found = environment_factory.settings
+    assert (found.run_s, found.output_kb, found.brief, found.workers) == (7, 3, True, 2)
 
 
 def test_a_broken_infrastructure_is_tried_again_and_then_left_out(tiny_folder: Path) -> None:
