@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from assay.task import Task
@@ -93,6 +95,11 @@ class Environment(Protocol):
 
 # (task, sample, seed of this episode) → its environment
 Maker = Callable[[Task, int, int], Environment]
+
+
+def shared_name(path: Path) -> str:
+    """What the sandbox calls a folder that episodes share, such as a lake."""
+    return "lake-" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from rollouts.environment import (
     EpisodeStart,
     ModelTurn,
     Reply,
+    shared_name,
 )
 from rollouts.sandbox.model import SandboxError
 from rollouts.tool_calls import ToolCall
@@ -660,8 +661,6 @@ class EnvironmentFactory:
         """Name the lakes that will be needed, so that the sandbox starts once with all of them
         rather than again for each."""
         for lake in dict.fromkeys(t.files["lake"] for t in tasks if t.tools and "lake" in t.files):
-            from rollouts.krama.folder import shared_name
-
             if (path := self.root / lake).is_dir():
                 self._shared[shared_name(path)] = str(path.resolve())
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
-from rollouts.environment import EnvironmentFailure, EpisodeEnd
+from rollouts.environment import EnvironmentFailure, EpisodeEnd, shared_name
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
 
@@ -22,11 +20,6 @@ KEY = "lake"  # of Task.files: the lake's folder
 # a pipeline prints every step's result, and one gold list has 77,760 elements
 OUTPUT_KB = 8192
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be scored
-
-
-def shared_name(path: Path) -> str:
-    """What the sandbox calls a lake's folder."""
-    return "lake-" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
 
 
 class LakeFolder:
