@@ -216,11 +216,12 @@ def compare_workers(texts: list[str]) -> None:
     batches = [(None, i + 1, lines[i : i + 64]) for i in range(0, len(lines), 64)]
     taken: list[float] = []
     for workers in (1, 2):
-        with Pool(workers, 60.0, {}) as pool:
-            for _ in pool.run(batches[:2]):
+        pool = Pool(workers, 60.0, {})
+        with pool:
+            for _ in pool.execute(batches[:2]):
                 pass
             start = time.perf_counter()
-            for _ in pool.run(batches):
+            for _ in pool.execute(batches):
                 pass
             taken.append(time.perf_counter() - start)
     print(f"two workers: {taken[0] / taken[1]:.2f}x the throughput of one")

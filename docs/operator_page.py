@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_gen.cdr.domains import PAPER
-from rewards.gold.catalog import OPERATORS, RECIPE_PARAMS, described
+from rewards.gold.catalog import OPERATORS, RECIPE_PARAMS, described, meaning
 from rewards.gold.core import INF, Operator, Param, Profile, Step
 from rewards.gold.recipe import execute
 
@@ -58,7 +58,7 @@ def _parameters(operator: Operator) -> Iterator[str]:
     yield "|---|---|---|---|"
     for p in operator.params:
         choices = f"; one of {', '.join(_code(c) for c in p.choices)}" if p.choices else ""
-        yield f"| `{p.name}` | {p.type} | {_default(p)} | {p.help}{choices} |"
+        yield f"| `{p.name}` | {p.type} | {_default(p)} | {meaning(operator, p)}{choices} |"
     yield ""
 
 

@@ -42,31 +42,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_count(value: object) -> bool:
-    return _is_int(value) and cast("int", value) >= 1
-
-
-def _is_number(value: object) -> bool:
-    # NaN compares false with everything, so a NaN bound would silently drop every text.
-    if isinstance(value, float):
-        return not math.isnan(value)
-    return _is_int(value)
-
-
 def _is_bound(value: object) -> bool:
-    return value is None or _is_number(value)
+    # NaN compares false with everything, so a NaN bound would silently drop every text.
+    return value is None or _is_int(value) or (isinstance(value, float) and not math.isnan(value))
 
 
 def _is_words(value: object) -> bool:
@@ -75,36 +57,37 @@ def _is_words(value: object) -> bool:
     return all(isinstance(v, str) for v in cast("Iterable[object]", value))
 
 
-def _is_text_or_words(value: object) -> bool:
-    return _is_text(value) or _is_words(value)
-
-
-# type name: (check, how to say it in a message)
-TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
-    "text": (_is_text, "a string"),
-    "bool": (_is_bool, "true or false"),
-    "int": (_is_int, "a whole number"),
-    "count": (_is_count, "a whole number of 1 or more"),
+Count = int  # of 1 or more
+# type of a parameter: (check, how to say it in a message, how signatures write it, …)
+TYPES: dict[str, tuple[Callable[[Any], bool], str, *tuple[str, ...]]] = {
+    "text": (lambda v: isinstance(v, str), "a string", "str"),
+    "bool": (lambda v: isinstance(v, bool), "true or false", "bool"),
+    "int": (_is_int, "a whole number", "int"),
+    "count": (lambda v: _is_int(v) and v >= 1, "a whole number of 1 or more", "Count"),
     "number or none": (_is_bound, "a number or null"),
-    "list of text": (_is_words, "a list of strings"),
-    "text or list of text": (_is_text_or_words, "a string or a list of strings"),
+    "list of text": (_is_words, "a list of strings", "Sequence[str]", "Collection[str]"),
+    "text or list of text": (
+        lambda v: isinstance(v, str) or _is_words(v),
+        "a string or a list of strings",
+        "str | Sequence[str]",
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of an operator. `type` is a key of `TYPES`; `required` has no default."""
+    """One parameter of an operator. `type` is a key of `TYPES`; `required` has no default. What it
+    means stands in `operators.yaml` (`catalog.meaning`)."""
 
     name: str
     type: str
     default: Any
-    help: str
     choices: tuple[Any, ...] = ()
     required: bool = False
 
     def check(self, value: object, owner: str) -> None:
         """Raises `GoldError` naming the operator, the parameter, the value and the wanted type."""
-        accepts, wanted = TYPES[self.type]
+        accepts, wanted, *_ = TYPES[self.type]
         if not accepts(value):
             raise GoldError(f"{owner}: parameter {self.name}={value!r} is not {wanted}")
         if self.choices and value not in self.choices:
@@ -143,18 +126,3 @@ class Step:
 
     operator: str
     params: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-def bind_params(operator: Operator, given: dict[str, Any]) -> dict[str, Any]:
-    """Defaults overlaid with `given`. Raises `GoldError` for unknown, mistyped or missing ones."""
-    known = {p.name: p for p in operator.params}
-    for name, value in given.items():
-        if name not in known:
-            options = ", ".join(known) or "none"
-            hint = nearest(name, known)
-            raise GoldError(f"{operator.name}: no parameter {name!r}{hint} (it takes: {options})")
-        known[name].check(value, operator.name)
-    for param in operator.params:
-        if param.required and param.name not in given:
-            raise GoldError(f"{operator.name}: parameter {param.name!r} is required ({param.help})")
-    return operator.defaults() | given

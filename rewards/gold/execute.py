@@ -149,13 +149,14 @@ def _rows(
             position = block.position
             yield block
 
+    pool = Pool(workers, args.deadline, options)
     with (
         writing_lines(output) as out,
-        Pool(workers, args.deadline, options) as pool,
+        pool,
         Progress("assay execute", "rows", total) as bar,
     ):
         found = _batches(followed(), asked)
-        for _, answers in pool.run(found, named=len(inputs) > 1):
+        for _, answers in pool.execute(found, named=len(inputs) > 1):
             for answer in answers:
                 out.write(answer.line)
             bar.add(len(answers), place=position)
@@ -228,15 +229,16 @@ def _tables(
     schema, total = _schema(inputs, column)
     written = schema.append(pa.field(STATUS, pa.string())) if args.all_rows else schema
     listed, errors_out = f"{output}.errors.jsonl", None
+    pool = Pool(args.workers or usable_cores(), args.deadline, options)
     with (
-        Pool(args.workers or usable_cores(), args.deadline, options) as pool,
+        pool,
         Progress("assay execute", "rows", total) as bar,
         ExitStack() as stack,
     ):
         writer = stack.enter_context(
             pq.ParquetWriter(stack.enter_context(writing(output)), written)
         )
-        for batch, answers in pool.run(_table_batches(inputs, column)):
+        for batch, answers in pool.execute(_table_batches(inputs, column)):
             table, errors = with_answers(batch, column, answers)
             if errors and errors_out is None:
                 errors_out = stack.enter_context(writing(listed))
@@ -342,7 +344,7 @@ class RayExecutor:
         (batch,) = table.combine_chunks().to_batches() or [None]
         if batch is None:
             return table
-        ((_, answers),) = list(self._pool.run([("", 1, lines)]))
+        ((_, answers),) = list(self._pool.execute([("", 1, lines)]))
         done, errors = with_answers(batch, self._column, answers)
         iterator = iter(errors)
         # Ray splits the output by this column, and a path cannot hold a null.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
-from rewards.gold.core import GoldError
+from rewards.gold.core import Count, GoldError
 from rewards.gold.text import SPECIAL_BENCH, SPECIAL_DJ, refined_words, std
 
 _NOT_ASCII = r"[^\x00-\x7f]+"
@@ -55,7 +55,7 @@ def text_len(text: str) -> int:
     return len(text)
 
 
-def char_rep_ratio(text: str, rep_len: int = 10) -> float:
+def char_rep_ratio(text: str, rep_len: Count = 10) -> float:
     total = len(text) - rep_len + 1
     if total < 1:
         return 0.0
@@ -67,9 +67,10 @@ def char_rep_ratio(text: str, rep_len: int = 10) -> float:
 
 def word_rep_ratio(
     text: str,
-    rep_len: int = 10,
+    rep_len: Count = 10,
     lang: str = "en",
     tokenization: bool = False,
+    *,
     special: frozenset[str] = SPECIAL_BENCH,
 ) -> float:
     no_subwords("word_repetition_filter", tokenization)
@@ -80,13 +81,14 @@ def num_words(
     text: str,
     lang: str = "en",
     tokenization: bool = False,
+    *,
     special: frozenset[str] = SPECIAL_BENCH,
 ) -> int:
     no_subwords("words_num_filter", tokenization)
     return len(refined_words(text, special))
 
 
-def special_char_ratio(text: str, special: frozenset[str] = SPECIAL_BENCH) -> float:
+def special_char_ratio(text: str, *, special: frozenset[str] = SPECIAL_BENCH) -> float:
     return _ratio_of(text, _SPECIAL_BYTES, special.__contains__)
 
 
@@ -95,6 +97,7 @@ def listed_ratio(
     word_list: Collection[str],
     lang: str = "en",
     tokenization: bool = False,
+    *,
     special: frozenset[str] = SPECIAL_BENCH,
 ) -> float:
     no_subwords("word-list filters", tokenization)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import regex
 
@@ -63,7 +64,7 @@ TEX_MARKS = (
 
 
 def remove_comments(
-    text: str, doc_type: str = "tex", inline: bool = True, multiline: bool = True
+    text: str, doc_type: Literal["tex"] = "tex", inline: bool = True, multiline: bool = True
 ) -> str:
     # Both questions are asked of the original text, before HTML comments go.
     is_tex = any(mark in text for mark in TEX_MARKS)
@@ -82,7 +83,7 @@ def remove_comments(
 
 
 def remove_comments_dj(
-    text: str, doc_type: str = "tex", inline: bool = True, multiline: bool = True
+    text: str, doc_type: Literal["tex"] = "tex", inline: bool = True, multiline: bool = True
 ) -> str:
     if "%" not in text:
         return text
@@ -239,8 +240,8 @@ def _block(number: int, figure: Figure, citing: list[str]) -> str:
 
 def extract_figures(
     text: str,
-    output_mode: str = "meta",
-    text_output_format: str = "figure_context_blocks_v1",
+    output_mode: Literal["text", "meta"] = "meta",
+    text_output_format: Literal["figure_context_blocks_v1"] = "figure_context_blocks_v1",
     citation_commands: Sequence[str] = CITATIONS,
 ) -> str:
     if output_mode == "meta" or "\\includegraphics" not in text:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from assay.task import json_line
@@ -177,7 +176,7 @@ class RowExecutor:
         return self._checked[key]
 
 
-class Pool:
+class Pool(WorkerPool):
     """`workers` child processes; use as a context manager. `options` are `RowExecutor`'s.
 
     `deadline` is processor seconds a row may take: a busy machine never turns a good row into a
@@ -186,22 +185,11 @@ class Pool:
     """
 
     def __init__(self, workers: int, deadline: float, options: dict[str, Any]) -> None:
+        super().__init__(workers, _start, (deadline, options), apart=True, kill=True)
         self.summary = Summary()
         self._deadline, self._options = deadline, options
-        self._pool = WorkerPool(workers, _start, (deadline, options), apart=True, kill=True)
 
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
-
-    def run(
+    def execute(
         self, batches: Iterable[tuple[Key, int, list[bytes]]], named: bool = False
     ) -> Iterator[tuple[Key, list[Executed]]]:
         """Answers of every batch (key, first line number, lines), in order. With `named` the key
@@ -216,7 +204,7 @@ class Pool:
                 keys.append(key)
                 yield f"{key} line".replace("\n", " ") if named else "line", number, lines
 
-        for answers, summary in self._pool.map(_execute, jobs(), died=self._one_by_one):
+        for answers, summary in self.map(_execute, jobs(), died=self._one_by_one):
             self.summary.add(summary)
             yield keys.popleft(), answers
 
@@ -226,7 +214,7 @@ class Pool:
         if len(lines) > 1:
             answers: list[Executed] = []
             for place, line in enumerate(lines, number):
-                found, summary = self._pool.run(_execute, (where, place, [line]), self._one_by_one)
+                found, summary = self.run(_execute, (where, place, [line]), self._one_by_one)
                 answers += found
                 whole.add(summary)
             return answers, whole

@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Sequence
 
+from rewards.gold.core import INF
 from rewards.gold.text import (
     MAX_GUARDED_LENGTH,
     SPECIAL_DJ,
@@ -15,7 +16,6 @@ from rewards.gold.text import (
     std,
 )
 
-NO_LIMIT = 9223372036854775807
 SUBSTRINGS = ("http", "www", ".com", "href", "//")
 
 
@@ -33,8 +33,8 @@ def _strip_dj(word: str) -> str:
     return word
 
 
-def remove_long_words(text: str, min_len: int = 1, max_len: int = NO_LIMIT) -> str:
-    low, high = min_len or 1, max_len or NO_LIMIT
+def remove_long_words(text: str, min_len: int = 1, max_len: int = INF) -> str:
+    low, high = min_len or 1, max_len or INF
     if low == 1 and high >= len(text):
         return std(_ONLY_PUNCTUATION).sub("", text)
 
@@ -45,7 +45,7 @@ def remove_long_words(text: str, min_len: int = 1, max_len: int = NO_LIMIT) -> s
     return std(r"\S+").sub(keep, text)
 
 
-def remove_long_words_dj(text: str, min_len: int = 1, max_len: int = NO_LIMIT) -> str:
+def remove_long_words_dj(text: str, min_len: int = 1, max_len: int = INF) -> str:
     def fits(word: str) -> bool:
         if min_len <= len(word) <= max_len:
             return True

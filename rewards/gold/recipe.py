@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rewards.gold.catalog import OPERATORS
-from rewards.gold.core import PROFILES, GoldError, Operator, Profile, Step, bind_params, nearest
+from rewards.gold.catalog import OPERATORS, meaning
+from rewards.gold.core import PROFILES, GoldError, Operator, Profile, Step, nearest
 from rewards.gold.filters import within
 
 Status = Literal["KEEP", "DROP"]
@@ -65,6 +65,22 @@ class BoundStep:
         )
 
 
+def _params_of(operator: Operator, given: dict[str, Any]) -> dict[str, Any]:
+    """Defaults overlaid with `given`. Raises `GoldError` for unknown, mistyped or missing ones."""
+    known = {p.name: p for p in operator.params}
+    for name, value in given.items():
+        if name not in known:
+            options = ", ".join(known) or "none"
+            hint = nearest(name, known)
+            raise GoldError(f"{operator.name}: no parameter {name!r}{hint} (it takes: {options})")
+        known[name].check(value, operator.name)
+    for param in operator.params:
+        if param.required and param.name not in given:
+            why = f"is required ({meaning(operator, param)})"
+            raise GoldError(f"{operator.name}: parameter {param.name!r} {why}")
+    return operator.defaults() | given
+
+
 def bind(step: Step, profile: Profile = "bench") -> BoundStep:
     """Check one step. Raises `GoldError` naming the nearest known operator or parameter."""
     if profile not in PROFILES:
@@ -73,7 +89,7 @@ def bind(step: Step, profile: Profile = "bench") -> BoundStep:
     if operator is None:
         hint = nearest(step.operator, OPERATORS)
         raise GoldError(f"no operator {step.operator!r}{hint or ', see docs/operators.md'}")
-    params = bind_params(operator, step.params)
+    params = _params_of(operator, step.params)
     if operator.kind == "mapper":
         return BoundStep(operator, operator.function(profile), params)
     low, high = (params.pop(name) for name in operator.bounds)

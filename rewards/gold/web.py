@@ -45,8 +45,8 @@ def clean_html_dj(text: str, repl: str = "") -> str:
 
 def extract_tables(
     text: str,
-    output_mode: str = "meta",
-    text_output_format: str = "tsv",
+    output_mode: Literal["text", "meta"] = "meta",
+    text_output_format: Literal["tsv"] = "tsv",
     include_header: bool = True,
     retain_html_tags: bool = False,
 ) -> str:
