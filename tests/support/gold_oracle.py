@@ -222,7 +222,7 @@ PAIRS: list[tuple[str, Callable[[str], Any], Callable[[str], Any]]] = [
     ),
     ("words", rag.remove_words, remove_words),
     ("words dj", rag.remove_words_dj, remove_words_dj),
-    ("long words", rag.remove_long_words, lambda t: remove_long_words(t, 1, rag.NO_LIMIT)),
+    ("long words", rag.remove_long_words, lambda t: remove_long_words(t, 1, rag.INF)),
     (
         "long words 3-6",
         lambda t: rag.remove_long_words(t, 3, 6),
