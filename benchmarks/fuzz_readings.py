@@ -20,7 +20,6 @@ from benchmarks.fuzz_sql import sql_gold, sql_read
 from rewards.audit.laws import gold_of
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_answers import parse_json, score_prediction, score_structured
-from rewards.cdr.recipes import attribute
 from rewards.cdr.release_files import metric_row
 from rewards.cdr.score import RefinementReward, score_refinement
 from rewards.dare.read import Unreadable, check_shape
@@ -32,6 +31,7 @@ from rewards.parse import parse, render
 from rewards.score import score_lines
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tool_calls import FORMATS, ToolSpec, fitting
+from train.view.explain_cdr import attribute
 
 _TEXTS = (
     "Mail x@a.org now, then see http://a.org/x.\n\nThe  end of “it” .",

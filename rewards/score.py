@@ -63,8 +63,8 @@ NO_WEIGHTS: Weights = {}  # every family's own defaults
 # Rows of published releases hold fields of their own in place of `output` and `files`.
 # family: `function(gold, row, weights)`, which scores such a row
 OWN_FIELDS = {
-    "refinement": "rewards.cdr.family:score_text_row",
-    "structured": "rewards.cdr.family:score_json_row",
+    "refinement": "rewards.cdr.family:score_release_row",
+    "structured": "rewards.cdr.family:score_release_row",
     "table": "rewards.dare.score:score_table_row",
     "answer": "rewards.krama.episode:score_lake_row",
 }

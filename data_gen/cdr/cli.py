@@ -43,7 +43,7 @@ from data_gen.cdr.stages.work import (
 )
 from data_gen.inputs import say_inputs
 from data_gen.readers import CorpusError
-from rewards.cdr.styles import RESULT_STYLES
+from rewards.cdr.release_files import RESULT_STYLES
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
 MAPS = ("facts", "traces", "rows")  # these are run shard by shard

@@ -24,8 +24,8 @@ from data_gen.cdr.pools import (
 from data_gen.cdr.rows import PlannedRow, Row, release_row
 from data_gen.cdr.said.check import decided_in, holds, manner_of, says
 from data_gen.cdr.settle import Outcome, claims, described, in_words, settled
+from rewards.cdr.release_files import RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
-from rewards.cdr.styles import RESULT_STYLES
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Execution, Step, bind, run_bound
 
 

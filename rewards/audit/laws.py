@@ -9,21 +9,22 @@ content.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Any, cast
 
 from assay import scorer_timeout as guard
 from assay.family import (
     Cheat,
     Family,
+    Floor,
     as_answer,
     cheat_answer,
     family_of,
@@ -42,7 +43,6 @@ from assay.task import (
     unscored,
 )
 
-ADMITS = Cheat(lambda task: "").admits  # of a cheat given as a plain function
 _ROUNDING = 1e-9
 Weights = Mapping[str, Any]
 
@@ -59,40 +59,41 @@ class Broken:
         return f"{self.where}: {self.why}"
 
 
-def gold_of(family: Family, task: Task) -> Answer:
-    """The task's gold answer; run where the family proves it. Raises `TaskError` in one sentence
-    where there is none."""
+@contextmanager
+def called(family: Family, task: Task, what: str, timed: bool = True) -> Generator[None]:
+    """Around a call of a family's function `what`: raises `TaskError` naming the task where it
+    raises or, in a family from outside and `timed`, does not end within the scorer's deadline."""
+    where = f"task {task.id}: {what} of family {family.name}"
     try:
-        with _in_time(family):
-            made = gold_answer(family, task)
-        if made is None and family.proof is None:
-            raise TaskError(
-                f"task {task.id}: gold is None and family {family.name} has no proof; return the "
-                "answer that scores 1, or give proof=FUNCTION that runs it"
-            )
-        if made is None and family.proof is not None:
-            made = as_answer(family.proof(task))
+        with guard.deadline(guard.SECONDS) if family.origin and timed else nullcontext():
+            yield
     except TaskError:
         raise
     except guard.Overtime:
-        raise TaskError(
-            f"task {task.id}: gold of family {family.name} did not end within {guard.SECONDS:g} s"
-        ) from None
+        raise TaskError(f"{where} did not end within {guard.SECONDS:g} s") from None
     except (Exception, SystemExit) as error:
+        raise TaskError(f"{where} raised {type(error).__name__}: {error}") from None
+
+
+def gold_of(family: Family, task: Task) -> Answer:
+    """The task's gold answer; run where the family proves it. Raises `TaskError` in one sentence
+    where there is none."""
+    with called(family, task, "gold"):
+        made: Any = gold_answer(family, task)
+    if made is None and family.proof is None:
         raise TaskError(
-            f"task {task.id}: gold of family {family.name} raised {type(error).__name__}: {error}"
-        ) from None
+            f"task {task.id}: gold is None and family {family.name} has no proof; return the "
+            "answer that scores 1, or give proof=FUNCTION that runs it"
+        )
+    if made is None and family.proof is not None:
+        with called(family, task, "gold", timed=False):
+            made = as_answer(family.proof(task))
     if not isinstance(made, Answer):
         raise TaskError(
             f"task {task.id}: gold of family {family.name} returned {type(made).__name__}; "
             "return an Answer or text"
         )
     return made
-
-
-def _in_time(family: Family) -> contextlib.AbstractContextManager[None]:
-    """Functions of a family from outside run under the deadline of its scorer."""
-    return guard.deadline(guard.SECONDS) if family.origin else contextlib.nullcontext()
 
 
 def scored(task: Task, answer: Answer, weights: Weights | None = None) -> Score:
@@ -114,68 +115,33 @@ def gold_law(task: Task, score: Score) -> Iterator[Broken]:
 
 def empty_law(task: Task, score: Score) -> Iterator[Broken]:
     """An empty answer scores 0 and earns nothing."""
+    why = ""
     if score.outcome is None:
-        yield Broken("empty", f"task {task.id}", f"an empty answer has no outcome ({score.why})")
+        why = f"has no outcome ({score.why})"
     elif score.outcome > 0:
-        why = f"an empty answer scores {score.outcome:g}; it must score 0"
-        yield Broken("empty", f"task {task.id}", why)
+        why = f"scores {score.outcome:g}; it must score 0"
     elif (score.reward or 0.0) > 0:
-        why = f"an empty answer earns a reward of {score.reward:g}; it must earn 0"
-        yield Broken("empty", f"task {task.id}", why)
+        why = f"earns a reward of {score.reward:g}; it must earn 0"
+    if why:
+        yield Broken("empty", f"task {task.id}", f"an empty answer {why}")
 
 
-def thought_law(
-    task: Task, answer: Answer, gold: Score, weights: Weights | None = None
+def cheat_laws(
+    family: Family, examined: Sequence[Examined], errors: float = 0.0
 ) -> Iterator[Broken]:
-    """A thought before gold changes nothing."""
-    if not answer.text:
-        return
-    thought = replace(answer, text=f"<think>\nFirst {answer.text}\n</think>\n\n{answer.text}")
-    score = scored(task, thought, weights)
-    if (score.outcome, score.reward) != (gold.outcome, gold.reward):
-        why = f"gold after a thought scores {score.outcome}, gold {gold.outcome} ({score.why})"
-        yield Broken("thought", f"task {task.id}", why)
-
-
-def same_bits_law(task: Task, name: str, one: Score, two: Score) -> Iterator[Broken]:
-    """The same answer gets the same score, to the bit."""
-    first, second = (json_line(score.to_json()).decode().strip() for score in (one, two))
-    if first != second:
-        yield Broken("same bits", f"task {task.id}", f"{name} scores {first}, then {second}")
-
-
-def attack_law(task: Task, name: str, score: Score, gold: Score) -> Iterator[Broken]:
-    """What a model might write scores no more than gold, and never makes the scorer fail."""
-    if score.outcome is None:
-        yield Broken("attack", f"task {task.id}", f"{name} has no outcome ({score.why})")
-        return
-    for what, value, most in (
-        ("scores", score.outcome, gold.outcome),
-        ("earns a reward of", score.reward, gold.reward),
-    ):
-        if value is not None and most is not None and value > most + _ROUNDING:
-            why = f"{name} {what} {value:g}, more than gold ({most:g})"
-            yield Broken("attack", f"task {task.id}", why)
-
-
-def cheat_law(
-    family: Family, name: str, outcomes: Sequence[float], errors: float = 0.0
-) -> Iterator[Broken]:
-    """A cheat's mean outcome is no more than it admits to. `errors`: standard errors that it must
-    be above that, where `outcomes` are a sample of the tasks."""
-    if not outcomes:
-        return
-    mean, most = sum(outcomes) / len(outcomes), admits(family, name)
-    spread = stdev(outcomes) / len(outcomes) ** 0.5 if len(outcomes) > 1 else 0.0
-    if mean > most + errors * spread + _ROUNDING:
-        why = f"scores {mean:.3f} on average over {len(outcomes)} tasks; it admits to {most:g}"
-        yield Broken("cheat", f"cheat {name}", why)
-
-
-def admits(family: Family, name: str) -> float:
-    """The highest mean outcome that a cheat admits to."""
-    cheat = family.cheats[name]
-    return cheat.admits if isinstance(cheat, Cheat) else ADMITS
+    """The mean outcome of every cheat of a family is no more than it admits to. `errors`: standard
+    errors that it must be above that, where the tasks examined are a sample."""
+    for name, cheat in family.cheats.items():
+        scores = [e.scores[f"cheat {name}"] for e in examined if f"cheat {name}" in e.scores]
+        outcomes = [s.outcome for s in scores if s.outcome is not None]
+        most = cheat.admits if isinstance(cheat, Cheat) else Cheat.admits
+        spread = stdev(outcomes) / len(outcomes) ** 0.5 if len(outcomes) > 1 else 0.0
+        if outcomes and fmean(outcomes) > most + errors * spread + _ROUNDING:
+            why = (
+                f"scores {fmean(outcomes):.3f} on average over {len(outcomes)} tasks; it admits to "
+                f"{most:g}"
+            )
+            yield Broken("cheat", f"cheat {name}", why)
 
 
 @dataclass(frozen=True)
@@ -187,51 +153,69 @@ class Examined:
 
 
 def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -> Examined:
-    """Every law that one task can break by itself.
+    """Every law that one task can break by itself: gold scores 1, after a thought too; an empty
+    answer 0; the same answer gets the same bits twice; attacks score no more than gold, and have an
+    outcome.
 
     Scores stand under `gold`, `empty`, `cheat NAME` and `attack NAME`. Raises `TaskError` for a
     family that is not known.
     """
-    family = family_of(task)
-    where = f"task {task.id}"
+    family, where = family_of(task), f"task {task.id}"
+    scores: dict[str, Score] = {}
+    broken: list[Broken] = []
+
+    def say(law: str, why: str) -> None:
+        broken.append(Broken(law, where, why))
+
+    def score_twice(name: str, answer: Answer) -> Score:
+        scores[name] = score = scored(task, answer, weights)
+        if score.outcome is not None or name != "gold":
+            one, two = (
+                json_line(s.to_json()).decode().strip()
+                for s in (score, scored(task, answer, weights))
+            )
+            if one != two:
+                say("same bits", f"{name} scores {one}, then {two}")
+        return score
+
     try:
         answer = gold_of(family, task)
     except TaskError as error:
-        return Examined({}, [Broken("gold", where, str(error).removeprefix(f"{where}: "))])
-    gold = scored(task, answer, weights)
-    scores, broken = {"gold": gold}, [*gold_law(task, gold)]
+        say("gold", str(error).removeprefix(f"{where}: "))
+        return Examined(scores, broken)
+    gold = score_twice("gold", answer)
+    broken[:0] = gold_law(task, gold)
     if gold.outcome is None:  # a scorer that fails on gold would fail on everything
         return Examined(scores, broken)
     scores["empty"] = scored(task, Answer(), weights)
-    broken += [
-        *same_bits_law(task, "gold", gold, scored(task, answer, weights)),
-        *empty_law(task, scores["empty"]),
-        *thought_law(task, answer, gold, weights),
-    ]
-    for name, cheat in _cheats(family, task, broken):
-        scores[name] = score = scored(task, cheat, weights)
-        broken += same_bits_law(task, name, score, scored(task, cheat, weights))
-        if score.outcome is None:
-            broken.append(Broken("cheat", where, f"{name} has no outcome ({score.why})"))
-    if attacked and not broken:
-        for name, attack in attacks(answer).items():
-            scores[f"attack {name}"] = score = scored(task, attack, weights)
-            broken += attack_law(task, f"attack {name}", score, gold)
-            if score.outcome is None:
-                break  # a scorer that runs into its deadline does so again and again
-    return Examined(scores, broken)
-
-
-def _cheats(family: Family, task: Task, broken: list[Broken]) -> Iterator[tuple[str, Answer]]:
+    broken += empty_law(task, scores["empty"])
+    if answer.text:
+        text = f"<think>\nFirst {answer.text}\n</think>\n\n{answer.text}"
+        score = scored(task, replace(answer, text=text), weights)
+        if (score.outcome, score.reward) != (gold.outcome, gold.reward):
+            said = f"gold after a thought scores {score.outcome}, gold {gold.outcome}"
+            say("thought", f"{said} ({score.why})")
     for name in family.cheats:
         try:
-            with _in_time(family):
-                answer = cheat_answer(family, name, task)
-        except (Exception, SystemExit, guard.Overtime) as error:
-            why = f"cheat {name} raised {type(error).__name__}: {error}"
-            broken.append(Broken("cheat", f"task {task.id}", why))
+            with called(family, task, f"cheat {name}"):
+                cheat = cheat_answer(family, name, task)
+        except TaskError as error:
+            say("cheat", str(error).removeprefix(f"{where}: "))
             continue
-        yield f"cheat {name}", answer
+        if (score := score_twice(f"cheat {name}", cheat)).outcome is None:
+            say("cheat", f"cheat {name} has no outcome ({score.why})")
+    for name, attack in attacks(answer).items() if attacked and not broken else ():
+        scores[f"attack {name}"] = score = scored(task, attack, weights)
+        if score.outcome is None:
+            say("attack", f"attack {name} has no outcome ({score.why})")
+            break  # a scorer that runs into its deadline does so again and again
+        for what, value, most in (
+            ("scores", score.outcome, gold.outcome),
+            ("earns a reward of", score.reward, gold.reward),
+        ):
+            if value is not None and most is not None and value > most + _ROUNDING:
+                say("attack", f"attack {name} {what} {value:g}, more than gold ({most:g})")
+    return Examined(scores, broken)
 
 
 def normal(text: str) -> str:
@@ -309,17 +293,9 @@ def contents(task: Task) -> list[str | TableMarks]:
     family = family_of(task)
     if task.meta.get(GOLD_LEFT_OUT):  # what is left is what a model reads
         return [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
-    try:
-        with _in_time(family):
-            found = list(family.content(task))
-        return [one if isinstance(one, TableMarks) else str(one) for one in found]
-    except TaskError:
-        raise
-    except (Exception, SystemExit, guard.Overtime) as error:
-        raise TaskError(
-            f"task {task.id}: content of family {family.name} raised "
-            f"{type(error).__name__}: {error}"
-        ) from None
+    with called(family, task, "content"):
+        found = list(family.content(task))
+    return [one if isinstance(one, TableMarks) else str(one) for one in found]
 
 
 def split_law(splits: Mapping[str, Sequence[Task]]) -> Iterator[Broken]:
@@ -336,6 +312,45 @@ def split_law(splits: Mapping[str, Sequence[Task]]) -> Iterator[Broken]:
             yield Broken("split", pair, why)
 
 
+@dataclass(frozen=True)
+class Earned:
+    """What one policy earns over tasks of one kind: (outcome, reward) of each."""
+
+    policy: str
+    kind: str
+    pairs: tuple[tuple[float, float], ...]
+    unscored: int = 0
+
+    def mean(self, of: int) -> float:
+        """Mean outcome (0) or reward (1)."""
+        return sum(p[of] for p in self.pairs) / len(self.pairs) if self.pairs else 0.0
+
+    def most(self, of: int) -> float:
+        """Highest outcome (0) or reward (1) of one task."""
+        return max((p[of] for p in self.pairs), default=0.0)
+
+    def surely(self, of: int) -> float:
+        """The mean less two standard errors: what it earns beyond chance."""
+        n = len(self.pairs)
+        if n < 2:
+            return 0.0
+        mean = self.mean(of)
+        spread = sum((p[of] - mean) ** 2 for p in self.pairs) / (n - 1)
+        return mean - 2 * (spread / n) ** 0.5
+
+    def above(self, floor: Floor) -> float:
+        """Share of tasks on which it earns more than the floor."""
+        over = sum(o > floor.outcome or r > floor.reward for o, r in self.pairs)
+        return over / len(self.pairs) if self.pairs else 0.0
+
+
+def earned_by(policy: str, kind: str, scores: Iterable[Score]) -> Earned:
+    """What a policy's answers earn, those without an outcome counted apart."""
+    listed = list(scores)
+    pairs = [(s.outcome, s.reward or 0.0) for s in listed if s.outcome is not None]
+    return Earned(policy, kind, tuple(pairs), len(listed) - len(pairs))
+
+
 def mean_scores(examined: Sequence[Examined]) -> dict[str, dict[str, float | int]]:
     """What every answer earns: its mean outcome and reward, its best outcome, and of how many
     tasks, by the names of `examine`."""
@@ -345,26 +360,15 @@ def mean_scores(examined: Sequence[Examined]) -> dict[str, dict[str, float | int
             found[name].append(score)
     table: dict[str, dict[str, float | int]] = {}
     for name, scores in found.items():
-        outcomes = [s.outcome for s in scores if s.outcome is not None]
-        rewards = [s.reward for s in scores if s.reward is not None]
+        earned = earned_by(name, "", scores)
         table[name] = {
             "tasks": len(scores),
-            "unscored": len(scores) - len(outcomes),
-            "outcome": sum(outcomes) / len(outcomes) if outcomes else 0.0,
-            "most": max(outcomes, default=0.0),
-            "reward": sum(rewards) / len(rewards) if rewards else 0.0,
+            "unscored": earned.unscored,
+            "outcome": earned.mean(0),
+            "most": earned.most(0),
+            "reward": earned.mean(1),
         }
     return table
-
-
-def cheat_laws(
-    family: Family, examined: Sequence[Examined], errors: float = 0.0
-) -> Iterator[Broken]:
-    """The law of every cheat of a family, over the tasks examined; `errors` as in `cheat_law`."""
-    for name in family.cheats:
-        scores = [e.scores[f"cheat {name}"] for e in examined if f"cheat {name}" in e.scores]
-        outcomes = [s.outcome for s in scores if s.outcome is not None]
-        yield from cheat_law(family, name, outcomes, errors)
 
 
 # ---- what a model might hand in that no scorer should pay for, made from gold
@@ -394,7 +398,7 @@ def _leaves(put: str, more: int = 0) -> Callable[[str], str]:
 
     def change(text: str) -> str:
         value: Any = None
-        with contextlib.suppress(ValueError, RecursionError):
+        with suppress(ValueError, RecursionError):
             value = json.loads(text)
         made = _blank(value)
         if more:
@@ -414,18 +418,10 @@ def _blank(value: Any) -> Any:
     return _PLACE
 
 
-def _half(text: str) -> str:
-    return text[: len(text) // 2]
-
-
-def _lines_twice(text: str) -> str:
-    """Every line but the first a second time: a table's rows under one header."""
+def _rows_twice(text: str) -> str:
+    """A table's rows a second time, under one header."""
     head, *rows = text.splitlines() or [""]
     return "\n".join([head, *rows, *rows])
-
-
-def _each_line_twice(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() for _ in range(2))
 
 
 # Letters of other alphabets that look like Latin ones.
@@ -435,10 +431,6 @@ _ALIKE = str.maketrans(
     "\u0410\u0412\u0421\u0415\u041d\u041a\u041c\u041e\u0420\u0422\u0425\u0456",
 )
 _WIDE = {c: c + 0xFEE0 for c in range(0x21, 0x7F)}
-
-
-def _joined(text: str) -> str:
-    return "\u200b".join(text)
 
 
 _PLACE = "\x00value\x00"
@@ -462,10 +454,12 @@ _ATTACKS: dict[str, Callable[[str], str]] = {
     "huge": lambda text: "x" * HUGE,
     "gold, then huge": lambda text: text + " x" * (HUGE // 2),
     "many tags": lambda text: "<answer>" * 1000 + text,
-    "half of gold": _half,
+    "half of gold": lambda text: text[: len(text) // 2],
     "all but the end of gold": lambda text: text[:-1],
-    "gold's rows twice": _lines_twice,
-    "each row of gold twice": _each_line_twice,
+    "gold's rows twice": _rows_twice,
+    "each row of gold twice": lambda text: "\n".join(
+        line for line in text.splitlines() for _ in range(2)
+    ),
     "gold in a list": lambda text: f"[{text}, {text}]",
     "gold as a JSON string": lambda text: json.dumps(text),
     "gold as an answer": lambda text: json.dumps({"answer": text, "reward": 1, "outcome": 1}),
@@ -475,7 +469,7 @@ _ATTACKS: dict[str, Callable[[str], str]] = {
     "gold or another": lambda text: f"{text} or {text[::-1]}",
     "gold in look-alike letters": lambda text: text.translate(_ALIKE),
     "gold in wide letters": lambda text: text.translate(_WIDE),
-    "gold with zero-width spaces": _joined,
+    "gold with zero-width spaces": "\u200b".join,
     "gold after thinking": lambda text: f"<think>{text}</think>",
     "nested lists": lambda text: _LISTS,
     "nested objects": lambda text: '{"a":' * DEEP + "1" + "}" * DEEP,

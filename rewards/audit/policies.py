@@ -12,18 +12,18 @@ single task never breaks one. What is earned beyond the outcome is bounded answe
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
-from assay.family import Family, Floor, Form, as_answer, slices_of
+from assay.family import Family, Form, as_answer, slices_of
 from assay.seeds import derive_seed
 from assay.task import Answer, Score, Task, TaskError
-from rewards.audit.laws import Broken, Weights, gold_of, scored
+from rewards.audit.laws import Broken, Earned, Weights, earned_by, gold_of, scored
 
 LEAST = 4  # tasks of a kind before a mean can break a floor
 SAMPLED, FEW = 24, 12  # tasks of a kind that policies answer; the same where one costs a table
@@ -133,34 +133,6 @@ def fixed_policies(forms: Mapping[str, Form]) -> Iterator[tuple[str, Callable[[T
             )
 
 
-@dataclass(frozen=True)
-class Earned:
-    """What one policy earns over tasks of one kind: (outcome, reward) of each."""
-
-    policy: str
-    kind: str
-    pairs: tuple[tuple[float, float], ...]
-    unscored: int = 0
-
-    def mean(self, of: int) -> float:
-        """Mean outcome (0) or reward (1)."""
-        return sum(p[of] for p in self.pairs) / len(self.pairs) if self.pairs else 0.0
-
-    def surely(self, of: int) -> float:
-        """The mean less two standard errors: what it earns beyond chance."""
-        n = len(self.pairs)
-        if n < 2:
-            return 0.0
-        mean = self.mean(of)
-        spread = sum((p[of] - mean) ** 2 for p in self.pairs) / (n - 1)
-        return mean - 2 * math.sqrt(spread / n)
-
-    def above(self, floor: Floor) -> float:
-        """Share of tasks on which it earns more than the floor."""
-        over = sum(o > floor.outcome or r > floor.reward for o, r in self.pairs)
-        return over / len(self.pairs) if self.pairs else 0.0
-
-
 @dataclass
 class Farmed:
     """Everything that `farm` found of one family."""
@@ -203,7 +175,7 @@ def farm(
         most = SAMPLED if audit.trusted is None else FEW
         drawn = sample(mine, most, seed, "policies")
         fixed = (
-            _counted(name, kind, (score(task, answer(task)) for task in drawn))
+            earned_by(name, kind, (score(task, answer(task)) for task in drawn))
             for name, answer in fixed_policies(audit.forms)
         )
         for one in chain(fixed, golds_of_others(family, kind, drawn, score)):
@@ -217,12 +189,6 @@ def farm(
     return found
 
 
-def _counted(name: str, kind: str, scores: Iterable[Score]) -> Earned:
-    listed = list(scores)
-    pairs = [(s.outcome, s.reward or 0.0) for s in listed if s.outcome is not None]
-    return Earned(name, kind, tuple(pairs), len(listed) - len(pairs))
-
-
 def golds_of_others(
     family: Family,
     kind: str,
@@ -233,12 +199,15 @@ def golds_of_others(
 
     Constants are golds of one half, chosen there by reward, and counted on the other half.
     """
-    golds = _golds(family, tasks)
+    golds: dict[str, Answer] = {}
+    for task in tasks:
+        with suppress(TaskError):  # told by the law of gold
+            golds[task.id] = gold_of(family, task)
     known = [task for task in tasks if task.id in golds]
     if len(known) < 2:
         return
     others = [*known[1:], known[0]]
-    yield _counted(
+    yield earned_by(
         "gold of another task",
         kind,
         (score(task, golds[other.id]) for task, other in zip(known, others, strict=True)),
@@ -253,24 +222,12 @@ def golds_of_others(
     yield _chosen("best constant", kind, halves, table, lambda task: "")
     names = {name for task in known for name in slices_of(family, task)}
     for name in sorted(names):
-        groups = {slices_of(family, task).get(name, "") for task in known}
-        if 1 < len(groups) < len(known):
-            group = _slice(family, name)
+
+        def group(task: Task, name: str = name) -> str:
+            return slices_of(family, task).get(name, "")
+
+        if 1 < len(set(map(group, known))) < len(known):
             yield _chosen(f"{BY_GROUP}{name}", kind, halves, table, group)
-
-
-def _slice(family: Family, name: str) -> Callable[[Task], str]:
-    return lambda task: slices_of(family, task).get(name, "")
-
-
-def _golds(family: Family, tasks: Sequence[Task]) -> dict[str, Answer]:
-    golds: dict[str, Answer] = {}
-    for task in tasks:
-        try:
-            golds[task.id] = gold_of(family, task)
-        except TaskError:  # told by the law of gold
-            continue
-    return golds
 
 
 def _distinct(tasks: Sequence[Task], golds: Mapping[str, Answer]) -> list[Task]:
@@ -300,7 +257,7 @@ def _chosen(
                 continue
             best = max(drawn, key=lambda c, here=here: _sum(table, c, here))
             scores += [table[best, t.id] for t in other if group(t) == value]
-    return _counted(name, kind, scores)
+    return earned_by(name, kind, scores)
 
 
 def _sum(

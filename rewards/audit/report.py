@@ -8,103 +8,94 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from assay import scorer_timeout as guard
-from assay.family import Family, family_named, score_answer
-from assay.seeds import derive_seed
-from assay.task import Answer, Task
-from rewards.audit.laws import Broken, Examined, Weights, cheat_laws, examine
-from rewards.audit.policies import BY_GROUP, Earned, Farmed, farm, sample
+from assay.family import Family, family_named
+from assay.task import Answer, Task, unscored
+from rewards.audit.laws import Broken, Earned, Examined, Weights, cheat_laws, examine, scored
+from rewards.audit.policies import BY_GROUP, Farmed, farm, sample
 from rewards.audit.variants import Respelled, Twinned, respelled, twinned
 
 FAILURES = 5  # tasks whose scorer failed, after which a family's audit stops
 HUGE_BYTES = 100 * 1024 * 1024
+HUGE_FILES = ("answer.json", "prediction.csv")
 RESPELLED = 12  # tasks whose gold is respelled
 Step = Callable[[], object]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Audited:
-    """Everything that is known of one family after its audit."""
+    """Everything that is known of one family after its audit, or as much as there was time for."""
 
-    examined: list[Examined]
-    farmed: Farmed
-    twins: Twinned
-    spelled: dict[str, list[Respelled]]
-    broken: list[Broken]
+    examined: list[Examined] = field(default_factory=list[Examined])
+    farmed: Farmed = field(default_factory=Farmed)
+    twins: Twinned = field(default_factory=Twinned)
+    spelled: dict[str, list[Respelled]] = field(default_factory=dict[str, list[Respelled]])
+    broken: list[Broken] = field(default_factory=list[Broken])
+
+    def look(
+        self,
+        family: Family,
+        tasks: Sequence[Task],
+        seed: int,
+        attacked: int,
+        step: Step,
+        weights: Weights | None = None,
+        errors: float = 0.0,
+    ) -> bool:
+        """Every task examined, `attacked` of them (0: all) by attacks too; policies without the
+        work; twins. False where the scorer or gold fails, and so the rest was left out. `errors`:
+        standard errors that a cheat must be above what it admits to."""
+        chosen = {task.id for task in sample(tasks, attacked, seed, "audit")}
+        failed = 0
+        for task in tasks:
+            one = examine(task, weights, attacked=task.id in chosen)
+            self.examined.append(one)
+            step()
+            failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
+            if failed >= FAILURES:
+                break
+        if (left := len(tasks) - len(self.examined)) > 0:
+            why = f"its scorer failed on {failed} tasks; {left} were not examined"
+            self.broken.append(Broken("scorer", f"family {family.name}", why))
+        self.broken += [b for one in self.examined for b in one.broken]
+        self.broken += cheat_laws(family, self.examined, errors)
+        if any(b.law in ("scorer", "gold") for b in self.broken):  # it does so throughout
+            return False
+        self.farmed = farm(family, tasks, seed, step, weights)
+        self.broken += self.farmed.broken
+        self.twins = twinned(family, tasks, seed, step, weights)
+        self.broken += self.twins.broken
+        return True
 
 
 def audit_family(
-    family: Family,
-    tasks: Sequence[Task],
-    seed: int,
-    attacked: int,
-    step: Step = lambda: None,
+    family: Family, tasks: Sequence[Task], seed: int, attacked: int, step: Step = lambda: None
 ) -> Audited:
-    """Laws of every task, attacks on `attacked` of them (0: all), policies without the work,
-    twins, respellings, and one answer of 100 MB."""
-    examined, broken = laws_of(family, tasks, seed, attacked, step)
-    if any(b.law in ("scorer", "gold") for b in broken):  # a scorer that fails does so throughout
-        return Audited(examined, Farmed(), Twinned(0, (), ()), {}, broken)
-    broken += huge_law(tasks[0])
-    farmed = farm(family, tasks, seed, step)
-    twins = twinned(family, tasks, seed, step)
-    spelled = respelled(family, sample(tasks, RESPELLED, seed, "respelled"))
-    broken += [*farmed.broken, *twins.broken]
-    return Audited(examined, farmed, twins, spelled, broken)
-
-
-def laws_of(
-    family: Family,
-    tasks: Sequence[Task],
-    seed: int,
-    attacked: int,
-    step: Step = lambda: None,
-    weights: Weights | None = None,
-    errors: float = 0.0,
-) -> tuple[list[Examined], list[Broken]]:
-    """Every task of one family examined, `attacked` of them (0: all) by attacks too. `errors`:
-    standard errors that a cheat must be above what it admits to."""
-    ranked = sorted(range(len(tasks)), key=lambda i: derive_seed(seed, "audit", tasks[i].id))
-    chosen = set(ranked[: attacked or None])
-    examined: list[Examined] = []
-    failed = 0
-    for place, task in enumerate(tasks):
-        one = examine(task, weights, attacked=place in chosen)
-        examined.append(one)
-        step()
-        failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
-        if failed >= FAILURES:
-            break
-    broken: list[Broken] = []
-    if len(examined) < len(tasks):
-        why = f"its scorer failed on {failed} tasks; {len(tasks) - len(examined)} were not examined"
-        broken.append(Broken("scorer", f"family {family.name}", why))
-    broken += [b for one in examined for b in one.broken]
-    return examined, [*broken, *cheat_laws(family, examined, errors)]
+    """The whole audit: laws of every task, attacks on `attacked` of them (0: all), policies without
+    the work, twins, respellings, and one answer of 100 MB."""
+    found = Audited()
+    if found.look(family, tasks, seed, attacked, step):
+        found.spelled = respelled(family, sample(tasks, RESPELLED, seed, "respelled"))
+        found.broken += huge_law(tasks[0])
+    return found
 
 
 def huge_law(task: Task) -> list[Broken]:
     """An answer of 100 MB, as text and as every file, is scored in time and earns nothing."""
     text = "the " * (HUGE_BYTES // 4)
     data = text.encode()
-    answer = Answer(text, False, {"answer.json": data, "prediction.csv": data})
-    where = f"task {task.id}"
     try:
         with guard.deadline(guard.SECONDS):
-            score = score_answer(task, answer)
+            score = scored(task, Answer(text, False, dict.fromkeys(HUGE_FILES, data)))
     except guard.Overtime:
-        why = f"an answer of 100 MB is not scored within {guard.SECONDS:g} s"
-        return [Broken("huge", where, why)]
-    except Exception as error:
-        return [Broken("huge", where, f"an answer of 100 MB raises {type(error).__name__}")]
-    if score.outcome is None:
-        return [Broken("huge", where, f"an answer of 100 MB has no outcome ({score.why})")]
-    if score.outcome > 0:
-        return [Broken("huge", where, f"an answer of 100 MB scores {score.outcome:g}")]
-    return []
+        score = unscored(f"not scored within {guard.SECONDS:g} s")
+    if score.outcome == 0:
+        return []
+    found = f"has no outcome ({score.why})" if score.outcome is None else f"scores {score.outcome}"
+    return [Broken("huge", f"task {task.id}", f"an answer of 100 MB {found}")]
 
 
 # --- before training ---------------------------------------------------------------------------
@@ -160,15 +151,17 @@ def audit_sample(
         mine = [task for task in tasks if task.family == name]
         drawn = sample(mine, SAMPLE if family.audited.trusted is None else FEW, seed, "sample")
         counts[name] = len(drawn)
-        found = Farmed()
+        found = Audited()
+        attacked = ATTACKED if family.audited.trusted is None else ONE
         try:
-            _look_at(found, family, drawn, seed, weights, _within(seconds))
+            found.look(family, drawn, seed, attacked, _within(seconds), weights, ERRORS)
         except _Enough:
             cut.append(name)
         broken += [(name, law) for law in found.broken]
         # a group may be told by gold: what its constant earns is no policy's
-        if earned := [e for e in found.earned if not e.policy.startswith(BY_GROUP)]:
-            best[name] = most_paid(family, earned)
+        earned = [e for e in found.farmed.earned if not e.policy.startswith(BY_GROUP)]
+        if earned:
+            best[name] = row_of(family, max(earned, key=lambda e: (e.mean(1), e.mean(0))))
     refusal = refusal_of(broken, sum(counts.values()))
     return SampleReport(counts, refusal, tuple(broken), best, tuple(cut))
 
@@ -182,27 +175,6 @@ def _within(seconds: float) -> Step:
             raise _Enough
 
     return step
-
-
-def _look_at(
-    found: Farmed,
-    family: Family,
-    tasks: Sequence[Task],
-    seed: int,
-    weights: Weights | None,
-    step: Step,
-) -> None:
-    """Put into `found` the broken laws of a sample of one family's tasks, and what policies
-    without the work earn."""
-    attacked = ATTACKED if family.audited.trusted is None else ONE
-    _, broken = laws_of(family, tasks, seed, attacked, step, weights, ERRORS)
-    found.broken += broken
-    if any(b.law in ("scorer", "gold") for b in broken):
-        return
-    farmed = farm(family, tasks, seed, step, weights)
-    found.broken += farmed.broken
-    found.earned += farmed.earned
-    found.broken += twinned(family, tasks, seed, step, weights).broken
 
 
 def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
@@ -223,12 +195,6 @@ def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
     )
 
 
-def most_paid(family: Family, earned: Sequence[Earned]) -> dict[str, Any]:
-    """The policy without the work with the highest mean reward."""
-    one = max(earned, key=lambda e: (e.mean(1), e.mean(0)))
-    return row_of(family, one)
-
-
 def row_of(family: Family, one: Earned) -> dict[str, Any]:
     """One policy as a row of a report."""
     floor = family.audited.floor(one.kind)
@@ -237,9 +203,9 @@ def row_of(family: Family, one: Earned) -> dict[str, Any]:
         "kind": one.kind,
         "tasks": len(one.pairs),
         "outcome": one.mean(0),
-        "most_outcome": max((o for o, _ in one.pairs), default=0.0),
+        "most_outcome": one.most(0),
         "reward": one.mean(1),
-        "most_reward": max((r for _, r in one.pairs), default=0.0),
+        "most_reward": one.most(1),
         "above_floor": one.above(floor),
-        "floor": {"outcome": floor.outcome, "reward": floor.reward, "beyond": floor.beyond},
+        "floor": asdict(floor),
     }

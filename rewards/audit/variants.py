@@ -8,14 +8,14 @@ the plain task's answer fails on the twin.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay import scorer_timeout as guard
 from assay.family import Family, as_answer
-from assay.task import RIGHT, Task, TaskError
-from rewards.audit.laws import Broken, Weights, gold_law, gold_of, scored
-from rewards.audit.policies import LEAST, Earned, sample
+from assay.task import RIGHT, Score, Task, TaskError
+from rewards.audit.laws import Broken, Earned, Weights, called, earned_by, gold_law, gold_of, scored
+from rewards.audit.policies import LEAST, sample
 
 SAMPLED = 20  # tasks of a family that twins are made of
 
@@ -36,24 +36,19 @@ def respelled(family: Family, tasks: Sequence[Task]) -> dict[str, list[Respelled
     audit = family.audited
     if audit.spellings is None:
         return {}
-    found: dict[str, dict[str, list[tuple[bool, bool | None]]]] = {}
+    found: defaultdict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
     for task in tasks:
-        kind = found.setdefault(audit.kind(task), {})
         for name, said in audit.spellings(task).items():
             answer = as_answer(said)
-            training = scored(task, answer).outcome
-            own = None
-            if audit.benchmark is not None:
-                own = (audit.benchmark(task, answer) or 0.0) >= RIGHT
-            kind.setdefault(name, []).append(((training or 0.0) >= RIGHT, own))
-    return {
-        kind: [_respelled(name, pairs) for name, pairs in r.items()] for kind, r in found.items()
-    }
-
-
-def _respelled(name: str, pairs: Sequence[tuple[bool, bool | None]]) -> Respelled:
-    own = None if pairs[0][1] is None else sum(bool(b) for _, b in pairs)
-    return Respelled(name, len(pairs), sum(t for t, _ in pairs), own)
+            own = audit.benchmark(task, answer) if audit.benchmark is not None else None
+            pair = (scored(task, answer).outcome or 0.0) >= RIGHT, (own or 0.0) >= RIGHT
+            found[audit.kind(task), name].append(pair)
+    rows: defaultdict[str, list[Respelled]] = defaultdict(list)
+    for (kind, name), pairs in found.items():
+        training, own = (sum(column) for column in zip(*pairs, strict=True))
+        own = own if audit.benchmark is not None else None
+        rows[kind].append(Respelled(name, len(pairs), training, own))
+    return rows
 
 
 def respelled_lines(found: Mapping[str, Sequence[Respelled]]) -> list[str]:
@@ -80,9 +75,9 @@ def _whose(row: Respelled) -> str:
 class Twinned:
     """How many twins there are, and what remembered gold earns on them by kind."""
 
-    twins: int
-    recalled: tuple[Earned, ...]
-    broken: tuple[Broken, ...]
+    twins: int = 0
+    recalled: tuple[Earned, ...] = ()
+    broken: tuple[Broken, ...] = ()
 
 
 def twins_of(
@@ -99,13 +94,8 @@ def twins_of(
     for task in sample(tasks, most, seed, "twins"):
         if "plain" in task.meta:
             continue
-        try:
+        with called(family, task, "twin"):
             made = twin(task, seed)
-        except (Exception, SystemExit, guard.Overtime) as error:
-            raise TaskError(
-                f"task {task.id}: twin of family {family.name} raised "
-                f"{type(error).__name__}: {error}"
-            ) from None
         if made is not None:
             yield task, made
 
@@ -118,7 +108,7 @@ def twinned(
     weights: Weights | None = None,
 ) -> Twinned:
     """Gold of every twin scores 1; gold of the plain task earns no more than its kind's floor."""
-    pairs: dict[str, list[tuple[float, float]]] = {}
+    again: defaultdict[str, list[Score]] = defaultdict(list)
     broken: list[Broken] = []
     count = 0
     try:
@@ -127,28 +117,19 @@ def twinned(
             remembered = gold_of(family, plain)
             score = scored(twin, gold_of(family, twin), weights)
             broken += [Broken("twin", b.where, b.why) for b in gold_law(twin, score)]
-            again = scored(twin, remembered, weights)
-            if again.outcome is not None:
-                pairs.setdefault(family.audited.kind(plain), []).append(
-                    (again.outcome, again.reward or 0.0)
-                )
+            again[family.audited.kind(plain)].append(scored(twin, remembered, weights))
             step()
     except TaskError as error:
         broken.append(Broken("twin", f"family {family.name}", str(error)))
-    recalled = [Earned("gold of the plain task", kind, tuple(p)) for kind, p in pairs.items()]
-    broken += _recall_laws(family, recalled)
-    return Twinned(count, tuple(recalled), tuple(broken))
-
-
-def _recall_laws(family: Family, recalled: Sequence[Earned]) -> Iterator[Broken]:
+    found = [earned_by("gold of the plain task", kind, scores) for kind, scores in again.items()]
+    recalled = tuple(one for one in found if one.pairs)
     for one in recalled:
-        floor = family.audited.floor(one.kind)
-        if len(one.pairs) >= LEAST and one.surely(0) > floor.outcome + 1e-9:
-            why = (
-                f"remembered gold scores {one.mean(0):.3f} on {len(one.pairs)} twins; the floor is "
-                f"{floor.outcome:g}"
-            )
-            yield Broken("twin", f"{one.policy} ({one.kind})", why)
+        most = family.audited.floor(one.kind).outcome
+        if len(one.pairs) >= LEAST and one.surely(0) > most + 1e-9:
+            why = f"remembered gold scores {one.mean(0):.3f} on {len(one.pairs)} twins; the floor"
+            where = f"{one.policy} ({one.kind})"
+            broken.append(Broken("twin", where, f"{why} is {most:g}"))
+    return Twinned(count, recalled, tuple(broken))
 
 
 def twins_as_data(found: Twinned) -> Mapping[str, object]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from statistics import mean, median
 from typing import Any, cast
 
@@ -55,7 +57,7 @@ def failure_mode(row: Row, status: str, text: str, siblings: Sequence[str] = ())
     """The class of one wrong prediction; `siblings` are the golds of the row's other orders."""
     reference, source = str(row["reference_text"]), str(row["input_text"])
     names = cast("list[str]", row.get("operator_sequence") or [])
-    if status.strip().upper() != str(row["reference_status"]).strip().upper():
+    if not _same_status(row, status):
         has_filter = any(name.endswith("_filter") for name in names)
         return "Filter Threshold" if has_filter else "Instruction Misread"
     if _loose(text) == _loose(reference):
@@ -64,15 +66,15 @@ def failure_mode(row: Row, status: str, text: str, siblings: Sequence[str] = ())
     if said in {normalise(other) for other in siblings}:
         return "Order Violation"
     try:
-        mappers = [s for s in steps_of(row) if s.operator.kind == "mapper"]
+        steps = steps_of(row)
     except GoldError:
-        mappers = []
-    if said == normalise(source) or said in _one_left_out(source, row, mappers):
+        steps = []
+    if said == normalise(source) or said in _one_left_out(source, steps):
         return "Missed Operator"
-    active = _still_active(mappers, text)
+    active = any(s.operator.kind == "mapper" and _changes(s, text) for s in steps)
     if active and _deletions(source, text) <= _deletions(source, reference):
         return "Under-application"
-    if not active and _lacks_more_than_it_adds(reference, text):
+    if not active and len(reference) > len(text):  # an alignment deletes more than it inserts
         return "Over-application"
     if _rewritten(text, source, reference) > _REWRITTEN:
         return "Semantic Rewrite"
@@ -83,27 +85,22 @@ def _loose(text: str) -> str:
     return text.lower().translate(_LOOSE)
 
 
-def _one_left_out(source: str, row: Row, mappers: Sequence[BoundStep]) -> set[str]:
+def _one_left_out(source: str, steps: Sequence[BoundStep]) -> set[str]:
+    """What the recipe gives without one of its mappers, for each of them."""
     found: set[str] = set()
-    try:
-        steps = steps_of(row)
+    with suppress(GoldError, ValueError):
         for i, step in enumerate(steps):
             if step.operator.kind == "mapper":
                 done = run_bound(source, [*steps[:i], *steps[i + 1 :]])
                 found.add(normalise(done.text))
-    except (GoldError, ValueError):
-        pass
     return found
 
 
-def _still_active(mappers: Sequence[BoundStep], text: str) -> bool:
-    for step in mappers:
-        try:
-            if step.call(text, **step.params) != text:
-                return True
-        except (GoldError, ValueError):
-            continue
-    return False
+def _changes(step: BoundStep, text: str) -> bool:
+    try:
+        return step.call(text, **step.params) != text
+    except (GoldError, ValueError):
+        return False
 
 
 def _deletions(source: str, text: str) -> Counter[str]:
@@ -117,17 +114,10 @@ def _deletions(source: str, text: str) -> Counter[str]:
     )
 
 
-def _lacks_more_than_it_adds(reference: str, text: str) -> bool:
-    deleted = inserted = 0
-    for op in Levenshtein.opcodes(reference, text):
-        deleted += op.src_end - op.src_start if op.tag in ("delete", "replace") else 0
-        inserted += op.dest_end - op.dest_start if op.tag in ("insert", "replace") else 0
-    return deleted > inserted
-
-
 def _rewritten(text: str, *known: str) -> float:
+    """The share of a text's word 3-grams that occur in none of `known`."""
     grams = _grams(text)
-    seen = set[tuple[str, ...]]().union(*(set(_grams(k)) for k in known))
+    seen = set(chain.from_iterable(map(_grams, known)))
     return sum(g not in seen for g in grams) / len(grams) if grams else 0.0
 
 
@@ -157,20 +147,16 @@ def operator_progress(row: Row, status: str, text: str) -> float | None:
 def analyse(predictions: Sequence[Row]) -> dict[str, Any]:
     """All analyses over release prediction rows; counts, shares and sample sizes."""
     modes: Counter[str] = Counter()
-    progress: list[float] = []
-    scored = wrong = 0
-    for row, others, variant in _answers(predictions):
-        scored += 1
-        status, text = _said(variant)
-        share = operator_progress(row, status, text)
-        progress += [] if share is None else [share]
-        if not _right(row, status, text):
-            wrong += 1
-            golds = [str(o["reference_text"]) for o in others]
+    answers = [*_answers(predictions)]
+    shares = [operator_progress(row, status, text) for row, _, status, text, _ in answers]
+    progress = [share for share in shares if share is not None]
+    for row, others, status, text, right in answers:
+        if not right:
+            golds = [str(other["reference_text"]) for other in others]
             modes[failure_mode(row, status, text, golds)] += 1
     return {
-        "predictions": scored,
-        "failures": wrong,
+        "predictions": len(answers),
+        "failures": modes.total(),
         "failure_modes": {name: modes[name] for name in MODES if modes[name]},
         "operator_progress": mean(progress) if progress else None,
         "stop_behaviour": stop_behaviour(predictions),
@@ -179,28 +165,44 @@ def analyse(predictions: Sequence[Row]) -> dict[str, Any]:
 
 
 def stop_behaviour(predictions: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Of order_f answers whose gold drops the text: by slot, the shares that are nearer to the text
-    where the recipe stops, and to that of the full run, how much nearer, and `rs`, the share that
-    is right (paper Fig. 6)."""
-    stops: defaultdict[str, list[tuple[str, int, bool]]] = defaultdict(list)
-    for row, _, variant in _answers(predictions):
-        _stop(row, *_said(variant), stops)
-    return {slot: _stop_summary(rows) for slot, rows in sorted(stops.items())}
+    """Of order_f answers whose gold drops the text, and whose full run differs: by slot, the shares
+    that are nearer to the text where the recipe stops, and to that of the full run, how many edits
+    nearer, and `rs`, the share that is right (paper Fig. 6)."""
+    stops: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for row, _, _, text, right in _answers(predictions):
+        full, stop = row.get("reference_text_full_run"), str(row["reference_text"])
+        track = str(row.get("source_track") or row.get("benchmark_track"))
+        dropped = str(row["reference_status"]).upper() == "DROP"
+        if track == "order_f" and dropped and full and full != stop:
+            gap = Levenshtein.distance(text, str(full)) - Levenshtein.distance(text, stop)
+            stops[str(slot_name(row.get("order_slot")))].append((gap, right))
+    return {
+        slot: _shares("stop" if gap > 0 else "full" if gap < 0 else "tie" for gap, _ in rows)
+        | {"rs": mean(float(right) for _, right in rows)}
+        | {"mean_gap": mean(gap for gap, _ in rows), "median_gap": median(gap for gap, _ in rows)}
+        for slot, rows in sorted(stops.items())
+    }
 
 
 def order_confusion(predictions: Sequence[Row]) -> dict[str, Any]:
     """Of wrong answers to a swapped order: the shares that are nearer to the canonical order's gold
     and to their own."""
-    confusion: Counter[str] = Counter()
-    for row, others, variant in _answers(predictions):
-        status, text = _said(variant)
-        if not _right(row, status, text) and (side := _order_side(row, text, others)):
-            confusion[side] += 1
-    return _shares(confusion)
+    sides: list[str] = []
+    for row, others, _, text, right in _answers(predictions):
+        if not right and others and str(row.get("order_slot") or "").startswith("swap"):
+            own = Levenshtein.distance(text, str(row["reference_text"]))
+            canonical = Levenshtein.distance(text, str(others[0]["reference_text"]))
+            sides.append(
+                "canonical" if canonical < own else "swapped" if own < canonical else "tie"
+            )
+    return _shares(sides)
 
 
-def _answers(predictions: Sequence[Row]) -> Iterator[tuple[Row, list[Row], Row]]:
-    """(row, the other rows of its order group, answer) of every valid answer that is a text."""
+def _answers(
+    predictions: Sequence[Row],
+) -> Iterator[tuple[Row, list[Row], str, str, bool]]:
+    """(row, the other rows of its order group, status, text, whether it is right) of every valid
+    answer that is a text."""
     by_group: defaultdict[str, list[Row]] = defaultdict(list)
     for row in predictions:
         if row.get("order_group_instance_id"):
@@ -212,60 +214,21 @@ def _answers(predictions: Sequence[Row]) -> Iterator[tuple[Row, list[Row], Row]]
         others = [other for other in group if other is not row]
         for variant in cast("list[dict[str, Any]]", row.get("variant_predictions") or []):
             if variant.get("valid_prediction", True):
-                yield row, others, variant
+                status = str(variant.get("predicted_status") or "")
+                text = str(variant.get("predicted_clean_text") or "")
+                right = _same_status(row, status) and normalise(text) == normalise(
+                    str(row["reference_text"])
+                )
+                yield row, others, status, text, right
 
 
-def _said(variant: Row) -> tuple[str, str]:
-    return str(variant.get("predicted_status") or ""), str(
-        variant.get("predicted_clean_text") or ""
-    )
+def _same_status(row: Row, status: str) -> bool:
+    return status.strip().upper() == str(row["reference_status"]).strip().upper()
 
 
-def _right(row: Row, status: str, text: str) -> bool:
-    same = status.strip().upper() == str(row["reference_status"]).strip().upper()
-    return same and normalise(text) == normalise(str(row["reference_text"]))
-
-
-def _stop(
-    row: Row, status: str, text: str, stops: defaultdict[str, list[tuple[str, int, bool]]]
-) -> None:
-    """order_f rows whose gold is DROP and whose full run differs from the stop text."""
-    full, stop = row.get("reference_text_full_run"), str(row["reference_text"])
-    track = str(row.get("source_track") or row.get("benchmark_track"))
-    if track != "order_f" or str(row["reference_status"]).upper() != "DROP":
-        return
-    if not full or full == stop:
-        return
-    near = Levenshtein.distance(text, stop)
-    far = Levenshtein.distance(text, str(full))
-    side = "stop" if near < far else "full" if near > far else "tie"
-    stops[str(slot_name(row.get("order_slot")))].append(
-        (side, far - near, _right(row, status, text))
-    )
-
-
-def _stop_summary(rows: Sequence[tuple[str, int, bool]]) -> dict[str, Any]:
-    gaps = [gap for _, gap, _ in rows]
-    shares = _shares(Counter(side for side, _, _ in rows))
-    return (
-        shares
-        | {"rs": mean(float(right) for *_, right in rows)}
-        | {"mean_gap": mean(gaps), "median_gap": median(gaps)}
-    )
-
-
-def _order_side(row: Row, text: str, others: Sequence[Row]) -> str:
-    """Wrong answers to a swapped order: nearer to the canonical gold or to their own?"""
-    slot = str(row.get("order_slot") or "")
-    if not slot.startswith("swap") or not others:
-        return ""
-    own = Levenshtein.distance(text, str(row["reference_text"]))
-    canonical = Levenshtein.distance(text, str(others[0]["reference_text"]))
-    return "canonical" if canonical < own else "swapped" if own < canonical else "tie"
-
-
-def _shares(counts: Counter[str]) -> dict[str, Any]:
-    total = sum(counts.values())
+def _shares(sides: Iterable[str]) -> dict[str, Any]:
+    counts = Counter(sides)
+    total = counts.total()
     return {"n": total} | {name: count / total for name, count in sorted(counts.items())}
 
 

@@ -25,10 +25,8 @@ from rewards.cdr.score import (
     copy_input,
     filter_means_drop,
     gold_answer,
-    result_of,
     score_refinement,
 )
-from rewards.parse import parse_strict
 
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
@@ -102,39 +100,20 @@ def score_json(task: Task, answer: Answer, weights: StructuredReward) -> Score:
     return score_structured(task.gold, answer.text, weights=weights, truncated=answer.truncated)
 
 
-def score_text_row(
-    gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementReward
+def score_release_row(
+    gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementReward | StructuredReward
 ) -> Score:
     """A row of `assay score`: `{output, truncated, parsing}`, `strict` where it names none. Gold of
-    the extension's JSON profiles is scored as JSON."""
-    if "reference_text" in gold and profile_of(gold) in (JSON, MIXED):
-        return score_json_row(gold, row, StructuredReward())
-    return score_refinement(gold, _output(row), _parsing(row), weights, bool(row.get("truncated")))
-
-
-def score_json_row(
-    gold: Mapping[str, Any], row: Mapping[str, Any], weights: StructuredReward
-) -> Score:
-    """The same of a JSON answer."""
-    return score_structured(gold, _output(row), _parsing(row), weights, bool(row.get("truncated")))
-
-
-def _parsing(row: Mapping[str, Any]) -> str:
-    return str(row.get("parsing") or "strict")
-
-
-def _output(row: Mapping[str, Any]) -> str:
-    output = row.get("output")
+    the extension's JSON profiles is scored as JSON. Raises `TaskError` for a row without output."""
+    output, parsing = row.get("output"), str(row.get("parsing") or "strict")
     if not isinstance(output, str):
         raise TaskError("field 'output' is missing or not a string; give the model's answer there")
-    return output
-
-
-def labels(task: Task, answer: Answer) -> tuple[str, str]:
-    """(status of gold, status that the answer names or `none`)."""
-    said = parse_strict(result_of(task.gold, answer.text))
-    status = task.gold.get("status") or task.gold.get("reference_status") or ""
-    return str(status), said.status if said.why == "ok" and said.status else "none"
+    cut = bool(row.get("truncated"))
+    if isinstance(weights, StructuredReward):
+        return score_structured(gold, output, parsing, weights, cut)
+    if "reference_text" in gold and profile_of(gold) in (JSON, MIXED):
+        return score_structured(gold, output, parsing, None, cut)
+    return score_refinement(gold, output, parsing, weights, cut)
 
 
 REFINEMENT = Family(

@@ -157,18 +157,10 @@ def profile_of(row: Mapping[str, Any]) -> str:
     profile = row.get("scoring_profile")
     if profile in (None, ""):
         text = str(row.get("reference_text") or "").lstrip()
-        return JSON if text[:1] in ("{", "[") and _is_json(text) else TEXT
+        return JSON if text[:1] in ("{", "[") and _load(text) is not _FAILED else TEXT
     if profile not in PROFILES:
         raise TaskError(f"task field 'scoring_profile' is {profile!r}; wanted one of {PROFILES}")
     return str(profile)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def score_prediction(row: Mapping[str, Any], status: str | None, text: str) -> PredictionScore:
@@ -176,43 +168,29 @@ def score_prediction(row: Mapping[str, Any], status: str | None, text: str) -> P
 
     Raises `TaskError` when the row lacks what its profile needs.
     """
-    profile = profile_of(row)
-    if profile == TEXT:
-        return _score_refined(row, status or "", text)
-    gain = bool(row.get("reports_refinement_gain", profile == MIXED))
+    profile, match, found = profile_of(row), None, text
+    reference: str = _need(row, "reference_text")
     try:
         if profile == JSON:
-            match = compare_json(_need(row, "reference_text"), text)
+            match = compare_json(reference, text)
             return PredictionScore(match.exact, None, True, match=match, n1_success=match.exact)
-        match = compare_json(row.get("reference_json") or _need(row, "reference_json"), text)
+        if profile == MIXED:
+            match = compare_json(row.get("reference_json") or _need(row, "reference_json"), text)
+            found = corrected_text(match)
     except ValueError as error:
         raise TaskError(f"the row's reference is no JSON ({error}); check the row") from None
-    wanted, found = str(row.get("reference_status") or "KEEP"), corrected_text(match)
-    reference = _need(row, "reference_text")
+    wanted = str(row.get("reference_status") or "KEEP") if match else _need(row, "reference_status")
     metrics = refinement_metrics(_need(row, "input_text"), wanted, reference, status or "", found)
-    success = match.exact and metrics.rs
-    same = metrics.status_match and normalise_lines(found) == normalise_lines(reference)
-    gained = metrics.rg if gain else None
-    return PredictionScore(success, gained, metrics.status_match, metrics, match, n1_success=same)
-
-
-def _score_refined(row: Mapping[str, Any], status: str, text: str) -> PredictionScore:
-    reference = _need(row, "reference_text")
-    metrics = refinement_metrics(
-        _need(row, "input_text"), _need(row, "reference_status"), reference, status, text
-    )
     full = row.get("reference_text_full_run")
-    dropped = str(row["reference_status"]).strip().upper() == "DROP"
-    distance = Levenshtein.distance(text, full) if dropped and isinstance(full, str) else None
-    gain = metrics.rg if row.get("reports_refinement_gain", True) else None
-    same = metrics.status_match and normalise_lines(text) == normalise_lines(reference)
+    stopped = match is None and str(wanted).strip().upper() == "DROP" and isinstance(full, str)
     return PredictionScore(
-        metrics.rs,
-        gain,
+        metrics.rs and (match is None or match.exact),
+        metrics.rg if row.get("reports_refinement_gain", True) else None,
         metrics.status_match,
         metrics,
-        full_run_distance=distance,
-        n1_success=same,
+        match,
+        Levenshtein.distance(text, cast("str", full)) if stopped else None,
+        metrics.status_match and normalise_lines(found) == normalise_lines(reference),
     )
 
 
@@ -267,7 +245,7 @@ def score_structured(
     if profile_of(row) == TEXT:
         status = row.get("reference_status") or "KEEP"
         return score_refinement({**row, "reference_status": status}, output, parsing)
-    clean = _is_json(output)
+    clean = _load(output) is not _FAILED
     if parsing == "strict" and not clean:
         return _nothing("no_answer")
     score = score_prediction(row, "KEEP", output)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from assay.files import write_text
 from assay.task import TaskError, refuse_unfinished, write_jsonl
@@ -163,6 +163,20 @@ def sample_variants(pool: int, k: int, seed: int, key: str, instance_id: str) ->
         return whole.hexdigest()[:16]
 
     return sorted(sorted(range(pool), key=rank)[:k])
+
+
+# ---- instruction styles that list the operations (Step-by-Step, Brief) and those about the result
+# (Goal-First, Scenario Story): the paper's Fig. 12 (right), by the ids of the release.
+
+RESULT_STYLES = ("goal_oriented", "recipe_narrative")
+Kind = Literal["enumerating", "outcome"]
+KINDS: tuple[Kind, Kind] = ("enumerating", "outcome")
+
+
+def kind_of(style: str, wording: str | None = None) -> Kind:
+    """The kind of a wording. `wording`: what a built row says of it, `steps` where a style about
+    the result had to list the operations; of the release's rows nothing is known."""
+    return "outcome" if style in RESULT_STYLES and wording != "steps" else "enumerating"
 
 
 # ---- scores of a file of predictions

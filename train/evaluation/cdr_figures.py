@@ -19,8 +19,7 @@ from typing import Any
 from rewards.cdr.errors import order_confusion, stop_behaviour
 from rewards.cdr.family import length_slice
 from rewards.cdr.leaderboard import subtask_of
-from rewards.cdr.release_files import CORE, REPORTED_SLOTS, ScoredFile, mean, slot_name
-from rewards.cdr.styles import kind_of
+from rewards.cdr.release_files import CORE, REPORTED_SLOTS, ScoredFile, kind_of, mean, slot_name
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import Draw, ends, grouped, in_order, known, rs_curve
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from assay.task import TaskError
 from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.release_files import CORE
-from rewards.cdr.styles import KINDS
+from rewards.cdr.release_files import CORE, KINDS
 from train.evaluation.cdr_figures import FAMILIES, in_turn
 from train.evaluation.contract import Table
 from train.evaluation.results import aligned, number, percent, with_interval

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 from typing import Any
 
 from assay.task import Answer, Task
-from rewards.cdr.recipes import Attribution, bound_recipe, counterfactuals, recipe_of
+from rewards.cdr.recipes import bound_recipe, recipe_of
 from rewards.cdr.score import result_of
 from rewards.gold import BoundStep, Execution, GoldError, run_bound
 from rewards.gold.catalog import described
@@ -35,12 +36,26 @@ from train.view.explain import (
     spine,
 )
 
+_MOST_PERMUTED = 4  # recipes up to this length are compared with all their orders
 _EXPLAINED_CHARS = 20_000  # above, no search for a recipe that gives exactly this answer
 
 _NO_FORM = (
     "No step can be named: the answer does not have the form asked for, one status tag and one "
     "text tag."
 )
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The change to the recipe that gives exactly this wrong answer.
+
+    `kind` is `none` (nothing explains it), `correct` (there is nothing to explain),
+    `ignored_filter`, `omitted`, `duplicated`, `permuted`, `stopped_early` or `no_op`; `detail`
+    names the operators.
+    """
+
+    kind: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -270,3 +285,64 @@ _KINDS = {
 
 def _count(number: int) -> str:
     return f"{number} character{'s' * (number != 1)}"
+
+
+# ---- the change to a recipe that gives exactly this answer
+
+
+def attribute(gold: Mapping[str, Any], status: str, text: str) -> Attribution:
+    """The simplest change to the recipe that explains a wrong answer exactly (n2 and status)."""
+    said = (status, normalise(text))
+    source = str(gold["input_text"])
+    try:
+        steps = bound_recipe(gold)
+        for found, run in _counterfactuals(source, steps):
+            if (run[0], normalise(run[1])) == said:
+                return found
+    except (GoldError, ValueError, RecursionError):
+        pass
+    return Attribution("none")
+
+
+def counterfactuals(gold: Mapping[str, Any]) -> dict[tuple[str, str], Attribution]:
+    """(status, normalised text) → the simplest change to the recipe that gives it. Raises what the
+    gold executors raise for a recipe that cannot be executed."""
+    found: dict[tuple[str, str], Attribution] = {}
+    for change, (status, text) in _counterfactuals(str(gold["input_text"]), bound_recipe(gold)):
+        found.setdefault((status, normalise(text)), change)
+    return found
+
+
+def _counterfactuals(
+    source: str, steps: Sequence[BoundStep]
+) -> Iterator[tuple[Attribution, tuple[str, str]]]:
+    names = [s.operator.name for s in steps]
+    run = run_bound(source, steps)
+
+    yield Attribution("correct"), (run.status, run.text)
+
+    def outcome(changed: Sequence[BoundStep]) -> tuple[str, str]:
+        done = run_bound(source, changed)
+        return done.status, done.text
+
+    if any(s.operator.kind == "filter" for s in steps):
+        yield Attribution("ignored_filter"), ("KEEP", run.full_run_text)
+        yield Attribution("ignored_filter", "status only"), (run.status, run.full_run_text)
+    yield Attribution("no_op"), (run.status, source)
+    for i, name in enumerate(names):
+        yield Attribution("omitted", name), outcome([*steps[:i], *steps[i + 1 :]])
+    for i, name in enumerate(names):
+        yield Attribution("duplicated", name), outcome([*steps[: i + 1], *steps[i:]])
+    orders = permutations(range(len(steps))) if len(steps) <= _MOST_PERMUTED else _swaps(len(steps))
+    for order in orders:
+        if list(order) != sorted(order):
+            detail = " ".join(names[i] for i in order)
+            yield Attribution("permuted", detail), outcome([steps[i] for i in order])
+    for k, state in enumerate(run.states[1:-1], 1):
+        yield Attribution("stopped_early", f"after {k}"), ("KEEP", state)
+        yield Attribution("stopped_early", f"after {k}, dropped"), ("DROP", state)
+
+
+def _swaps(count: int) -> Iterator[tuple[int, ...]]:
+    for i in range(count - 1):
+        yield (*range(i), i + 1, i, *range(i + 2, count))

@@ -21,9 +21,8 @@ from data_gen.cdr.instruct import read_instruction
 from data_gen.cdr.outcome import read_outcome
 from data_gen.cdr.settle import Outcome
 from data_gen.cdr.stages.facts import filters_of, mappers_of
-from rewards.cdr.release_files import check_row, find_tracks
+from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
 from rewards.cdr.score import gold_answer, score_refinement
-from rewards.cdr.styles import RESULT_STYLES
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
 main = command("tasks")

@@ -14,7 +14,7 @@ from data_gen.cdr.instruct import STYLES as ALL_STYLES
 from data_gen.cdr.outcome import OutcomeError, read_outcome, say_outcome
 from data_gen.cdr.phrases import CONDITIONS, CONDITIONS_TO_THE_LETTER, TO_THE_LETTER
 from data_gen.cdr.settle import Judged, Outcome
-from rewards.cdr.styles import RESULT_STYLES as STYLES
+from rewards.cdr.release_files import RESULT_STYLES as STYLES
 
 LONGER = {name for name, _ in CONDITIONS_TO_THE_LETTER}
 

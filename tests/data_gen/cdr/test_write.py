@@ -14,7 +14,7 @@ from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.settle import Outcome
 from data_gen.cdr.tracks import Instance
 from data_gen.cdr.write import Proof, word
-from rewards.cdr.styles import RESULT_STYLES
+from rewards.cdr.release_files import RESULT_STYLES
 from rewards.gold import Step, bind_recipe, execute, run_bound
 from rewards.gold.recipe import BoundStep
 

@@ -10,8 +10,8 @@ from leaky import LEAKS, leaky_file
 
 from assay import family as families
 from assay.family import Answer, Audit, Family, Floor, Score, Task, from_place
+from rewards.audit.laws import Earned
 from rewards.audit.policies import (
-    Earned,
     farm,
     fixed_policies,
     floor_laws,

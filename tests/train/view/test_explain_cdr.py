@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from small_run import INPUT, refinement
 
 from assay.task import Answer, Task
+from rewards.gold import Step, execute
 from rewards.parse import render
-from train.view.explain_cdr import explain
+from train.view.explain_cdr import attribute, explain
 
 HTML, MAIL, WORDS = 0, 1, 2
 KEPT = refinement(0)
@@ -116,3 +118,46 @@ def test_nothing_that_a_model_writes_raises(text: str, status: str) -> None:
     for answer in (text, render(status, text), INPUT + text):
         got = explain(KEPT, Answer(answer))
         assert all(0 <= i < len(got.work.steps) for i in got.finding.wrong)
+
+
+# ---- which change to the recipe gives a wrong answer
+
+TEXT = "Write to ana@acme.io or see https://example.org now. Then <b>stop</b> here."
+RECIPE = (
+    Step("clean_email_mapper"),
+    Step("clean_html_mapper"),
+    Step("text_length_filter", {"min_len": 20}),
+    Step("clean_links_mapper"),
+)
+
+
+def executed(steps: tuple[Step, ...] = RECIPE, text: str = TEXT) -> dict[str, Any]:
+    run = execute(text, steps)
+    recipe = [{"operator": s.operator, "params": s.params} for s in steps]
+    return {"input_text": text, "status": run.status, "text": run.text, "recipe": recipe}
+
+
+STOPPED = (RECIPE[0], Step("text_length_filter", {"min_len": 500}), RECIPE[1])
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        ((RECIPE[0], *RECIPE[2:]), "omitted"),
+        ((RECIPE[2],), "no_op"),
+    ],
+)
+def test_a_wrong_answer_is_explained_by_the_recipe_that_gives_it(
+    steps: tuple[Step, ...], kind: str
+) -> None:
+    run = execute(TEXT, steps)
+    assert attribute(executed(), run.status, run.text).kind == kind
+
+
+def test_ignoring_the_filter_and_another_order_are_told_apart() -> None:
+    task = executed(STOPPED)
+    run = execute(TEXT, STOPPED)
+    assert attribute(task, "KEEP", run.full_run_text).kind == "ignored_filter"
+    early = execute(TEXT, (STOPPED[1], STOPPED[0], STOPPED[2]))
+    assert attribute(task, early.status, early.text).kind in ("no_op", "omitted", "permuted")
+    assert attribute(task, "DROP", "something else").kind == "none"
