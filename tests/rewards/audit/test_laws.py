@@ -183,7 +183,11 @@ def hangs(task: Task) -> str:
         ({"score": constant(float("nan"), 0)}, "gold", "outcome is nan; return a finite number"),
         ({"score": constant(1.0, 1.0)}, "empty", "an empty answer scores 1"),
         ({"score": lambda task, answer: hangs(task)}, "gold", "did not end within 0.2 s"),
-        ({"cheats": {"c": lambda task: task.meta["no"]}}, "cheat", "cheat c of family own raised KeyError: 'no'"),
+        (
+            {"cheats": {"c": lambda task: task.meta["no"]}},
+            "cheat",
+            "cheat c of family own raised KeyError: 'no'",
+        ),
         ({"cheats": {"c": hangs}}, "cheat", "cheat c of family own did not end"),
     ],
 )
