@@ -94,6 +94,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     before: Seen = field(default_factory=Seen)
     watches: Watches | None = None
+    caller: int = -1  # the code's standard input where that is a socket of the caller's
     ready: int = -1  # where the user process says how far it is
     said: bytes = b""
     user: int = 0
@@ -101,7 +102,6 @@ class Job:
     end: str = "exit"
     started: float = 0.0
     peak: int = 0
-    cell: int | None = None  # in a session: 1 when the cell raised, 0 when not, none if not over
 
     @property
     def begun(self) -> bool:
@@ -143,10 +143,13 @@ def _ahead(plan: JailPlan, channel: socket.socket) -> Job | None:
     work = os.open(folders.work, os.O_RDONLY | os.O_DIRECTORY)
     forked = ForkedProcess.ask(plan, proc) if plan.namespaces else None
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
-    data, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
+    data, descriptors, _, _ = socket.recv_fds(channel, 64, 2)
     if not data or not descriptors:
         return None
-    return Job(socket.socket(fileno=descriptors[0]), plan, folders, proc, work, channel, forked)
+    conn = socket.socket(fileno=descriptors[0])
+    job = Job(conn, plan, folders, proc, work, channel, forked)
+    job.caller = descriptors[1] if len(descriptors) > 1 else -1
+    return job
 
 
 def _run(job: Job) -> None:
@@ -161,21 +164,16 @@ def _run(job: Job) -> None:
         _answer(job, request["fetch"], capture)
         return
     pipes = [os.pipe(), os.pipe(), os.pipe()]
-    ours, theirs = socket.socketpair()
     given = [stdin, *(write for _, write in pipes)]
     try:
-        _begin(job, request, [*given, theirs.fileno()] if request["session"] else given)
+        _begin(job, request, given)
     except (OSError, EOFError) as error:
         job.end = f"no user process: {error}"
         _answer(job, request["fetch"], capture)
         return
-    theirs.close()
     for descriptor in given:
         os.close(descriptor)
     reads, job.ready = [read for read, _ in pipes[:2]], pipes[2][0]
-    if request["session"]:
-        _serve_cells(job, reads, ours)
-        return
     supervise(job, reads, capture)
     _finish(job, reads, capture)
     _check_begun(job)
@@ -225,7 +223,7 @@ def _receive(job: Job, request: dict[str, Any]) -> int:
     work = job.folders.work
     for name, size in [("main.py", request["code"]), *request["files"]]:
         _receive_file(job, f"{work}/{name}", size)
-    stdin = os.open(os.devnull, os.O_RDONLY)
+    stdin = os.open(os.devnull, os.O_RDONLY) if job.caller < 0 else os.dup(job.caller)
     if request["stdin"]:
         path = f"{job.folders.tmp}/.stdin"
         _receive_file(job, path, request["stdin"])
@@ -327,8 +325,8 @@ def _new_file(path: str) -> BinaryIO:
 # While the code runs: drain its output, look at what it uses; at its end leave nobody alive
 
 
-def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int = -1) -> None:
-    """Drain, watch and wait until the user process ends, says that a cell ended, or has to end."""
+def supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
+    """Drain, watch and wait until the user process ends or has to end."""
     poller, tick, pidfd, ending = select.poll(), _TICK, -1, -1
     try:
         if job.forked is not None:
@@ -337,9 +335,11 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
             pidfd = os.pidfd_open(job.user)
     except OSError:
         tick = 0.01  # before Linux 5.3 only asking tells
-    for descriptor in (*pipes, job.conn.fileno(), control, pidfd, ending, job.ready):
+    for descriptor in (*pipes, job.conn.fileno(), pidfd, ending, job.ready):
         if descriptor >= 0:
             poller.register(descriptor, select.POLLIN)
+    if job.caller >= 0:
+        poller.register(job.caller, 0)  # wakes us when the other end is closed
     look = job.started + _TICK
     while job.status is None and job.end == "exit":
         events = poller.poll(max(0, min(tick, job.deadline - time.monotonic())) * 1000)
@@ -350,12 +350,8 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
                 job.end = "abandoned"
             elif descriptor == job.ready:
                 _hear_ready(job, poller)
-            elif descriptor == control:
-                said = os.read(control, 1)
-                if said:
-                    job.end, job.cell = "cell", 1 if said != b"\0" else 0
-                else:
-                    poller.unregister(control)  # it ends or hides: the deadline will tell
+            elif descriptor == job.caller:
+                job.end = "hung up"
             elif descriptor == ending:
                 _hear_exit(job)
         _reap(job)
@@ -363,9 +359,8 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
             look = _look(job, look)
     if job.watches is not None:
         # Looks are far apart where looking is slow: what is held at the end is looked at always.
-        ended = job.end in ("exit", "cell")
-        if ended and (over := job.watches.over_at_the_end(job.deadline)):
-            job.end, job.cell = over, None
+        if job.end == "exit" and (over := job.watches.over_at_the_end(job.deadline)):
+            job.end = over
         job.peak = max(job.peak, job.watches.memory.peak)
     if pidfd >= 0:
         os.close(pidfd)
@@ -443,10 +438,6 @@ def _finish(job: Job, pipes: list[int], capture: list[Capture]) -> None:
         else:
             time.sleep(0.0005)
     job.tell_launcher(ENDED)
-    _drain_rest(pipes, capture)
-
-
-def _drain_rest(pipes: list[int], capture: list[Capture]) -> None:
     for descriptor, into in zip(pipes, capture, strict=True):
         os.set_blocking(descriptor, False)
         with contextlib.suppress(BlockingIOError):
@@ -500,7 +491,7 @@ def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
     _, cpu, peak = job.exit or (0, 0.0, 0)
     header = {
         "end": job.end,
-        "status": job.status if job.cell is None else job.cell << 8,
+        "status": job.status,
         "wall": time.monotonic() - job.started if job.user else 0.0,
         "cpu": usage.ru_utime + usage.ru_stime + cpu,
         "peak": max(usage.ru_maxrss * 1024, job.peak, peak),
@@ -538,60 +529,3 @@ def _is_full(job: Job) -> bool:
         return False
     seen = [os.statvfs(path) for path in (job.folders.work, job.folders.tmp, jail.SHM)]
     return any(s.f_bavail == 0 or s.f_favail == 0 for s in seen)
-
-
-# A session: one interpreter, one cell after the other. Every process of it is stopped while no cell
-# runs, so an idle session costs no processor time and its files can be read like those of a call
-# that has ended.
-
-
-def _serve_cells(job: Job, pipes: list[int], control: socket.socket) -> None:
-    """Run cells until the pool hangs up or a cell ends the interpreter."""
-    first = True
-    while True:
-        capture = job.capture()
-        try:
-            fetch = [] if first else _pass_on(job, control)
-        except EOFError:
-            _finish(job, pipes, capture)
-            return
-        job.end, job.cell, job.started = "exit", None, time.monotonic()
-        supervise(job, pipes, capture, control.fileno())
-        alive = job.cell is not None
-        if alive:
-            _stop_all(job)
-            _drain_rest(pipes, capture)
-        else:
-            _finish(job, pipes, capture)
-        if first:
-            _check_begun(job)
-            first = False
-        _answer(job, fetch, capture)
-        if not alive:
-            return
-
-
-def _pass_on(job: Job, control: socket.socket) -> list[str]:
-    """Take a cell from the pool while all is stopped, then wake the session and hand it over."""
-    request = transfer.receive_header(job.conn)
-    source = transfer.receive(job.conn, request["code"])
-    for pid in _members(job):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)
-    with contextlib.suppress(OSError):
-        control.settimeout(job.limits.wall_s)
-        control.sendall(len(source).to_bytes(8, "big") + source)
-    os.set_blocking(control.fileno(), True)
-    return list(request["fetch"])
-
-
-def _stop_all(job: Job) -> None:
-    """Stop every process, those included that were born meanwhile."""
-    for _ in range(100):
-        for pid in _members(job):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGSTOP)
-        members = job.watches.members if job.watches is not None else None
-        if members is None or all(map(members.stopped, members.pids())):
-            return
-        time.sleep(0.001)

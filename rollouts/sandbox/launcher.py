@@ -360,7 +360,7 @@ class _Loop:
         return self._reap()
 
     def _message(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 2)
         if not data:
             return False
         message: dict[str, Any] = json.loads(data)
@@ -374,6 +374,8 @@ class _Loop:
             self.running[init.pid] = init
             with contextlib.suppress(OSError):  # a dead spare: the pool sees its end closed
                 socket.send_fds(init.channel, [b"call"], descriptors)
+            for given in descriptors[1:]:
+                os.close(given)
         return True
 
     def _fork(self) -> _Init:

@@ -1,5 +1,5 @@
-"""The pool: a bounded queue in front of warm launchers, the one way to run a call, sessions, and
-the report of what this machine can enforce."""
+"""The pool: a bounded queue in front of warm launchers, the one way to run a call, and the report
+of what this machine can enforce."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import math
 import os
 import re
 import signal
+import socket
 import time
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from rollouts.sandbox import transfer
 from rollouts.sandbox.jail import closed_folder
 from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError, Status
 from rollouts.sandbox.transfer import FrameError, join
-from rollouts.sandbox.worker import LONGEST_S, Answer, Call, Connection, Launcher
+from rollouts.sandbox.worker import Answer, Call, Launcher
 
 _CHECK_S = 60.0  # for an interpreter to start, on a busy machine with a slow file system
 _PER_LAUNCHER = 8  # workers
-_SESSION_S = 24 * 3600.0
 _OUT_OF_MEMORY = re.compile(r"^(\S*MemoryError\b|.*std::bad_alloc)", re.MULTILINE)
 _NO_ROOM = re.compile(r"^OSError: \[Errno (28|27|122)\]", re.MULTILINE)
 _live: weakref.WeakSet[Launcher] = weakref.WeakSet()
@@ -125,7 +124,7 @@ class Pool:
         limits: Limits | None = None,
         seed: int | None = None,
         *,
-        stdin: bytes = b"",
+        stdin: bytes | socket.socket = b"",
         argv: Sequence[str] = (),
         shared: Shared = None,
     ) -> Result:
@@ -133,15 +132,20 @@ class Pool:
 
         `files` are put beside it, `fetch` names what comes back ("*": all that is new). `shared`
         names directories of the config that the call sees without a copy: "lake" in the work
-        directory itself, {"data": "lake"} as its folder data/, read only. Never raises for what
-        the code does; ValueError for names that could never be served.
+        directory itself, {"data": "lake"} as its folder data/, read only. With a connected socket
+        as `stdin` the caller and the code talk while it runs: such a call takes no place in the
+        queue, is never tried twice, and ends as a timeout when the other end is closed. Never
+        raises for what the code does; ValueError for names that could never be served.
         """
         folders = placed(shared, self.config)
         source, inputs = check(code, files, fetch, folders)
         call = Call(source, inputs, fetch, limits or Limits(), seed, stdin, argv, folders)
         asked = time.monotonic()
-        async with self.turn():
-            result = await self._attempts(call, time.monotonic() - asked)
+        if isinstance(stdin, socket.socket):
+            result = await self._attempts(call, 0.0, most=1)
+        else:
+            async with self.turn():
+                result = await self._attempts(call, time.monotonic() - asked, most=2)
         self.metrics.add(result)
         return result
 
@@ -157,10 +161,10 @@ class Pool:
             self.config = replace(self.config, shared={**self.config.shared, name: directory})
             self._stale.update(self._launchers)
 
-    async def _attempts(self, call: Call, queued: float) -> Result:
-        """A jail that is lost says nothing about the code, so it is tried once more."""
+    async def _attempts(self, call: Call, queued: float, most: int) -> Result:
+        """A jail that is lost says nothing about the code, so it may be tried once more."""
         why = ""
-        for attempt in range(2):
+        for attempt in range(most):
             self.metrics.retried += attempt
             handed = time.monotonic()
             try:
@@ -286,6 +290,8 @@ def judge(answer: Answer, code: int | None, stderr: str, limits: Limits) -> tupl
     """The status, and why: killed by us first, then the limits that the kernel enforced."""
     if answer.end == "timeout":
         return "timeout", f"still running after {limits.wall_s:g} s"
+    if answer.end == "hung up":
+        return "timeout", "the caller ended it"
     if answer.end == "cpu":
         return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
     if answer.end == "memory":
@@ -332,93 +338,6 @@ class FileStore:
             else:
                 self.files[name] = data
         return refused
-
-
-class Session:
-    """One interpreter for an episode. Use as `async with Session(pool) as session`.
-
-    A cell that times out, runs out of memory or leaves ends the interpreter. The next cell then
-    starts a new one, with the files of the beginning, and its `why` says that state was lost.
-    """
-
-    def __init__(
-        self,
-        pool: Pool,
-        files: Mapping[str, bytes | str] | None = None,
-        limits: Limits | None = None,
-        seed: int | None = None,
-        shared: Shared = None,
-    ) -> None:
-        self.pool, self.limits, self.seed = pool, limits or Limits(), seed
-        self.folders = placed(shared, pool.config)
-        _, self.files = check("", files, (), self.folders)
-        self._jail: Connection | None = None
-        self._launcher: Launcher | None = None
-        self._lost = False
-
-    async def __aenter__(self) -> Session:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the interpreter and all it started."""
-        if self._jail is not None:
-            self._jail.sock.close()
-        if self._launcher is not None:
-            self._launcher.active -= 1
-        self._jail = self._launcher = None
-
-    async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
-        """Run one cell in the session's `__main__`."""
-        source, _ = check(code, None, fetch)
-        asked = time.monotonic()
-        async with self.pool.turn():
-            queued = time.monotonic() - asked
-            try:
-                result = await self._cell(source, fetch, queued)
-            except (OSError, EOFError, FrameError, SandboxError) as error:
-                why = str(error) or type(error).__name__
-                result = Result("sandbox_error", why=why, queue_s=queued)
-        if result.status not in ("ok", "error") or "interpreter_ended" in result.layers:
-            self.close()
-            self._lost = True
-        elif self._lost:
-            self._lost = False
-            note = "the interpreter had ended: this cell began with a new one"
-            result = replace(result, why=f"{result.why}; {note}".removeprefix("; "))
-        self.pool.metrics.add(result)
-        return result
-
-    async def _cell(self, source: bytes, fetch: Sequence[str], queued: float) -> Result:
-        if self._jail is None or self._launcher is None:
-            self._launcher = await self.pool.pick()
-            self._launcher.active += 1
-            self._jail = await self._begin(self._launcher)
-        jail, launcher, handed = self._jail, self._launcher, time.monotonic()
-        header = transfer.pack({"code": len(source), "fetch": list(fetch)})
-        answer = await jail.ask([header + source], self.limits, LONGEST_S)
-        alive = answer.end == "cell"
-        answer = replace(answer, end="exit") if alive else answer
-        result = result_of(answer, self.limits, launcher.report, queued, handed)
-        if alive:
-            return result
-        return replace(result, layers={**result.layers, "interpreter_ended": True})
-
-    async def _begin(self, launcher: Launcher) -> Connection:
-        """Start the interpreter; it answers once before the first cell."""
-        limits = replace(self.limits, cpu_s=self.limits.cpu_s or _SESSION_S)
-        call = Call(b"", self.files, (), limits, self.seed, shared=self.folders, session=True)
-        with contextlib.ExitStack() as undo:
-            undo.callback(self.close)
-            jail = await launcher.connect(_SESSION_S)
-            undo.callback(jail.sock.close)
-            answer = await jail.ask(call.parts(), limits, LONGEST_S)
-            if answer.end != "cell":
-                raise SandboxError(f"the session did not start ({answer.end})")
-            undo.pop_all()
-        return jail
 
 
 def machine_report(config: Config | None = None) -> dict[str, Any]:

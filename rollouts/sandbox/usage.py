@@ -125,13 +125,6 @@ class Members:
         apart = [self.user, *descendants(self.proc, self.user)] if self.user else []
         return [*descendants(self.proc, root), *apart]
 
-    def stopped(self, pid: int) -> bool:
-        """Whether it runs no code: stopped, dead or gone."""
-        with contextlib.suppress(Shut):
-            state = read_proc(self.proc, f"{pid}/stat", 4096).rpartition(b")")[2].split()[:1]
-            return not state or state[0] in (b"T", b"t", b"Z", b"X")
-        return True
-
 
 class _Late(Exception):
     """The look took longer than it may; the deadline of the call decides."""

@@ -1,16 +1,14 @@
 """The user process of one call: it closes itself in, says so, and runs the code as `python main.py`
-would, or cell by cell."""
+would."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import ctypes
-import fcntl
 import gc
 import importlib.machinery
 import json
-import linecache
 import os
 import random
 import resource
@@ -113,8 +111,7 @@ def fork_of_init(
     plan: JailPlan, folders: Folders, request: Mapping[str, Any], given: Sequence[int], proc: int
 ) -> NoReturn:
     """In a fork of init, where there are no namespaces: all between the fork and the code. `given`
-    are descriptors: standard input, output, error, one for our own word to init, and in a session
-    one for its cells."""
+    are descriptors: standard input, output, error, and one for our own word to init."""
     ready = Ready(given[3])
     try:
         base = _enter(plan, proc)
@@ -178,7 +175,7 @@ def _go(
 ) -> NoReturn:
     """The last of our own steps, then the code. `beside`: processes that the limit counts, too."""
     limits = Limits.checked(request["limits"])
-    control = _take_streams(given, ready, folders.work)
+    _take_streams(given, ready, folders.work)
     _set_limits(limits, limits.processes + beside, base)
     if not confined:
         jail.confine(plan, folders)
@@ -194,23 +191,18 @@ def _go(
     with contextlib.suppress(OSError):
         sc.rename_process("python", "main.py", *arguments)
     ready.say(BEGUN)
-    if control >= 0:
-        ready.close()
-        _run_cells(path, request["seed"], control)
     _run(source, path, arguments, request["seed"], ready)
 
 
-def _take_streams(given: Sequence[int], ready: Ready, work: str) -> int:
-    """No descriptor but ours, and into the work directory; the session's one as moved, or -1."""
+def _take_streams(given: Sequence[int], ready: Ready, work: str) -> None:
+    """No descriptor but ours, and into the work directory."""
     for number, source in enumerate(given[:3]):
         os.dup2(source, number)
-    high = [fcntl.fcntl(d, fcntl.F_DUPFD_CLOEXEC, 10) for d in given[3:]]
-    for number, descriptor in enumerate(high):
-        os.dup2(descriptor, 3 + number, inheritable=False)
+    if given[3] != 3:
+        os.dup2(given[3], 3, inheritable=False)
     ready.descriptor = 3
-    sc.close_from(3 + len(high))
+    sc.close_from(4)
     os.chdir(work)
-    return 4 if len(high) > 1 else -1
 
 
 def _set_limits(limits: Limits, processes: int, base: int) -> None:
@@ -273,36 +265,6 @@ def _run(
     _finish(_execute(source, path, main), main)
 
 
-def _run_cells(path: str, seed: int | None, control: int) -> NoReturn:
-    """A session: run each cell in the same `__main__` and say so on `control`."""
-    main = _become_main(path, [])
-    _seed_generators(seed)
-    said, number = b"\0", 0
-    while True:
-        _flush()
-        os.write(control, said)
-        source = _exactly(control, int.from_bytes(_exactly(control, 8), "big"))
-        number += 1
-        name = f"<cell {number}>"
-        lines = source.decode("utf-8", "replace").splitlines(keepends=True)
-        linecache.cache[name] = (len(source), None, lines, name)
-        try:
-            status = _execute(source, name, main, leave=False)
-        except SystemExit as end:
-            _finish(_exit_status(end), main)
-        said = b"\1" if status else b"\0"
-
-
-def _exactly(descriptor: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = os.read(descriptor, size - len(data))
-        if not part:
-            os._exit(0)  # init hung up
-        data += part
-    return data
-
-
 def _seed_generators(seed: int | None) -> None:
     """The legacy generators were copied by the fork: two calls would draw the same numbers."""
     random.seed(seed)
@@ -357,11 +319,8 @@ def _become_main(path: str, arguments: Sequence[str]) -> types.ModuleType:
     return main
 
 
-def _execute(source: bytes, path: str, main: types.ModuleType, leave: bool = True) -> int:
-    """Run the code; the exit status that `python main.py` would have. Minus 2: by SIGINT.
-
-    With `leave` false a SystemExit is passed on.
-    """
+def _execute(source: bytes, path: str, main: types.ModuleType) -> int:
+    """Run the code; the exit status that `python main.py` would have. Minus 2: by SIGINT."""
     try:
         code: CodeType = compile(source, path, "exec", dont_inherit=True)
     except BaseException:
@@ -369,8 +328,6 @@ def _execute(source: bytes, path: str, main: types.ModuleType, leave: bool = Tru
     try:
         exec(code, main.__dict__)
     except SystemExit as end:
-        if not leave:
-            raise
         return _exit_status(end)
     except BaseException:
         return _report_exception(strip=1)

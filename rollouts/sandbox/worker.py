@@ -73,25 +73,24 @@ class Call:
     fetch: Sequence[str]
     limits: Limits
     seed: int | None
-    stdin: bytes = b""
+    stdin: bytes | socket.socket = b""
     argv: Sequence[str] = ()
     shared: Sequence[tuple[str, str]] = ()  # (folder of the work directory, name in the config)
-    session: bool = False
 
     def parts(self) -> list[bytes]:
         """What is sent: the header with the code, each file, standard input."""
+        stdin = self.stdin if isinstance(self.stdin, bytes) else b""
         header = {
             "code": len(self.code),
             "files": [[name, len(data)] for name, data in self.files.items()],
             "fetch": list(self.fetch),
             "limits": asdict(self.limits),
             "seed": self.seed,
-            "stdin": len(self.stdin),
+            "stdin": len(stdin),
             "argv": list(self.argv),
             "shared": list(self.shared),
-            "session": self.session,
         }
-        return [transfer.pack(header) + self.code, *self.files.values(), self.stdin]
+        return [transfer.pack(header) + self.code, *self.files.values(), stdin]
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,8 @@ class Launcher:
         """Pass one call to a fresh jail. OSError, EOFError, FrameError: the jail was lost."""
         self.active += 1
         try:
-            jail = await self.connect(call.limits.wall_s)
+            stdin = [] if isinstance(call.stdin, bytes) else [call.stdin.fileno()]
+            jail = await self._connect(call.limits.wall_s, stdin)
             with jail.sock:
                 try:
                     return await jail.ask(call.parts(), call.limits, LONGEST_S)
@@ -287,7 +287,7 @@ class Launcher:
         finally:
             self.active -= 1
 
-    async def connect(self, wall_s: float) -> Connection:
+    async def _connect(self, wall_s: float, stdin: list[int]) -> Connection:
         """A connection to the init of a fresh jail, whose code may run for `wall_s` seconds."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -300,7 +300,7 @@ class Launcher:
             undo.callback(ours.close)
             while True:
                 try:
-                    socket.send_fds(self.control, [message], [theirs.fileno()])
+                    socket.send_fds(self.control, [message], [theirs.fileno(), *stdin])
                     break
                 except BlockingIOError:
                     if time.monotonic() > until:

@@ -19,7 +19,7 @@ def list_files(pattern: str = "*") -> str:
 
     found: list[str] = []
     for folder, _, names in os.walk("."):
-        for name in set(names) - {"main.py"}:
+        for name in set(names) - {"main.py", ".stdout", ".stderr"}:
             path = os.path.join(folder, name)[2:]
             if fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(name, pattern):
                 found.append(f"{path} ({os.path.getsize(path)} bytes)")

@@ -3,20 +3,142 @@ folder `data/`, or the task's own files."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
+import socket
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.seeds import derive_seed
 from assay.task import Task
 from rollouts.environment import EnvironmentFailure, EpisodeEnd
+from rollouts.krama.agents.cell_loop import OUTPUTS
+from rollouts.krama.agents.cell_tools import FINAL
 from rollouts.krama.folder import KEY, OUTPUT_KB, LakeFolder, closing
 from rollouts.python_tool import PREDICTION
-from rollouts.sandbox.model import Limits, Result
-from rollouts.sandbox.pool import Session
+from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
+from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.transfer import join
 
 if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory
+
+
+_LOOP = Path(__file__).with_name("cell_loop.py").read_bytes()
+_DAY_S = 24 * 3600.0
+
+
+class Interpreter:
+    """A Python in the sandbox whose variables stay from cell to cell: one call of `Pool.run`, which
+    gets its cells through a socket. `prelude` is its first cell; `shared` is as in `Pool.run`.
+
+    A cell that runs out of time or memory, or leaves, ends it.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        files: Mapping[str, bytes],
+        limits: Limits,
+        seed: int,
+        shared: Mapping[str, str] | None = None,
+        prelude: str = "",
+    ) -> None:
+        self._pool, self._limits, self._shared = pool, limits, shared
+        self._files, self._seed, self._prelude = files, seed, prelude
+        self._half = max(1, limits.output_kb * 512)
+        self._call: asyncio.Task[Result] | None = None
+        self.ended = False
+
+    async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
+        """Run a cell in its `__main__`; SandboxError when the interpreter could not be had."""
+        async with self._pool.turn():
+            if self._call is None:
+                self._call = await self._start()
+            began = time.monotonic()
+            try:
+                result, self.ended = _read(await self._cell(self._call, code, fetch), fetch)
+            except (LookupError, OSError, ValueError, TypeError, RecursionError):
+                result, self.ended = await self._end(self._call), True
+            took = time.monotonic() - began
+        return replace(result, wall_s=took, layers=(await self._pool.report()).short())
+
+    async def _start(self) -> asyncio.Task[Result]:
+        ours, theirs = socket.socketpair()
+        most = 2 * MIB + 2 * self._limits.fetch_total_mb * MIB
+        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=most)
+        run = self._pool.run(
+            _LOOP,
+            self._files,
+            (*OUTPUTS, PREDICTION, FINAL),
+            replace(self._limits, wall_s=_DAY_S, cpu_s=_DAY_S),
+            self._seed,
+            stdin=theirs,
+            shared=self._shared,
+        )
+        call = asyncio.create_task(run)
+        call.add_done_callback(lambda _: theirs.close())
+        if not await self._line(call, None):
+            raise SandboxError((await call).why)
+        if self._prelude:
+            await self._cell(call, self._prelude, ())
+        return call
+
+    async def _cell(self, call: asyncio.Task[Result], code: str, fetch: Sequence[str]) -> bytes:
+        most = self._limits.fetch_mb * MIB
+        asked = {"code": code, "fetch": [*fetch], "half": self._half, "most": most}
+        self._writer.write(json.dumps(asked).encode() + b"\n")
+        return await self._line(call, self._limits.wall_s)
+
+    async def _line(self, call: asyncio.Task[Result], most_s: float | None) -> bytes:
+        """The interpreter's next line; nothing when it has ended or takes longer than `most_s`."""
+        line = asyncio.ensure_future(self._reader.readline())
+        await asyncio.wait({line, call}, timeout=most_s, return_when="FIRST_COMPLETED")
+        if call.done():
+            await asyncio.wait({line}, timeout=1)
+        if not line.done():
+            line.cancel()
+            return b""
+        return line.result()
+
+    async def _end(self, call: asyncio.Task[Result]) -> Result:
+        """How an interpreter ended that gave no answer to its cell, or none that can be read."""
+        late = not call.done()
+        self._writer.close()
+        result = await call
+        shown = [result.files.get(name, b"") for name in OUTPUTS]
+        out, err = (join(d[: self._half], d[self._half :][-self._half :], len(d)) for d in shown)
+        why = f"still running after {self._limits.wall_s:g} s" if late else result.why
+        return replace(result, stdout=out, stderr=err + result.stderr, why=why)
+
+    def close(self) -> None:
+        """End the interpreter and all it started."""
+        if self._call is not None:
+            self._call.cancel()
+            self._writer.close()
+
+
+def _read(line: bytes, fetch: Sequence[str]) -> tuple[Result, bool]:
+    """What a line tells of its cell, and whether that ended the interpreter. Raises ValueError,
+    LookupError or TypeError for one that the loop did not write."""
+    told = json.loads(line)
+    status, files = int(told["status"]), dict[str, str | None](told["files"])
+    out, err = (
+        join(base64.b64decode(head), base64.b64decode(tail), int(size))
+        for head, tail, size in (told["out"], told["err"])
+    )
+    return Result(
+        "error" if status else "ok",
+        status,
+        stdout=out,
+        stderr=err,
+        files={n: base64.b64decode(d) for n, d in files.items() if n in fetch and d is not None},
+        why=f"exit status {status}" if status else "",
+    ), bool(told["ended"])
 
 
 class Notebook:
@@ -41,8 +163,8 @@ class Notebook:
         )
         self._files: Mapping[str, bytes] = {}
         self._names: list[tuple[Path, int]] = []
-        self._session: Session | None = None
-        self._prelude, self._fresh = prelude, True
+        self._interpreter: Interpreter | None = None
+        self._prelude, self._lost = prelude, False
         self._prediction: bytes | None = None
         self._answer: dict[str, Any] = {}
         self._runs, self._run_s, self._last = 0, 0.0, "none"
@@ -71,38 +193,40 @@ class Notebook:
         self._prediction = None
 
     def _end(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session, self._fresh = None, True
+        if self._interpreter is not None:
+            self._interpreter.close()
+        self._interpreter, self._lost = None, False
 
     async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
         """Run a cell of the agent's. Raises `EnvironmentFailure` when the sandbox broke."""
-        if self._prelude and self._fresh:
-            await self._run(self._prelude, ())
+        lost = self._lost
+        if self._interpreter is None:
+            seed = derive_seed(self._seed, self._runs) % (1 << 32)
+            shared = self.lake.shared if self.lake is not None else None
+            self._interpreter = Interpreter(
+                self._shop.pool(), self._files, self._limits, seed, shared, self._prelude
+            )
         wanted = list(fetch) if self.lake is not None else [*fetch, PREDICTION]
-        result = await self._run(code, wanted)
+        try:
+            result = await self._interpreter.run(code, wanted)
+        except SandboxError as error:
+            raise EnvironmentFailure(f"sandbox: {error}") from None
+        self._lost = self._interpreter.ended
+        if self._lost:
+            self._interpreter = None
+        self._level = str(result.layers.get("level") or self._level)
+        self._run_s += result.wall_s
+        if result.status == "sandbox_error":
+            raise EnvironmentFailure(f"sandbox: {result.why}")
+        if lost:
+            note = "the interpreter had ended: this cell began with a new one"
+            result = replace(result, why=f"{result.why}; {note}".removeprefix("; "))
         self._runs += 1
         self._code.append(code)
         self._last = "run_error" if result.status == "error" else result.status
         if PREDICTION in result.files:
             self._prediction = result.files[PREDICTION]
         return result
-
-    async def _run(self, code: str, fetch: Sequence[str]) -> Result:
-        result = await self._opened().run(code, fetch)
-        self._fresh = "interpreter_ended" in result.layers
-        self._level = str(result.layers.get("level") or self._level)
-        self._run_s += result.wall_s
-        if result.status == "sandbox_error":
-            raise EnvironmentFailure(f"sandbox: {result.why}")
-        return result
-
-    def _opened(self) -> Session:
-        if self._session is None:
-            seed = derive_seed(self._seed, self._runs) % (1 << 32)
-            shared = self.lake.shared if self.lake is not None else None
-            self._session = Session(self._shop.pool(), self._files, self._limits, seed, shared)
-        return self._session
 
     def answer(self, value: Any) -> None:
         """Hand an answer in."""

@@ -1,4 +1,4 @@
-"""Ways round the limits: memory the sum does not see, sessions that go on, results lost."""
+"""Ways round the limits: memory the sum does not see, results lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from places import ROOT
 
 from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
-from rollouts.sandbox.pool import Pool, Session
+from rollouts.sandbox.pool import Pool
 
 SMALL = Limits(wall_s=20, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8, processes=64)
 
@@ -186,70 +186,6 @@ time.sleep(0.5)
 """
     with running(Config(workers=1, stack=(), level=usable("confined", reached))) as (run, _):
         assert run(code, limits=SMALL).status == "ok"
-
-
-TIMER = """
-import ctypes, signal
-ticks = []
-signal.signal(signal.SIGCONT, lambda *_: ticks.append(1))
-libc = ctypes.CDLL(None, use_errno=True)
-event = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0)
-timer = ctypes.c_int()
-made = libc.syscall(222, 1, ctypes.byref(event), ctypes.byref(timer))
-spec = (ctypes.c_long * 4)(0, 10_000_000, 0, 10_000_000)
-libc.syscall(223, timer, 0, spec, None)
-"""
-
-
-WRITERS = """
-import os, time
-for _ in range(3):
-    if os.fork() == 0:
-        try:
-            while True: open(f'n{os.getpid()}', 'a').write('x'); time.sleep(0.001)
-        finally: os._exit(1)
-time.sleep(0.1)
-"""
-
-
-@pytest.mark.parametrize("level", ["full", "confined"])
-def test_no_timer_wakes_a_session_between_cells(level: Level, reached: str) -> None:
-    async def cells() -> int:
-        config = Config(workers=1, stack=(), level=usable(level, reached))
-        async with Pool(config) as pool, Session(pool, limits=SMALL) as session:
-            assert (await session.run(TIMER)).status == "ok"
-            await session.run("ticks.clear()")
-            await asyncio.sleep(1)
-            return int((await session.run("print(len(ticks))")).stdout)
-
-    assert asyncio.run(cells()) < 30  # init's own; the timer would tick a hundred times
-
-
-@pytest.mark.parametrize("level", ["full", "confined"])
-def test_every_process_of_a_session_is_stopped_between_cells(level: Level, reached: str) -> None:
-    async def cells() -> list[int]:
-        config = Config(workers=1, stack=(), level=usable(level, reached))
-        async with Pool(config) as pool, Session(pool, limits=SMALL) as session:
-            found: list[int] = []
-            for code in (WRITERS, "pass", "pass", "pass"):
-                assert (await session.run(code)).status == "ok"
-                found.append(stopped())
-            return found
-
-    assert asyncio.run(cells()) == [4] * 4  # the interpreter and its three children
-
-
-def stopped() -> int:
-    """How many processes below this one are stopped."""
-    proc = os.open("/proc", os.O_RDONLY)
-    try:
-        below = usage.descendants(proc, os.getpid())
-        states = [
-            usage.read_proc(proc, f"{pid}/stat").rpartition(b")")[2].split()[:1] for pid in below
-        ]
-        return states.count([b"T"])
-    finally:
-        os.close(proc)
 
 
 def test_the_jail_that_was_late_is_killed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from places import ROOT
 
 from rollouts.sandbox import usage, worker
 from rollouts.sandbox.model import LEVELS, Config, Limits
-from rollouts.sandbox.pool import FileStore, Pool, Session
+from rollouts.sandbox.pool import FileStore, Pool
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
@@ -217,29 +218,23 @@ def test_store_carries_files_and_keeps_its_caps() -> None:
     assert out == "kept\n" and list(refused) == ["b"]
 
 
-def test_session_keeps_state_until_the_interpreter_ends() -> None:
-    async def cells() -> list[tuple[str, str]]:
-        async with Pool(PLAIN) as pool, Session(pool, {"f": "in"}, Limits(wall_s=20)) as session:
-            codes = [
-                "x = open('f').read()",
-                "print(x)",
-                "1/0",
-                "print(x * 2)",
-                "raise SystemExit(4)",
-            ]
-            found = [await session.run(code) for code in codes]
-            last = await session.run("print('x' in globals())")
-            assert "new one" in last.why
-            return [(r.status, r.stdout) for r in [*found, last]]
+def test_a_caller_and_the_code_talk_through_a_socket() -> None:
+    async def talk() -> tuple[bytes, bytes, str, str]:
+        async with Pool(Config(workers=1, min_level="limits", stack=())) as pool:
+            ours, theirs = socket.socketpair()
+            ours.settimeout(60)
+            code = "while line := input(): print(line * 2, file=open(0, 'w', closefd=False))"
+            call = asyncio.create_task(pool.run(code, stdin=theirs, limits=Limits(wall_s=60)))
+            answers: list[bytes] = []
+            for line in (b"a\n", b"b\n"):
+                ours.sendall(line)
+                answers.append(await asyncio.to_thread(ours.recv, 64))
+            beside = await pool.run("print(1)")  # it takes no place in the queue
+            theirs.close()
+            ours.close()
+            return answers[0], answers[1], beside.stdout, (await call).why
 
-    assert asyncio.run(cells()) == [
-        ("ok", ""),
-        ("ok", "in\n"),
-        ("error", ""),
-        ("ok", "inin\n"),
-        ("error", ""),
-        ("ok", "False\n"),
-    ]
+    assert asyncio.run(talk()) == (b"aa\n", b"bb\n", "1\n", "the caller ended it")
 
 
 def soak(*args: str) -> dict[str, object]:

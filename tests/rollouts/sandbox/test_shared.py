@@ -11,7 +11,7 @@ from harness import needs_root, on_machine, running
 
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
-from rollouts.sandbox.pool import Pool, Session, placed
+from rollouts.sandbox.pool import placed
 
 LOOK = """
 import glob, os
@@ -101,24 +101,12 @@ def test_links_do_not_count_as_the_code_s_own_files(lakes: dict[str, str], reach
     assert result.status == "ok", result
 
 
-def test_directories_can_be_shared_later_and_with_sessions(lakes: dict[str, str]) -> None:
+def test_directories_can_be_shared_later(lakes: dict[str, str]) -> None:
     with running(Config(workers=1, stack=(), min_level="limits")) as (run, pool):
         with pytest.raises(ValueError, match=r"sandbox\.shared"):
             run("pass", shared="lake")
         pool.share("lake", lakes["lake"])
         assert run("print(open('data.csv').read())", shared="lake").stdout == "lake data\n"
-
-    async def cells() -> str:
-        async with (
-            Pool(Config(workers=1, stack=(), min_level="limits", shared=lakes)) as pool,
-            Session(pool, shared={"in": "other"}) as session,
-        ):
-            await session.run("x = open('in/data.csv').read()")
-            return (await session.run("print(x)")).stdout
-
-    import asyncio
-
-    assert asyncio.run(cells()) == "other data\n"
 
 
 @pytest.mark.parametrize(
