@@ -129,9 +129,7 @@ async def soak(count: int, workers: int, stack: tuple[str, ...]) -> dict[str, ob
     waits: list[float] = []
     feet: list[dict[str, float]] = []
     start = time.monotonic()
-    config = Config(
-        workers=workers, min_level="limits", stack=stack, spares=workers, recycle_after=10 * count
-    )
+    config = Config(workers=workers, min_level="limits", stack=stack, spares=workers)
     async with Pool(config) as pool:
 
         async def caller(numbers: Iterator[int]) -> None:
@@ -150,18 +148,18 @@ async def soak(count: int, workers: int, stack: tuple[str, ...]) -> dict[str, ob
             await asyncio.gather(*(caller(left) for _ in range(workers)))
             await asyncio.sleep(1)
             feet.append(footprint(pool))
-        metrics, level = pool.metrics, (await pool.report()).level
+        level = (await pool.report()).level
     first, last = feet
-    if metrics.calls != count or metrics.retried:
-        problems.append(f"{metrics.calls} answers for {count} calls, {metrics.retried} retried")
+    if pool.by_status.total() != count or pool.retried:
+        problems.append(f"{pool.by_status} for {count} calls, {pool.retried} retried")
     if any(last[what] > first[what] + more for what, more in _MAY_GROW.items()):
         problems.append(f"the footprint grew from {first} to {last}")
     return {
         "calls": count,
         "level": level,
         "kinds": dict(Counter(names)),
-        "by_status": metrics.by_status,
-        "retried": metrics.retried,
+        "by_status": pool.by_status,
+        "retried": pool.retried,
         "seconds": round(time.monotonic() - start, 1),
         "median_s": round(median(waits), 4),
         "longest_s": round(max(waits), 2),

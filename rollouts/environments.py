@@ -378,7 +378,7 @@ class EnvironmentFactory:
 
         key = (asyncio.get_running_loop(), container)
         if key not in self._pools:
-            config = Config(queue=100_000, shared=self._shared)
+            config = Config(shared=self._shared)
             if container:
                 from rollouts.harbor.container import container_config
 

@@ -37,7 +37,7 @@ SPARE_S = 60.0  # beyond a command's own time, for unpacking and packing
 
 def container_config(workers: int = 2, python: str = sys.executable) -> Config:
     """The settings of a pool that containers can use. `python`: the interpreter of the image."""
-    return Config(workers=workers, stack=(), roots=ROOTS, queue=100_000, python=python)
+    return Config(workers=workers, stack=(), roots=ROOTS, python=python)
 
 
 @dataclass(frozen=True)

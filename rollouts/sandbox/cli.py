@@ -8,9 +8,8 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from assay import console
 from assay.errors import install_extra
@@ -38,23 +37,23 @@ def _parser() -> console.Parser:
     parser = console.parser("sandbox", __doc__)
     parser.epilog = STATUSES
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_run(_command(commands, "run", "run one file in a jail"))
-    _add_serve(_command(commands, "serve", "serve SandboxFusion's protocol"))
+    for name, what, epilog, fill in (
+        ("run", "run one file in a jail", STATUSES, _add_run),
+        ("serve", "serve SandboxFusion's protocol", console.STATUSES, _add_serve),
+    ):
+        made: console.Parser = commands.add_parser(
+            name,
+            help=what,
+            description=what,
+            formatter_class=console.Layout,
+            epilog=epilog,
+            allow_abbrev=False,
+        )
+        add = made.add_argument
+        add("--min-level", choices=LEVELS, default="confined", help="refuse a weaker one")
+        add("--level", choices=LEVELS, help="force one, for tests")
+        fill(made)
     return parser
-
-
-def _command(commands: Any, name: str, what: str) -> console.Parser:
-    made: console.Parser = commands.add_parser(
-        name,
-        help=what,
-        description=what,
-        formatter_class=console.Layout,
-        epilog=STATUSES if name == "run" else console.STATUSES,
-        allow_abbrev=False,
-    )
-    made.add_argument("--min-level", choices=LEVELS, default="confined", help="refuse a weaker one")
-    made.add_argument("--level", choices=LEVELS, help="force one, for tests")
-    return made
 
 
 def _add_run(made: console.Parser) -> None:
@@ -63,8 +62,7 @@ def _add_run(made: console.Parser) -> None:
     add("--files", nargs="*", default=[], help="inputs: PATH, NAME=PATH or a directory")
     add("--shared", metavar="DIR", help="show its files to the program, not copied")
     add("--fetch", nargs="*", default=[], help="files to bring back; '*' for all")
-    add("--out", default=".", help="where they go")
-    add("--force", action="store_true", help="overwrite files that are there")
+    add("--out", default=".", help="where they go; what is there already stays")
     add("--arg", action="append", default=[], help="an argument for the program")
     add("--timeout", type=float, default=200.0, help="seconds")
     add("--memory", type=int, default=4096, help="MB per process")
@@ -77,12 +75,8 @@ def _add_serve(made: console.Parser) -> None:
     add = made.add_argument
     add("--host", default="127.0.0.1", help="address; this one is reached from here alone")
     add("--port", type=int, default=8080, help="0: a free one")
-    add(
-        "--workers",
-        type=int,
-        default=0,
-        help="calls side by side; 0: one a core, fewer where memory is short",
-    )
+    help_ = "calls side by side; 0: one a core, fewer where memory is short"
+    add("--workers", type=int, default=0, help=help_)
 
 
 def inputs(given: list[str]) -> dict[str, bytes]:
@@ -101,18 +95,16 @@ def inputs(given: list[str]) -> dict[str, bytes]:
     return found
 
 
-def save(result: Result, directory: str, force: bool) -> list[str]:
-    """Write what came back; a sentence for each file that was not written."""
+def save(result: Result, directory: str) -> list[str]:
+    """Write what came back; a sentence for each file that is there already."""
     problems: list[str] = []
-    top = Path(directory)
-    top.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if force else os.O_EXCL)
+    os.makedirs(directory, exist_ok=True)
     for name, data in result.files.items():
         try:
-            with os.fdopen(os.open(top / name, flags, 0o644), "wb") as file:
+            with open(f"{directory}/{name}", "xb") as file:
                 file.write(data)
         except FileExistsError:
-            problems.append(f"{top / name} is there already; --force overwrites it")
+            problems.append(f"{directory}/{name} is there already; give another --out")
     return problems
 
 
@@ -121,27 +113,19 @@ async def _run(args: argparse.Namespace) -> int:
     if args.file != "-" and not path.is_file():
         raise ValueError(f"there is no file {args.file!r}")
     code = sys.stdin.buffer.read() if args.file == "-" else path.read_bytes()
-    limits = replace(Limits(), wall_s=args.timeout, memory_mb=args.memory)
-    stack = () if args.cold else STACK
+    limits = Limits(wall_s=args.timeout, memory_mb=args.memory)
+    files, stack = inputs(args.files), () if args.cold else STACK
     shared = {"shared": args.shared} if args.shared else {}
-    config = Config(
-        workers=1, min_level=args.min_level, level=args.level, stack=stack, spares=0, shared=shared
-    )
+    name = "shared" if shared else None
+    config = Config(1, args.min_level, args.level, spares=0, stack=stack, shared=shared)
     async with Pool(config) as pool:
         report = await pool.report()
         if report.level != "full":
             _say("\n".join(report_lines(asdict(report))))
-        files = inputs(args.files)
         result = await pool.run(
-            code,
-            files,
-            args.fetch,
-            limits,
-            args.seed,
-            argv=args.arg,
-            shared="shared" if shared else None,
+            code, files, args.fetch, limits, args.seed, argv=args.arg, shared=name
         )
-    problems = save(result, args.out, args.force)
+    problems = save(result, args.out)
     if args.json:
         print(json.dumps({**asdict(result), "files": sorted(result.files)}, indent=2))
     else:
@@ -165,19 +149,16 @@ async def _serve(args: argparse.Namespace) -> int:
         from rollouts.sandbox import server
     except ImportError:
         raise SandboxError(f"serving needs aiohttp; {install_extra('client')}") from None
-    config = Config(
-        workers=args.workers or worker_count(), min_level=args.min_level, level=args.level
-    )
-    runner, pool, port = await server.start(config, args.host, args.port)
-    if args.host not in ("127.0.0.1", "localhost", "::1"):
-        _say("anyone who reaches this address can run code here; put a firewall in front")
-    level = (await pool.report()).level
-    print(f"serving http://{args.host}:{port}/run_code at level {level}", flush=True)
-    done = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, done.set)
-    await done.wait()
-    await runner.cleanup()
-    await pool.close()
+    workers = args.workers or worker_count()
+    done, loop = asyncio.Event(), asyncio.get_running_loop()
+    async with Pool(Config(workers, min_level=args.min_level, level=args.level)) as pool:
+        level = (await pool.report()).level
+        runner, port = await server.start(pool, args.host, args.port)
+        if args.host not in ("127.0.0.1", "localhost", "::1"):
+            _say("anyone who reaches this address can run code here; put a firewall in front")
+        print(f"serving http://{args.host}:{port}/run_code at level {level}", flush=True)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, done.set)
+        await done.wait()
+        await runner.cleanup()
     return 0

@@ -26,7 +26,7 @@ from rollouts.sandbox.usage import Watches, descendants, own_pid, watches
 from rollouts.sandbox.user_process import BEGUN, CLOSED, FAILED, fork_of_init
 
 EXIT = struct.Struct("=iQQ")  # wait status, processor time in microseconds, peak memory in bytes
-STARTED, ENDED = b"s", b"e"  # to the launcher: the code begins; nobody of the call is alive
+STARTED, ENDED = b"s", b"e"  # to the pool: the code begins; nobody of the call is alive
 _TICK = 0.05
 _SET_UP_S = 60.0
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # all else is no fault of the inputs' size
@@ -88,7 +88,6 @@ class Job:
     folders: Folders
     proc: int
     work_fd: int
-    launcher: socket.socket  # hears when the code starts and when all of it is dead
     forked: ForkedProcess | None = None  # with namespaces; else the user process is our own fork
     exit: ExitInfo | None = None
     limits: Limits = field(default_factory=Limits)
@@ -114,10 +113,6 @@ class Job:
 
     def capture(self) -> list[Capture]:
         return [Capture(self.limits.output_kb * 1024) for _ in range(2)]
-
-    def tell_launcher(self, word: bytes) -> None:
-        with contextlib.suppress(OSError):  # the launcher is gone: then so are we soon
-            self.launcher.send(word)
 
 
 def run_init(plan: JailPlan, channel: socket.socket) -> NoReturn:
@@ -147,7 +142,7 @@ def _ahead(plan: JailPlan, channel: socket.socket) -> Job | None:
     if not data or not descriptors:
         return None
     conn = socket.socket(fileno=descriptors[0])
-    job = Job(conn, plan, folders, proc, work, channel, forked)
+    job = Job(conn, plan, folders, proc, work, forked)
     job.caller = descriptors[1] if len(descriptors) > 1 else -1
     return job
 
@@ -387,11 +382,16 @@ def _hear_ready(job: Job, poller: select.poll) -> None:
     job.said += part
     if job.begun and not begun:
         job.started = time.monotonic()
-        job.tell_launcher(STARTED)
+        _tell(job, STARTED)
     if not part:
         poller.unregister(job.ready)
         os.close(job.ready)
         job.ready = -1
+
+
+def _tell(job: Job, word: bytes) -> None:
+    with contextlib.suppress(OSError):  # the pool is gone: the connection shows it
+        job.conn.send(word)
 
 
 def _hear_exit(job: Job) -> None:
@@ -437,7 +437,6 @@ def _finish(job: Job, pipes: list[int], capture: list[Capture]) -> None:
                 _hear_exit(job)
         else:
             time.sleep(0.0005)
-    job.tell_launcher(ENDED)
     for descriptor, into in zip(pipes, capture, strict=True):
         os.set_blocking(descriptor, False)
         with contextlib.suppress(BlockingIOError):
@@ -484,6 +483,7 @@ def _members(job: Job, no_forks: bool = False) -> Iterator[int]:
 
 def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
     """Send how it ended, the output, and the files that may go."""
+    _tell(job, ENDED)
     if job.end == "abandoned":
         return
     found = collect(job.work_fd, names, job.limits, job.before) if job.user else Collected()
@@ -505,22 +505,6 @@ def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
     transfer.send(job.conn, header, parts)
     for _, descriptor, size in found.files:
         found.stream(job.conn, descriptor, size)
-
-
-def timed_out(wall_s: float) -> dict[str, Any]:
-    """The answer in place of an init that did not end its call."""
-    return {
-        "end": "timeout",
-        "status": None,
-        "wall": wall_s,
-        "cpu": 0.0,
-        "peak": 0,
-        "started": time.monotonic() - wall_s,
-        "full": False,
-        "streams": [[0, 0, 0], [0, 0, 0]],
-        "files": [],
-        "refused": {},
-    }
 
 
 def _is_full(job: Job) -> bool:

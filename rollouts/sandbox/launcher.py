@@ -9,6 +9,7 @@ the stack is imported by a child of its own, the fork server, else by itself.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -29,9 +30,7 @@ from rollouts.sandbox import inside, levels, transfer, usage, user_process
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.jail import JailPlan
 
-# Init enforces the deadline itself; this is for an init that does not. It counts from what init
-# says: before the code begins and once all of it is dead, only the pool's patience counts.
-_GRACE_S = 30.0
+YOUNG_S = 60.0  # between being made and being locked
 
 
 def main(descriptor: int) -> None:
@@ -42,13 +41,15 @@ def main(descriptor: int) -> None:
     with _failure_told(control):
         os.umask(0o022)
         plan = levels.choose_plan(request)
+        if not plan.namespaces:
+            plan = replace(plan, base=make_folder(request["base"]))
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         levels.enter_namespaces(plan, proc)
         inner = os.fork()
         if inner == 0:
             _inner(control, plan, request, proc)
         control.close()
-        _guard(parent, inner)
+        _guard(parent, inner, plan.base)
 
 
 @contextlib.contextmanager
@@ -61,28 +62,57 @@ def _failure_told(control: socket.socket) -> Generator[None]:
     os._exit(1)
 
 
-def _guard(parent: int, inner: int) -> NoReturn:
-    """Wait for the inner process; kill it when the pool's process is gone."""
+def _guard(parent: int, inner: int, base: str) -> NoReturn:
+    """Wait for the inner process; kill it when the pool's process is gone. Leave nothing behind."""
     sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
-    poller = select.poll()
-    try:
-        poller.register(os.pidfd_open(inner), select.POLLIN)
-        poller.register(os.pidfd_open(parent), select.POLLIN)
-        wait = None
-    except OSError:
-        wait = 200
-    while True:
-        poller.poll(wait)
-        done, _ = os.waitpid(inner, os.WNOHANG)
-        if done:
-            break
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while not os.waitpid(inner, os.WNOHANG)[0]:
         if os.getppid() != parent:
             os.kill(inner, signal.SIGKILL)
-            os.waitpid(inner, 0)
-            break
+        signal.sigtimedwait({signal.SIGCHLD}, 0.2)
     _sweep_orphans(set())
+    with contextlib.suppress(OSError):
+        transfer.remove_tree(base)
     os._exit(0)
+
+
+# The directory of a launcher whose calls have no mounts of their own. It is locked as long as the
+# outer process lives, in whatever container: one that can be locked belongs to nobody any more.
+
+
+def make_folder(base: str) -> str:
+    """Make it; what killed launchers left beside it is removed."""
+    top, _, name = base.rpartition("/")
+    for other in os.listdir(top):
+        if other.startswith(name.rpartition("-")[0]):
+            _remove_abandoned(f"{top}/{other}")
+    os.mkdir(base, 0o700)
+    with contextlib.suppress(OSError):  # a file system without locks: nobody removes it later
+        fcntl.flock(os.open(base, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return base
+
+
+def _remove_abandoned(path: str) -> None:
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    owner, changed = os.fstat(lock).st_uid, os.fstat(lock).st_ctime
+
+    def remove() -> None:
+        """As the owner, who can swap a directory for a link meanwhile and gain nothing by it."""
+        os.fchdir(lock)
+        if owner != os.geteuid():
+            os.setresuid(owner, owner, owner)
+        transfer.remove_tree(".")
+
+    with contextlib.suppress(OSError):
+        if time.time() - changed > YOUNG_S:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            levels.attempt(remove)
+            os.rmdir(path)
+    os.close(lock)
 
 
 def _inner(control: socket.socket, plan: JailPlan, request: Any, proc: int) -> NoReturn:
@@ -169,31 +199,28 @@ def _own_pid_namespace(plan: JailPlan) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
 
 
-class _Wake:
-    """A descriptor that is readable after a SIGCHLD."""
-
-    def __init__(self) -> None:
-        self.read, self.write = socket.socketpair()
-        for end in (self.read, self.write):
-            end.setblocking(False)
-        signal.signal(signal.SIGCHLD, _nothing)
-        signal.set_wakeup_fd(self.write.fileno(), warn_on_full_buffer=False)
-
-    def fileno(self) -> int:
-        return self.read.fileno()
-
-    def drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self.read.recv(4096):
-                pass
+def _wake() -> socket.socket:
+    """A socket that is readable after a SIGCHLD."""
+    read, write = socket.socketpair()
+    read.setblocking(False)
+    write.setblocking(False)
+    signal.signal(signal.SIGCHLD, _nothing)
+    signal.set_wakeup_fd(write.detach(), warn_on_full_buffer=False)
+    return read
 
 
 def _nothing(*_: object) -> None:
     """A handler has to exist for the wake-up descriptor to be written to."""
 
 
+def _drain(wake: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while wake.recv(4096):
+            pass
+
+
 def _forget_children() -> None:
-    """In a fresh fork: undo what `_Wake` set."""
+    """In a fresh fork: undo what `_wake` set."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -211,7 +238,7 @@ class _ForkServer:
         self.plan, self.requests = plan, requests
         self.own_pid_ns = _own_pid_namespace(plan)
         self.running: dict[int, socket.socket] = {}
-        self.wake = _Wake()
+        self.wake = _wake()
 
     def run(self) -> NoReturn:
         """Fork on request until the launcher is gone."""
@@ -221,7 +248,7 @@ class _ForkServer:
         while True:
             for descriptor, _ in poller.poll():
                 if descriptor == self.wake.fileno():
-                    self.wake.drain()
+                    _drain(self.wake)
                 elif not self._request():
                     os._exit(0)
             self._reap()
@@ -275,40 +302,11 @@ class _ForkServer:
 
 @dataclass
 class _Init:
-    """One forked init. `deadline` is none while its code does not run."""
+    """One forked init, and the number of its call."""
 
     pid: int
     channel: socket.socket
-    deadline: float | None = None
     call: int = -1
-    wall: float = 0.0
-    conn: int = -1  # the call's own connection, for the answer that a late init does not give
-    late: bool = False
-
-    def kill(self) -> None:
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, signal.SIGKILL)
-
-    def hear(self) -> None:
-        """Init's word: the code begins, or nothing of it is alive any more."""
-        said = self.channel.recv(16)
-        if inside.STARTED in said:
-            self.deadline = time.monotonic() + self.wall + _GRACE_S
-        if inside.ENDED in said:
-            self.deadline = None
-        if not said:
-            self.channel.close()
-
-    def close(self) -> None:
-        """After init's death. Where it was late, its code had not ended at the deadline, and
-        whatever it did to make init late must not make that look like a lost jail."""
-        self.channel.close()
-        if self.conn < 0:
-            return
-        with socket.socket(fileno=self.conn) as conn:
-            if self.late:
-                with contextlib.suppress(OSError):
-                    transfer.send(conn, inside.timed_out(self.wall))
 
 
 class _Loop:
@@ -319,7 +317,7 @@ class _Loop:
         self.own_pid_ns = _own_pid_namespace(plan) if plan.namespaces else -1
         self.spare: deque[_Init] = deque()
         self.running: dict[int, _Init] = {}
-        self.wake = _Wake()
+        self.wake = _wake()
 
     def run(self) -> NoReturn:
         """Serve until the pool closes its end or the fork server has died."""
@@ -340,23 +338,11 @@ class _Loop:
         poller = select.poll()
         poller.register(self.control, select.POLLIN)
         poller.register(self.wake, select.POLLIN)
-        talking = {i.channel.fileno(): i for i in self.running.values() if i.channel.fileno() >= 0}
-        for descriptor in talking:
-            poller.register(descriptor, select.POLLIN)
-        ends = [i.deadline for i in self.running.values() if i.deadline is not None]
-        wait = max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
-        for descriptor, _ in poller.poll(wait):
+        for descriptor, _ in poller.poll():
             if descriptor == self.wake.fileno():
-                self.wake.drain()
-            elif descriptor in talking:
-                talking[descriptor].hear()
+                _drain(self.wake)
             elif not self._message():
                 return False
-        now = time.monotonic()
-        for init in self.running.values():
-            if init.deadline is not None and now > init.deadline:
-                init.kill()
-                init.deadline, init.late = None, True
         return self._reap()
 
     def _message(self) -> bool:
@@ -367,14 +353,17 @@ class _Loop:
         if message["op"] == "kill":
             for init in self.running.values():
                 if init.call == message["id"]:
-                    init.kill()
+                    os.kill(init.pid, signal.SIGKILL)  # at most dead, not yet reaped
         elif descriptors:
             init = self.spare.popleft() if self.spare else self._fork()
-            init.call, init.wall, init.conn = message["id"], message["wall"], descriptors[0]
+            init.call = message["id"]
             self.running[init.pid] = init
-            with contextlib.suppress(OSError):  # a dead spare: the pool sees its end closed
+            with (
+                init.channel,
+                contextlib.suppress(OSError),
+            ):  # if dead, the pool sees its end closed
                 socket.send_fds(init.channel, [b"call"], descriptors)
-            for given in descriptors[1:]:
+            for given in descriptors:
                 os.close(given)
         return True
 
@@ -407,8 +396,7 @@ class _Loop:
                 return True
             if pid == self.server:
                 return False
-            if (ended := self.running.pop(pid, None)) is not None:
-                ended.close()
+            self.running.pop(pid, None)
             for init in [i for i in self.spare if i.pid == pid]:
                 self.spare.remove(init)
                 init.channel.close()

@@ -78,7 +78,6 @@ def choose_plan(request: dict[str, Any]) -> JailPlan:
         as_root=root,
         root_mounts=root and not attempt(lambda: sc.unshare(sc.CLONE_NEWNS)),
         interpreter=interpreter_paths(),
-        base=request["base"],
         shared=request["shared"],
         roots=tuple(request["roots"]),
     )

@@ -133,16 +133,13 @@ class Config:
     """Settings of a pool."""
 
     workers: int = 2
-    queue: int = 256  # calls that may wait; the next `run` then waits to be let in
     min_level: Level = "confined"
     level: Level | None = None  # force one, for tests and benchmarks; None: the best that holds
     landlock_abi: int | None = None  # pretend the kernel is not newer than this
-    recycle_after: int = 5000
     spares: int = 1  # jails forked ahead of need, per launcher
     python: str = sys.executable
     stack: tuple[str, ...] = STACK
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    portable_blas: bool = False  # one OpenBLAS kernel everywhere: equal last bits across nodes
     # name: directory that calls may be given, read only and without copying (docs/sandbox.md)
     shared: Mapping[str, str] = field(default_factory=dict[str, str])
     # names at the top of the file system that lead to folders of the work directory, for programs
@@ -153,9 +150,8 @@ class Config:
         for name in self.roots:
             if not name.replace("-", "").replace("_", "").isalnum():
                 raise ValueError(f"sandbox.roots {name!r}: give a plain name such as 'app'")
-        for name in ("workers", "queue", "recycle_after"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"sandbox.{name}={getattr(self, name)}: set 1 or more")
+        if self.workers < 1:
+            raise ValueError(f"sandbox.workers={self.workers}: set 1 or more")
         for name, level in (("min_level", self.min_level), ("level", self.level)):
             if level in _PARTS_OF_FULL:
                 raise ValueError(

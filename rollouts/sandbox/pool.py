@@ -4,43 +4,22 @@ of what this machine can enforce."""
 from __future__ import annotations
 
 import asyncio
-import atexit
-import contextlib
 import math
-import os
-import re
-import signal
 import socket
 import time
-import weakref
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rollouts.sandbox.jail import closed_folder
-from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError, Status
-from rollouts.sandbox.transfer import FrameError, join
-from rollouts.sandbox.worker import Answer, Call, Launcher
+from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError
+from rollouts.sandbox.worker import Launcher, request
 
 _CHECK_S = 60.0  # for an interpreter to start, on a busy machine with a slow file system
 _PER_LAUNCHER = 8  # workers
-_OUT_OF_MEMORY = re.compile(r"^(\S*MemoryError\b|.*std::bad_alloc)", re.MULTILINE)
-_NO_ROOM = re.compile(r"^OSError: \[Errno (28|27|122)\]", re.MULTILINE)
-_live: weakref.WeakSet[Launcher] = weakref.WeakSet()
-
-
-@dataclass
-class Metrics:
-    """Counts since the pool began."""
-
-    calls: int = 0
-    by_status: dict[str, int] = field(default_factory=dict[str, int])
-    retried: int = 0
-    recycled: int = 0
-
-    def add(self, result: Result) -> None:
-        self.calls += 1
-        self.by_status[result.status] = self.by_status.get(result.status, 0) + 1
+# What a lost jail or launcher looks like: no connection, no answer, or one of another shape.
+_LOST = (OSError, EOFError, ValueError, TypeError, LookupError, SandboxError)
 
 
 def plain_path(name: str) -> bool:
@@ -89,15 +68,17 @@ def check(
 
 
 class Pool:
-    """Warm launchers behind a bounded queue. Use as `async with Pool(Config()) as pool`."""
+    """Warm launchers behind a queue. Use as `async with Pool(Config()) as pool`.
+
+    `by_status` counts the calls so far, `retried` the jails that were lost.
+    """
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
-        self.metrics = Metrics()
-        self._slots = asyncio.Semaphore(self.config.workers)
-        self._door = asyncio.Semaphore(self.config.workers + self.config.queue)
+        self.by_status: Counter[str] = Counter()
+        self.retried = 0
+        self.turn = asyncio.Semaphore(self.config.workers)  # as many calls as workers
         self._launchers: list[Launcher] = []
-        self._stale: weakref.WeakSet[Launcher] = weakref.WeakSet()  # begun before `share`
         self._starting = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -111,10 +92,7 @@ class Pool:
 
     async def report(self) -> Report:
         """The layers that hold, from a running launcher; SandboxError below the minimum."""
-        launcher = await self.pick()
-        if launcher.report is None:
-            raise SandboxError("the launcher has not reported yet")
-        return launcher.report
+        return (await self._pick()).report
 
     async def run(
         self,
@@ -139,80 +117,59 @@ class Pool:
         """
         folders = placed(shared, self.config)
         source, inputs = check(code, files, fetch, folders)
-        call = Call(source, inputs, fetch, limits or Limits(), seed, stdin, argv, folders)
+        limits = limits or Limits()
+        talk, given = (None, stdin) if isinstance(stdin, bytes) else (stdin, b"")
+        parts = request(source, inputs, fetch, limits, seed, given, argv, folders)
         asked = time.monotonic()
-        if isinstance(stdin, socket.socket):
-            result = await self._attempts(call, 0.0, most=1)
+        if talk is not None:
+            result = await self._attempts(1, parts, limits, talk)
         else:
-            async with self.turn():
-                result = await self._attempts(call, time.monotonic() - asked, most=2)
-        self.metrics.add(result)
+            async with self.turn:
+                queued = time.monotonic() - asked
+                result = replace(await self._attempts(2, parts, limits), queue_s=queued)
+        self.by_status[result.status] += 1
         return result
-
-    @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
-        """A worker's slot, after waiting in the bounded queue."""
-        async with self._door, self._slots:
-            yield
 
     def share(self, name: str, directory: str) -> None:
         """Let later calls ask for `directory` by `name`; launchers are replaced once idle."""
         if self.config.shared.get(name) != directory:
             self.config = replace(self.config, shared={**self.config.shared, name: directory})
-            self._stale.update(self._launchers)
 
-    async def _attempts(self, call: Call, queued: float, most: int) -> Result:
+    async def _attempts(
+        self, most: int, parts: Sequence[bytes], limits: Limits, stdin: socket.socket | None = None
+    ) -> Result:
         """A jail that is lost says nothing about the code, so it may be tried once more."""
         why = ""
         for attempt in range(most):
-            self.metrics.retried += attempt
-            handed = time.monotonic()
+            self.retried += attempt
             try:
-                launcher = await self.pick()
-                answer = await launcher.call(call)
-                result = result_of(answer, call.limits, launcher.report, queued, handed)
+                result = await (await self._pick()).run(parts, limits, stdin)
                 if result.status != "sandbox_error":
                     return result
                 why = result.why
-            except (OSError, EOFError, FrameError, SandboxError) as error:
+            except _LOST as error:
                 why = str(error) or type(error).__name__
-        return Result("sandbox_error", why=why, queue_s=queued)
+        return Result("sandbox_error", why=why)
 
-    async def pick(self) -> Launcher:
+    async def _pick(self) -> Launcher:
         """The launcher with the fewest calls, started or replaced where that is due."""
         async with self._starting:
-            if self._closed:
-                raise SandboxError("this pool is closed; make a new one")
-            for launcher in [x for x in self._launchers if not self._usable(x)]:
-                self._launchers.remove(launcher)
-                self._retire(launcher)
-            wanted = math.ceil(self.config.workers / _PER_LAUNCHER)
-            busy = all(x.active for x in self._launchers)
-            if not self._launchers or (busy and len(self._launchers) < wanted):
-                launcher = await self._start()
-                self._launchers.append(launcher)
-            return min(self._launchers, key=lambda x: x.active)
-
-    async def _start(self) -> Launcher:
-        """A launcher that knows every directory shared by now; `share` may come while it starts."""
-        while True:
-            config = self.config
-            launcher = await Launcher.start(config)
-            _live.add(launcher)
-            if config is self.config:
+            while True:
+                if self._closed:
+                    raise SandboxError("this pool is closed; make a new one")
+                usable = [x for x in self._launchers if x.alive and x.config is self.config]
+                for launcher in [x for x in self._launchers if x not in usable]:
+                    task = asyncio.create_task(_close_when_idle(launcher))
+                    self._closing.add(task)
+                    task.add_done_callback(self._closing.discard)
+                self._launchers = usable
+                wanted = math.ceil(self.config.workers / _PER_LAUNCHER)
+                busy = all(x.active for x in usable)
+                if usable and not (busy and len(usable) < wanted):
+                    return min(usable, key=lambda x: x.active)
+                launcher = await Launcher.start(self.config)
                 await _check_exec(launcher)
-                return launcher
-            await launcher.close()
-
-    def _usable(self, launcher: Launcher) -> bool:
-        fresh = launcher.served < self.config.recycle_after and launcher not in self._stale
-        return launcher.alive and fresh
-
-    def _retire(self, launcher: Launcher) -> None:
-        self.metrics.recycled += 1
-        task = asyncio.create_task(_close_when_idle(launcher))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+                self._launchers.append(launcher)
 
     async def close(self) -> None:
         """End every launcher, and with it every process of every call."""
@@ -227,93 +184,37 @@ _EXEC = b"import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'print
 async def _check_exec(launcher: Launcher) -> None:
     """A program may start the interpreter anew, and we do when it has a syntax error: see that it
     starts inside, so that a jail that lacks one of its files is never the program's failure."""
-    call = Call(_EXEC, {}, (), Limits(wall_s=_CHECK_S), None)
+    limits = Limits(wall_s=_CHECK_S)
     try:
-        answer = await launcher.call(call)
-    except (OSError, EOFError, FrameError) as error:
+        result = await launcher.run(request(_EXEC, limits=limits), limits)
+    except _LOST as error:
         launcher.kill()
         raise SandboxError(f"the first jail was lost: {error}") from None
-    out, err = (join(*stream).strip() for stream in answer.streams)
-    if (answer.end, answer.status, out) != ("exit", 0, "42"):
+    except BaseException:
         launcher.kill()
-        level = launcher.report.level if launcher.report else "?"
-        said = err.splitlines()[-1][-300:] if err else "it said nothing"
-        how = f"{answer.end}, status {answer.status}: {said}"
-        folder = closed_folder(os.fsdecode(launcher.python)) if "Permission denied" in err else ""
-        todo = (
-            f"it runs as another user there, who may not enter {folder}: chmod o+x {folder}, or "
-            "use a Python elsewhere"
-            if folder
-            else "see that all it needs lies in its prefix, its base prefix or LD_LIBRARY_PATH"
-        )
-        raise SandboxError(
-            f"{launcher.python} does not start inside the jail at level {level} ({how}); {todo}"
-        )
-    launcher.served = 0
+        raise
+    if (result.status, result.stdout) == ("ok", "42\n"):
+        return
+    launcher.kill()
+    python, err = launcher.config.python, result.stderr.strip()
+    said = err.splitlines()[-1][-300:] if err else "it said nothing"
+    folder = closed_folder(python) if "Permission denied" in err else ""
+    todo = (
+        f"it runs as another user there, who may not enter {folder}: chmod o+x {folder}, or use a "
+        "Python elsewhere"
+        if folder
+        else "see that all it needs lies in its prefix, its base prefix or LD_LIBRARY_PATH"
+    )
+    raise SandboxError(
+        f"{python} does not start inside the jail at level {launcher.report.level} ({result.why}: "
+        f"{said}); {todo}"
+    )
 
 
 async def _close_when_idle(launcher: Launcher) -> None:
     while launcher.active and launcher.alive:
         await asyncio.sleep(0.05)
     await launcher.close()
-
-
-def result_of(
-    answer: Answer, limits: Limits, report: Report | None, queued: float, handed: float
-) -> Result:
-    """The result of a call from what init answered. `queued`: seconds it waited for a worker;
-    `handed`: the monotonic time at which it was passed on."""
-    out, err = (join(*stream) for stream in answer.streams)
-    code = None if answer.status is None else os.waitstatus_to_exitcode(answer.status)
-    status, why = judge(answer, code, err, limits)
-    return Result(
-        status=status,
-        exit_code=code,
-        signal=-code if code is not None and code < 0 else None,
-        stdout=out,
-        stderr=err,
-        stdout_bytes=answer.streams[0][2],
-        stderr_bytes=answer.streams[1][2],
-        files=answer.files,
-        refused=answer.refused,
-        wall_s=answer.wall,
-        cpu_s=answer.cpu,
-        peak_mb=answer.peak / MIB,
-        layers=report.short() if report else {},
-        why=why,
-        queue_s=queued,
-        spawn_s=max(0.0, answer.started - handed),
-    )
-
-
-def judge(answer: Answer, code: int | None, stderr: str, limits: Limits) -> tuple[Status, str]:
-    """The status, and why: killed by us first, then the limits that the kernel enforced."""
-    if answer.end == "timeout":
-        return "timeout", f"still running after {limits.wall_s:g} s"
-    if answer.end == "hung up":
-        return "timeout", "the caller ended it"
-    if answer.end == "cpu":
-        return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
-    if answer.end == "memory":
-        return "memory", f"all processes together used more than {limits.total_mb} MB"
-    if answer.end == "disk":
-        return "disk", "more files or bytes than the work directory may hold"
-    if answer.end.startswith("input"):
-        return "disk", f"the input files do not fit into the work directory ({answer.end})"
-    if answer.end != "exit" or code is None:
-        return "sandbox_error", f"the jail ended early ({answer.end}): {stderr[-300:]}"
-    if code == 0:
-        return "ok", ""
-    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and answer.cpu >= limits.cpu_seconds):
-        return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
-    last = stderr.rstrip().rpartition("\n")[2]
-    if _OUT_OF_MEMORY.match(last) or last.startswith("OSError: [Errno 12]"):
-        return "memory", f"one process asked for more than {limits.memory_mb} MB"
-    if _NO_ROOM.match(last) or answer.full or code == -signal.SIGXFSZ:
-        return "disk", "no room left in the work directory, or a file above its limit"
-    if code < 0:
-        return "error", f"ended by signal {-code}"
-    return "error", f"exit status {code}"
 
 
 @dataclass
@@ -364,10 +265,3 @@ def report_lines(found: dict[str, Any]) -> list[str]:
     layers = ", ".join(f"{k}={v}" for k, v in found["layers"].items())
     text = [f"sandbox level: {found['level']} ({found.get('uid', '?')} user)", f"layers: {layers}"]
     return text + [f"missing {name}: {why}" for name, why in found["missing"].items()]
-
-
-@atexit.register
-def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
-    for launcher in list(_live):
-        with contextlib.suppress(Exception):
-            launcher.kill()

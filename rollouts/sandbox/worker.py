@@ -1,26 +1,26 @@
-"""The pool's side of one launcher: start it, pass it calls, read what comes back."""
+"""The pool's side of one launcher: start it, pass it calls, read what comes back and name it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
-import shutil
+import re
+import secrets
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rollouts.sandbox import transfer
-from rollouts.sandbox.jail import ROOT_DROPS_TO
-from rollouts.sandbox.model import MIB, Config, Limits, Report, SandboxError
-from rollouts.sandbox.transfer import remove_tree
+from rollouts.sandbox.inside import ENDED, STARTED
+from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError, Status
 from rollouts.sandbox.user_process import thread_variables
 
 _BOOT = (
@@ -29,14 +29,12 @@ _BOOT = (
 )
 _START_S = 120.0
 _BUSY_S = 5.0  # for the launcher to take a call
-_STEP_S = 1.0
-# Beyond a call's own deadline: init ends its call by itself, and the launcher a call whose init
-# does not. When neither has, both are lost.
-LONGEST_S = 120.0
-_STILL_S = 30.0  # without a byte while inputs or results are on their way
-_PREFIX = "assay-sandbox-"
-_YOUNG_S = 60.0  # between being made and being locked
-_swept: set[str] = set()
+# Init ends its call at the deadline by itself. One that has said that the code began and that does
+# not may have been made late by the code, which must not look like a lost jail: GRACE_S after the
+# deadline that is a timeout. Before that, and once all is dead, init has LONGEST_S.
+GRACE_S, LONGEST_S = 30.0, 120.0
+_OUT_OF_MEMORY = re.compile(r"^(\S*MemoryError\b|.*std::bad_alloc|OSError: \[Errno 12\])")
+_NO_ROOM = re.compile(r"^OSError: \[Errno (28|27|122)\]")
 
 
 def environment(config: Config) -> dict[str, str]:
@@ -57,173 +55,143 @@ def environment(config: Config) -> dict[str, str]:
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         **thread_variables(1),
     }
-    if config.portable_blas:
-        built["OPENBLAS_CORETYPE"] = "Haswell"
     if "LD_LIBRARY_PATH" in os.environ:
         built["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     return {**built, **config.env}
 
 
-@dataclass(frozen=True)
-class Call:
-    """A request, checked and ready to send."""
-
-    code: bytes
-    files: Mapping[str, bytes]
-    fetch: Sequence[str]
-    limits: Limits
-    seed: int | None
-    stdin: bytes | socket.socket = b""
-    argv: Sequence[str] = ()
-    shared: Sequence[tuple[str, str]] = ()  # (folder of the work directory, name in the config)
-
-    def parts(self) -> list[bytes]:
-        """What is sent: the header with the code, each file, standard input."""
-        stdin = self.stdin if isinstance(self.stdin, bytes) else b""
-        header = {
-            "code": len(self.code),
-            "files": [[name, len(data)] for name, data in self.files.items()],
-            "fetch": list(self.fetch),
-            "limits": asdict(self.limits),
-            "seed": self.seed,
-            "stdin": len(stdin),
-            "argv": list(self.argv),
-            "shared": list(self.shared),
-        }
-        return [transfer.pack(header) + self.code, *self.files.values(), stdin]
+def request(
+    code: bytes,
+    files: Mapping[str, bytes] | None = None,
+    fetch: Sequence[str] = (),
+    limits: Limits | None = None,
+    seed: int | None = None,
+    stdin: bytes = b"",
+    argv: Sequence[str] = (),
+    shared: Sequence[tuple[str, str]] = (),
+) -> list[bytes]:
+    """What is sent for a call: a header with the code, each file, standard input. `shared`: pairs
+    (folder of the work directory, name in the config)."""
+    given = files or {}
+    header = {
+        "code": len(code),
+        "files": [[name, len(data)] for name, data in given.items()],
+        "fetch": list(fetch),
+        "limits": asdict(limits or Limits()),
+        "seed": seed,
+        "stdin": len(stdin),
+        "argv": list(argv),
+        "shared": list(shared),
+    }
+    return [transfer.pack(header) + code, *given.values(), stdin]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What init sent, with its shape checked and nothing believed."""
+async def _exchange(
+    sock: socket.socket, parts: Sequence[bytes], limits: Limits, said: list[bytes]
+) -> dict[str, Any]:
+    """Send a call; what init answers as fields of `Result`, with `end`, `full` and `started`. Its
+    shape is checked and nothing believed: ValueError, TypeError or LookupError for another one.
+    `said` gets init's words on the way."""
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        for data in parts:  # init may answer without taking all of it
+            await loop.sock_sendall(sock, data)
+    while said[-1] != ENDED:
+        said.append(await _read(sock, 1))
+    header = transfer.parse(await _read(sock, transfer.header_length(await _read(sock, 8))))
+    found: dict[str, Any] = {}
+    for name, lengths in zip(("stdout", "stderr"), header["streams"], strict=True):
+        head, tail, total = (transfer.natural(n) for n in lengths)
+        if max(head, tail) > limits.output_kb * 1024:
+            raise transfer.FrameError("more output than was asked for")
+        kept = await _read(sock, head), await _read(sock, tail)
+        found |= {name: transfer.join(*kept, total), f"{name}_bytes": total}
+    files: dict[str, bytes] = {}
+    room = limits.fetch_total_mb * MIB
+    for name, size in header["files"]:
+        room -= transfer.natural(size, limits.fetch_mb * MIB)
+        if room < 0 or not isinstance(name, str) or "/" in name:
+            raise transfer.FrameError("more files, or other names, than were asked for")
+        files[name] = await _read(sock, size)
+    status = header["status"]
+    code = None if status is None else os.waitstatus_to_exitcode(transfer.natural(status, 0xFFFF))
+    return found | {
+        "end": str(header["end"]),
+        "full": bool(header["full"]),
+        "started": float(header["started"]),
+        "exit_code": code,
+        "signal": -code if code is not None and code < 0 else None,
+        "files": files,
+        "refused": {str(k): str(v) for k, v in dict(header["refused"]).items()},
+        "wall_s": float(header["wall"]),
+        "cpu_s": float(header["cpu"]),
+        "peak_mb": transfer.natural(header["peak"]) / MIB,
+    }
 
-    end: str
-    status: int | None
-    wall: float
-    cpu: float
-    peak: int
-    started: float
-    full: bool
-    streams: list[tuple[bytes, bytes, int]]
-    files: dict[str, bytes]
-    refused: dict[str, str]
+
+async def _read(sock: socket.socket, size: int) -> bytes:
+    loop, buffer = asyncio.get_running_loop(), bytearray(size)
+    left = memoryview(buffer)
+    while left:
+        count = await loop.sock_recv_into(sock, left)
+        if not count:
+            raise EOFError("the jail ended without an answer")
+        left = left[count:]
+    return bytes(buffer)
 
 
-class Connection:
-    """The pool's end of one jail. `moves` counts what was sent and received."""
-
-    def __init__(self, sock: socket.socket, number: int) -> None:
-        self.sock, self.number, self.moves = sock, number, 0
-
-    async def ask(self, parts: Sequence[bytes], limits: Limits, longest_s: float) -> Answer:
-        """Send `parts` and return the answer; TimeoutError when there is none `longest_s` after the
-        call's own time. OSError, EOFError and FrameError mean that the jail was lost.
-
-        The clock stands still while our own event loop is blocked, and while bytes move: neither
-        says anything about the jail.
-        """
-        left = limits.wall_s + longest_s
-        task = asyncio.ensure_future(self._exchange(parts, limits))
-        try:
-            while True:
-                before, seen = time.monotonic(), self.moves
-                await asyncio.wait({task}, timeout=min(_STEP_S, left))
-                if task.done():
-                    return task.result()
-                left -= min(time.monotonic() - before, 2 * _STEP_S)
-                if self.moves != seen:
-                    left = max(left, _STILL_S)
-                if left <= 0:
-                    raise TimeoutError
-        finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
-
-    async def _exchange(self, parts: Sequence[bytes], limits: Limits) -> Answer:
-        loop = asyncio.get_running_loop()
-        # init may answer without taking all of it
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await loop.sock_sendall(self.sock, parts[0])
-            for data in parts[1:]:
-                view = memoryview(data)
-                for start in range(0, len(view), MIB):
-                    await loop.sock_sendall(self.sock, view[start : start + MIB])
-                    self.moves += 1
-        header = transfer.parse(await self._read(transfer.header_length(await self._read(8))))
-        try:
-            return await self._answer(header, limits)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise transfer.FrameError(f"an answer of the wrong shape: {error!r}") from None
-
-    async def _read(self, size: int) -> bytes:
-        loop, buffer, filled = asyncio.get_running_loop(), bytearray(size), 0
-        view = memoryview(buffer)
-        while filled < size:
-            count = await loop.sock_recv_into(self.sock, view[filled : filled + MIB])
-            if not count:
-                raise EOFError("the jail ended without an answer")
-            filled += count
-            self.moves += 1
-        return bytes(buffer)
-
-    async def _answer(self, header: dict[str, Any], limits: Limits) -> Answer:
-        half = limits.output_kb * 1024
-        streams: list[tuple[bytes, bytes, int]] = []
-        for lengths in header["streams"]:
-            head, tail, total = (transfer.natural(n) for n in lengths)
-            if head > half or tail > half:
-                raise transfer.FrameError("more output than was asked for")
-            streams.append((await self._read(head), await self._read(tail), total))
-        if len(streams) != 2:
-            raise transfer.FrameError(f"{len(streams)} streams; there are two")
-        files: dict[str, bytes] = {}
-        room = limits.fetch_total_mb * MIB
-        for name, size in header["files"]:
-            room -= transfer.natural(size, limits.fetch_mb * MIB)
-            if room < 0 or not isinstance(name, str) or "/" in name:
-                raise transfer.FrameError("more files, or other names, than were asked for")
-            files[name] = await self._read(size)
-        status = header["status"]
-        return Answer(
-            end=str(header["end"]),
-            status=None if status is None else transfer.natural(status, 0xFFFF),
-            wall=float(header["wall"]),
-            cpu=float(header["cpu"]),
-            peak=transfer.natural(header["peak"]),
-            started=float(header["started"]),
-            full=bool(header["full"]),
-            streams=streams,
-            files=files,
-            refused={str(k): str(v) for k, v in dict(header["refused"]).items()},
-        )
+def judge(
+    end: str, code: int | None, cpu_s: float, full: bool, stderr: str, limits: Limits
+) -> tuple[Status, str]:
+    """The status, and why: killed by us first, then the limits that the kernel enforced."""
+    processor = f"used more than {limits.cpu_seconds} s of processor time"
+    ended: dict[str, tuple[Status, str]] = {
+        "timeout": ("timeout", f"still running after {limits.wall_s:g} s"),
+        "hung up": ("timeout", "the caller ended it"),
+        "cpu": ("timeout", processor),
+        "memory": ("memory", f"all processes together used more than {limits.total_mb} MB"),
+        "disk": ("disk", "more files or bytes than the work directory may hold"),
+    }
+    if end in ended:
+        return ended[end]
+    if end.startswith("input"):
+        return "disk", f"the input files do not fit into the work directory ({end})"
+    if end != "exit" or code is None:
+        return "sandbox_error", f"the jail ended early ({end}): {stderr[-300:]}"
+    if code == 0:
+        return "ok", ""
+    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and cpu_s >= limits.cpu_seconds):
+        return "timeout", processor
+    last = stderr.rstrip().rpartition("\n")[2]
+    if _OUT_OF_MEMORY.match(last):
+        return "memory", f"one process asked for more than {limits.memory_mb} MB"
+    if _NO_ROOM.match(last) or full or code == -signal.SIGXFSZ:
+        return "disk", "no room left in the work directory, or a file above its limit"
+    return "error", f"ended by signal {-code}" if code < 0 else f"exit status {code}"
 
 
 class Launcher:
-    """One running launcher. Made by `start`; belongs to the event loop that made it."""
+    """One running launcher of a pool with settings `config`. Made by `start`; belongs to the event
+    loop that made it. `active`: calls that run."""
+
+    report: Report
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, base: str, lock: int
+        self, config: Config, process: subprocess.Popen[bytes], control: socket.socket
     ) -> None:
-        self.process, self.control, self.base, self.lock = process, control, base, lock
-        self.owner = os.getpid()
-        self.python = process.args[0] if isinstance(process.args, list) else "the interpreter"
-        self.report: Report | None = None
-        self.active = 0
-        self.served = 0
-        self.broken = False
-        self._next = 0
+        self.config, self.process, self.control = config, process, control
+        top = os.path.realpath(tempfile.gettempdir())
+        self._base = f"{top}/assay-sandbox-{secrets.token_hex(8)}"
+        self.active = self._calls = 0
+        self._broken = False
 
     @staticmethod
     async def start(config: Config) -> Launcher:
         """Start a launcher and wait for its report; SandboxError when it cannot serve."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        base, lock = make_scratch()
-        boot = _BOOT.format(fd=theirs.fileno())
         try:
             process = subprocess.Popen(
-                [config.python, "-c", boot],
+                [config.python, "-c", _BOOT.format(fd=theirs.fileno())],
                 env=environment(config),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -234,27 +202,25 @@ class Launcher:
             )
         except OSError as error:
             ours.close()
-            os.close(lock)
-            shutil.rmtree(base)
             raise SandboxError(f"cannot start {config.python!r}: {error}") from None
         finally:
             theirs.close()
-        launcher = Launcher(process, ours, base, lock)
+        launcher = Launcher(config, process, ours)
         try:
-            launcher.report = await launcher._hello(config)
+            launcher.report = await launcher._hello()
         except BaseException:
             launcher.kill()
             raise
         return launcher
 
-    async def _hello(self, config: Config) -> Report:
+    async def _hello(self) -> Report:
         self.control.setblocking(False)
         names = ("stack", "level", "min_level", "landlock_abi", "spares", "roots")
-        request = {name: getattr(config, name) for name in names}
-        request["base"] = self.base
-        request["shared"] = {n: os.path.realpath(path) for n, path in config.shared.items()}
+        wanted = {name: getattr(self.config, name) for name in names}
+        wanted["base"] = self._base
+        wanted["shared"] = {n: os.path.realpath(path) for n, path in self.config.shared.items()}
         self.control.send(str(Path(__file__).resolve().parents[2]).encode())
-        self.control.send(json.dumps(request).encode())
+        self.control.send(json.dumps(wanted).encode())
         try:
             async with asyncio.timeout(_START_S):
                 answer = await asyncio.get_running_loop().sock_recv(self.control, 1 << 18)
@@ -270,52 +236,68 @@ class Launcher:
             raise SandboxError(lines[-1].partition(": ")[2] or lines[-1] if lines else "unknown")
         return Report(**message["ready"])
 
-    async def call(self, call: Call) -> Answer:
-        """Pass one call to a fresh jail. OSError, EOFError, FrameError: the jail was lost."""
+    async def run(
+        self, parts: Sequence[bytes], limits: Limits, stdin: socket.socket | None = None
+    ) -> Result:
+        """Pass one call to a fresh jail. Anything but a result means that the jail was lost."""
+        handed = time.monotonic()
         self.active += 1
-        try:
-            stdin = [] if isinstance(call.stdin, bytes) else [call.stdin.fileno()]
-            jail = await self._connect(call.limits.wall_s, stdin)
-            with jail.sock:
-                try:
-                    return await jail.ask(call.parts(), call.limits, LONGEST_S)
-                except TimeoutError:
-                    with contextlib.suppress(OSError):
-                        kill = {"op": "kill", "id": jail.number}
-                        self.control.send(json.dumps(kill).encode())
-                    raise OSError("neither the jail nor its launcher ended the call") from None
-        finally:
-            self.active -= 1
-
-    async def _connect(self, wall_s: float, stdin: list[int]) -> Connection:
-        """A connection to the init of a fresh jail, whose code may run for `wall_s` seconds."""
+        self._calls += 1
+        number = self._calls
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self._next += 1
-        self.served += 1
-        jail = Connection(ours, self._next)
-        message = json.dumps({"op": "call", "id": jail.number, "wall": wall_s}).encode()
+        said = [b""]
+        exchange = asyncio.ensure_future(_exchange(ours, parts, limits, said))
+        try:
+            with theirs:
+                given = [theirs.fileno(), *([stdin.fileno()] if stdin else [])]
+                await self._send({"op": "call", "id": number}, given)
+            # Waits are counted and not timed: while our own event loop is blocked none is over,
+            # and that says nothing about the jail.
+            word, left = b"", LONGEST_S
+            while not (await asyncio.wait({exchange}, timeout=min(1.0, max(0.0, left))))[0]:
+                left -= 1.0
+                if word != said[-1]:
+                    word = said[-1]
+                    left = limits.wall_s + GRACE_S if word == STARTED else LONGEST_S
+                elif left <= 0:
+                    with contextlib.suppress(OSError):
+                        await self._send({"op": "kill", "id": number})
+                    if word == STARTED:
+                        status, why = judge("timeout", None, 0.0, False, "", limits)
+                        layers, wall = self.report.short(), limits.wall_s
+                        return Result(status, wall_s=wall, layers=layers, why=why)
+                    raise OSError("the jail neither began nor ended the call")
+            found = exchange.result()
+        finally:
+            exchange.cancel()
+            await asyncio.wait({exchange})
+            ours.close()
+            self.active -= 1
+        end, full, started = (found.pop(name) for name in ("end", "full", "started"))
+        status, why = judge(end, found["exit_code"], found["cpu_s"], full, found["stderr"], limits)
+        spawn = max(0.0, started - handed)
+        return Result(status, **found, layers=self.report.short(), why=why, spawn_s=spawn)
+
+    async def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Give the launcher an order; OSError when it takes none any more."""
         until = time.monotonic() + _BUSY_S
-        with theirs, contextlib.ExitStack() as undo:
-            undo.callback(ours.close)
-            while True:
-                try:
-                    socket.send_fds(self.control, [message], [theirs.fileno(), *stdin])
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        self.broken = True
-                        raise OSError("the launcher takes no calls any more") from None
-                    await asyncio.sleep(0.001)
-                except OSError:
-                    self.broken = True
-                    raise
-            undo.pop_all()
-        return jail
+        while True:
+            try:
+                socket.send_fds(self.control, [json.dumps(message).encode()], descriptors)
+                return
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    self._broken = True
+                    raise OSError("the launcher takes no calls any more") from None
+                await asyncio.sleep(0.001)
+            except OSError:
+                self._broken = True
+                raise
 
     @property
     def alive(self) -> bool:
-        return not self.broken and self.process.poll() is None
+        return not self._broken and self.process.poll() is None
 
     async def close(self) -> None:
         """Let it end by itself (it kills its jails), then make sure."""
@@ -327,84 +309,9 @@ class Launcher:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once. Does nothing in a process that was forked from the owner."""
-        if os.getpid() != self.owner:
-            return
+        """End it at once."""
         self.control.close()
-        if self.process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(1.0)  # it sees its socket close and leaves nothing behind
-            self.process.kill()
-            self.process.wait()
-        with contextlib.suppress(OSError):
-            remove_tree(self.base)
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
-
-
-# The directory of one launcher. Its maker holds a lock on it, and the kernel lets go of that when
-# the maker dies, in whatever container it ran: one that can be locked belongs to nobody any more.
-
-
-def make_scratch() -> tuple[str, int]:
-    """A new directory and the descriptor that locks it. The first one of a process also removes
-    those that killed pools left behind."""
-    parent = os.path.realpath(tempfile.gettempdir())
-    if parent not in _swept:
-        _swept.add(parent)
-        sweep(parent)
-    path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with contextlib.suppress(OSError):  # a file system without locks: then nobody sweeps it
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    return path, lock
-
-
-def sweep(parent: str) -> list[str]:
-    """Remove the directories of launchers in `parent` that nobody holds; returns their paths."""
-    removed: list[str] = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            path = f"{parent}/{name}"
-            if name.startswith(_PREFIX) and _abandoned(path):
-                with contextlib.suppress(OSError):
-                    remove_tree(path)
-                    removed.append(path)
-    return removed
-
-
-def _abandoned(path: str) -> bool:
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        info = os.fstat(lock)
-        if time.time() - info.st_ctime < _YOUNG_S or not _ours(info.st_uid):
-            return False
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return True
-
-
-def _ours(uid: int) -> bool:
-    """Made by our id, or for one that root dropped to and that no process runs under any more:
-    what lives could swap a directory for a link while we remove it."""
-    if uid == os.geteuid():
-        return True
-    return os.geteuid() == 0 and uid > ROOT_DROPS_TO and uid not in _living()
-
-
-def _living() -> set[int]:
-    found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                found.add(entry.stat().st_uid)
-                text = (entry / "status").read_text(errors="replace")
-                found.add(int(text.partition("\nUid:")[2].split(None, 1)[0]))
-    return found
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(OSError):  # what it could empty and not remove
+            os.rmdir(self._base)

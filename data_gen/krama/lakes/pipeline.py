@@ -113,7 +113,7 @@ _pools: list[Pool] = []  # one a process, on the event loop of `asyncio_run`
 def _pool() -> Pool:
     if not _pools:
         workers = usable_cores()
-        _pools.append(Pool(replace(Config(), workers=workers, queue=1000, stack=_STACK)))
+        _pools.append(Pool(replace(Config(), workers=workers, stack=_STACK)))
     return _pools[0]
 
 

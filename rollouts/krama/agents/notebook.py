@@ -56,7 +56,7 @@ class Interpreter:
 
     async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
         """Run a cell in its `__main__`; SandboxError when the interpreter could not be had."""
-        async with self._pool.turn():
+        async with self._pool.turn:
             if self._call is None:
                 self._call = await self._start()
             began = time.monotonic()

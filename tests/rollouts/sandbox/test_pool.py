@@ -16,9 +16,10 @@ import pytest
 from harness import running
 from places import ROOT
 
-from rollouts.sandbox import usage, worker
+from rollouts.sandbox import launcher, usage
 from rollouts.sandbox.model import LEVELS, Config, Limits
 from rollouts.sandbox.pool import FileStore, Pool
+from rollouts.sandbox.syscalls import is_root
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
@@ -98,35 +99,13 @@ def test_answers_are_not_mixed_up() -> None:
     assert asyncio.run(many()) == [f"{i}\n" for i in range(24)]
 
 
-def test_a_full_queue_makes_callers_wait() -> None:
-    async def waits() -> tuple[bool, bool]:
-        config = Config(workers=1, queue=1, min_level="limits", stack=())
-        async with Pool(config) as pool:
-            calls = [
-                asyncio.create_task(pool.run("import time; time.sleep(0.3)")) for _ in range(4)
-            ]
-            await asyncio.sleep(0.1)
-            full = pool._door.locked()
-            found = await asyncio.gather(*calls)
-            return full, all(r.status == "ok" for r in found)
-
-    assert asyncio.run(waits()) == (True, True)
-
-
-def test_recycling_loses_nothing() -> None:
-    config = Config(workers=1, recycle_after=3, min_level="limits", stack=())
-    with running(config) as (run, pool):
-        assert [run(f"print({i})").stdout for i in range(8)] == [f"{i}\n" for i in range(8)]
-        assert pool.metrics.recycled >= 2
-
-
 def test_a_killed_launcher_is_replaced_and_the_call_retried() -> None:
     async def lose() -> tuple[str, int]:
         async with Pool(PLAIN) as pool:
             call = asyncio.create_task(pool.run("import time; time.sleep(1); print('done')"))
             await asyncio.sleep(0.5)
             os.kill(pool._launchers[0].process.pid, signal.SIGKILL)
-            return (await call).stdout, pool.metrics.retried
+            return (await call).stdout, pool.retried
 
     assert asyncio.run(lose()) == ("done\n", 1)
 
@@ -182,28 +161,39 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("level", ["full", "confined"])
-def test_what_a_killed_pool_left_is_swept_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, reached: str
-) -> None:
+def test_a_killed_pool_leaves_nothing(tmp_path: Path, level: str, reached: str) -> None:
     if LEVELS.index(reached) > LEVELS.index(level):  # type: ignore[arg-type]
         pytest.skip(f"this machine reaches {reached}, not {level}")
+    tmp_path.chmod(0o1777)
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     code = [sys.executable, "-c", KILLED.format(level=level)]
     assert subprocess.run(code, cwd=ROOT, env=env, capture_output=True).returncode == -9
-    (left,) = tmp_path.iterdir()
-    (tmp_path / "assay-sandbox-file").write_text("kept")
-    os.symlink(tmp_path, tmp_path / "assay-sandbox-link")
-    assert worker.sweep(str(tmp_path)) == []  # too young to tell
-    monkeypatch.setattr(worker, "_YOUNG_S", -1.0)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    held, lock = worker.make_scratch()
-    for _ in range(100):  # its processes end on their own
-        if not left.exists() or worker.sweep(str(tmp_path)):
+    for _ in range(400):  # its guard kills what it ran and empties the directory
+        if not list(tmp_path.rglob("*/*")):
             break
         time.sleep(0.05)
-    names = {"assay-sandbox-file", "assay-sandbox-link", os.path.basename(held)}
-    assert {p.name for p in tmp_path.iterdir()} == names
-    os.close(lock)
+    assert list(tmp_path.rglob("*/*")) == []
+
+
+def test_what_a_killed_guard_left_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "assay-sandbox-0"
+    (left / "5" / "work").mkdir(parents=True)
+    (left / "5" / "work" / "link").symlink_to("/")
+    (left / "5" / "work").chmod(0)
+    if is_root():
+        for path in (left, left / "5", left / "5" / "work"):
+            os.chown(path, 1_879_000_007, -1)
+    (tmp_path / "assay-sandbox-file").write_text("kept")
+    os.symlink("/", tmp_path / "assay-sandbox-link")
+    held = launcher.make_folder(f"{tmp_path}/assay-sandbox-1")
+    assert left.exists()  # too young to tell
+    monkeypatch.setattr(launcher, "YOUNG_S", -1.0)
+    launcher.make_folder(f"{tmp_path}/assay-sandbox-2")
+    assert os.path.isdir(held) and not left.exists()
+    kept = {"assay-sandbox-file", "assay-sandbox-link"}
+    assert {p.name for p in tmp_path.iterdir() if not p.is_dir() or p.is_symlink()} == kept
 
 
 def test_store_carries_files_and_keeps_its_caps() -> None:
