@@ -41,7 +41,7 @@ from data_gen.cdr.stages.work import (
     documents_at,
     layout_of,
 )
-from data_gen.inputs import say_inputs
+from data_gen.tally import say_inputs
 from data_gen.readers import CorpusError
 from rewards.cdr.release_files import RESULT_STYLES
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from configs.cdr import InstanceConfig
 from data_gen.cdr.records import Record
 from data_gen.cdr.sources import Left, class_of
-from data_gen.inputs import Input
+from data_gen.tally import Input
 
 COUNTED = 100_000  # sources of a domain that are told apart
 MOST_SOURCES = 12  # of a domain; more (a folder of text files) are one class

@@ -33,7 +33,7 @@ from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.sources import groups as groups_of
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_tables
-from data_gen.inputs import REFUSED, say_inputs
+from data_gen.tally import REFUSED, say_inputs
 from rewards.dare.score import read_gold, score_table
 
 

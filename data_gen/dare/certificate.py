@@ -11,7 +11,7 @@ from assay.tables.settings import Doubt, count
 from assay.task import Task, TaskError
 from data_gen.dare.database import Built
 from data_gen.dare.proof import counts
-from data_gen.inputs import Input
+from data_gen.tally import Input
 
 
 def inputs_of(found: Sequence[Built], rows: Sequence[Mapping[str, Any]]) -> list[Input]:

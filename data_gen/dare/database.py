@@ -18,7 +18,7 @@ from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, column_texts, table_hash
 from data_gen.dare.wishes import Wishes
 from data_gen.dare.words import described
-from data_gen.inputs import Refusal
+from data_gen.tally import Refusal
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from data_gen.dare.layout import (
     write_question_list,
 )
 from data_gen.dare.wording import mm_question
-from data_gen.inputs import Input, say_inputs
+from data_gen.tally import Input, say_inputs
 
 MOST_CLASSES = 20
 MOST_LABELS = 200  # texts; more are written, not chosen among

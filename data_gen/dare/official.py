@@ -29,7 +29,7 @@ from data_gen.dare.importer import (
 )
 from data_gen.dare.layout import LISTING, SIMULATED, Absent, Entry, listed_entries
 from data_gen.dare.published import evaluation_database
-from data_gen.inputs import REFUSED, SHOWN, Input, Refusal
+from data_gen.tally import REFUSED, SHOWN, Input, Refusal
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 

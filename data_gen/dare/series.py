@@ -54,7 +54,7 @@ from data_gen.dare.time_columns import (
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
-from data_gen.inputs import Refusal
+from data_gen.tally import Refusal
 from data_gen.leaks import is_number, tells_within, told_by_key
 
 

@@ -22,7 +22,7 @@ from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
 from data_gen.dare.packages import Listed
 from data_gen.dare.wishes import Wish, families_of
-from data_gen.inputs import Refusal
+from data_gen.tally import Refusal
 from data_gen.leaks import (
     is_label,
     is_number,

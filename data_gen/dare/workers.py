@@ -24,7 +24,7 @@ from data_gen.dare.describe import describe
 from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
-from data_gen.inputs import Refusal
+from data_gen.tally import Refusal
 from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from assay import console
 from assay.tables.settings import count
 from assay.task import Task, TaskError
-from data_gen.inputs import REFUSED, Input, say_inputs
+from data_gen.tally import REFUSED, Input, say_inputs
 
 if TYPE_CHECKING:
     from data_gen.krama.lakes.lake import Lake

@@ -20,7 +20,7 @@ from data_gen.cdr.out import certificate
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
 from data_gen.cdr.sources import sources_of
-from data_gen.inputs import Input, say_inputs
+from data_gen.tally import Input, say_inputs
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
 from data_gen.splits import add_splits, read_list, say_empty, share_of

@@ -15,7 +15,7 @@ from data_gen.cdr.stages.facts import bits_set
 from data_gen.cdr.stages.merges import disk, problems
 from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED
 from data_gen.cdr.stages.work import Work, sharded
-from data_gen.inputs import Input
+from data_gen.tally import Input
 
 
 def left_out(work: Work, documents: Documents) -> Iterator[Left]:

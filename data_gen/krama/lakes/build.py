@@ -24,7 +24,7 @@ from assay.record import TABLES, installed
 from assay.tables.settings import count
 from assay.task import Task, TaskError
 from assay.workers import WorkerPool, limit_threads, usable_cores
-from data_gen.inputs import REFUSED, Input, say_inputs
+from data_gen.tally import REFUSED, Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import LAKE
 from data_gen.krama.lakes.about import Described, read_about

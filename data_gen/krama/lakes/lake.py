@@ -19,7 +19,7 @@ from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction
-from data_gen.inputs import Input
+from data_gen.tally import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
 from data_gen.krama.lakes.files import Arrays, load_arrays

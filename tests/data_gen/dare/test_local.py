@@ -16,7 +16,7 @@ from front import command  # noqa: E402
 
 from data_gen.dare.certificate import Built, inputs_of  # noqa: E402
 from data_gen.dare.local import local_tables, tables_in  # noqa: E402
-from data_gen.inputs import Refusal  # noqa: E402
+from data_gen.tally import Refusal  # noqa: E402
 
 main = command("tasks")
 

@@ -6,7 +6,7 @@ import io
 import json
 from pathlib import Path
 
-from data_gen.inputs import SHOWN, Input, lines, say_inputs
+from data_gen.tally import SHOWN, Input, lines, say_inputs
 
 
 def test_every_input_has_a_line_and_refused_ones_come_first(tmp_path: Path) -> None:
