@@ -20,8 +20,8 @@ from pathlib import Path
 
 from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, read_tasks
-from data_gen.sql.build import PARTS
 from data_gen.sql.build import main as build
+from data_gen.table_folders import SPLITS
 
 
 def seconds() -> tuple[float, float]:
@@ -54,16 +54,17 @@ def main(argv: Sequence[str]) -> int:
         status = build(words)
         end, used = seconds()
         proof = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
-        tasks = [t for name in PARTS for t in read_tasks(out / f"{name}.jsonl")]
+        tasks = [t for name in SPLITS for t in read_tasks(out / f"{name}.jsonl")]
         tables = {str(t.meta["database"]) for t in tasks}
-        drafts = sum(proof["drafts"].values())
+        own = proof["sql"]
+        drafts = sum(own["drafts"].values())
         refused = sum(proof["refused"].values())
         differs = proof["refused"].get("proof: differs", 0)
         unproved = proof["refused"].get("proof: not provable", 0)
-        size = sum((out / f"{name}.jsonl").stat().st_size for name in PARTS)
-        print(f"tasks {len(tasks)} over {len(tables)} tables, {len(proof['kinds']['train'])} kinds")
+        size = sum((out / f"{name}.jsonl").stat().st_size for name in SPLITS)
+        print(f"tasks {len(tasks)} over {len(tables)} tables, {len(own['kinds']['train'])} kinds")
         print(f"drafts {drafts}: refused {refused}, of these by the second way {differs} that")
-        print(f"  differ and {unproved} it could not read; {proof['told_apart_by_a_clause']} kept")
+        print(f"  differ and {unproved} it could not read; {own['told_apart_by_a_clause']} kept")
         print("  with a clause that tells them from another reading")
         print(f"{end - wall:.0f} s by the clock, {used - cpu:.0f} s of processors")
         print(f"{size / len(tasks) / 1000:.1f} kB a task")

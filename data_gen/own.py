@@ -10,22 +10,29 @@ import hashlib
 import inspect
 import json
 import re
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from assay.console import Parser, add_family, add_out, add_seed, near_miss, parser
+from assay.console import (
+    Parser,
+    add_family,
+    add_out,
+    add_seed,
+    licences_of,
+    near_miss,
+    parser,
+)
 from assay.family import Family, all_families, family_named, use_families
-from assay.record import GOLD, installed
-from assay.task import Answer, Task, TaskError, json_line, json_text
+from assay.task import Answer, Task, TaskError, json_line
 from data_gen.builder_settings import read_settings
+from data_gen.certificate import CERTIFICATE, certificate, write_set
 from data_gen.resplit import Wanted, resplit
-from data_gen.splits import add_splits, read_list, say_empty
+from data_gen.splits import add_splits, read_list
+from data_gen.tally import Input, say_empty, say_inputs
 from rewards.audit.laws import (
     Broken,
     empty_law,
@@ -36,7 +43,6 @@ from rewards.audit.laws import (
     split_law,
 )
 
-CERTIFICATE = "certificate.json"
 SAID = ("heldout", "validation")  # splits that are missed when they are empty
 _SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
 
@@ -139,24 +145,19 @@ def _ids_occur_once(splits: Mapping[str, Sequence[Task]]) -> None:
 def _certificate(
     family: Family, seed: int, settings: Mapping[str, Any], splits: Mapping[str, Sequence[Task]]
 ) -> dict[str, Any]:
-    overlaps = {
-        pair: {"exact": found.exact, "normalised": found.normalised}
-        for pair, found in shared_content(splits).items()
-    }
-    return {
-        "ok": not any(n for counts in overlaps.values() for n in counts.values()),
-        "family": {"name": family.name, "origin": family.origin, "sha256": origin_hash(family)},
-        "seed": seed,
-        "settings": dict(settings),
-        "tasks": {name: len(tasks) for name, tasks in splits.items()},
-        "tracks": {
-            name: dict(sorted(Counter(t.track for t in tasks).items()))
-            for name, tasks in splits.items()
+    return certificate(
+        family.name,
+        splits,
+        {
+            pair: {"exact": found.exact, "normalised": found.normalised}
+            for pair, found in shared_content(splits).items()
         },
-        "checks": {"gold_scores_one": True, "empty_scores_zero": True, "ids_occur_once": True},
-        "overlaps": overlaps,
-        "versions": installed(("assay", *GOLD)),
-    }
+        seed,
+        origin=family.origin,
+        sha256=origin_hash(family),
+        settings=dict(settings),
+        checks={"gold_scores_one": True, "empty_scores_zero": True, "ids_occur_once": True},
+    )
 
 
 def origin_hash(family: Family) -> str | None:
@@ -169,40 +170,20 @@ def origin_hash(family: Family) -> str | None:
 
 
 def write(built: Built, out: Path) -> None:
-    """Write every split and the certificate. All files are complete before the first stands in
-    `out`; files of an older build go, and until the certificate is there the build is not done."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        hashes: dict[str, str] = {}
-        for name, tasks in built.splits.items():
-            data = b"".join(json_line(task.to_json()) for task in tasks)
-            (work / f"{name}.jsonl").write_bytes(data)
-            hashes[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
-        proof = {**built.certificate, "sha256": hashes}
-        (work / CERTIFICATE).write_bytes(json_text(proof, indent=2))
-        work.chmod(0o755)
-        if not out.exists():
-            work.rename(out)
-            return
-        _clear(out)
-        for name in (*hashes, CERTIFICATE):
-            (work / name).replace(out / name)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _clear(out: Path) -> None:
-    """Take an older build's files away, its certificate first."""
+    """Write every split, the certificate, and a line for each source of tasks. All take their
+    places together; files of an older build go."""
     try:
         old: Any = json.loads((out / CERTIFICATE).read_text(encoding="utf-8"))
-        names = [str(name) for name in old["sha256"]]
+        stale = [name for name in old["sha256"] if Path(name).name == name]
     except (OSError, ValueError, KeyError, TypeError):
-        names = []
-    (out / CERTIFICATE).unlink(missing_ok=True)
-    for name in names:
-        if Path(name).name == name and name.endswith(".jsonl"):
-            (out / name).unlink(missing_ok=True)
+        stale = []
+    write_set(out, built.splits, built.certificate, stale)
+    tasks = Counter(
+        (str(t.meta.get("source") or f"tasks of {split}"), ", ".join(licences_of(t)))
+        for split, own in built.splits.items()
+        for t in own
+    )
+    say_inputs([Input(name, count, (), licence) for (name, licence), count in tasks.items()], out)
 
 
 def main(name: str, argv: Sequence[str]) -> int:

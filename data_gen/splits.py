@@ -1,19 +1,17 @@
-"""Splits by document, what a user says must be held out, and the certificate that they hold."""
+"""Splits by document, and what a user says must be held out."""
 
 from __future__ import annotations
 
 import re
-import sys
 from argparse import ArgumentTypeError
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from assay.console import Parser
-from assay.record import installed
 from assay.seeds import derive_seed
 from assay.task import Task
+from data_gen.certificate import shared
 from data_gen.corpora import CorpusError, Document
 from data_gen.demo.passages import canonical_hash, cut_passages
 
@@ -95,15 +93,6 @@ def read_list(path: str | None) -> frozenset[str]:
     return names
 
 
-def say_empty(counts: Mapping[str, int], out: Path, why: str) -> None:
-    """Say in a sentence that there is nothing to test on, or to choose settings on."""
-    for name, what in (("heldout", "test on"), ("validation", "choose settings on")):
-        if not counts.get(name):
-            file = out / f"{name}.jsonl"
-            state = "is empty" if name in counts else "was not written"
-            print(f"{file} {state}: there is nothing to {what}; {why}", file=sys.stderr)
-
-
 def sentence_keys(documents: Iterable[Document]) -> frozenset[str]:
     """Canonical hashes of every sentence of some documents."""
     return frozenset(
@@ -120,32 +109,13 @@ def shuffled(tasks: list[Task], seed: int) -> list[Task]:
     return sorted(tasks, key=lambda _: rng.random())
 
 
-def certificate(splits: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
-    """Counts and overlaps of every split with the held-out one, and of the training splits with
-    the validation one; `ok` when all overlaps are 0.
-
-    Three levels: documents, sentences of the passages, and whole inputs, the last two by
-    canonical hash (letters and digits only, so that cleaning does not hide a copy).
-    """
-    sets = {name: _fingerprints(tasks) for name, tasks in splits.items()}
-    pairs = [(name, "heldout") for name in splits if name != "heldout"]
-    pairs += [(n, "validation") for n in splits if n.startswith("train") and "validation" in splits]
-    overlaps = {
-        f"{name} and {other}": {
-            level: len(sets[name][level] & values) for level, values in sets[other].items()
-        }
-        for name, other in pairs
-    }
-    return {
-        "ok": all(n == 0 for levels in overlaps.values() for n in levels.values()),
-        "overlaps": overlaps,
-        "distinct": {name: {k: len(v) for k, v in levels.items()} for name, levels in sets.items()},
-        "tasks": {name: len(tasks) for name, tasks in splits.items()},
-        "versions": installed(),
-    }
+def shared_passages(splits: Mapping[str, Sequence[Task]]) -> dict[str, dict[str, int]]:
+    """What every two splits share of documents, sentences of passages, and whole inputs, the last
+    two by canonical hash (letters and digits only, so that cleaning does not hide a copy)."""
+    return shared({name: _prints(tasks) for name, tasks in splits.items()})
 
 
-def _fingerprints(tasks: Sequence[Task]) -> dict[str, set[str]]:
+def _prints(tasks: Sequence[Task]) -> dict[str, set[str]]:
     return {
         "documents": {str(t.meta["document"]) for t in tasks},
         "sentences": {key for t in tasks for key in t.meta["sentences"]},

@@ -7,8 +7,9 @@ with one line per input, and writes the inputs that gave less than they might to
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,15 +24,57 @@ _WIDTH = 160
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why something was not used: a code that is counted, one sentence, and what it is about, such
-    as a column."""
+    """Why something was not used: a code that is counted and that code may look at, `what` is
+    wrong in a sentence for people (empty: the code says it), and `where`, such as a column."""
 
     code: str
-    said: str
     what: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.said}" if self.what else self.said
+        said = self.what or self.code
+        return f"{self.where}: {said}" if self.where else said
+
+
+# codes of gold that a second computation does not give, or cannot
+DIFFERS, UNPROVABLE = "proof: differs", "proof: not provable"
+
+
+@dataclass
+class Tally:
+    """What became of the drafts of a build: refusals by code, with up to `most` sentences of each;
+    verdicts of the second computation in `proof`; refusals by input; and in `unused` why nothing
+    can be asked of an input at all."""
+
+    refused: Counter[str] = field(default_factory=Counter[str])
+    proof: Counter[str] = field(default_factory=Counter[str])
+    examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    inputs: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    unused: dict[str, str] = field(default_factory=dict[str, str])
+    most: int = 5
+
+    def refuse(self, why: Refusal, inputs: Iterable[str] = ()) -> None:
+        """Count a draft that became no task, also for its inputs."""
+        self.refused[why.code] += 1
+        self.note(why, inputs)
+        kept = self.examples.setdefault(why.code, [])
+        if (why.what or why.where) and len(kept) < self.most:
+            kept.append(str(why)[:400])
+
+    def note(self, why: Refusal, inputs: Iterable[str]) -> None:
+        """Count a draft for its inputs alone. Of gold that is not proved the sentence is kept."""
+        proof = why.code in (DIFFERS, UNPROVABLE)
+        for name in inputs:
+            said = f"{why.code}: {why.what}" if proof else why.code
+            self.inputs.setdefault(name, Counter())[said] += 1
+
+    def why_none(self, name: str) -> str:
+        """Why no draft over an input became a task: the most frequent reasons; "" without any."""
+        if name in self.unused:
+            return self.unused[name]
+        reasons = self.inputs.get(name, Counter[str]())
+        said = "; ".join(f"{n} of {reasons.total()}: {why}" for why, n in reasons.most_common(2))
+        return f"no question over it passed every check ({said})" if said else ""
 
 
 @dataclass(frozen=True)
@@ -110,3 +153,12 @@ def doubts_said(inputs: Iterable[Input]) -> list[str]:
         said.append(f"… and {len(listed) - SHOWN} more doubts in {REFUSED}")
     counts = count(d for one in inputs for d in one.doubts)
     return [*said, "doubts: " + ", ".join(f"{c} {n}" for c, n in counts.items())] if said else []
+
+
+def say_empty(counts: Mapping[str, int], out: Path, why: str) -> None:
+    """Say in a sentence that there is nothing to test on, or to choose settings on."""
+    for name, what in (("heldout", "test on"), ("validation", "choose settings on")):
+        if not counts.get(name):
+            file = out / f"{name}.jsonl"
+            state = "is empty" if name in counts else "was not written"
+            print(f"{file} {state}: there is nothing to {what}; {why}", file=sys.stderr)

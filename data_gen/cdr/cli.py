@@ -41,8 +41,8 @@ from data_gen.cdr.stages.work import (
     documents_at,
     layout_of,
 )
-from data_gen.tally import say_inputs
 from data_gen.readers import CorpusError
+from data_gen.tally import say_inputs
 from rewards.cdr.release_files import RESULT_STYLES
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")

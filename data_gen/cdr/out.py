@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import Progress
-from assay.files import disk_errors_name
-from assay.record import installed
+from assay.files import disk_errors_name, write_bytes
+from assay.task import json_text
 from configs.cdr import CdrConfig
 from data_gen.cdr.build_tables import FILE, page, parted, statistics
 from data_gen.cdr.few_shot import shots_of, show_examples
@@ -21,6 +21,7 @@ from data_gen.cdr.rows import TRACKS
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
 from data_gen.cdr.stages.heads import Head
+from data_gen.certificate import CERTIFICATE, certificate
 from data_gen.near import overlaps, shared
 from data_gen.overlap import Fingerprint
 
@@ -32,7 +33,7 @@ FILES = (
     "pipeline.jsonl",
     "manifest.json",
     FILE,
-    "certificate.json",
+    CERTIFICATE,
     *MANIFEST_TRACKS,
     *(f"tracks_all_prompts/{track}.jsonl" for track in TRACKS),
     *(f"{split}.jsonl" for split in SPLITS),
@@ -136,7 +137,7 @@ def write_tracks(
     rows_of: Counter[str] = Counter()
     for unit in sided.made:
         rows_of[unit.head.document] += len(unit.prints)
-    found = certificate({side: _prints(sided.made, side) for side in SPLITS})
+    prints = {side: _prints(sided.made, side) for side in SPLITS}
     with Progress("tracks", "rows", rows_of.total()) as progress:
         for own in counted:
             counts.update(own)
@@ -152,7 +153,10 @@ def write_tracks(
         manifest["paraphrases"] = paraphrases
     _json(out / "manifest.json", manifest)
     left = {name: manifest[name] for name in ("left_out_of_splits", "words_say_another_thing")}
-    _json(out / "certificate.json", found | {"counts": manifest["tasks"]} | left)
+    tasks = {side: len(own) for side, own in prints.items()}
+    alike, own = compared(prints)
+    proof = certificate("cdr", tasks, alike, config.split.seed, **own, **left)
+    write_bytes(out / CERTIFICATE, json_text(proof, indent=2))
     return Tracks(manifest, rows_of, sided.unsaid)
 
 
@@ -257,34 +261,32 @@ def _manifest(config: CdrConfig, counts: Counter[str], sided: Sided) -> dict[str
     }
 
 
-def certificate(prints: Mapping[str, list[Fingerprint]]) -> dict[str, Any]:
-    """What each two splits share: no document, and no input or reference, neither exactly nor
-    nearly; recipes are shared but for the templates that are held out."""
-    pairs = {f"{one}_and_{other}": (prints[one], prints[other]) for one, other in _pairs(prints)}
+def compared(
+    prints: Mapping[str, list[Fingerprint]],
+) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
+    """(what each two splits share: documents, inputs and references, exactly and nearly; pairs that
+    are alike, and recipes, which are shared but for the templates that are held out)."""
+    pairs = {f"{one} and {two}": (prints[one], prints[two]) for one, two in combinations(prints, 2)}
     found = {name: overlaps(one, other) for name, (one, other) in pairs.items()}
-    documents = {
-        name: len({p.document for p in one} & {p.document for p in other})
+    shared = {
+        name: {"documents": len({p.document for p in one} & {p.document for p in other})}
+        | {
+            f"{part} {how}": found[name][part][how]
+            for part in ("inputs", "references")
+            for how in ("exact", "near")
+        }
         for name, (one, other) in pairs.items()
     }
     known = {p.template for side, own in prints.items() if side != "heldout" for p in own}
-    alike = sum(
-        pair[part][how]
-        for pair in found.values()
-        for part in ("inputs", "references")
-        for how in ("exact", "near")
-    )
-    return {
-        "ok": not any(documents.values()) and not alike,
-        "shared_documents": sum(documents.values()),
+    own = {
         "heldout_only_recipe_templates": len({p.template for p in prints["heldout"]} - known),
-        **found,
-        "versions": installed(),
+        "recipes": {name: pair["recipes"] for name, pair in found.items()},
+        "examples": {
+            name: {part: pair[part]["examples"] for part in ("inputs", "references")}
+            for name, pair in found.items()
+        },
     }
-
-
-def _pairs(prints: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Every two splits that there are."""
-    return list(combinations([name for name in SPLITS if name in prints], 2))
+    return shared, own
 
 
 def _json(path: Path, value: Any) -> None:

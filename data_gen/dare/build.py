@@ -9,16 +9,17 @@ import asyncio
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.files import mark_unfinished
+from assay.record import TABLES
 from assay.task import Task, TaskError, write_jsonl
 from assay.workers import usable_cores
-from data_gen.dare.alike import without_repeats
-from data_gen.dare.certificate import certificate, inputs_of
+from data_gen.certificate import CERTIFICATE, certificate, shared
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import check_described, describe, read_describe
 from data_gen.dare.importer import task_of, variants_of
@@ -26,15 +27,25 @@ from data_gen.dare.kin import joined
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
 from data_gen.dare.licences import read_licences
 from data_gen.dare.proof import need_duckdb
-from data_gen.dare.proof import told as told_proof
-from data_gen.dare.shares import default_validation, empty_splits, splits_of
+from data_gen.dare.shares import default_validation, splits_of
 from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.sources import groups as groups_of
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_tables
-from data_gen.tally import REFUSED, say_inputs
+from data_gen.tally import (
+    DIFFERS,
+    REFUSED,
+    UNPROVABLE,
+    Input,
+    Refusal,
+    Tally,
+    say_empty,
+    say_inputs,
+)
 from rewards.dare.score import read_gold, score_table
+
+SPLITS = ("train", "validation", "heldout")
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:
@@ -65,14 +76,17 @@ def _build(args: argparse.Namespace, settings: Settings) -> None:
     workers = args.workers or usable_cores()
     found = run_tables(args.tables, settings, workers, args.databases)
     rows, repeats = question_rows(found, args.out / "databases", workers)
+    found += [_left(row, "repeat", "it asks nearly the same as another") for row in repeats]
+    found += [_left(r, "enough", "there were enough without it") for r in rows[args.databases :]]
     rows = rows[: args.databases]
     if len(rows) < args.databases:
-        why = f"; {repeats} asked nearly the same as another" if repeats else ""
+        why = f"; {len(repeats)} asked nearly the same as another" if repeats else ""
         print(
             f"{len(rows)} of {args.databases} databases: no table gave more{why}", file=sys.stderr
         )
+    inputs = inputs_of(found, rows)
     if not rows:
-        say_inputs(inputs_of(found, rows), args.out)
+        say_inputs(inputs, args.out)
         raise TaskError(f"no table gave a task; {args.out / REFUSED} says why for each")
     named = {str(row["file_path"]) for row in rows}
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
@@ -83,22 +97,84 @@ def _build(args: argparse.Namespace, settings: Settings) -> None:
     groups = {str(row["table_group"]) for row in rows}
     share = args.validation_share
     share = default_validation(len(groups)) if share is None else share
-    splits = splits_of(groups, args.heldout_share, share)
-    tasks = asyncio.run(_tasks(args.out, rows, splits))
-    for name in ("train", "validation", "heldout"):
-        write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
-    chosen = args.validation_share is not None
-    for sentence in empty_splits(len(groups), args.heldout_share, share, chosen):
-        print(f"{args.out}: {sentence}", file=sys.stderr)
-    report = certificate(found, rows, tasks, settings.seed, repeats) | reworded
-    (args.out / "certificate.json").write_bytes(json_bytes(report))
-    say_inputs(inputs_of(found, rows), args.out)
-    print(told_proof(report["gold_proved_twice"]), file=sys.stderr)
+    side = splits_of(groups, args.heldout_share, share)
+    tasks = asyncio.run(_tasks(args.out, rows, side))
+    splits = {name: [t for t in tasks if t.split == name] for name in SPLITS}
+    for name, own in splits.items():
+        write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in own))
+    proof = _certificate(found, rows, splits, settings.seed, reworded)
+    (args.out / CERTIFICATE).write_bytes(json_bytes(proof))
+    say_inputs(inputs, args.out)
+    few = f"{len(groups)} different table(s): give more, or set the shares"
+    say_empty(proof["tasks"], args.out, few)
+    said = ", ".join(f"{n} {verdict}" for verdict, n in proof["proof"].items())
+    print(f"gold computed twice: {said}", file=sys.stderr)
     print(
-        f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
-        f"{report['tasks']} tasks {json.dumps(report['tracks'])}",
+        f"{args.out}: {len(rows)} databases from {len(groups)} tables, "
+        f"{len(tasks)} tasks {json.dumps(proof['tracks'])}",
         file=sys.stderr,
     )
+
+
+def _left(row: Mapping[str, Any], code: str, why: str) -> Built:
+    """What is said of a database that was built and is not used."""
+    refused = [Refusal(code, why, str(row["file_path"]))]
+    return Built(str(row["source"]), refused=refused, licence=str(row["licence"]))
+
+
+def inputs_of(found: Sequence[Built], rows: Sequence[Mapping[str, Any]]) -> list[Input]:
+    """One input a table: how many tasks of the question list it gave, why there are no more, and
+    its doubts."""
+    tasks = Counter[str]()
+    for row in rows:
+        tasks[str(row["source"])] += sum(bool(row[f"question_v{n}"]) for n in (1, 2))
+    said: dict[str, list[Built]] = {}
+    for built in found:
+        said.setdefault(built.source, []).append(built)
+    inputs: list[Input] = []
+    for name, own in sorted(said.items()):
+        why = [str(refusal) for built in own for refusal in built.refused]
+        doubts = tuple(doubt for built in own for doubt in built.doubts)
+        if not (why or doubts or tasks[name]):
+            why = ["no column can be a target"]
+        inputs.append(Input(name, tasks[name], tuple(why), own[-1].licence, doubts=doubts))
+    return inputs
+
+
+def _certificate(
+    found: Sequence[Built],
+    rows: Sequence[dict[str, Any]],
+    splits: Mapping[str, Sequence[Task]],
+    seed: int,
+    reworded: Mapping[str, Any],
+) -> dict[str, Any]:
+    tally = Tally()
+    for refusal in (r for built in found for r in built.refused):
+        tally.refuse(refusal)
+        if refusal.code in (DIFFERS, UNPROVABLE):
+            tally.proof[refusal.code.removeprefix("proof: ")] += 1
+    once = {built.source for built in found if built.once}
+    for row in rows:
+        tally.proof["proved once" if row["source"] in once else "agreed"] += 1
+    proof = certificate(
+        "dare",
+        splits,
+        shared({n: {"tables": {t.meta["table_group"] for t in own}} for n, own in splits.items()}),
+        seed,
+        packages=TABLES,
+        tally=tally,
+        doubts=dict.fromkeys(d for built in found for d in built.doubts),
+        databases=len(rows),
+        tables=len({row["table_group"] for row in rows}),
+        sources=len({row["source"] for row in rows}),
+        tables_looked_at=len({built.source for built in found}),
+        several_targets=sum(len(row["target"]) > 1 for row in rows),
+        domains=dict(Counter(str(row["domain"]) for row in rows).most_common()),
+        **reworded,
+    )
+    if not proof["ok"]:
+        raise TaskError(f"tables are in two splits: {proof['shared']}; nothing was certified")
+    return proof
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -127,9 +203,9 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 def question_rows(
     found: Sequence[Built], databases: Path, workers: int
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(the rows of the question list, each with the group of its table and of those drawn from one
-    another; how many were left out for asking nearly the same as another)."""
+    another; those that are left out for asking nearly the same as another)."""
     marks = {b.source: b.marks for b in found if b.rows}  # a table's marks are the same each time
     together = groups_of(marks)
     rows = [row for built in found for row in built.rows]
@@ -139,6 +215,30 @@ def question_rows(
     for row in rows:
         row["table_group"] = kin[str(row["table_group"])]
     return without_repeats(rows)
+
+
+NEAR = 0.8  # share of features in common
+
+
+def nearly_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rows of a question list ask the same kind of question for the same targets of one
+    table (or of copies), from nearly the same features."""
+    if any(one[key] != other[key] for key in ("task", "table_group")):
+        return False
+    a, b = set(one["features"]), set(other["features"])
+    alike = not (a | b) or len(a & b) >= NEAR * len(a | b)
+    return alike and set(one["target"]) == set(other["target"])
+
+
+def without_repeats(
+    rows: Sequence[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(the rows, in order, without those that nearly repeat an earlier one; these)."""
+    kept: list[dict[str, Any]] = []
+    gone: list[dict[str, Any]] = []
+    for row in rows:
+        (gone if any(nearly_same(row, other) for other in kept) else kept).append(row)
+    return kept, gone
 
 
 def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:

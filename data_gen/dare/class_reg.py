@@ -140,21 +140,16 @@ async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
         if len(built.rows) >= room:
             break
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
-        if why := await tried(table, plan, own, built):
-            built.refuse("draft", why, f"{plan.family} {', '.join(plan.targets)}")
-
-
-async def tried(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
-    """Build one database of a plan; "" or why it was refused. Raises only when the machine or the
-    sandbox fails."""
-    try:
-        return await _database(table, plan, rng, built)
-    except Unproved as error:
-        return str(error)
-    except Exception as error:  # one odd table must not end a build of hundreds; it is counted
-        if machine_failed(error) or isinstance(error, SandboxError):
-            raise
-        return f"broke: {type(error).__name__}: {error}"[:200]
+        where = f"{plan.family} {', '.join(plan.targets)}"
+        try:
+            if why := await _database(table, plan, own, built):
+                built.refuse("draft", why, where)
+        except Unproved as error:
+            built.refused.append(replace(error.why, where=where))
+        except Exception as error:  # one odd table must not end a build of hundreds; it is counted
+            if machine_failed(error) or isinstance(error, SandboxError):
+                raise
+            built.refuse("broke", f"broke: {type(error).__name__}: {error}"[:200], where)
 
 
 async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:

@@ -45,13 +45,17 @@ class Built:
     licence: str = "unknown"
     once: bool = False  # its gold is proved from a frame that was read once
 
-    def refuse(self, code: str, said: str, what: str = "") -> None:
+    def refuse(self, code: str, what: str, where: str = "") -> None:
         """Note why something was not used."""
-        self.refused.append(Refusal(code, said, what))
+        self.refused.append(Refusal(code, what, where))
 
 
 class Unproved(TaskError):
     """The second computation does not give the gold of a database; it is not written."""
+
+    def __init__(self, why: Refusal) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 def write_proved(source: Source, settings: Settings, name: str, files: Mapping[str, bytes]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atexit
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,61 +20,41 @@ from data_gen.proof.forms import opened
 from data_gen.proof.original import NotProvable, Opened, Original, connect
 from data_gen.proof.series import check_series
 from data_gen.proof.tabular import check_tabular
+from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 from rewards.dare.score import TableGold, score_table
 
-UNPROVABLE = "not provable"
-DIFFERS = "the second computation"
 
-
-def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
-    """Nothing where every gold of a database comes out again from the original, else why not.
+def prove(original: Original | None, files: Mapping[str, bytes]) -> Refusal | None:
+    """None where every gold of a database comes out again from the original, else why not.
 
     `files` are the bytes to be shipped, by their place in the database. Raises `TaskError` where
     DuckDB is missing.
     """
     if original is None:
-        return f"{UNPROVABLE}: the source names no original file"
+        return _not("the source names no original file")
     recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
     try:
         table = _opened(original)
         if isinstance(table, NotProvable):
-            return f"{UNPROVABLE}: {table}"
+            return _not(table)
         if recipe["problem_type"] == "time_series_analysis":
             check_series(table, files, recipe)
         else:
             check_tabular(table, files, recipe, _outcome)
     except NotProvable as error:
-        return f"{UNPROVABLE}: {error}"
+        return _not(error)
     except Differs as error:
-        said = str(error)
-        return said if said.startswith(DIFFERS) else f"{DIFFERS}: {said}"
-    return ""
+        return Refusal(DIFFERS, str(error))
+    return None
+
+
+def _not(why: object) -> Refusal:
+    return Refusal(UNPROVABLE, f"not provable: {why}")
 
 
 def _outcome(track: str, truth: str, targets: tuple[str, ...], answer: str) -> float | None:
     gold = TableGold(track, truth, ("row_id",), targets, {})
     return score_table(gold, answer.encode(), "strict", trusted=True).outcome
-
-
-def counts(proved: Sequence[bool], reasons: Iterable[str]) -> dict[str, int]:
-    """What the certificate says: databases whose gold was proved, from a file that two libraries
-    read or (`proved` is false) from a frame that was read once; and those refused because the
-    second computation gave something else, or could not be made."""
-    listed = list(reasons)
-    return {
-        "proved": sum(proved),
-        "proved once": len(proved) - sum(proved),
-        "differ": sum(DIFFERS in reason for reason in listed),
-        "not provable": sum(UNPROVABLE in reason for reason in listed),
-    }
-
-
-def told(found: Mapping[str, int]) -> str:
-    """The counts in one line, for the console."""
-    return (
-        f"gold computed twice: {found['proved']} agreed, {found['differ']} differ, "
-        f"{found['not provable']} not provable, {found['proved once']} proved once"
-    )
 
 
 def need_duckdb() -> None:

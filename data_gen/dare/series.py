@@ -54,8 +54,8 @@ from data_gen.dare.time_columns import (
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
-from data_gen.tally import Refusal
 from data_gen.leaks import is_number, tells_within, told_by_key
+from data_gen.tally import Refusal
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,10 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
             return
         one = asked.get(target)
         try:
-            why = _one(source, timed, target, rng, settings, built, wish, one)
+            if why := _one(source, timed, target, rng, settings, built, wish, one):
+                built.refuse("series", why, f"series {target}")
         except Unproved as error:
-            why = str(error)
-        if why:
-            built.refused.append(Refusal("series", why, f"series {target}"))
+            built.refused.append(replace(error.why, where=f"series {target}"))
 
 
 def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:

@@ -36,29 +36,3 @@ def _size(share: float, groups: int, spoken_for: int) -> int:
 def default_validation(groups: int) -> float:
     """The share that is validated on when the user names none."""
     return VALIDATION if groups >= ENOUGH else 0.0
-
-
-def empty_splits(groups: int, heldout: float, validation: float, asked: bool) -> list[str]:
-    """A sentence for each split that stays empty, and why. `asked`: the user named the validation
-    share."""
-    said: list[str] = []
-    if heldout > 0 and groups < 2:
-        said.append(
-            "heldout.jsonl is empty: every task is made from one table (or copies of it); give "
-            "tables of other data to test on"
-        )
-    elif heldout <= 0:
-        said.append("heldout.jsonl is empty: --heldout-share is 0")
-    if validation > 0 and groups < 2 + (heldout > 0):
-        said.append(
-            f"validation.jsonl is empty: {groups} different table{'s' * (groups != 1)} cannot be "
-            "split once more; give more tables"
-        )
-    elif validation <= 0 and not asked:
-        said.append(
-            f"validation.jsonl is empty: fewer than {ENOUGH} different tables; --validation-share "
-            f"{VALIDATION} sets some aside"
-        )
-    elif validation <= 0:
-        said.append("validation.jsonl is empty: --validation-share is 0")
-    return said

@@ -22,7 +22,6 @@ from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
 from data_gen.dare.packages import Listed
 from data_gen.dare.wishes import Wish, families_of
-from data_gen.tally import Refusal
 from data_gen.leaks import (
     is_label,
     is_number,
@@ -34,6 +33,7 @@ from data_gen.leaks import (
     tells,
     two_labels,
 )
+from data_gen.tally import Refusal
 
 MAX_ROWS = 4000
 LEAST_ROWS = 120

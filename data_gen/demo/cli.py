@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -11,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import Parser, add_out, add_seed, parser
-from assay.files import atomic_write_set, write_bytes
-from assay.record import GOLD, installed
-from assay.task import Task, json_text, write_jsonl
+from assay.task import Task
 from data_gen.builder_settings import given_values
-from data_gen.corpora import Corpus, read_corpus
+from data_gen.certificate import CERTIFICATE, certificate, write_set
+from data_gen.corpora import Corpus, Document, read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_splits
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
-from data_gen.splits import add_splits, certificate, read_list, say_empty
+from data_gen.splits import add_splits, read_list, shared_passages
+from data_gen.tally import Input, say_empty, say_inputs
 
-CERTIFICATE = "certificate.json"
-FILES = (CERTIFICATE, *(f"{n}.jsonl" for n in ("train_sft", "train_rl", "validation", "heldout")))
+FILES = tuple(f"{n}.jsonl" for n in ("train_sft", "train_rl", "validation", "heldout"))
 
 
 def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
@@ -34,23 +32,52 @@ def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
     return preset(str(changes.pop("difficulty", "medium")), **changes)
 
 
-def write_splits(splits: Mapping[str, Sequence[Task]], out: Path, **more: Any) -> dict[str, Any]:
-    """Write the splits and certificate.json, which holds `more` too; returns the certificate.
+def write_splits(
+    builder: str,
+    splits: Mapping[str, Sequence[Task]],
+    out: Path,
+    corpus: Corpus,
+    settings: Any,
+    seed: int,
+    **own: Any,
+) -> dict[str, Any]:
+    """Write the splits, certificate.json and a line for each source; returns the certificate.
 
     Raises `DemoTaskError` when a split would share anything with the held-out one.
     """
-    proof = certificate(splits)
+    proof = certificate(
+        builder,
+        splits,
+        shared_passages(splits),
+        seed,
+        settings=asdict(settings),
+        corpus={
+            "sha256": corpus.sha256,
+            "documents": len(corpus.documents),
+            "rows_left_out": len(corpus.problems),
+        },
+        **own,
+    )
     if not proof["ok"]:
-        raise DemoTaskError(f"the splits overlap: {proof['overlaps']}; nothing was written")
-    with atomic_write_set(out, stale=FILES) as new:
-        for name, tasks in splits.items():
-            write_jsonl(new / f"{name}.jsonl", (task.to_json() for task in tasks))
-        proof |= more | {
-            "sha256": {f"{n}.jsonl": _sha256(new / f"{n}.jsonl") for n in splits},
-            "versions": installed(("assay", *GOLD)),
-        }
-        write_bytes(new / CERTIFICATE, json_text(dict(sorted(proof.items())), indent=2))
+        raise DemoTaskError(f"the splits overlap: {proof['shared']}; nothing was written")
+    write_set(out, splits, proof, FILES)
+    say_inputs(inputs_of(splits, corpus), out)
+    say_empty(proof["tasks"], out, "set heldout=N and validation=N above 0")
     return proof
+
+
+def inputs_of(splits: Mapping[str, Sequence[Task]], corpus: Corpus) -> list[Input]:
+    """A line for each domain and source of a corpus, and for each row that was left out."""
+    tasks = Counter(str(t.meta["document"]) for own in splits.values() for t in own)
+    classes: dict[str, list[Document]] = {}
+    for document in corpus.documents:
+        classes.setdefault(f"{document.domain} / {document.source}", []).append(document)
+    found: list[Input] = []
+    for name, own in classes.items():
+        count = sum(tasks[document.id] for document in own)
+        why = () if count else (f"{len(own)} documents: no task drew a passage of them",)
+        found.append(Input(name, count, why, ", ".join(sorted({d.licence for d in own}))))
+    return found + [Input(f"row {n}", 0, (said,)) for n, said in enumerate(corpus.problems, 1)]
 
 
 def write_demo(
@@ -64,32 +91,14 @@ def write_demo(
     splits = build_demo_splits(corpus, settings, seed, listed)
     if not settings.validation:
         del splits["validation"]
-    return write_splits(
-        splits,
-        out,
-        seed=seed,
-        settings=asdict(settings),
-        corpus=_about(corpus),
-        classes={name: class_counts(tasks) for name, tasks in splits.items()},
-    )
-
-
-def _about(corpus: Corpus) -> dict[str, Any]:
-    return {
-        "sha256": corpus.sha256,
-        "documents": len(corpus.documents),
-        "rows_left_out": len(corpus.problems),
-    }
+    classes = {name: class_counts(tasks) for name, tasks in splits.items()}
+    return write_splits("demo", splits, out, corpus, settings, seed, classes=classes)
 
 
 def class_counts(tasks: Sequence[Task]) -> dict[str, int]:
     """Tasks without a filter, with one that keeps, with one that drops."""
     counts = Counter(str(task.meta["class"]) for task in tasks)
     return {name: counts[name] for name in ("keep", "keep_filter", "drop")}
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _options(name: str, what: str, settings: type) -> Parser:
@@ -126,10 +135,6 @@ def _shares(args: Any) -> list[str]:
     return [f"{name}={value}" for name, value in given.items() if value is not None]
 
 
-def _say_empty(counts: Mapping[str, int], out: Path) -> None:
-    say_empty(counts, out, "set heldout=N and validation=N above 0")
-
-
 def demo(argv: Sequence[str]) -> int:
     """`assay tasks demo`: exit status 0; errors that a user can mend are raised."""
     what = "Short refinement tasks from real prose, for a small model (docs/tasks.md)."
@@ -137,11 +142,10 @@ def demo(argv: Sequence[str]) -> int:
     settings = parse_settings([*args.settings, *_shares(args)])
     listed = read_list(args.heldout)
     proof = write_demo(_corpus(args.corpus), settings, args.seed, args.out, listed)
-    for name, counts in proof["classes"].items():
+    for name, counts in proof["demo"]["classes"].items():
         listed = ", ".join(f"{n} {kind}" for kind, n in counts.items())
         print(f"{args.out / name}.jsonl: {sum(counts.values())} tasks ({listed})")
-    print(f"{args.out / 'certificate.json'}: no document, sentence or input is shared with heldout")
-    _say_empty(proof["tasks"], args.out)
+    print(f"{args.out / CERTIFICATE}: no document, sentence or input is shared with heldout")
     return 0
 
 
@@ -154,8 +158,7 @@ def order(argv: Sequence[str]) -> int:
     splits = build_order_tasks(corpus, settings, args.seed, read_list(args.heldout))
     if not splits["validation"]:
         del splits["validation"]
-    write_splits(splits, args.out, seed=args.seed, settings=asdict(settings), corpus=_about(corpus))
+    write_splits("order", splits, args.out, corpus, settings, args.seed)
     for name, tasks in splits.items():
         print(f"{args.out / name}.jsonl: {len(tasks)} tasks in {len(tasks) // 2} order groups")
-    _say_empty({name: len(tasks) for name, tasks in splits.items()}, args.out)
     return 0

@@ -57,13 +57,14 @@ def link_view(lake: Path, files: Sequence[str], target: Path) -> Path:
     return target.resolve()
 
 
-def write_tasks(path: Path, tasks: Sequence[Task], home: Path | None = None) -> None:
-    """Write tasks with every file named relative to the tasks file, which can then be moved
-    together with what it names. `home`: the folder that the file will be moved to."""
-    here = os.path.realpath(home or path.parent)
+def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
+    """Write tasks with every file named relative to the tasks file."""
+    write_jsonl(path, (with_relative_files(task, path.parent).to_json() for task in tasks))
 
-    def relative(task: Task) -> Task:
-        files = {n: os.path.relpath(os.path.realpath(p), here) for n, p in task.files.items()}
-        return replace(task, files=files)
 
-    write_jsonl(path, (relative(task).to_json() for task in tasks))
+def with_relative_files(task: Task, home: Path) -> Task:
+    """The task with every file named relative to the folder of its tasks file, which can then be
+    moved together with what it names."""
+    here = os.path.realpath(home)
+    files = {n: os.path.relpath(os.path.realpath(p), here) for n, p in task.files.items()}
+    return replace(task, files=files)

@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
+from data_gen.certificate import CERTIFICATE
 from data_gen.sharing.columns import COLUMNS
-from data_gen.sharing.layout import CERTIFICATE, FILES, Manifest
+from data_gen.sharing.layout import FILES, Manifest
 
 # names of licences in rows → identifiers that cards know
 _KNOWN = {

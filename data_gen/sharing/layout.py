@@ -17,8 +17,9 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from assay.task import GOLD_LEFT_OUT, Task, TaskError, json_text
+from data_gen.certificate import PROVED
 
-MANIFEST, CARD, CERTIFICATE = "assay.json", "README.md", "certificate.json"
+MANIFEST, CARD = "assay.json", "README.md"
 DATA, FILES = "data", "files"
 FORMAT = 1
 
@@ -110,28 +111,12 @@ def split_name(file: str, taken: Collection[str]) -> str:
 
 # of what a task says of itself, what tells nothing of its gold
 _SAID = ("benchmark", "domain", "family_origin", "language", "licence", "licences", "published")
-# the same of a certificate: its seed would build the tasks again
-PROVED = (
-    *("ok", "tasks", "counts", "splits", "doubts", "gold_proved_twice"),
-    *("overlaps", "distinct", "shared_documents", "inputs", "heldout_only_recipe_templates"),
-    *("train_and_validation", "train_and_heldout", "heldout_and_validation"),
-    *("validation_and_heldout", "tables_in_both_splits", "tables_in_two_splits", "shared_tables"),
-    *("tables", "databases", "nearly_the_same"),
-)
 
 
 def proved(certificate: Mapping[str, Any]) -> dict[str, Any]:
     """What a certificate says of its splits, and nothing that leads to gold: no seed, no setting,
     no example."""
-    return {name: _plain(certificate[name]) for name in PROVED if name in certificate}
-
-
-def _plain(value: Any) -> Any:
-    """Counts and yes or no; examples name tasks and say what is alike in them."""
-    if not isinstance(value, Mapping):
-        return value
-    own = cast("Mapping[str, Any]", value)
-    return {name: _plain(inner) for name, inner in own.items() if name != "examples"}
+    return {name: certificate[name] for name in PROVED if name in certificate}
 
 
 def without_gold(task: Task) -> Task:

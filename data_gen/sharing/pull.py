@@ -18,9 +18,10 @@ from assay import console
 from assay.console import SeenTasks, TaskFilter, add_filter, task_filter
 from assay.files import atomic_write_set, write_bytes
 from assay.task import Task, TaskError, json_line, json_text
+from data_gen.certificate import CERTIFICATE
 from data_gen.sharing import places
 from data_gen.sharing.columns import read_parquet
-from data_gen.sharing.layout import CERTIFICATE, FILES, Manifest, Split, inside
+from data_gen.sharing.layout import FILES, Manifest, Split, inside
 
 RECORD = "pulled.json"
 

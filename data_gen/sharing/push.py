@@ -24,13 +24,13 @@ from assay.console import SeenTasks, TaskFilter, add_filter, licences_of, task_f
 from assay.files import atomic_write_set, file_hash, write_bytes, write_text
 from assay.rows import read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
+from data_gen.certificate import CERTIFICATE
 from data_gen.pack import files_of, kept_with, moved, place_in, places_of
 from data_gen.sharing import places
 from data_gen.sharing.card import card
 from data_gen.sharing.columns import row_of, write_parquet
 from data_gen.sharing.layout import (
     CARD,
-    CERTIFICATE,
     FILES,
     MANIFEST,
     Manifest,
@@ -39,8 +39,8 @@ from data_gen.sharing.layout import (
     split_name,
     without_gold,
 )
+from data_gen.tally import REFUSED
 
-_REFUSED = "refused.jsonl"  # what a builder says it did not use: no tasks
 _TASK = {"id", "family", "prompt", "gold"}
 
 
@@ -117,7 +117,7 @@ def write(asked: Asked, new: Path) -> Manifest:
 
 def _holds_tasks(path: Path) -> bool:
     """Whether a file holds tasks, by its first row; an empty one is a split without tasks."""
-    if path.name == _REFUSED:
+    if path.name == REFUSED:
         return False
     first = next(read_rows(path), None)
     return first is None or first[1].keys() >= _TASK
@@ -214,5 +214,5 @@ class _Work:
 
 def _records(folder: Path) -> Sequence[Path]:
     """What a builder says of the set, but for its certificate."""
-    found = [*folder.glob("*.json"), *folder.glob("*.yaml"), *folder.glob(_REFUSED)]
+    found = [*folder.glob("*.json"), *folder.glob("*.yaml"), *folder.glob(REFUSED)]
     return [p for p in found if p.is_file() and p.name != CERTIFICATE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,11 +21,11 @@ from data_gen.sql.second import Second
 from data_gen.sql.tables import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.sql.wording import pieces, prompt, question
 from data_gen.sql.write import written
+from data_gen.tally import UNPROVABLE, Refusal, Tally
 from rewards.sql.family import hard_coded
 from rewards.sql.score import TWINS, SqlReward, fenced, score_text
 
 TRIES = 5  # drafts of a kind over a table
-EXAMPLES = 2  # sentences kept of a reason, of each folder
 SHORT_COLUMNS = 8
 SHORT_PIECES = 325  # of a prompt: at most 350 tokens of SmolLM2's vocabulary (docs/sql.md)
 LONG_CHARACTERS = 6000
@@ -50,49 +50,32 @@ class Asked:
 
 
 @dataclass
-class Tally:
-    """What became of the drafts, with some sentences on refused ones. `proof` counts the verdicts
-    of the second way."""
+class SqlTally(Tally):
+    """`kinds`: drafts by kind; `clauses`: tasks that a clause tells from another reading; `cut`:
+    what is said of tables of which rows are left out."""
 
-    reasons: Counter[str] = field(default_factory=Counter[str])
-    proof: Counter[str] = field(default_factory=Counter[str])
-    examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    kinds: Counter[str] = field(default_factory=Counter[str])  # drafts by kind
+    kinds: Counter[str] = field(default_factory=Counter[str])
     clauses: int = 0
-    unused: dict[str, str] = field(default_factory=dict[str, str])  # why, by key of a table
-    tables: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])  # reasons
-    cut: dict[str, str] = field(default_factory=dict[str, str])  # tables of which rows are left out
+    cut: dict[str, str] = field(default_factory=dict[str, str])
+    most: int = 2  # of each folder
 
-    def refused(self, error: Refused, tables: Iterable[str] = ()) -> None:
-        """Count a draft that became no task, also for its tables."""
-        self.reasons[error.reason] += 1
-        proof = error.reason.startswith("proof") and error.detail
-        self.note(tables, f"{error.reason}: {error.detail}" if proof else error.reason)
-        kept = self.examples.setdefault(error.reason, [])
-        if error.detail and len(kept) < EXAMPLES:
-            kept.append(error.detail[:400])
-
-    def note(self, tables: Iterable[str], why: str) -> None:
-        for name in tables:
-            self.tables.setdefault(name, Counter())[why] += 1
-
-    def add(self, other: Tally, most: int = 5) -> None:
-        self.reasons.update(other.reasons)
+    def add(self, other: SqlTally, most: int = 5) -> None:
+        """Add what another folder gave."""
+        self.refused.update(other.refused)
         self.proof.update(other.proof)
         self.kinds.update(other.kinds)
         self.clauses += other.clauses
         self.unused.update(other.unused)
         self.cut.update(other.cut)
-        for name, reasons in other.tables.items():
-            self.tables.setdefault(name, Counter()).update(reasons)
-        for reason, said in other.examples.items():
-            kept = self.examples.setdefault(reason, [])
+        self.inputs.update(other.inputs)  # a table is of one folder
+        for code, said in other.examples.items():
+            kept = self.examples.setdefault(code, [])
             kept += said[: most - len(kept)]
 
 
-def generate(asked: Asked) -> tuple[list[Task], Tally]:
+def generate(asked: Asked) -> tuple[list[Task], SqlTally]:
     """The tasks of one folder, in an order that depends on the seed and the tables alone."""
-    tally = Tally()
+    tally = SqlTally()
     second = Second(asked.folder)
     tasks: list[Task] = []
     try:
@@ -106,25 +89,26 @@ def generate(asked: Asked) -> tuple[list[Task], Tally]:
     return tasks, tally
 
 
-def _units(asked: Asked, tally: Tally) -> Iterator[tuple[int, Unit]]:
+def _units(asked: Asked, tally: SqlTally) -> Iterator[tuple[int, Unit]]:
     """Databases of one table each, then of two tables on one side that can be joined."""
     found: dict[int, Made] = {}
     columns = SHORT_COLUMNS if asked.short else COLUMNS
     for place, table in enumerate(asked.tables):
         if table.key not in asked.sides:
             continue
+        name = f"{asked.name}/{table.key}"
         try:
             frame = read_frame(table, asked.folder)
         except (TaskError, OSError) as error:
-            tally.unused[table.key] = str(error)
+            tally.unused[name] = str(error)
             continue
         one = made(table, frame, asked.rows, columns)
         if isinstance(one, str):
-            tally.unused[table.key] = one
+            tally.unused[name] = one
             continue
         found[place] = one
         if one.cut:
-            tally.cut[f"{asked.name}/{table.key}"] = one.cut
+            tally.cut[name] = one.cut
         yield place, Unit((one,))
     for place, one in found.items() if not asked.short else ():
         count = 0
@@ -142,7 +126,7 @@ def _units(asked: Asked, tally: Tally) -> Iterator[tuple[int, Unit]]:
                 yield place, unit
 
 
-def _of_unit(asked: Asked, unit: Unit, side: str, second: Second, tally: Tally) -> list[Task]:
+def _of_unit(asked: Asked, unit: Unit, side: str, second: Second, tally: SqlTally) -> list[Task]:
     """Up to `most` tasks of one database, of as many kinds as there are."""
     keys = [m.described.key for m in unit.made]
     rng = Random(derive_seed(asked.seed, "sql-unit", asked.name, *keys))
@@ -167,7 +151,7 @@ def _one(
     kind: Kind,
     side: str,
     second: Second,
-    tally: Tally,
+    tally: SqlTally,
     rng: Random,
     shapes: set[str],
 ) -> Task | None:
@@ -177,10 +161,10 @@ def _one(
         try:
             plan = draft(unit, kind, rng)
         except NoPlan:
-            tally.note(names, "its columns do not fit the kind of question")
+            tally.note(Refusal("its columns do not fit the kind of question"), names)
             continue
         if plan.shape in shapes:
-            tally.reasons["asked already"] += 1
+            tally.refuse(Refusal("asked already"))
             continue
         if plan in tried:
             continue
@@ -193,13 +177,13 @@ def _one(
             found = proved(plan, unit, one, text, second, asked.rows, seed)
             task = _task(asked, unit, plan, one, text, found, seed, side)
         except Refused as error:
-            tally.refused(error, names)
+            tally.refuse(error.why, names)
             continue
         except NotProvable as error:
-            tally.refused(Refused("proof: not provable", str(error)), names)
+            tally.refuse(Refusal(UNPROVABLE, str(error)), names)
             continue
         if (why := _unscored(task)) != "":
-            tally.refused(Refused("gold does not score 1", why), names)
+            tally.refuse(Refusal("gold does not score 1", why), names)
             continue
         shapes.add(plan.shape)
         tally.clauses += bool(found.clauses)

@@ -16,6 +16,7 @@ from data_gen.sql.plans import Plan
 from data_gen.sql.second import Second, values
 from data_gen.sql.tables import Unit
 from data_gen.sql.write import written
+from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 from rewards.sql.compare import Cell, Row, equal
 from rewards.sql.data import Database, quoted
 from rewards.sql.hidden_databases import Focus, hidden_database
@@ -27,11 +28,11 @@ MOST_ROWS = 40  # of a result
 
 
 class Refused(Exception):
-    """A draft that becomes no task: (reason, sentence)."""
+    """A draft that becomes no task: its code and a sentence."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.detail = reason, detail
+    def __init__(self, code: str, what: str = "") -> None:
+        super().__init__(code)
+        self.why = Refusal(code, what)
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,17 @@ def agreed(
     try:
         again = values(plan, *frames(plan, unit, second, rows))
     except NotProvable as error:
-        raise _unproved(second, "not provable", str(error)) from None
+        raise _unproved(second, UNPROVABLE, str(error)) from None
     except (TypeError, ValueError, KeyError) as error:
-        raise _unproved(second, "not provable", f"{type(error).__name__}: {error}") from None
+        raise _unproved(second, UNPROVABLE, f"{type(error).__name__}: {error}") from None
     if not equal(found, [tuple(map(_cell, row)) for row in again], one.ordered):
-        raise _unproved(second, "differs", f"{one.sql} is {found[:3]}, by pandas {again[:3]}")
+        raise _unproved(second, DIFFERS, f"{one.sql} is {found[:3]}, by pandas {again[:3]}")
     second.verdicts[second.agreed(made.described for made in unit.made)] += 1
 
 
-def _unproved(second: Second, verdict: str, detail: str) -> Refused:
-    second.verdicts[verdict] += 1
-    return Refused(f"proof: {verdict}", detail)
+def _unproved(second: Second, code: str, what: str) -> Refused:
+    second.verdicts[code.removeprefix("proof: ")] += 1
+    return Refused(code, what)
 
 
 def frames(plan: Plan, unit: Unit, second: Second, rows: int) -> list[object]:

@@ -21,7 +21,7 @@ from assay.record import (
     write_records,
 )
 from assay.task import TaskError
-from data_gen.splits import certificate
+from data_gen.certificate import certificate
 from train.run.record import PACKAGES
 
 TASKS = ("tasks", "demo", "--seed", "3", "train_sft=12", "train_rl=12", "heldout=6")
@@ -145,5 +145,5 @@ def test_what_is_installed_is_named_and_what_is_not_is_left_out() -> None:
 def test_run_records_and_certificates_hold_what_gold_depends_on() -> None:
     assert {"regex", "beautifulsoup4", "selectolax"} <= set(GOLD)
     assert set(GOLD) <= set(PACKAGES) and set(GOLD) <= set(TABLES)
-    said = certificate({"train": [], "heldout": []})["versions"]
+    said = certificate("demo", {"train": [], "heldout": []}, {}, 1)["versions"]
     assert {"regex", "beautifulsoup4"} <= set(said)

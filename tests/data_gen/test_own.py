@@ -28,14 +28,16 @@ def test_a_family_of_one_file_builds_splits_and_a_certificate(tmp_path: Path) ->
     assert {t.meta["family_origin"] for t in train} == {f"{path}:FAMILY"}
     proof = json.loads((out / "certificate.json").read_text())
     assert proof["ok"] and proof["seed"] == 3
-    assert (
-        proof["settings"] | {"count": 4, "letters": "up", "words": ["a", "b"]} == proof["settings"]
-    )
-    assert proof["settings"]["share"] == 0.5
+    assert (own := proof["reverse"])["settings"] == own["settings"] | {
+        "count": 4,
+        "letters": "up",
+        "words": ["a", "b"],
+    }
+    assert own["settings"]["share"] == 0.5
     assert proof["tasks"] == {"train": 4, "heldout": 3}
     assert proof["tracks"]["train"] == {"plain": 4}
-    assert proof["family"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert proof["overlaps"] == {"train and heldout": {"exact": 0, "normalised": 0}}
+    assert own["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert proof["shared"] == {"train and heldout": {"exact": 0, "normalised": 0}}
     data = (out / "train.jsonl").read_bytes()
     assert proof["sha256"]["train.jsonl"] == hashlib.sha256(data).hexdigest()
     assert "python" in proof["versions"]
@@ -145,7 +147,7 @@ def test_a_setting_may_be_put_to_none(tmp_path: Path) -> None:
     path = family_file(tmp_path, "share: float = 0.5", "share: float | None = 0.5")
     assert build(path, tmp_path / "out", "share=none") == 0
     proof = json.loads((tmp_path / "out" / "certificate.json").read_text())
-    assert proof["settings"]["share"] is None
+    assert proof["reverse"]["settings"]["share"] is None
 
 
 def test_gold_that_is_run_is_proved(tmp_path: Path) -> None:
@@ -171,6 +173,7 @@ def test_an_older_build_is_not_mixed_and_other_files_stay(tmp_path: Path) -> Non
         "heldout.jsonl",
         "notes.txt",
         "provenance.json",
+        "refused.jsonl",
         "train.jsonl",
     ]
 

@@ -16,14 +16,15 @@ from assay.files import atomic_write_set
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
 from data_gen.cdr import few_shot
-from data_gen.cdr.out import certificate
+from data_gen.cdr.out import compared
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
 from data_gen.cdr.sources import sources_of
-from data_gen.tally import Input, say_inputs
+from data_gen.certificate import certificate
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
-from data_gen.splits import add_splits, read_list, say_empty, share_of
+from data_gen.splits import add_splits, read_list, share_of
+from data_gen.tally import Input, say_empty, say_inputs
 from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import SEMANTIC
 from rollouts.cdr.prompts import MODES, messages
@@ -217,12 +218,13 @@ def _write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict
     prints = {s: [t for t in tasks if t.split == s] for s in ("train", "validation", "heldout")}
     for side, own in prints.items():
         write_jsonl(out / f"{side}.jsonl", (task.to_json() for task in own))
-    seen = {side: [fingerprint(t) for t in own] for side, own in prints.items()}
-    proof = _inputs_only(certificate(seen))
-    if prints["validation"]:
-        other = certificate({"train": seen["train"], "heldout": seen["validation"]})
-        proof["train_and_validation"] = _inputs_only(other)
-        proof["ok"] &= proof["train_and_validation"]["ok"]
+    alike, own = compared({side: [fingerprint(t) for t in own] for side, own in prints.items()})
+    # references are labels that many samples share
+    inputs = {
+        pair: {kind: n for kind, n in counts.items() if not kind.startswith("references")}
+        for pair, counts in alike.items()
+    }
+    proof = certificate("semantic", prints, inputs, manifest["seed"], recipes=own["recipes"])
     manifest |= {
         "tracks": {t: len(own) for t, own in tracks.items()},
         "split": {side: len(own) for side, own in prints.items()},
@@ -230,13 +232,6 @@ def _write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict
     for name, value in (("manifest", manifest), ("certificate", proof)):
         text = json.dumps(value, indent=2, sort_keys=True) + "\n"
         (out / f"{name}.json").write_text(text, encoding="utf-8")
-
-
-def _inputs_only(proof: dict[str, Any]) -> dict[str, Any]:
-    """References are labels that many samples share, so only documents and inputs must differ."""
-    inputs = proof["train_and_heldout"]["inputs"]
-    ok = not proof["shared_documents"] and not inputs["exact"] and not inputs["near"]
-    return {"ok": ok, "shared_documents": proof["shared_documents"], "inputs": inputs}
 
 
 def _asked(args: Any) -> tuple[float, float, frozenset[str]]:

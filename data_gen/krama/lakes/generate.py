@@ -12,7 +12,7 @@ from assay.seeds import derive_seed
 from assay.task import Task
 from data_gen.krama.importer import LAKE, SYSTEM
 from data_gen.krama.lakes.constants import Watch
-from data_gen.krama.lakes.drawing import BATCH, Drawing, checked_batches, tables_of
+from data_gen.krama.lakes.drawing import BATCH, Drawing, checked_batches, names_of, tables_of
 from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.listings import best_listing, pays
@@ -23,6 +23,7 @@ from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.lakes.wording import facts_of
 from data_gen.krama.obscure.generated import obscure_tables
 from data_gen.rewording_facts import Facts
+from data_gen.tally import Refusal, Tally
 
 TRIES = 60  # questions a wanted task, before a lake is given up
 _EXAMPLES = 5  # sentences kept of a reason
@@ -76,61 +77,49 @@ def to_task(
 
 
 @dataclass
-class Tally:
-    """What became of the questions. `proof` counts the verdicts of the second way, `examples`
-    holds some sentences of each, `listed` what listing everything earns on each task, `facts` what
-    a rewording of it must keep."""
+class LakeTally(Tally):
+    """`listed`: what listing everything earns on each task; `facts`: what a rewording of it must
+    keep."""
 
-    reasons: Counter[str] = field(default_factory=Counter[str])
-    proof: Counter[str] = field(default_factory=Counter[str])
-    examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     listed: dict[str, list[tuple[float, float]]] = field(
         default_factory=dict[str, list[tuple[float, float]]]
     )
-    facts: dict[str, Facts] = field(default_factory=dict[str, Facts])  # by task: for rewordings
-
-    def refused(self, why: str, detail: str = "") -> None:
-        self.reasons[why] += 1
-        if detail and len(self.examples.setdefault(why, [])) < _EXAMPLES:
-            self.examples[why].append(detail)
+    facts: dict[str, Facts] = field(default_factory=dict[str, Facts])
 
 
-def unproved(lake: Lake, question: Question, values: dict[str, Any], tally: Tally) -> str:
-    """Why the second way does not give the same values, "" where it does; counted either way."""
-    refusal = lake.prover.refusal(question, values)
+def unproved(
+    lake: Lake, question: Question, values: dict[str, Any], tally: LakeTally
+) -> Refusal | None:
+    """Why the second way does not give the same values, None where it does; its verdict is
+    counted."""
+    why = lake.prover.refusal(question, values)
     agreed = "proved once" if lake.prover.once(question) else "agreed"
-    verdict = refusal.partition(":")[0] or agreed
-    tally.proof[verdict] += 1
-    if refusal:
-        tally.refused(f"proof: {verdict}", f"{lake.name}: {question.text} ({refusal})")
-    return refusal
+    tally.proof[why.code.removeprefix("proof: ") if why else agreed] += 1
+    return why and replace(why, where=f"{lake.name}: {question.text}")
 
 
-def listed(lake: Lake, question: Question, answer: Any, tally: Tally) -> tuple[float, float] | None:
-    """What the best listing of everything earns; None, and refused, where training would pay."""
+def listed(lake: Lake, question: Question, answer: Any) -> tuple[float, float] | Refusal:
+    """What the best listing of everything earns; a refusal where training would pay."""
     lists = lake.prover.everything(question)
     pair = best_listing(question.steps[-1].answer_type, answer, lists)
-    if not pays(pair):
-        return pair
-    tally.refused("listing everything pays", f"{lake.name}: {question.text}")
-    return None
+    if pays(pair):
+        return Refusal("listing everything pays", where=f"{lake.name}: {question.text}")
+    return pair
 
 
 def unfit(
-    lake: Lake, question: Question, values: dict[str, Any], watch: Watch, tally: Tally
-) -> str:
-    """Why gold is not proved, or a listing or a constant is paid, "" for a task; counted either
-    way."""
-    if refusal := unproved(lake, question, values, tally):
-        return f"the second computation: {refusal}"
-    pair = listed(lake, question, values["main-task"], tally)
-    if pair is None:
-        return "listing everything pays"
+    lake: Lake, question: Question, values: dict[str, Any], watch: Watch, tally: LakeTally
+) -> Refusal | None:
+    """Why gold is not proved, or a listing or a constant is paid; None for a task."""
+    if why := unproved(lake, question, values, tally):
+        return why
+    pair = listed(lake, question, values["main-task"])
+    if isinstance(pair, Refusal):
+        return pair
     if not watch.admits(values["main-task"]):
-        tally.reasons["an answer given too often"] += 1
-        return "an answer given too often"
+        return Refusal("an answer given too often")
     tally.listed.setdefault(watch.answer_type, []).append(pair)
-    return ""
+    return None
 
 
 def generate(
@@ -138,7 +127,7 @@ def generate(
     count: int,
     seed: int,
     split: str,
-    tally: Tally,
+    tally: LakeTally,
     advance: Callable[[int], Any] = lambda _: None,
     form: Form = FULL,
 ) -> list[Task]:
@@ -150,18 +139,17 @@ def generate(
     types: Counter[str] = Counter()
     watches = {kind: Watch(kind) for kind in form.types}
     most = -(-count // len(form.types))
-    drawing = Drawing(lakes, seed, count * TRIES, types, most, form)
-    for drawn, checked in checked_batches(drawing, tally.reasons):
+    drawing = Drawing(lakes, seed, count * TRIES, types, most, tally, form)
+    for drawn, checked in checked_batches(drawing):
         for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):
             answer_type = question.steps[-1].answer_type
             if types[answer_type] >= most:
                 continue
             if values is None:
-                tally.reasons[why] += 1
-            else:
-                why = unfit(lake, question, values, watches[answer_type], tally)
-            if values is None or why:
-                lake.note((t.key for t in tables_of(lake, question)), why)
+                tally.refuse(Refusal(why), names_of(lake, question))
+                continue
+            if refusal := unfit(lake, question, values, watches[answer_type], tally):
+                tally.refuse(refusal, names_of(lake, question))
                 continue
             types[answer_type] += 1
             task = to_task(lake, question, values, split, kind, draw, form)
@@ -180,7 +168,7 @@ def obscure_lake(
     tasks: Sequence[Task],
     seed: int,
     target: Path,
-    tally: Tally,
+    tally: LakeTally,
     advance: Callable[[int], Any] = lambda _: None,
     form: Form = FULL,
 ) -> list[Task]:
@@ -209,14 +197,16 @@ def obscure_lake(
         advance(1)
         plain = task.gold["answer"]
         if values is None:
-            tally.reasons[f"obscured: {why}"] += 1
+            tally.refuse(Refusal(f"obscured: {why}"))
         elif [s.kind for s in question.steps] != [s["kind"] for s in task.gold["subtasks"]]:
-            tally.reasons["obscured: another question"] += 1
+            tally.refuse(Refusal("obscured: another question"))
         elif score(question, values["main-task"], plain) > 0.95:
-            tally.reasons["obscured: the same answer"] += 1
-        elif not unproved(other, question, values, tally) and listed(
-            other, question, values["main-task"], tally
-        ):
+            tally.refuse(Refusal("obscured: the same answer"))
+        elif refusal := unproved(other, question, values, tally):
+            tally.refuse(refusal)
+        elif isinstance(pays_ := listed(other, question, values["main-task"]), Refusal):
+            tally.refuse(pays_)
+        else:
             draw = (task.split, task.meta["kind"], task.meta["draw"])
             new = to_task(other, question, values, *draw, form)
             name = f"{task.id}-obscured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction
-from data_gen.tally import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
 from data_gen.krama.lakes.files import Arrays, load_arrays
@@ -28,6 +27,7 @@ from data_gen.krama.lakes.pipeline import Frames
 from data_gen.krama.lakes.proof import Prover
 from data_gen.krama.lakes.records import NoRecords, may_hold, records_in
 from data_gen.krama.lakes.tables import Refers, Table
+from data_gen.tally import Input, Tally
 from rollouts.krama.index import LakeIndex, index_lake
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
@@ -43,14 +43,13 @@ _UNTRIED = "no question was drawn from it: other tables gave enough"
 @dataclass
 class Lake:
     """A folder of tables, read once. `refused` holds a reason for each table that is not used, and
-    `doubts` those that refused it; `reasons` why drafts over a table became no task."""
+    `doubts` those that refused it."""
 
     folder: Path
     name: str
     tables: list[Table]
     frames: Frames
     seen: set[str] = field(default_factory=set[str])
-    reasons: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     doubts: dict[str, tuple[Doubt, ...]] = field(default_factory=dict[str, tuple[Doubt, ...]])
     alone: bool = False  # no question joins its tables
@@ -65,10 +64,9 @@ class Lake:
         """What is said of keys that match but for their spelling."""
         return {} if self.alone else spelled_apart(self.tables)
 
-    def note(self, keys: Iterable[str], why: str) -> None:
-        """A draft over these tables became no task."""
-        for key in keys:
-            self.reasons.setdefault(key, Counter())[why] += 1
+    def input_name(self, key: str) -> str:
+        """What the lines of a build call a table."""
+        return f"{self.name}/{key}"
 
     @cached_property
     def index(self) -> LakeIndex:
@@ -80,36 +78,31 @@ class Lake:
         """The second way to compute over the files."""
         return Prover(self.folder)
 
-    def inputs(self, tasks: dict[str, int], licence: str = "unknown") -> list[Input]:
-        """A line for each table: `tasks` counts by its key."""
+    def inputs(
+        self, tasks: Mapping[str, int], tally: Tally, licence: str = "unknown"
+    ) -> list[Input]:
+        """A line for each table: `tasks` counts by its key, `tally` what became of the drafts."""
+
+        def unused(table: Table) -> tuple[str, ...]:
+            if tasks.get(table.key):
+                return ()
+            return (tally.why_none(self.input_name(table.key)) or _UNTRIED,)
+
         used = [
             Input(
-                f"{self.name}/{t.key}",
+                self.input_name(t.key),
                 tasks.get(t.key, 0),
-                (*self._unused(t, tasks), *t.notes, *self.apart.get(t.key, ())),
+                (*unused(t), *t.notes, *self.apart.get(t.key, ())),
                 t.about.licence or licence,
                 doubts=t.doubts,
             )
             for t in self.tables
+            if t.key not in self.refused
         ]
         return used + [
-            Input(f"{self.name}/{key}", 0, (why,), licence, doubts=self.doubts.get(key, ()))
+            Input(self.input_name(key), 0, (why,), licence, doubts=self.doubts.get(key, ()))
             for key, why in self.refused.items()
         ]
-
-    def _unused(self, table: Table, tasks: dict[str, int]) -> tuple[str, ...]:
-        """Why no task asks of the table, if none does."""
-        if tasks.get(table.key):
-            return ()
-        return (why_none(self.reasons.get(table.key, Counter())) or _UNTRIED,)
-
-
-def why_none(reasons: Counter[str]) -> str:
-    """Why no draft over a table became a task: the most frequent reasons; "" without drafts."""
-    if not reasons:
-        return ""
-    listed = "; ".join(f"{n} of {reasons.total()}: {why}" for why, n in reasons.most_common(2))
-    return f"no question over it passed every check ({listed})"
 
 
 @dataclass(frozen=True)
@@ -269,13 +262,13 @@ def _in_words(path: Path, name: str, said: About) -> Table | str:
 
 
 def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:
-    """The lake with some of its tables; of the others it says why, and what is in doubt."""
-    gone = [t for t in lake.tables if t not in kept]
+    """The lake with some of its tables; of the others it says why (empty: nothing is said), and
+    what is in doubt."""
+    gone = [t for t in lake.tables if why and t not in kept]
     return replace(
         lake,
         tables=kept,
         seen=set(),
-        reasons={},
         refused=lake.refused | {t.key: why for t in gone},
         doubts=lake.doubts | {t.key: t.doubts for t in gone},
     )

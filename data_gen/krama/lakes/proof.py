@@ -13,6 +13,7 @@ from data_gen.krama.lakes.ops import Each, Fit, Op, sources_of
 from data_gen.krama.lakes.pipeline import Question, subtask_key
 from data_gen.proof.original import NotProvable
 from data_gen.proof.shelf import Shelf
+from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 
 _TOLERANCE = 1e-7  # relative; two ways of adding up differ in the last digits
 
@@ -26,22 +27,23 @@ class Prover:
     def close(self) -> None:
         self.shelf.con.close()
 
-    def refusal(self, question: Question, values: Mapping[str, Any]) -> str:
-        """ "" when both ways agree on every step; else why the question is refused."""
+    def refusal(self, question: Question, values: Mapping[str, Any]) -> Refusal | None:
+        """None when both ways agree on every step; else why the question is refused."""
         ops = question.ops
         if ops is None:
-            return "not provable: a step without a typed form"
+            return Refusal(UNPROVABLE, "a step without a typed form")
         try:
             found = sql.values(ops, self.shelf)
         except NotProvable as error:
-            return f"not provable: {error}"
+            return Refusal(UNPROVABLE, str(error))
         last = len(ops) - 1
         for number, (op, second) in enumerate(zip(ops, found, strict=True)):
             first = values[subtask_key(number, last)]
             if not same(op, first, second):
                 kind = question.steps[number].kind
-                return f"differs: step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
-        return ""
+                said = f"step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
+                return Refusal(DIFFERS, said)
+        return None
 
     def once(self, question: Question) -> bool:
         """Whether a file of the question is read by one library alone."""

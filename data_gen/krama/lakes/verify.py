@@ -108,12 +108,11 @@ def validate(question: Question, frames: Frames) -> Checked:
 
 def validate_all(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
     """`validate` of many questions, side by side in the sandbox."""
-    return asyncio_run(validated(questions))
 
+    async def all_() -> list[Checked]:
+        return await asyncio.gather(*(_validate(q, frames) for q, frames in questions))
 
-async def validated(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
-    """`validate_all`, on the event loop of `asyncio_run`."""
-    return await asyncio.gather(*(_validate(question, frames) for question, frames in questions))
+    return asyncio_run(all_())
 
 
 async def _validate(question: Question, frames: Frames) -> Checked:

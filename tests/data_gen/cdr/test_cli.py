@@ -124,7 +124,7 @@ def test_tasks_are_split_by_document_and_by_recipe(built: Path) -> None:
     assert heldout
     assert not {t.meta["document"] for t in train} & {t.meta["document"] for t in heldout}
     proof = json.loads((built / "certificate.json").read_text())
-    assert proof["shared_documents"] == 0
+    assert proof["shared"]["train and heldout"]["documents"] == 0
     assert {t.meta["template"] for t in heldout} - {t.meta["template"] for t in train}
     for task in (*train, *heldout):
         assert score_refinement(task.gold, gold_answer(task.gold)).reward == 1.0

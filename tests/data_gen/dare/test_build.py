@@ -20,7 +20,7 @@ pytest.importorskip("pyarrow")
 from front import command  # noqa: E402
 
 from assay.task import TaskError, read_tasks  # noqa: E402
-from data_gen.dare.certificate import Built  # noqa: E402
+from data_gen.dare.database import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.series import split  # noqa: E402
@@ -159,7 +159,7 @@ def test_built_databases_are_whole_and_score_their_own_gold(built: Path) -> None
         listed = " ".join(task.files)
         assert "no_err" not in listed and "verify" not in " ".join(task.files.values())
     proof = json.loads((built / "full" / "certificate.json").read_text())
-    assert proof["shared_tables"] == 0 and proof["databases"] == 2
+    assert proof["ok"] and proof["dare"]["databases"] == 2
 
 
 def test_a_build_leaves_the_options_of_its_caller(built: Path) -> None:

@@ -92,8 +92,8 @@ def test_a_part_of_a_table_asks_nothing_that_the_table_has_asked(tmp_path: Path)
         row = {**database(tmp_path, name, frame), "task": "CF", "target": ["a"]}
         found.append(Built(name, [{**row, "features": list("bcde")}], fingerprints(frame)))
     rows, repeats = question_rows(found, tmp_path, 1)
-    assert [row["file_path"] for row in rows] == ["whole", "other"] and repeats == 1
+    assert [row["file_path"] for row in rows] == ["whole", "other"] and len(repeats) == 1
     found[1].rows[0]["target"] = ["b"]  # another question of the same table
     rows, repeats = question_rows(found, tmp_path, 1)
-    assert len(rows) == 3 and repeats == 0
+    assert len(rows) == 3 and repeats == []
     assert rows[0]["table_group"] == rows[1]["table_group"] != rows[2]["table_group"]

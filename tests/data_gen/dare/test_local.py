@@ -14,7 +14,8 @@ pytest.importorskip("pyarrow")
 
 from front import command  # noqa: E402
 
-from data_gen.dare.certificate import Built, inputs_of  # noqa: E402
+from data_gen.dare.build import inputs_of  # noqa: E402
+from data_gen.dare.database import Built  # noqa: E402
 from data_gen.dare.local import local_tables, tables_in  # noqa: E402
 from data_gen.tally import Refusal  # noqa: E402
 

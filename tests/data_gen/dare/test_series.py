@@ -9,7 +9,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
-from data_gen.dare.certificate import inputs_of  # noqa: E402
+from data_gen.dare.build import inputs_of  # noqa: E402
 from data_gen.dare.database import Built, Settings  # noqa: E402
 from data_gen.dare.series import opened  # noqa: E402
 from data_gen.dare.sources import sources  # noqa: E402

@@ -78,7 +78,7 @@ def test_question_gold_and_files_hold_both(built: tuple[str, Path]) -> None:
             train, test = (_read(folder / task.files[n]) for n in sorted(task.files) if "v2" in n)
             assert set(targets) <= set(train.columns) and not set(targets) & set(test.columns)
     told = json.loads((folder / "certificate.json").read_text("utf-8"))
-    assert told["several_targets"] == 1
+    assert told["dare"]["several_targets"] == 1
 
 
 def _read(path: Path) -> Any:

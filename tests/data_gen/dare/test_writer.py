@@ -142,7 +142,7 @@ def test_a_build_has_its_questions_reworded(
         assert run([*command_line, *words]) == 0
     assert len(seen) == 1 and seen[0]["model"] == "m"
     (task,) = read_tasks(out / "train.jsonl")
-    told = json.loads((out / "certificate.json").read_text())["reworded"]
+    told = json.loads((out / "certificate.json").read_text())["dare"]["reworded"]
     assert (told["asked"], told["reworded"]) == (1, 1)
     assert "Read about the columns in `metadata.txt`" in str(task.prompt)
     assert task.prompt != plain.prompt and task.gold == plain.gold

@@ -20,6 +20,7 @@ from assay.task import Answer, Task, TaskError, read_tasks
 from data_gen.sql import build
 from data_gen.sql.sides import LIKE, parted
 from data_gen.sql.wording import pieces
+from data_gen.table_folders import SPLITS
 from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.score import fenced
 
@@ -91,10 +92,10 @@ def test_tables_that_can_be_joined_stay_on_one_side(tmp_path: Path) -> None:
     out = tmp_path / "out"
     shares = ["--heldout-share", "0.4", "--validation-share", "0.1", "--count", "12"]
     assert build.main(["--tables", *folders, "--out", str(out), *shares, "--workers", "1"]) == 0
-    sides = {n: {t.meta["source"] for t in read_tasks(out / f"{n}.jsonl")} for n in build.PARTS}
+    sides = {n: {t.meta["source"] for t in read_tasks(out / f"{n}.jsonl")} for n in SPLITS}
     assert sides["train"] and sides["heldout"] and not sides["train"] & sides["heldout"]
     proof = json.loads((out / "certificate.json").read_text())
-    assert proof["ok"] and proof["tables_in_two_splits"] == 0
+    assert proof["ok"] and proof["shared"]["train and heldout"] == {"tables": 0}
 
 
 def test_short_prompts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sql_world import write_shop
@@ -40,7 +41,7 @@ def test_names_that_meet_are_told_apart() -> None:
     assert identifier("Größe", {"größe"}) == "größe_2"
 
 
-def _asked(folder: Path, out: Path, *words: str) -> tuple[list[Task], dict[str, object], str]:
+def _asked(folder: Path, out: Path, *words: str) -> tuple[list[Task], dict[str, Any], str]:
     given = ["--tables", str(folder), "--out", str(out), "--count", "24", "--workers", "1"]
     shares = ["--heldout-share", "0", "--validation-share", "0"]
     assert build.main([*given, *shares, *words]) == 0
@@ -63,7 +64,7 @@ def _long(folder: Path) -> Path:
 def test_all_rows_are_asked_about(tmp_path: Path) -> None:
     tasks, proof, _ = _asked(_long(tmp_path / "own"), tmp_path / "out")
     assert {len(unpacked(t.gold["database"]).tables[0].rows) for t in tasks} == {1200}
-    assert proof["rows_left_out"] == {} and not any("rows" in t.meta for t in tasks)
+    assert proof["sql"]["rows_left_out"] == {} and not any("rows" in t.meta for t in tasks)
     text = " ".join(str(t.meta["question"]) for t in tasks)
     assert "Tage überfällig" in text and "berf llig" not in text
     for task in (t for t in tasks if t.meta["kind"] == "date_part"):
@@ -77,7 +78,7 @@ def test_rows_that_are_left_out_are_said(tmp_path: Path) -> None:
     said = "firmen: first 500 of 1,200 rows"
     tasks, proof, refused = _asked(_long(tmp_path / "own"), tmp_path / "out", "--rows", "500")
     assert all(t.meta["rows"] == [said] for t in tasks)
-    assert proof["rows_left_out"] == {"own/firmen.csv": said} and said in refused
+    assert proof["sql"]["rows_left_out"] == {"own/firmen.csv": said} and said in refused
 
 
 def test_lists_of_rows_say_which_rows_they_are(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ pytest.importorskip("duckdb")
 
 from data_gen.krama.lakes.lake import Folder, Lake, open_lake, open_lakes
 from data_gen.krama.lakes.words import one_order
+from data_gen.tally import Tally
 
 SKUS = [f"SKU-{i:03d}" for i in range(150)]
 
@@ -73,7 +74,7 @@ def test_a_key_of_many_values_joins(tmp_path: Path) -> None:
 def test_a_key_that_is_spelled_otherwise_is_said_and_joins_nothing(tmp_path: Path) -> None:
     lake = open_lake(write_shop(tmp_path / "shop", fold=True))
     assert links(lake) == set()
-    said = {one.name: one.why for one in lake.inputs({"sales.csv": 3})}
+    said = {one.name: one.why for one in lake.inputs({"sales.csv": 3}, Tally())}
     assert any("sku-000 / SKU-000" in why for why in said["shop/sales.csv"])
 
 

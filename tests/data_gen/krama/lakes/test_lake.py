@@ -25,6 +25,7 @@ from data_gen.krama.lakes.pipeline import LakeStep, Question, run
 from data_gen.krama.lakes.questions import KINDS, question_for
 from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.verify import validate
+from data_gen.tally import Refusal, Tally
 
 main = command("tasks", "lake")
 
@@ -132,7 +133,7 @@ def test_a_column_with_a_cell_that_fits_no_mark_is_no_measure_and_said(tmp_path:
     lake = open_lake(tmp_path)
     (table,) = lake.tables
     assert table.numbers == ("Zahl",)
-    (line,) = lake.inputs({"t.csv": 3})
+    (line,) = lake.inputs({"t.csv": 3}, Tally())
     assert any("'1.2345,6' is no number" in why for why in line.why) and line.tasks == 3
 
 
@@ -240,7 +241,7 @@ def test_every_file_has_its_line(tmp_path: Path) -> None:
     lake_folder = _written(tmp_path, table)
     for name in ("paper.pdf", "notes.docx", "README.md"):
         (lake_folder / name).write_bytes(b"no table")
-    lines = {one.name: one.why for one in open_lake(lake_folder).inputs({"t.csv": 1})}
+    lines = {one.name: one.why for one in open_lake(lake_folder).inputs({"t.csv": 1}, Tally())}
     name = lake_folder.name
     assert {f"{name}/{f}" for f in ("t.csv", "paper.pdf", "notes.docx")} <= set(lines)
     assert any("README.md" in why for whys in lines.values() for why in whys)
@@ -251,18 +252,19 @@ def test_doubts_are_in_the_line_of_their_table(tmp_path: Path) -> None:
     lake = open_lake(_written(tmp_path, table))
     doubt = Doubt("alike_values", "'Food' and 'food' differ by case alone", column="town")
     tables = [replace(t, doubts=(doubt,)) for t in lake.tables]
-    (one,) = replace(lake, tables=tables).inputs({"t.csv": 2})
+    (one,) = replace(lake, tables=tables).inputs({"t.csv": 2}, Tally())
     assert one.doubts == (doubt,) and one.used
 
 
 def test_why_no_question_is_asked_is_said(tmp_path: Path) -> None:
     table = pd.DataFrame({"town": list("abc") * 20, "sales": [i * i % 97 for i in range(60)]})
     lake = open_lake(_written(tmp_path, table))
-    (before,) = lake.inputs({})
+    tally = Tally()
+    (before,) = lake.inputs({}, tally)
     assert "other tables gave enough" in before.why[0]
     for why in ("proof: differs", "proof: differs", "ambiguous"):
-        lake.note(["t.csv"], why)
-    (after,) = lake.inputs({})
+        tally.refuse(Refusal(why), [lake.input_name("t.csv")])
+    (after,) = lake.inputs({}, tally)
     assert "2 of 3: proof: differs" in after.why[0]
 
 

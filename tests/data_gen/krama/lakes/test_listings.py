@@ -70,7 +70,7 @@ def test_no_listing_of_what_the_pipeline_sees_is_paid(built: Path) -> None:
 
 def test_the_certificate_says_what_listings_earn(built: Path) -> None:
     proof = json.loads((built / "certificate.json").read_text("utf-8"))
-    found = proof["listing_everything"]
+    found = proof["lake"]["listing_everything"]
     made = proof["tasks"]["train"] + proof["tasks"]["validation"]
     assert set(found) == TYPES and sum(row["tasks"] for row in found.values()) == made
     assert max(row["highest reward"] for row in found.values()) <= 0.05

@@ -45,6 +45,7 @@ from data_gen.krama.lakes.ops import (
     Top,
     Years,
 )
+from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 
 PRICES = Source("preise.csv", columns=("Name", "Art", "Preis"))
 LEVELS = Source("preise.csv", columns=("Name", "Art", "Stufe"))
@@ -201,7 +202,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 def found(
     lake: Lake, name: str, change: tuple[str, str] | None = None
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[Refusal | None, dict[str, Any]]:
     """(why the second way refuses, values of the first), with the code changed by a pattern."""
     asked = question(lake, GOOD[name])
     code = asked.code()
@@ -218,14 +219,14 @@ def found(
 @pytest.mark.parametrize("name", GOOD)
 def test_right_pipelines_are_proved(lake: Lake, name: str) -> None:
     why, values = found(lake, name)
-    assert why == "", values
+    assert why is None, values
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_reader_or_step_is_refused(lake: Lake, name: str) -> None:
     pipeline, old, new = MUTANTS[name]
     why, values = found(lake, pipeline, (old, new))
-    assert why.startswith("differs: step "), (why, values)
+    assert why and why.code == DIFFERS and why.what.startswith("step "), (why, values)
 
 
 def test_gold_is_what_the_cells_say(lake: Lake) -> None:
@@ -257,7 +258,7 @@ def test_what_the_second_way_cannot_decide_is_refused(
         Figure("Wert", "mean", 2),
     ]
     refusal = lake.prover.refusal(question(lake, ops), {})
-    assert refusal.startswith("not provable: ") and why in refusal
+    assert refusal and refusal.code == UNPROVABLE and why in refusal.what
 
 
 def test_what_the_user_says_of_a_file_holds_for_both_ways(tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_what_the_user_says_of_a_file_holds_for_both_ways(tmp_path: Path) -> Non
         ]
         asked = question(lake, ops)
         values = values_of(asked.code(), tmp_path)
-        assert lake.prover.refusal(asked, values) == "", values
+        assert lake.prover.refusal(asked, values) is None, values
     assert values["subtask-2"] < 40  # the 5s went
 
 
@@ -291,13 +292,14 @@ def test_names_that_differ_by_case_alone_are_two_columns(tmp_path: Path) -> None
     source = Source("t.csv", columns=("wert", "Wert"))
     ops: list[Op] = [Load(source), Clean("wert"), Clean("Wert"), Fit("wert", "Wert", True)]
     asked = question(lake, ops, "list_approximate")
-    assert lake.prover.refusal(asked, values_of(asked.code(), tmp_path)) == ""
+    assert lake.prover.refusal(asked, values_of(asked.code(), tmp_path)) is None
 
 
 def test_a_step_without_a_typed_form_is_not_provable(lake: Lake) -> None:
     asked = question(lake, GOOD["mean"])
     steps = (*asked.steps[:-1], replace(asked.steps[-1], op=None))
-    assert lake.prover.refusal(replace(asked, steps=steps), {}).startswith("not provable: ")
+    refusal = lake.prover.refusal(replace(asked, steps=steps), {})
+    assert refusal and refusal.code == UNPROVABLE
 
 
 def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:

@@ -26,6 +26,7 @@ from data_gen.krama.lakes.pipeline_runner import Pandas
 from data_gen.krama.lakes.records import FILES, NoRecords, holds, may_hold, records_in, written
 from data_gen.proof.original import NotProvable, ident
 from data_gen.proof.shelf import Shelf
+from data_gen.tally import DIFFERS
 
 main = command("tasks", "lake")
 STYLES = {"cards": "n.txt", "entries": "n.html"}
@@ -119,7 +120,7 @@ def test_a_first_reader_that_loses_a_row_or_reads_wrongly_is_found(tmp_path: Pat
     ops = [Load(table.source("Height")), Clean("Height"), Figure("Height", "mean", 2)]
     asked = question(lake, ops)
     code = asked.code()
-    assert lake.prover.refusal(asked, values_of(code, tmp_path)) == ""
+    assert lake.prover.refusal(asked, values_of(code, tmp_path)) is None
     for old, new in (
         ("if len(c) > 1]", "if len(c) > 1][1:]"),
         ("split('\\n\\n')", "split('\\n\\n')[:-1]"),
@@ -127,7 +128,8 @@ def test_a_first_reader_that_loses_a_row_or_reads_wrongly_is_found(tmp_path: Pat
     ):
         assert old in code
         values = values_of(code.replace(old, new), tmp_path)
-        assert lake.prover.refusal(asked, values).startswith("differs"), (new, values)
+        why = lake.prover.refusal(asked, values)
+        assert why and why.code == DIFFERS, (new, values)
     broken = "<html><dl><dt>A</dt><dt>B</dt><dd>1</dd></dl></html>"
     (tmp_path / "data" / "b.html").write_text(broken, "utf-8")
     with Shelf(tmp_path / "data") as shelf, pytest.raises(NotProvable, match="'A' has no value"):

@@ -23,6 +23,7 @@ from data_gen.krama.lakes.questions import KINDS, question_for  # noqa: E402
 from data_gen.krama.lakes.sides import parted  # noqa: E402
 from data_gen.krama.lakes.steps import NoQuestion  # noqa: E402
 from data_gen.sql.sides import sides_of  # noqa: E402
+from data_gen.tally import Tally  # noqa: E402
 
 main = command("tasks", "lake")
 KIND = ("Turm", "Hof", "Haus", "Scheune", "Mühle", "Kirche", "Stall")
@@ -55,7 +56,7 @@ def test_of_copies_the_one_without_doubts_is_used(tmp_path: Path) -> None:
     assert {t.path: bool(t.doubts) for t in lake.tables} == {"a.csv": True, "b.csv": False}
     ((kept,), _, _) = parted([lake], [], 0.0, 0)
     assert [t.path for t in kept.tables] == ["b.csv"] and "a.csv" in kept.refused
-    said = {one.name: [d.code for d in one.doubts] for one in kept.inputs({})}
+    said = {one.name: [d.code for d in one.doubts] for one in kept.inputs({}, Tally())}
     assert said == {"train/b.csv": [], "train/a.csv": ["sentinel"]}
     sides = sides_of([lake], 0.0, 0.0, 0)
     assert list(sides[lake.name]) == ["b.csv"] and "a.csv" in lake.refused
@@ -121,7 +122,7 @@ def test_validation_holds_other_tables_and_the_command_says_every_input(
     assert all(t["split"] == s for s, tasks in parts.items() for t in tasks)
     proof = json.loads((tmp_path / "o" / "certificate.json").read_text("utf-8"))
     assert proof["proof"]["agreed"] >= sum(map(len, parts.values())) > 8
-    assert proof["tables_in_both_splits"] == 0
+    assert proof["shared"]["train and validation"] == {"tables": 0}
     assert "gold computed twice: " in said.out
     assert "lake/broken.parquet: refused" in said.err and "licence CC0" in said.err
     refused = (tmp_path / "o" / "refused.jsonl").read_text("utf-8")

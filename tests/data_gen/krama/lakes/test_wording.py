@@ -87,7 +87,7 @@ def test_rewordings_are_proved_counted_and_journalled(tmp_path: Path) -> None:
         assert main([*command, "--out", str(out)]) == 0
         assert len(seen) == asked  # the journal answered
     assert first == {n: (out / n).read_bytes() for n in first}
-    told = json.loads((out / "certificate.json").read_text("utf-8"))["wordings"]
+    told = json.loads((out / "certificate.json").read_text("utf-8"))["lake"]["wordings"]
     before = {t["id"]: t for s in ("train", "validation") for t in rows(plain / f"{s}.jsonl")}
     after = {t["id"]: t for s in ("train", "validation") for t in rows(out / f"{s}.jsonl")}
     assert before.keys() == after.keys() and asked == len(after) == told["asked"]
