@@ -20,9 +20,16 @@ from assay.console import Progress
 from assay.task import Task, TaskError
 from data_gen.certificate import counted
 from data_gen.krama.lakes.lake import Lake
+from data_gen.krama.lakes.table_folders import (
+    SPLITS,
+    Parts,
+    add_options,
+    finish,
+    need_tables,
+    opened,
+)
 from data_gen.sql.generate import Asked, SqlTally, generate, spread
 from data_gen.sql.sides import parted, sides_of
-from data_gen.table_folders import SPLITS, Parts, add_options, finish, need_tables, opened
 
 _SPARE = 1.6  # tasks made for one that is wanted, so that kinds can be evened out
 

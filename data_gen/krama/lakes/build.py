@@ -26,8 +26,15 @@ from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.listings import listings_earn
 from data_gen.krama.lakes.short import SHORT, short_lake
 from data_gen.krama.lakes.sides import parted
+from data_gen.krama.lakes.table_folders import (
+    SPLITS,
+    Parts,
+    add_options,
+    finish,
+    need_tables,
+    opened,
+)
 from data_gen.krama.lakes.wording import reworded_tasks
-from data_gen.table_folders import SPLITS, Parts, add_options, finish, need_tables, opened
 from rewards.krama.release import COUNTS
 
 if TYPE_CHECKING:

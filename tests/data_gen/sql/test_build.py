@@ -17,10 +17,10 @@ pytest.importorskip("duckdb")
 
 from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, TaskError, read_tasks
+from data_gen.krama.lakes.table_folders import SPLITS
 from data_gen.sql import build
 from data_gen.sql.sides import LIKE, parted
 from data_gen.sql.wording import pieces
-from data_gen.table_folders import SPLITS
 from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.score import fenced
 
