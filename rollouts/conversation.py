@@ -66,9 +66,8 @@ class TokenConversation:
         self._tokenizer = tokenizer
         self.messages: list[dict[str, Any]] = []
         self.ids: list[int] = []
-        self.loss_mask: list[int] = []
-        self.logprobs: list[float] = []
-        self.sampling_logprobs: list[float] = []
+        # of each id: the loss mask and both log-probabilities
+        self._drawn: list[tuple[int, float, float]] = []
         self.rewritten = False
         self.usage: Counter[str] = Counter()
         self._ended = False
@@ -78,7 +77,7 @@ class TokenConversation:
     def start(self, opening: EpisodeStart) -> None:
         self.messages = [dict(m) for m in opening.messages]
         self._tools = opening.tools
-        self._append(self._tokenizer.prompt(opening.messages, opening.tools))
+        self._given(self._tokenizer.prompt(opening.messages, opening.tools))
 
     def prompt(self) -> list[int]:
         """All ids so far, for the engine; what was there at the last call must still stand."""
@@ -105,7 +104,8 @@ class TokenConversation:
         cut = completion.stop == "length" or count < len(completion.ids)
         self._ended = bool(ids) and ids[-1] in self._tokenizer.stop_ids
         laws = completion.logprobs[:count], completion.sampling_logprobs[:count]
-        self._append(ids, *laws, completion.drawn(count))
+        self.ids += ids
+        self._drawn += zip(completion.drawn(count), *laws, strict=True)
         text = self._tokenizer.text(ids)
         self.messages.append({"role": "assistant", "content": text})
         return text, self._tokenizer.calls.read(text), cut
@@ -113,17 +113,16 @@ class TokenConversation:
     def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append what answers the model: the template's ids around it, without loss."""
         self.messages += [dict(m) for m in messages]
-        self._append(self._tokenizer.follow(messages, self._ended, self._tools))
+        self._given(self._tokenizer.follow(messages, self._ended, self._tools))
 
     def rewrite(
         self, context: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
     ) -> None:
         """Go on from another conversation; `messages` are what the record says of it."""
         self.messages += [dict(m) for m in messages]
-        self.ids, self.loss_mask = [], []
-        self.logprobs, self.sampling_logprobs = [], []
-        self.rewritten, self._asked = True, []
-        self._append(self._tokenizer.prompt(context, self._tools))
+        self.ids, self._drawn, self._asked = [], [], []
+        self.rewritten = True
+        self._given(self._tokenizer.prompt(context, self._tools))
 
     def room(self, most: int, budget: Budget) -> int:
         """Tokens the next message may have, `most` or fewer."""
@@ -133,25 +132,21 @@ class TokenConversation:
         """What a trajectory keeps of it: the ids, or the usage where there are none."""
         if self.rewritten:
             return _without_ids(self.usage)
+        mask, logprobs, sampling = (
+            map(list, zip(*self._drawn, strict=True)) if self.ids else ([], [], [])
+        )
         return {
             "ids": self.ids,
-            "loss_mask": self.loss_mask,
-            "logprobs": self.logprobs,
-            "sampling_logprobs": self.sampling_logprobs,
+            "loss_mask": mask,
+            "logprobs": logprobs,
+            "sampling_logprobs": sampling,
             "tokenizer": self._tokenizer.fingerprint,
         }
 
-    def _append(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float] | None = None,
-        sampling: Sequence[float] | None = None,
-        mask: Sequence[int] | None = None,
-    ) -> None:
+    def _given(self, ids: Sequence[int]) -> None:
+        """Append ids that were not drawn."""
         self.ids += ids
-        self.loss_mask += [0] * len(ids) if mask is None else mask
-        self.logprobs += [0.0] * len(ids) if logprobs is None else logprobs
-        self.sampling_logprobs += [0.0] * len(ids) if sampling is None else sampling
+        self._drawn += [(0, 0.0, 0.0)] * len(ids)
 
 
 class ChatConversation:

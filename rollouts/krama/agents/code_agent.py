@@ -21,11 +21,13 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
 from assay.thoughts import answer_after_thoughts
+from configs.loader import read_yaml
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.cell_tools import FINAL, final_answer, list_files, read_file
 from rollouts.krama.agents.notebook import Notebook, output_of
@@ -37,15 +39,7 @@ if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory
 
 _SHOWN = "_shown.txt"  # where a cell leaves the value of its last expression
-_LAKE = """{question}
-
-The files of the data lake are below the folder data/. Do not assume that they are clean. You have \
-no web. Hand the answer in bare (a number, a text or a list), rounded only where the question says \
-so."""
-_TABLE = """{question}
-
-Your code runs in the folder that holds the files: {files}. Save what is asked for there. You have \
-no web. When it is saved, call final_answer."""
+_WORDS = read_yaml(Path(__file__).with_name("words.yaml"))["smolagents"]
 
 
 def prelude() -> str:
@@ -58,23 +52,13 @@ def question_of(task: Task, notebook: Notebook) -> str:
     """The task as an agent is given it."""
     asked = str(task.prompt[-1]["content"])
     if notebook.lake is not None:
-        return _LAKE.format(question=asked)
+        return _WORDS["lake"].format(question=asked)
     names = ", ".join(name for name, _ in notebook.files())
-    return _TABLE.format(question=asked, files=names)
+    return _WORDS["table"].format(question=asked, files=names)
 
 
-@dataclass(frozen=True)
-class _Asks:
-    """The agent wants a message of its model to this conversation."""
-
-    messages: list[dict[str, str]]
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The agent's run is over, or `error` broke it."""
-
-    error: BaseException | None = None
+# the conversation that the agent wants a message to; at its end None, or what broke it
+Event = list[dict[str, str]] | BaseException | None
 
 
 class _Stopped(BaseException):
@@ -86,9 +70,8 @@ class CodeAgent:
 
     def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
         self._notebook, self._steps = Notebook(task, seed, shop, prelude()), shop.settings.steps
-        self._events: asyncio.Queue[_Asks | _Ended] = asyncio.Queue()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._stopped = self._answered = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._version = ""
@@ -101,57 +84,52 @@ class CodeAgent:
         await self._notebook.open()
         run = self.prepared(question_of(self._notebook.task, self._notebook))
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._work, args=(run,), daemon=True)
-        self._thread.start()
-        event = await self._event()
-        assert isinstance(event, _Asks)  # no agent ends before it has asked
-        return EpisodeStart(event.messages)
+        threading.Thread(target=self._work, args=(run,), daemon=True).start()
+        return EpisodeStart(await self._wanted() or [])  # no agent ends before it has asked
 
     async def reply(self, said: ModelTurn) -> Reply:
         """Give the message to the agent; what it asks next, or the end."""
         self._messages += 1
         self._seconds, self._records, self._errors = 0.0, [], Counter()
         self._said.put(answer_after_thoughts(said.text))
-        event = await self._event()
+        wanted = await self._wanted()
         counted = Reply(records=self._records, errors=self._errors, seconds=self._seconds)
-        if isinstance(event, _Ended):
+        if wanted is None:
             return replace(counted, done=True)
-        new = event.messages[tail(event.messages) :]
-        return replace(counted, messages=new, context=event.messages)
+        return replace(counted, messages=wanted[tail(wanted) :], context=wanted)
 
     async def close(self) -> EpisodeEnd:
         self._stopped = True
         self._said.put(None)
         return self._notebook.close(f"smolagents CodeAgent {self._version}", self._messages)
 
-    async def _event(self) -> _Asks | _Ended:
-        """What the agent does next. Raises what broke it."""
+    async def _wanted(self) -> list[dict[str, str]] | None:
+        """The conversation that goes on, None at the end. Raises what broke the agent."""
         event = await self._events.get()
-        if isinstance(event, _Ended) and event.error is not None:
-            raise event.error
+        if isinstance(event, BaseException):
+            raise event
         return event
 
     # --- in the agent's thread ---------------------------------------------------------------
 
     def _work(self, run: Callable[[], object]) -> None:
-        error: BaseException | None = None
         try:
             said = run()
             if not self._answered:  # out of steps: the message that the agent asked for instead
                 self._notebook.answer(str(said))
+            self._tell(None)
         except _Stopped:
             return
-        except BaseException as raised:
-            error = raised
-        self._tell(_Ended(error))
+        except BaseException as error:
+            self._tell(error)
 
-    def _tell(self, event: _Asks | _Ended) -> None:
+    def _tell(self, event: Event) -> None:
         if self._loop is not None and not self._stopped:
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def ask(self, messages: list[dict[str, str]]) -> str:
         """The model's message to a conversation."""
-        self._tell(_Asks(messages))
+        self._tell(messages)
         said = self._said.get()
         if said is None:
             raise _Stopped
@@ -167,7 +145,7 @@ class CodeAgent:
         try:
             result: Result = asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except Exception as error:  # the sandbox broke: no matter of the agent's
-            self._tell(_Ended(error))
+            self._tell(error)
             raise _Stopped from None
         self._seconds += result.wall_s
         ended = FINAL in result.files

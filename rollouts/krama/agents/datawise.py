@@ -15,10 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.task import Task
 from assay.thoughts import answer_after_thoughts
+from configs.loader import read_yaml
 from rewards.krama.episode import read_text
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.notebook import Notebook, output_of
@@ -31,39 +33,7 @@ Stage = Literal["begin", "execute", "plan", "debug", "filter"]
 PLANS, EXECUTIONS, REPAIRS, FAILED_REPAIRS, STEPS = 7, 6, 8, 2, 15
 _FILES_MOST = 200
 
-SYSTEM = """You solve data-science tasks in a Python notebook. You write cells; those of code run \
-one after the other, and variables stay. A cell is a fenced block:
-```markdown
-a plan, an observation or a result
-```
-```python
-code
-```
-You work step by step. A step begins with a markdown cell that starts with "[STEP GOAL]: ". You \
-are in one of four stages, and each message begins with one of the signals that its stage offers.
-- Planning: the last step is judged; it is replaced, another one follows, or the task is done.
-- Execution: cells bring the step to its goal, a few at a time.
-- Debugging: a cell failed; find out why and mend it.
-- Filtering: what debugging left is put in order."""
-_LAKE = "The files of the data lake are below the folder data/. Do not assume that they are clean."
-_TABLE = "The files are in the notebook's folder. Save there what is asked for."
-_ANSWER = (
-    " The bare answer (a number, a text or a list) stands in it between <answer> and </answer>."
-)
-_STAGES: dict[Stage, str] = {
-    "begin": "Begin the first step: one markdown cell with its goal, then cells that work on it.",
-    "execute": "Stage: execution. Signals: <await> to run the cells of this message and go on with "
-    "the step; <end_step> when its goal is reached with them.",
-    "plan": "Stage: planning. Signals: <replace_step> where the last step is wrong: its cells are "
-    "taken out and the notebook runs anew, so write down what you learned, and another goal with "
-    "its first cells; <next_step> where it holds: write the next goal with its first cells; "
-    "<fulfilled> when the task is done: write one markdown cell with the result.",
-    "debug": "Stage: debugging. The last cells failed. Signals: <await> to run the cells of this "
-    "message and look on; <end_debug> when the fault is mended with them.",
-    "filter": "Stage: filtering. Signals: <debug_success>: write what was learned and the mended "
-    "code, whole, in place of all cells of the repair; <debug_failure>: write a markdown cell that "
-    "says what was tried and why it failed, and no code.",
-}
+_WORDS = read_yaml(Path(__file__).with_name("words.yaml"))["datawise"]
 # what each stage may choose; where a message names none, the first one holds
 SIGNALS: dict[Stage, tuple[str, ...]] = {
     "begin": ("await",),
@@ -152,7 +122,7 @@ class Datawise:
         text = answer_after_thoughts(said.text)
         stage, signal = self._stage, signal_of(self._stage, text)
         self._new = []
-        done = await self._take(stage, signal, cells_of(text), said.seconds)
+        done = await self._take(signal, cells_of(text), said.seconds)
         if response := (read_text(text) if self._notebook.lake is not None else {}):
             self._notebook.answer(response["answer"])
         self._records = [{"stage": stage, "signal": signal}, *self._records]
@@ -173,25 +143,38 @@ class Datawise:
         spent = self._plans >= PLANS or self._steps >= STEPS
         return spent and self._stage not in ("debug", "filter")
 
-    async def _take(self, stage: Stage, signal: str, cells: Sequence[Cell], left: float) -> bool:
+    async def _take(self, signal: str, cells: Sequence[Cell], left: float) -> bool:
         """Change the notebook as the stage and its signal say, and go on to the next stage; whether
         the task is done."""
-        if stage in ("debug", "filter"):
-            await self._repair(stage, signal, cells, left)
+        if self._stage == "debug":
+            self._repairs += 1
+            await self._run(cells, left, repair=True)
+            if signal == "end_debug" or self._repairs >= REPAIRS:
+                self._stage = "filter"
             return False
-        self._steps += 1
-        if signal == "fulfilled":
-            self._cells += [replace(c, step=self._step) for c in cells if not c.code]
-            return True
-        if stage in ("begin", "plan"):
-            await self._new_step(signal, left)
+        if self._stage == "filter":
+            # what the repair comes to takes the place of its own cells and of those it was made for
+            self._cells = [c for c in self._cells if not c.repair]
+            await self._anew(left)
+            good = signal == "debug_success"
+            await self._run([c for c in cells if good or not c.code], left)
+            self._failed_repairs += not good
+            signal = self._back
         else:
-            self._executions += 1
-        failed = await self._run(cells, left)
-        if failed and self._failed_repairs <= FAILED_REPAIRS:
-            self._back, self._repairs, self._stage = signal, 0, "debug"
-        else:
-            self._go_on(signal)
+            self._steps += 1
+            if signal == "fulfilled":
+                self._cells += [replace(c, step=self._step) for c in cells if not c.code]
+                return True
+            if self._stage == "execute":
+                self._executions += 1
+            else:
+                await self._new_step(signal, left)
+            if await self._run(cells, left) and self._failed_repairs <= FAILED_REPAIRS:
+                self._back, self._repairs, self._stage = signal, 0, "debug"
+                return False
+        # the cells ran, or are beyond repair
+        ended = signal == "end_step" or self._executions >= EXECUTIONS
+        self._stage = "plan" if ended else "execute"
         return False
 
     async def _new_step(self, signal: str, left: float) -> None:
@@ -202,26 +185,6 @@ class Datawise:
             self._step += 1
         self._plans += signal != "await"
         self._executions = self._failed_repairs = 0
-
-    def _go_on(self, signal: str) -> None:
-        """The stage after an execution or a plan whose cells ran (or are beyond repair)."""
-        ended = signal == "end_step" or self._executions >= EXECUTIONS
-        self._stage = "plan" if ended else "execute"
-
-    async def _repair(self, stage: Stage, signal: str, cells: Sequence[Cell], left: float) -> None:
-        if stage == "debug":
-            self._repairs += 1
-            await self._run(cells, left, repair=True)
-            if signal == "end_debug" or self._repairs >= REPAIRS:
-                self._stage = "filter"
-            return
-        # what the repair comes to takes the place of its own cells and of those it was made for
-        self._cells = [c for c in self._cells if not c.repair]
-        await self._anew(left)
-        good = signal == "debug_success"
-        await self._run([c for c in cells if good or not c.code], left)
-        self._failed_repairs += not good
-        self._go_on(self._back)
 
     async def _run(self, cells: Sequence[Cell], left: float, repair: bool = False) -> bool:
         """Append cells and run those of code; whether one failed. Those behind one that failed are
@@ -265,15 +228,18 @@ class Datawise:
         if len(files) > _FILES_MOST:
             listed.append(f"and {len(files) - _FILES_MOST} more")
         task = str(self._notebook.task.prompt[-1]["content"])
-        parts = [f"[TASK]: {task}\n\n{_LAKE if lake else _TABLE}", "Files:\n" + "\n".join(listed)]
+        parts = [
+            f"[TASK]: {task}\n\n{_WORDS['lake' if lake else 'table']}",
+            "Files:\n" + "\n".join(listed),
+        ]
         cells = [f"{_fenced(c)}\n{_shown(c, most)}".rstrip() for c in self._cells]
         text = "\n\n".join([*parts, *cells, self._wanted()])
-        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
+        return [{"role": "system", "content": _WORDS["system"]}, {"role": "user", "content": text}]
 
     def _wanted(self) -> str:
         """What the next message is to be."""
         lake = self._notebook.lake is not None
-        now = _STAGES[self._stage] + (_ANSWER if lake and self._stage == "plan" else "")
+        now = _WORDS[self._stage] + (_WORDS["answer"] if lake and self._stage == "plan" else "")
         goals = [c.text for c in self._cells if c.text.startswith(_GOAL)]
         goal = goals[-1].removeprefix(_GOAL).strip() if goals else ""
         return f"The current goal is: {goal}\n\n{now}" if goal else now
