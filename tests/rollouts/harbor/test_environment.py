@@ -54,7 +54,10 @@ def test_oracle_earns_one_and_nop_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("environment/Dockerfile", "WORKDIR", "RUN apt-get install -y gcc\nWORKDIR"), "builds no image"),
+        (
+            ("environment/Dockerfile", "WORKDIR", "RUN apt-get install -y gcc\nWORKDIR"),
+            "builds no image",
+        ),
         (("task.toml", "no-network", "public"), "the jail has no network"),
         (("environment/Dockerfile", "3.11", "3.5"), "Python 3.5"),
     ],
