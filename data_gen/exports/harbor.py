@@ -21,7 +21,7 @@ from assay.family import Answer, Family, family_of, gold_answer, score_answer
 from assay.task import RIGHT, Task, TaskError, json_text
 from data_gen.exports import carried_score
 from data_gen.exports.carried import Carried, carry
-from rewards.adapters.verl import PARTS
+from rewards.adapters import PARTS
 from rewards.adapters.words import MESSAGES, message_of
 
 BASE = "python:3.11.13-slim-bookworm"

@@ -18,9 +18,10 @@ import math
 import re
 import unicodedata
 import warnings
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, cast
 
 from assay.syntax import python_literal
@@ -204,20 +205,13 @@ def table3(answer_type: str, target: Any, answer: Any, judge: Judge = determinis
     approximate = answer_type.endswith("approximate")
     if isinstance(target, list | tuple) or answer_type.startswith("list"):
         return _list(as_list(answer), as_list(target) or [], approximate, judge)
-    if answer_type.startswith("numeric"):
-        return _number(answer, target, approximate)
-    if approximate:
+    if answer_type.startswith("numeric") and (want := number(target)) is not None:
+        if (said := number(answer)) is None:
+            return 0.0
+        return relative_score(said, want) if approximate else float(close(said, want))
+    if approximate and answer_type.startswith("string"):
         return float(not isinstance(answer, dict) and _says(judge, answer, target))
     return _text(answer, target)
-
-
-def _number(answer: Any, target: Any, approximate: bool) -> float:
-    want, said = number(target), number(answer)
-    if want is None:
-        return _text(answer, target)
-    if said is None:
-        return 0.0
-    return relative_score(said, want) if approximate else float(close(said, want))
 
 
 def _text(answer: Any, target: Any) -> float:
@@ -265,9 +259,9 @@ def rounding_slip(target: Any, answer: Any) -> float | None:
     want, said = number(target), number(answer)
     if want is None or said is None:
         return None
-    digits = repr(want).partition(".")[2]
-    if "e" in digits or "e" in repr(want):
+    if "e" in repr(want):
         return float(close(said, want))
+    digits = repr(want).partition(".")[2]
     places = 0 if digits in ("", "0") else len(digits)
     return float(close(said, want) or abs(said - want) <= 0.5 * 10**-places * (1 + 1e-9))
 
@@ -435,20 +429,39 @@ def pairs_found(
     `same` may hold for texts that differ, so every free element is asked (a judge). Elements are
     looked up by their first scalar, so long exact lists cost n log n.
     """
-    shelf = _Shelf(said)
-    found = 0
-    for target in want:
+    leaves = [_leaf(element) for element in said]
+    free = dict.fromkeys(range(len(said)))
+    # places that are free, by the text and by the number of their first scalar
+    by_text: defaultdict[str, list[int]] = defaultdict(list)
+    by_number: defaultdict[float, list[int]] = defaultdict(list)
+    for place, leaf in enumerate(leaves):
+        by_text[text_key(leaf)].append(place)
+        if (value := number(leaf)) is not None:
+            by_number[value].append(place)
+    values = sorted(by_number)
+
+    def places(target: Any) -> Iterable[int]:
+        """Free places in order that may hold the target."""
         leaf = _leaf(target)
-        if loose_text and (isinstance(leaf, bool) or not isinstance(leaf, int | float)):
-            places: Iterator[int] = shelf.all(4 * len(want) + 50)
-        else:
-            places = shelf.near(leaf, reach)
-        for place in places:
-            if same(said[place], target):
-                shelf.taken.add(place)
-                found += 1
-                break
-    return found
+        if isinstance(leaf, bool) or not isinstance(leaf, int | float):
+            if loose_text:  # a judge may cost a request each
+                return islice(free, 4 * len(want) + 50)
+            return by_text.get(text_key(leaf), ())
+        if (middle := number(leaf)) is None:
+            return ()
+        spread = abs(middle) * reach * (1 + 1e-9)
+        low = bisect.bisect_left(values, middle - spread)
+        high = bisect.bisect_right(values, middle + spread)
+        return heapq.merge(*(by_number[value] for value in values[low:high]))
+
+    for target in want:
+        place = next((p for p in places(target) if same(said[p], target)), None)
+        if place is not None:
+            del free[place]
+            by_text[text_key(leaves[place])].remove(place)
+            if (value := number(leaves[place])) is not None:
+                by_number[value].remove(place)
+    return len(said) - len(free)
 
 
 def _leaf(value: Any) -> Any:
@@ -458,46 +471,3 @@ def _leaf(value: Any) -> Any:
             return None
         value = cast("Sequence[Any]", value)[0]
     return value
-
-
-class _Shelf:
-    """Predicted elements by the text and by the number of their first scalar."""
-
-    def __init__(self, said: Sequence[Any]) -> None:
-        self.taken: set[int] = set()
-        self.size = len(said)
-        self._text: dict[str, deque[int]] = {}
-        self._number: dict[float, deque[int]] = {}
-        for place, element in enumerate(said):
-            leaf = _leaf(element)
-            self._text.setdefault(text_key(leaf), deque()).append(place)
-            value = number(leaf)
-            if value is not None:
-                self._number.setdefault(value, deque()).append(place)
-        self._values = sorted(self._number)
-
-    def all(self, limit: int) -> Iterator[int]:
-        """Free places in order, at most `limit` (a judge may cost a request each)."""
-        free = (p for p in range(self.size) if p not in self.taken)
-        for _, place in zip(range(limit), free, strict=False):
-            yield place
-
-    def near(self, leaf: Any, reach: float) -> Iterator[int]:
-        """Free places in order whose first scalar may equal `leaf`."""
-        if isinstance(leaf, bool) or not isinstance(leaf, int | float):
-            return self._free(self._text.get(text_key(leaf)))
-        middle = number(leaf)
-        if middle is None:
-            return iter(())
-        spread = abs(middle) * reach * (1 + 1e-9)
-        low = bisect.bisect_left(self._values, middle - spread)
-        high = bisect.bisect_right(self._values, middle + spread)
-        lines = [self._number[v] for v in self._values[low:high]]
-        return heapq.merge(*(self._free(line) for line in lines))
-
-    def _free(self, line: deque[int] | None) -> Iterator[int]:
-        if line is None:
-            return iter(())
-        while line and line[0] in self.taken:
-            line.popleft()
-        return (place for place in line if place not in self.taken)

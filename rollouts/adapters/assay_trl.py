@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task
-from rewards.adapters.trl import trl_reward
+from rewards.adapters import trl_reward
 from rewards.adapters.words import bare, score_text
 from rollouts.event_loop import asyncio_run
 from rollouts.tool_episode import Episodes, ToolEpisode, fields_of
