@@ -12,10 +12,10 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -194,19 +194,20 @@ def rollout_answer(row: Row) -> Answer:
         text = last.get("content") if isinstance(last, dict) else None  # pyright: ignore
     if not isinstance(text, str):
         raise TaskError("a rollout without `text`, and without `messages` that end in an answer")
+    left: dict[str, bytes] = {}
+    for name, held in _files(row).items():
+        if held != 0 and not isinstance(held, str):
+            why = f"the row keeps the size of {name!r} ({held} bytes) and not what it held"
+            return Answer(text, truncated, failure=f"{why}: sample it again to score it again")
+        left[name] = str(held or "").encode("utf-8", "surrogatepass")
+    return Answer(text, truncated, left)
+
+
+def _files(row: Row) -> dict[str, Any]:
     files: Any = row.get("files") or {}
     if not isinstance(files, dict):
         raise TaskError("field 'files' is no object; give {name: text}")
-    left: dict[str, bytes] = {}
-    for name, held in cast("dict[str, Any]", files).items():
-        if isinstance(held, str):
-            left[name] = held.encode("utf-8", "surrogatepass")
-        elif held == 0:
-            left[name] = b""
-        else:
-            why = f"the row keeps the size of {name!r} ({held} bytes) and not what it held"
-            return Answer(text, truncated, failure=f"{why}: sample it again to score it again")
-    return Answer(text, truncated, left)
+    return cast("dict[str, Any]", files)
 
 
 def _by_own_fields(family: Family, gold: Row, row: Row, weights: Weights) -> Score:
@@ -234,21 +235,15 @@ def _open_row(row: Row, weights: Weights) -> Score:
 
 
 def _answer(row: Row) -> Answer:
-    files = row.get("files")
-    if files is None:
-        return Answer(_output(row), bool(row.get("truncated")))
-    if not isinstance(files, dict):
-        raise TaskError("field 'files' is no object; give {name: text}")
-    named = cast("dict[str, Any]", files)
-    left = {name: str(text).encode("utf-8", "surrogatepass") for name, text in named.items()}
-    return Answer(str(row.get("output") or ""), bool(row.get("truncated")), left)
-
-
-def _output(row: Row) -> str:
-    output = row.get("output")
-    if not isinstance(output, str):
-        raise TaskError("field 'output' is missing or not a string; give the model's answer there")
-    return output
+    output, cut = row.get("output"), bool(row.get("truncated"))
+    if row.get("files") is None:
+        if not isinstance(output, str):
+            raise TaskError(
+                "field 'output' is missing or not a string; give the model's answer there"
+            )
+        return Answer(output, cut)
+    left = {name: str(text).encode("utf-8", "surrogatepass") for name, text in _files(row).items()}
+    return Answer(str(output or ""), cut, left)
 
 
 # ---- lines
@@ -310,41 +305,31 @@ class Scored:
     position: int
 
 
-@dataclass
-class _Settings:
-    """What the rows of this process are scored with. `several`: faults name the file too."""
-
-    tasks: Tasks | None = None
-    weights: Weights = field(default_factory=dict[str, Any])
-    asked: TaskFilter = ALL_TASKS
-    several: bool = False
-
-
-_settings = _Settings()
+# what the rows of this process are scored with; whether faults name the file too
+_given: tuple[Tasks | None, Weights, TaskFilter, bool] = (None, NO_WEIGHTS, ALL_TASKS, False)
 
 
 def prepare(
     tasks: Tasks | None, weights: Weights, asked: TaskFilter = ALL_TASKS, several: bool = False
 ) -> None:
-    """Set what `score_block` scores with in this process, and which rows."""
-    global _settings
-    _settings = _Settings(tasks, weights, asked, several)
+    """Set what `score_block` scores with in this process, and which rows. `several`: faults name
+    the file too."""
+    global _given
+    _given = tasks, weights, asked, several
 
 
 def score_block(job: Block) -> Scored:
     """Results for the lines of a block, in order."""
-    at = _settings
+    tasks, weights, asked, several = _given
     # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
     lines = job.data.decode("utf-8", "replace").split("\n")
-    where = f"{job.source} line" if at.several else "line"
-    made = [*score_lines(lines, at.tasks, at.weights, where, job.number, at.asked)]
+    where = f"{job.source} line" if several else "line"
+    made = [*score_lines(lines, tasks, weights, where, job.number, asked)]
     unscored = sum(row.get("outcome") is None for row in made)
     return Scored(b"".join(map(json_line, made)), len(made), unscored, job.position)
 
 
 # ---- tasks by their ids, from a file that may be larger than memory
-
-KEPT = 512  # tasks in memory at a time: rows mostly come in the order of their tasks
 
 
 class Tasks(Protocol):
@@ -353,36 +338,35 @@ class Tasks(Protocol):
     def get(self, name: str, /) -> Task | None: ...
 
 
+KEPT = 512  # tasks in memory at a time: rows mostly come in the order of their tasks
+
+
+@dataclass(frozen=True)
 class TaskFile:
-    """The tasks of a plain JSONL file: where each of them begins, and those used last.
+    """The tasks of a plain JSONL file by the place (offset and length in bytes) of each. It can be
+    sent to another process, which opens the file again."""
 
-    It can be sent to another process, which opens the file again.
-    """
-
-    def __init__(self, path: Path, places: dict[str, tuple[int, int]]) -> None:
-        self.path, self._places = path, places
-        self._kept: OrderedDict[str, Task] = OrderedDict()
+    path: Path
+    changed: int  # when, in nanoseconds
+    places: dict[str, tuple[int, int]]
 
     def get(self, name: str, /) -> Task | None:
         """The task of that id, or None. Raises `TaskError` when the file has changed."""
-        if name in self._kept:
-            self._kept.move_to_end(name)
-            return self._kept[name]
-        place = self._places.get(name)
-        if place is None:
-            return None
-        with open(self.path, "rb") as file:
-            file.seek(place[0])
-            task = _task(file.read(place[1]), str(self.path))
-        if task.id != name:
-            raise TaskError(f"{self.path}: was changed while it was read; run it again")
-        self._kept[name] = task
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return task
+        place = self.places.get(name)
+        return None if place is None else _task_at(self.path, self.changed, name, *place)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
+
+
+@lru_cache(maxsize=KEPT)
+def _task_at(path: Path, changed: int, name: str, start: int, size: int) -> Task:
+    with open(path, "rb") as file:
+        file.seek(start)
+        task = _task(file.read(size), str(path))
+    if task.id != name:
+        raise TaskError(f"{path}: was changed while it was read; run it again")
+    return task
 
 
 def open_tasks(name: str) -> Tasks:
@@ -408,7 +392,10 @@ def open_tasks(name: str) -> Tasks:
                 if in_memory:
                     whole[task.id] = task
             start += len(line) + 1
-    return whole if in_memory else TaskFile(Path(name.removeprefix("file://")), places)
+    if in_memory:
+        return whole
+    path = Path(name.removeprefix("file://"))
+    return TaskFile(path, path.stat().st_mtime_ns, places)
 
 
 def _task(line: bytes, where: str) -> Task:

@@ -73,13 +73,7 @@ class Table:
 
     def missing(self, column: str) -> int:
         """In how many rows a column has no value."""
-        if column not in self._missing:
-            self._missing[column] = self.values(column).count(None)
-        return self._missing[column]
-
-    @cached_property
-    def _missing(self) -> dict[str, int]:
-        return {}
+        return self.values(column).count(None)
 
     @cached_property
     def _columns(self) -> dict[str, tuple[Cell, ...]]:

@@ -71,8 +71,7 @@ class _Runner:
     """One process. It is started when it is first asked, and again after a query ended it."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Connection | None = None
+        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._owner = 0
         self._lock = threading.Lock()
 
@@ -109,49 +108,38 @@ class _Runner:
         return json.loads(channel.recv_bytes())
 
     def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        process, channel = self._process, self._channel
-        here = self._owner == os.getpid()
-        if process is None or channel is None or not here or process.poll() is not None:
+        if (
+            self._running is None
+            or self._owner != os.getpid()
+            or self._running[0].poll() is not None
+        ):
             self.stop()
-            try:
-                process, channel = _launched()
-            except OSError as error:
-                raise RunnerLost(f"the process that runs queries does not start: {error}") from None
-            self._process, self._channel, self._owner = process, channel, os.getpid()
+            mine, theirs = Pipe()
+            with theirs:
+                try:
+                    process = subprocess.Popen(
+                        [sys.executable, "-I", "-S", "-c", _SERVE, str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        pass_fds=(theirs.fileno(),),
+                    )
+                except OSError as error:
+                    why = f"the process that runs queries does not start: {error}"
+                    raise RunnerLost(why) from None
+            self._running, self._owner = (process, mine), os.getpid()
             with contextlib.suppress(EOFError, ConnectionResetError):  # the next message says it
-                if "seccomp" in (lacking := self._received(channel)):
+                if "seccomp" in (lacking := self._received(mine)):
                     say_lacking("SQL queries are run", json.dumps(lacking))
-        return process, channel
+        return self._running
 
     def stop(self) -> None:
         """End the process; that of a parent that this one was forked from goes on."""
-        process, channel, self._process, self._channel = self._process, self._channel, None, None
-        if process is not None and channel is not None and self._owner == os.getpid():
-            channel.close()
-            process.kill()
-            process.wait()
-
-
-def _launched() -> tuple[subprocess.Popen[bytes], Connection]:
-    """The process and the way to it, in a session of its own so that an interrupt at the terminal
-    is ours alone; in this one where a sandbox allows no new session. Raises OSError."""
-    mine, theirs = Pipe()
-
-    def start(session: bool) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _SERVE, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=session,
-        )
-
-    with theirs:
-        try:
-            return start(True), mine
-        except PermissionError:
-            return start(False), mine
+        running, self._running = self._running, None
+        if running is not None and self._owner == os.getpid():
+            running[1].close()
+            running[0].kill()
+            running[0].wait()
 
 
 _RUN = _Runner()

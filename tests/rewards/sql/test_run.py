@@ -101,8 +101,8 @@ def test_no_file_is_written(tmp_path: Path) -> None:
 
 def test_a_killed_process_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(DATA, "SELECT 1") == [(1,)]
-    process = sql_run._RUN._process
-    assert process is not None
+    assert sql_run._RUN._running is not None
+    process, _ = sql_run._RUN._running
     process.kill()
     process.wait()
     assert run(DATA, "SELECT 2") == [(2,)]
