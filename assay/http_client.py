@@ -1,9 +1,10 @@
 """One POST to a model behind HTTP, and what a chat answer says: the way every caller asks.
 
 A request that fails for the endpoint's reasons is tried again (`Patience`), then raises
-`EndpointError`. An answer may come whole or as a stream of events. What the endpoint broke off,
-filtered or never finished is no answer of the model (`read_chat`). The proxies that the environment
-names are used for other machines, never for this one.
+`EndpointError`. An answer may come whole or as a stream of events (server-sent events, which are
+put together into the whole one). What the endpoint broke off, filtered or never finished is no
+answer of the model (`read_chat`). The proxies that the environment names are used for other
+machines, never for this one.
 """
 
 from __future__ import annotations
@@ -22,23 +23,18 @@ import time
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from assay.errors import install_extra
-from assay.http_stream import EventStream
-from assay.task import TaskError
+from assay.errors import TaskError, install_extra
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 T = TypeVar("T")
-# whether a request is tried again, and how patiently; "slow": it took too long
-Again = Literal["no", "error", "busy", "slow"]
+# whether a request is tried again, and how patiently
+Again = Literal["no", "error", "busy"]
 
-BUSY = (429, 529)  # the endpoint asks for patience, as does any answer with Retry-After
-_AGAIN = (408, 409, 425)  # as does whatever a gateway breaks, 5xx
-_NEVER = (501, 505)
 _FIRST = 300  # characters of what an endpoint said that a message quotes
 GIVE_UP = 8  # failures in a row after which an endpoint counts as gone
 
@@ -65,19 +61,22 @@ class EndpointError(OSError):
         self.again: Again = again
         self.notes = dict(notes or {})
 
+    def within(self, said: str) -> EndpointError:
+        """The same failure, said in more words."""
+        return EndpointError(said, self.status, self.body, self.again, self.after, self.notes)
+
 
 @dataclass(frozen=True)
 class Patience:
     """How long one request is tried: `attempts` for errors and lost connections; while the endpoint
     says that it is busy, until `seconds` have been waited in all. Pauses grow from `pause_s` to
     `longest_s`, drawn apart so that many callers do not come back together; a `Retry-After` is
-    kept. `slow`: whether a try that took too long is an error like others."""
+    kept."""
 
     attempts: int = 5
     seconds: float = 600.0
     pause_s: float = 1.0
     longest_s: float = 60.0
-    slow: bool = True
 
     def pause(self, tries: int, retry_after: float) -> float:
         """Seconds before the next try, after `tries` of them."""
@@ -135,7 +134,7 @@ async def open_session(key: str, timeout_s: float) -> AsyncGenerator[Any]:
 
 
 async def post_json(
-    session: Any, url: str, body: Row, patience: Patience, read: Callable[[Row], T]
+    session: Any, url: str, body: Mapping[str, Any], patience: Patience, read: Callable[[Row], T]
 ) -> T:
     """What `read` finds in the JSON answer of `POST url`; an `EndpointError` of `read` is one of
     the request. Raises `EndpointError`."""
@@ -143,254 +142,265 @@ async def post_json(
     while True:
         tries += 1
         try:
-            return read(await _once(session, url, body))
+            return read(await request_json(session, url, body))
         except EndpointError as error:
             failed = error
         errors += failed.again != "busy"
         pause = patience.pause(tries, failed.after)
         waited += pause
-        over = errors >= patience.attempts or waited > patience.seconds
-        if failed.again == "no" or over or (failed.again == "slow" and not patience.slow):
-            tried = f" ({tries} tries)" if tries > 1 else ""
-            raise EndpointError(
-                f"{url}: {failed}{tried}", failed.status, failed.body, notes=failed.notes
-            )
+        if failed.again == "no" or errors >= patience.attempts or waited > patience.seconds:
+            raise failed.within(f"{url}: {failed}" + (f" ({tries} tries)" if tries > 1 else ""))
         await asyncio.sleep(pause)
 
 
-def post_now(
-    url: str, body: Row, key: str, timeout_s: float, patience: Patience, read: Callable[[Row], T]
-) -> T:
-    """`post_json` for code that waits, in a thread of its own: the caller may be inside of a
-    running event loop."""
-    found: Future[T] = Future()
-
-    async def ask() -> T:
-        async with open_session(key, timeout_s) as session:
-            return await post_json(session, url, body, patience, read)
-
-    def work() -> None:
-        try:
-            found.set_result(asyncio.run(ask()))
-        except BaseException as error:
-            found.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    return found.result()
-
-
-async def get_json(session: Any, url: str) -> Row:
-    """The JSON object at an address, asked for once. Raises `EndpointError`."""
-    return await _once(session, url, None)
-
-
-async def _once(session: Any, url: str, body: Row | None) -> Row:
+async def request_json(session: Any, url: str, body: Mapping[str, Any] | None = None) -> Row:
+    """The JSON object at an address, asked for once: `POST` of a body, `GET` without one. Raises
+    `EndpointError`."""
     import aiohttp
 
-    proxy = proxy_of(url)
+    proxy = _proxy_of(url)
     method = "GET" if body is None else "POST"
     try:
         async with session.request(method, url, json=body, proxy=proxy) as answer:
-            status, kind = answer.status, answer.headers.get("Content-Type", "")
-            if 200 <= status < 300 and "text/event-stream" in kind:
-                return await _streamed(answer)
-            data: bytes = await answer.read()
-            return _whole(status, data, retry_after(answer.headers.get("Retry-After")))
+            data = bytearray()
+            async for piece in answer.content.iter_any():
+                data += piece
+                if _DONE.search(data, max(0, len(data) - len(piece) - 20)):  # nothing follows
+                    break
+            stream = "text/event-stream" in answer.headers.get("Content-Type", "")
+            after = _retry_after(answer.headers.get("Retry-After"))
+            return _object(answer.status, bytes(data), stream, after)
     except aiohttp.InvalidURL as error:
         raise EndpointError(f"{type(error).__name__}: {error}") from None
     except (aiohttp.ClientError, TimeoutError) as error:
         through = f" (through the proxy {urlsplit(proxy).hostname})" if proxy else ""
-        again: Again = "slow" if isinstance(error, TimeoutError) else "error"
-        raise EndpointError(f"{type(error).__name__}: {error}{through}", again=again) from None
+        said = f"{type(error).__name__}: {error}{through}"
+        raise EndpointError(said, again="error") from None
 
 
-async def _streamed(answer: Any) -> Row:
-    stream = EventStream()
-    async for data in answer.content.iter_any():
-        stream.feed(data)
-        if stream.ended:
-            break
-    return _assembled(stream)
-
-
-def _assembled(stream: EventStream) -> Row:
-    """Raises `EndpointError` for a stream that broke, or that says it failed."""
-    stream.close()
-    if stream.error is not None:
-        found = endpoint_error(stream.error)
-        if found.again == "no" and not _known(stream.error):
-            found.again = "error"  # it broke in the middle
-        raise EndpointError(
-            f"the stream failed: {found}", found.status, found.body, found.again, notes=found.notes
-        )
-    if stream.broken:
-        raise EndpointError(stream.broken, again="error")
-    return stream.row()
-
-
-def _whole(status: int, data: bytes, after: float) -> Row:
-    """A whole answer's JSON object. Raises `EndpointError` for anything else."""
+def _object(status: int, data: bytes, stream: bool, after: float) -> Row:
+    """An answer's JSON object. Raises `EndpointError` for anything else."""
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    good = 200 <= status < 300
+    if good and (stream or text.startswith(("data:", "event:", ":"))):
+        return read_stream(text)
     try:
         value: Any = json.loads(text or "{}")
     except (ValueError, RecursionError):
         value = None
-    row = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-    if not 200 <= status < 300:
-        said = endpoint_error(_error_in(row), status) if row and _error_in(row) else None
-        words = str(said) if said else _short(text)
-        again = _of_status(status, after)
-        if again != "no" and said and _QUOTA.search(words):
-            again = "no"
-        notes = said.notes if said else {}
-        raise EndpointError(f"HTTP {status}: {words}", status, text, again, after, notes)
-    if row is not None:
-        if error := _error_in(row):
-            raise endpoint_error(error, status, text, after)
+    row = _row(value)
+    error: Any = row if row.get("object") == "error" else row.get("error")
+    if good and isinstance(value, dict) and not error:
         return row
-    if text.startswith(("data:", "event:", ":")):
-        stream = EventStream()
-        stream.feed(data)
-        return _assembled(stream)
-    # a page of a gateway or a wrong address stays what it is; a broken answer may not
-    page = text.startswith("<")
-    said = f"HTTP {status}, but no JSON object: {_short(text)}"
-    raise EndpointError(said, status, text, "no" if page else "error")
+    if good and error:
+        raise _failure(error, status, text, after)
+    if good:  # a page of a gateway or a wrong address stays what it is; a broken answer may not
+        again: Again = "no" if text.startswith("<") else "error"
+        said = f"HTTP {status}, but no JSON object: {_short(text)}"
+        raise EndpointError(said, status, text, again)
+    found = _failure(error or _short(text), status, text, after)
+    raise found.within(f"HTTP {status}: {found}")
+
+
+def _row(value: Any) -> Row:
+    return cast("Row", value) if isinstance(value, dict) else {}
 
 
 def _short(text: str) -> str:
     return " ".join(text[: 4 * _FIRST].split())[:_FIRST]
 
 
-# --- what failed, in the endpoint's words --------------------------------------------------------
+# --- what failed, in the endpoint's words
 
+_BUSY = (429, 529)  # the endpoint asks for patience, as does any answer with Retry-After
+_PASSES = (408, 409, 425)  # as does whatever a gateway breaks, 5xx
+_STAYS = (501, 505)
 # no patience helps; "exceeded your quota" alone may also be a limit of a minute
 _QUOTA = re.compile(r"insufficient.?(quota|funds|credit|balance)", re.IGNORECASE)
 _FILTER = re.compile(r"content_?(filter|policy)", re.IGNORECASE)
-_BUSY = re.compile(r"overloaded|rate.?limit|too.?many.?requests|at capacity|is busy", re.IGNORECASE)
+_BUSY_WORDS = re.compile(
+    r"overloaded|rate.?limit|too.?many.?requests|at capacity|is busy", re.IGNORECASE
+)
 _PASSING = re.compile(
     r"server.?error|internal|unavailable|time.?out|api_error|bad.?gateway|try again", re.IGNORECASE
 )
 
 
-def _error_in(row: Row) -> Any:
-    """The error that an answer holds instead of a message; None without one."""
-    if row.get("object") == "error":
-        return row
-    return row.get("error") or None
-
-
-def endpoint_error(
-    error: Any, status: int = 0, body: str = "", after: float = 0.0
-) -> EndpointError:
-    """An endpoint's error object as ours, with its words; tried again where its code or its type
-    says that the failure passes."""
-    row = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    message: Any = row.get("message") or row.get("detail") or row.get("msg") or cast("Any", error)
+def _failure(error: Any, status: int = 0, body: str = "", after: float = 0.0) -> EndpointError:
+    """An endpoint's error object as ours, with its words; tried again where the status, the code or
+    the type says that the failure passes."""
+    row = _row(error)
+    message: Any = row.get("message") or row.get("detail") or row.get("msg") or error
     said = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
-    meta: Any = row.get("metadata")
-    raw: Any = cast("dict[str, Any]", meta).get("raw") if isinstance(meta, dict) else None
+    raw = _row(row.get("metadata")).get("raw")
     names = [str(row[k]) for k in ("code", "type") if row.get(k) not in (None, "")]
     words = _short(f"{said}: {raw}" if raw else said)
     if more := [n for n in names if n not in words]:
         words += f" ({', '.join(more)})"
-    again: Again = "busy" if after else _of_names(names, words)
-    named = next((int(n) for n in names if n.isdigit() and 400 <= int(n) < 600), status)
-    filtered = next((n for n in names if _FILTER.search(n)), "")
-    notes = {"no_answer": filtered} if filtered else {}
-    return EndpointError(words, named, body or words, again, after, notes)
-
-
-def _of_names(names: list[str], words: str) -> Again:
+    if status < 400:
+        status = next((int(n) for n in names if n.isdigit() and 400 <= int(n) < 600), status)
+    again: Again = "no"
     if _QUOTA.search(words):
-        return "no"
-    for name in names:
-        if name.isdigit() and _of_status(int(name), 0.0) != "no":
-            return _of_status(int(name), 0.0)
-    if _BUSY.search(words):
-        return "busy"
-    return "error" if any(_PASSING.search(name) for name in names) else "no"
+        after = 0.0
+    elif status in _BUSY or (after and (status >= 500 or status in _PASSES)):
+        again = "busy"
+    elif status in _PASSES or (status >= 500 and status not in _STAYS):
+        again = "error"
+    elif status < 400 and _BUSY_WORDS.search(words):
+        again = "busy"
+    elif status < 400 and any(map(_PASSING.search, names)):
+        again = "error"
+    filtered = next(filter(_FILTER.search, names), "")
+    notes = {"no_answer": filtered} if filtered else {}
+    return EndpointError(words, status, body or words, again, after, notes)
 
 
-def _known(error: Any) -> bool:
-    """Whether an error says what it is."""
-    row = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    return bool(row.get("code") or row.get("type"))
-
-
-def _of_status(status: int, after: float) -> Again:
-    if status in BUSY or (after and (status >= 500 or status in _AGAIN)):
-        return "busy"
-    passes = status in _AGAIN or (500 <= status < 600 and status not in _NEVER)
-    return "error" if passes else "no"
-
-
-def retry_after(value: str | None) -> float:
+def _retry_after(value: str | None) -> float:
     """Seconds that a `Retry-After` header asks for, as a number or as a date; 0 without one."""
-    if not value:
-        return 0.0
-    try:
-        return max(0.0, min(float(value), 1e6))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
+    with suppress(ValueError):
+        return max(0.0, min(float(value or 0), 1e6))
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, email.utils.parsedate_to_datetime(str(value)).timestamp() - time.time())
+    return 0.0
 
 
-# --- proxies -------------------------------------------------------------------------------------
+# --- proxies
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether a host's name or address is this machine."""
-    name = host.casefold().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    own = socket.gethostname().casefold()
-    if name in (own, own.partition(".")[0]):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
-
-
-def proxy_of(url: str) -> str | None:
+def _proxy_of(url: str) -> str | None:
     """The proxy that `http_proxy`, `https_proxy` or `all_proxy` names for an address; None for this
     machine and for what `no_proxy` lists (names, their ends, `*`, networks such as 10.0.0.0/8).
     Raises `EndpointError` for a proxy that is not of HTTP."""
-    parts = urlsplit(url)
-    host, named = parts.hostname or "", urllib.request.getproxies_environment()
+    parts, named = urlsplit(url), urllib.request.getproxies_environment()
+    host = (parts.hostname or "").rstrip(".")
     found = named.get(parts.scheme) or named.get("all")
-    if not found or is_this_machine(host) or _spared(parts.netloc.rpartition("@")[2], host, named):
+    own = socket.gethostname().casefold()
+    if not found or host in (own, own.partition(".")[0]) or f".{host}".endswith(".localhost"):
         return None
-    if "://" not in found:
-        found = f"http://{found}"
-    if not found.startswith(("http://", "https://")):
-        scheme = found.partition("://")[0]
-        raise EndpointError(f"the proxy for {host} is of {scheme}; give one of http or https")
-    return found
-
-
-def _spared(netloc: str, host: str, named: dict[str, str]) -> bool:
-    if urllib.request.proxy_bypass(netloc):
-        return True
-    try:
+    if urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    with suppress(ValueError):  # a name
         address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    for one in re.split(r"[\s,]+", named.get("no", "")):
-        try:
-            if "/" in one and address in ipaddress.ip_network(one, strict=False):
-                return True
-        except ValueError:
+        if address.is_loopback or address.is_unspecified:
+            return None
+        for network in re.split(r"[\s,]+", named.get("no", "")):
+            with suppress(ValueError):
+                if "/" in network and address in ipaddress.ip_network(network, strict=False):
+                    return None
+    scheme = found.partition("://")[0] if "://" in found else "http"
+    if scheme not in ("http", "https"):
+        raise EndpointError(f"the proxy for {host} is of {scheme}; give one of http or https")
+    return found if "://" in found else f"http://{found}"
+
+
+# --- a streamed answer
+
+_DONE = re.compile(rb"(?m)^data: ?\[DONE\]")
+# texts that come whole: an endpoint may say them with every piece
+_WHOLE = frozenset({"role", "type", "id", "format"})
+
+
+def read_stream(text: str) -> Row:
+    """The answer that server-sent events make, as it would have come whole. Raises `EndpointError`
+    for a stream that broke, or that says it failed."""
+    whole: Row = {}
+    choice: Row = {}
+    message: Row = {}
+    ended, held, event = False, "", ""
+    for line in [*re.split(r"\r\n|\r|\n", text), ""]:
+        if not line and held:
+            raise EndpointError(f"the stream holds no JSON: {held[:80]!r}", again="error")
+        event = line[6:].strip() if line.startswith("event:") else event if line else ""
+        if not line.startswith(("data:", "{")):  # "{": an error that a gateway wrote
             continue
-    return False
+        data = line.removeprefix("data:")
+        ended = not held and data.strip() == "[DONE]"
+        if ended:
+            break
+        held = f"{held}\n{data}" if held else data
+        try:
+            row = _row(json.loads(held))
+        except (ValueError, RecursionError):
+            continue  # the rest is in the next line
+        held = ""
+        choices: Any = row.pop("choices", None)
+        listed = cast("list[Any]", choices) if isinstance(choices, list) else []
+        first = next((one for one in map(_row, listed) if not one.get("index")), {})
+        failed = event == "error" or row.get("object") == "error"
+        if error := row.get("error") or (row if failed else first.get("error")):
+            raise _broken(error)
+        whole |= {k: v for k, v in row.items() if v is not None}
+        # one that says the whole message at its end has said its pieces before
+        delta = first.pop("delta", None) or (not message and first.get("message"))
+        message = _grown(message, _row(delta))
+        first.pop("message", None)
+        laws = _grown(choice.get("logprobs"), first.pop("logprobs", None))
+        choice |= {k: v for k, v in first.items() if v is not None or k not in choice}
+        choice |= {"logprobs": laws} if laws else {}
+    if not ended and not choice.get("finish_reason"):
+        raise EndpointError("the stream broke off before its end", again="error")
+    for call in _parts(message.get("tool_calls")):
+        _row(call).pop("index", None)
+    return whole | {"choices": [choice | {"message": message}] if choice or message else []}
 
 
-# --- a chat answer -------------------------------------------------------------------------------
+def _broken(error: Any) -> EndpointError:
+    found = _failure(error)
+    if found.again == "no" and not (_row(error).get("code") or _row(error).get("type")):
+        found.again = "error"  # it broke in the middle
+    return found.within(f"the stream failed: {found}")
+
+
+def _grown(old: Any, new: Any, key: str = "") -> Any:
+    """One piece of a message put to what came before: texts and lists grow, objects grow inside,
+    the pieces of a call or of a part of the content find theirs."""
+    if new is None:
+        return old
+    if isinstance(old, list) or isinstance(new, list):
+        parts = _parts(old)
+        for item in _parts(new):
+            place = _place(parts, _row(item), key)
+            if place is None:
+                parts.append(item)
+            else:
+                parts[place] = _grown(parts[place], item)
+        return parts
+    if isinstance(old, dict) and isinstance(new, dict):
+        before, more = cast("Row", old), cast("Row", new)
+        return before | {k: _grown(before.get(k), v, k) for k, v in more.items()}
+    if not old or not isinstance(old, str) or not isinstance(new, str):
+        return new
+    return old if key in _WHOLE or (key == "name" and new == old) else old + new
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return [*cast("list[Any]", value)]
+    return [{"type": "text", "text": value}] if value not in (None, "") else []
+
+
+def _place(parts: list[Any], new: Row, key: str) -> int | None:
+    """Which of some parts a piece goes on with. A call: by its id where both have one, else by the
+    index, else the last; an index that comes again with another id is another call, as some
+    endpoints say 0 for all. Another part: by its index, else the last of all, if of its type."""
+    for place in reversed(range(len(parts))):
+        old = _row(parts[place])
+        if key == "tool_calls" and new.get("id") and old.get("id"):
+            found = new["id"] == old["id"]
+        elif key == "tool_calls":
+            found = new.get("index") in (None, old.get("index"))
+        elif "index" in new:
+            found = (new["index"], new.get("type")) == (old.get("index"), old.get("type"))
+        else:
+            said = new.get("type") in ("text", "thinking", "refusal")
+            found = said and new.keys() == old.keys() and new["type"] == old["type"]
+            return place if found else None
+        if found:
+            return place
+    return None
+
+
+# --- a chat answer
 
 # how an answer ends: the model ended it, or a limit did; whatever else is said, nobody ended it
 _ENDED = re.compile(
@@ -403,9 +413,8 @@ _CUT = re.compile(
 )
 _TRIED_AGAIN = re.compile(
     "error|abort|aborted|cancell?ed|insufficient_system_resource|overloaded|internal_error|"
-    "server_error|timeout"
+    "server_error|timeout|"
 )
-_REASONING = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True)
@@ -433,92 +442,74 @@ def read_chat(row: Row, most: int = 0) -> Message:
     choices: Any = row.get("choices")
     choice = _row(cast("list[Any]", choices)[0]) if isinstance(choices, list) and choices else {}
     if choice.get("error"):
-        raise endpoint_error(choice["error"])
+        raise _failure(choice["error"])
     if not isinstance(choice.get("message"), dict):
         shown = _short(json.dumps(row, ensure_ascii=False, default=str))
         raise EndpointError(f"the answer holds no message: {shown}")
     message = _row(choice["message"])
-    text, reasoning = content_and_reasoning(message)
+    text, reasoning = _content_and_reasoning(message)
     calls: Any = message.get("tool_calls")
-    if not isinstance(calls, list):
-        calls = []
-    usage = _usage(row.get("usage"))
+    calls = cast("list[Any]", calls) if isinstance(calls, list) else []
+    usage = _usage(_row(row.get("usage")))
     given: Any = choice.get("finish_reason")
-    if isinstance(given, dict):
-        given = _row(given).get("type")
-    reason = str(given or "").strip().casefold()
+    reason = str((_row(given).get("type") if isinstance(given, dict) else given) or "")
+    reason = reason.strip().casefold()
     cut = bool(_CUT.fullmatch(reason))
     if not reason and (text or calls or message.get("function_call")):
         cut = bool(most) and usage.get("completion_tokens", 0) >= most
     elif not _ENDED.fullmatch(reason) and not cut:
         told = f"ended with {given!r}" if reason else "is empty and says not how it ended"
-        said = f"no answer of the model: the message {told}"
-        if _TRIED_AGAIN.fullmatch(reason) or not reason:
-            raise EndpointError(said, again="error")
-        raise EndpointError(said, notes={"no_answer": reason})
-    return Message(text, reasoning, cast("list[Any]", calls), cut, usage, message, choice)
+        passes = _TRIED_AGAIN.fullmatch(reason)
+        raise EndpointError(
+            f"no answer of the model: the message {told}",
+            again="error" if passes else "no",
+            notes={} if passes else {"no_answer": reason},
+        )
+    return Message(text, reasoning, calls, cut, usage, message, choice)
 
 
-def content_and_reasoning(message: Row) -> tuple[str, str]:
+def _content_and_reasoning(message: Row) -> tuple[str, str]:
     """(what an assistant's message says, what the model thought before): content may be a text, a
     list of parts, or null beside a refusal. Raises `EndpointError` for other content."""
     content: Any = message.get("content")
-    if isinstance(content, dict):
-        content = [content]
-    thoughts = [message[name] for name in _REASONING if isinstance(message.get(name), str)]
-    thought = "".join(dict.fromkeys(thoughts))  # some endpoints say the same under both names
-    if isinstance(content, str):
-        return content or _refusal(message), thought
-    if content is None:
-        return _refusal(message), thought
-    if not isinstance(content, list):
+    if not isinstance(content, str | list | dict | None):
         raise EndpointError(f"the answer holds no message: its content is {content!r}"[:_FIRST])
-    said: list[str] = []
-    refused = ""
-    for part in cast("list[Any]", content):
-        row = {"type": "text", "text": part} if isinstance(part, str) else _row(part)
+    told = [message.get(name) for name in ("reasoning_content", "reasoning")]
+    # some endpoints say the same under both names
+    thought = "".join(dict.fromkeys(one for one in told if isinstance(one, str)))
+    said = {"text": "", "refusal": ""}
+    for part in _parts([content] if isinstance(content, dict) else content):
+        row = {"text": part} if isinstance(part, str) else _row(part)
         kind = str(row.get("type") or "text")
         if kind in ("thinking", "reasoning"):
             thought += _texts(row.get("thinking") or row.get("reasoning") or row.get("text"))
-        elif kind == "refusal":
-            refused += _texts(row.get("refusal"))
-        elif kind in ("text", "output_text"):
-            said.append(_texts(row.get("text")))
-    return "".join(said) or refused or _refusal(message), thought
+        elif kind in ("text", "output_text", "refusal"):
+            kind = kind.removeprefix("output_")
+            said[kind] += _texts(row.get(kind))
+    refusal: Any = message.get("refusal")
+    rest = refusal if isinstance(refusal, str) else ""
+    return said["text"] or said["refusal"] or rest, thought
 
 
 def _texts(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):  # {"value": …} around a text
+    """A text, {"value": …} around one, or a list of such."""
+    if isinstance(value, list):
+        return "".join(map(_texts, cast("list[Any]", value)))
+    if isinstance(value, dict):
         row = _row(value)
         return _texts(row.get("text") or row.get("value"))
-    if isinstance(value, list):
-        return "".join(_texts(inner) for inner in cast("list[Any]", value))
-    return ""
+    return value if isinstance(value, str) else ""
 
 
-def _refusal(message: Row) -> str:
-    refusal: Any = message.get("refusal")
-    return refusal if isinstance(refusal, str) else ""
-
-
-def _row(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _usage(counted: Any) -> dict[str, int]:
+def _usage(row: Row) -> dict[str, int]:
     """Token counts, with those of cached prompts and of reasoning where the endpoint tells."""
-    row = _row(counted)
-    found = {k: v for k, v in row.items() if isinstance(v, int) and not isinstance(v, bool)}
+    found = dict(row)
     for place, name in (
         ("prompt_tokens_details", "cached_tokens"),
         ("completion_tokens_details", "reasoning_tokens"),
     ):
-        value: Any = _row(row.get(place)).get(name)
-        if isinstance(value, int) and value:
-            found[name] = value
-    return found
+        found |= {name: _row(row.get(place)).get(name)} if row.get(place) else {}
+    return {k: v for k, v in found.items() if type(v) is int and (v or k in row)}
 
 
 @dataclass(frozen=True)
@@ -536,5 +527,19 @@ class ChatEndpoint:
         """One answer at temperature 0. Raises `EndpointError`."""
         body = {"model": self.model, "messages": messages, "temperature": 0} | options
         url = self.url.rstrip("/") + "/chat/completions"
-        key = os.environ.get(self.key_env, "")
-        return post_now(url, body, key, self.timeout_s, self.patience, read_chat)
+        found: Future[Message] = Future()
+
+        async def ask() -> Message:
+            key = os.environ.get(self.key_env, "")
+            async with open_session(key, self.timeout_s) as session:
+                return await post_json(session, url, body, self.patience, read_chat)
+
+        def work() -> None:
+            try:
+                found.set_result(asyncio.run(ask()))
+            except BaseException as error:
+                found.set_exception(error)
+
+        # in a thread of its own: the caller may be inside of a running event loop
+        threading.Thread(target=work, daemon=True).start()
+        return found.result()

@@ -21,10 +21,10 @@ from assay.http_client import (
     EndpointError,
     Message,
     Patience,
-    get_json,
     open_session,
     post_json,
     read_chat,
+    request_json,
 )
 from assay.seeds import derive_seed
 from rollouts.conversation import ChatReply, ContextFull
@@ -363,12 +363,12 @@ class ServerEngine:
         )
         url = self._addresses[0] + self._words.about
         try:
-            self.length = self._words.length(await get_json(self._session, url))
+            self.length = self._words.length(await request_json(self._session, url))
         except (EndpointError, AnswerError, TypeError, ValueError) as error:
             await self._stack.aclose()
             raise EndpointError(f"{url}: {error}") from None
         try:
-            told = await get_json(self._session, self._addresses[0] + self._words.version)
+            told = await request_json(self._session, self._addresses[0] + self._words.version)
             self.version = str(told["version"])
         except (EndpointError, LookupError):
             self.version = ""  # behind a proxy, say: nothing depends on it

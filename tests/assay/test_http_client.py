@@ -13,7 +13,7 @@ pytest.importorskip("aiohttp")
 from aiohttp import web
 from asking import chat_rollout
 
-from assay.http_client import Patience, retry_after
+from assay.http_client import Patience, _retry_after
 from assay.task import Task
 from rollouts.conversation import ChatConversation, ChatReply, ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
@@ -69,14 +69,14 @@ def test_a_busy_endpoint_is_waited_for_longer_than_a_broken_one() -> None:
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:
-    assert (retry_after(None), retry_after("7"), retry_after("x"), retry_after("-3")) == (
+    assert (_retry_after(None), _retry_after("7"), _retry_after("x"), _retry_after("-3")) == (
         0,
         7,
         0,
         0,
     )
     later = email.utils.formatdate(time.time() + 100, usegmt=True)
-    assert 90 < retry_after(later) <= 101
+    assert 90 < _retry_after(later) <= 101
     patience = Patience(pause_s=1.0, longest_s=8.0)
     for tries in range(1, 50):
         assert 0.5 * min(2 ** (tries - 1), 8) <= patience.pause(tries, 0.0) <= 12
