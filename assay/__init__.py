@@ -15,27 +15,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.family import Audit, Cheat, Family, Floor
-    from assay.family import score_answer as score
-    from assay.task import Answer, Score, Task, TaskError
-    from rollouts.episode import rollout
-    from rollouts.tools import Context, tool
-
-__all__ = [
-    "Answer",
-    "Audit",
-    "Cheat",
-    "Context",
-    "Family",
-    "Floor",
-    "Score",
-    "Task",
-    "TaskError",
-    "main",
-    "rollout",
-    "score",
-    "tool",
-]
+    from assay.family import Audit as Audit
+    from assay.family import Cheat as Cheat
+    from assay.family import Family as Family
+    from assay.family import Floor as Floor
+    from assay.family import score_answer as score  # noqa: F401
+    from assay.task import Answer as Answer
+    from assay.task import Score as Score
+    from assay.task import Task as Task
+    from assay.task import TaskError as TaskError
+    from rollouts.episode import rollout as rollout
+    from rollouts.tools import Context as Context
+    from rollouts.tools import tool as tool
 
 # a public name: `module:name`
 PUBLIC = {
@@ -153,25 +144,11 @@ def _front(args: list[str]) -> int:
             provenance.write_records(args)
         return status
     except (Exception, KeyboardInterrupt) as error:
-        status = _status(error, f"assay {args[0]}")
-        if status is None:
+        from assay.console import PIPE, status_of
+
+        found = status_of(error, f"assay {args[0]}")
+        if found is None:  # a bug
             raise
-        return status
-
-
-def _status(error: BaseException, command: str) -> int | None:
-    """The exit status of an error that a user can mend, which is said; None for a bug."""
-    from assay.console import PIPE, status_of
-
-    known: tuple[type[Exception], ...] = ()
-    try:
-        from assay.task import TaskError
-        from configs.loader import ConfigError
-
-        known = (TaskError, ConfigError)
-    except (MemoryError, OSError):  # there was none left to load them into
-        error = MemoryError()
-    status = status_of(error, command, known)
-    if status == PIPE:  # what is still buffered has nowhere to go
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    return status
+        if found == PIPE:  # what is still buffered has nowhere to go
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return found

@@ -13,7 +13,6 @@ import difflib
 import re
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,8 +82,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         said = re.search(r"unrecognized arguments: (--[\w-]+)", message)
         if said is not None:
-            near = difflib.get_close_matches(said[1], self._option_string_actions, 1)
-            message += f"; did you mean {near[0]}?" if near else ""
+            message += near_miss(said[1], [*self._option_string_actions])
         super().error(message)
 
 
@@ -148,19 +146,19 @@ def near_miss(given: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def status_of(error: BaseException, command: str, known: tuple[type[Exception], ...]) -> int | None:
+def status_of(error: BaseException, command: str) -> int | None:
     """The exit status of an error, said on standard error in one sentence; None for a bug, whose
-    traceback is to be seen. `known`: the errors that say what to do.
+    traceback is to be seen.
 
     This is the one place that maps errors to exit statuses.
     """
-    status, said = _mapped(error, known)
+    status, said = _mapped(error)
     if said:
         print(f"{command}: {said}", file=sys.stderr)
     return status
 
 
-def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[int | None, str]:
+def _mapped(error: BaseException) -> tuple[int | None, str]:
     if isinstance(error, Terminated):
         return ENDED, "ended by TERM; run the same command again"
     if isinstance(error, KeyboardInterrupt):
@@ -169,10 +167,8 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
         return PIPE, ""
     if isinstance(error, SavedAndStopped):
         return error.status, str(error)
-    if isinstance(error, MachineError):
-        return FAILED, str(error)
-    if isinstance(error, known):
-        return UNUSABLE, str(error)
+    if isinstance(error, TaskError):
+        return FAILED if isinstance(error, MachineError) else UNUSABLE, str(error)
     if type(error).__name__ == "OutOfMemoryError":  # torch's; not imported for this
         return FAILED, (
             "out of GPU memory; lower engine.micro_tokens or engine.slots, set model.lora_rank, "
@@ -185,21 +181,17 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
             "out of memory; lower --workers, engine.micro_tokens or engine.slots, or use --limit"
         )
     if isinstance(error, OSError):
-        return _mapped_os(error)
+        unusable = isinstance(
+            error, FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError
+        )
+        what = error.strerror or str(error) or type(error).__name__
+        said = f"{error.filename}: {what}" if error.filename is not None else what
+        return (UNUSABLE if unusable else FAILED), said
     named = isinstance(error, ModuleNotFoundError) or "cannot import name" in str(error)
     if isinstance(error, ImportError) and not named:  # it is there and cannot be loaded
         first = str(error).partition("\n")[0].partition(". Please see")[0]
         return FAILED, f"{first} (often for want of memory; else run `make setup`)"
     return None, ""
-
-
-def _mapped_os(error: OSError) -> tuple[int, str]:
-    unusable = isinstance(
-        error, FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError
-    )
-    what = error.strerror or str(error) or type(error).__name__
-    said = f"{error.filename}: {what}" if error.filename is not None else what
-    return (UNUSABLE if unusable else FAILED), said
 
 
 # --- which tasks a command works on
@@ -344,15 +336,15 @@ def _listed(words: Sequence[str]) -> tuple[str, ...]:
 
 T = TypeVar("T")
 FIRST_S = 2.0  # work that ends before shows nothing on a terminal
-EVERY_S = 15.0  # between two lines where there is no terminal
+EVERY_S = 15.0  # before the first line, and between two, where there is no terminal
 
 
 class Progress:
-    """Counts what is done; says the rate and, with a total, the time left.
+    """A bar of tqdm: what is done, the rate and, with a total, the time left. In a log it is a line
+    now and then. Work that is soon done shows nothing.
 
     `total` counts units, unless `add` is told where else the work stands (bytes of the input).
-    `done` units were done before: they count, but not in the rate. Work that ends before the first
-    line of a log says nothing there. Use as a context manager.
+    `done` units were done before: they count, but not in the rate. Use as a context manager.
     """
 
     def __init__(
@@ -361,28 +353,25 @@ class Progress:
         unit: str,
         total: int | None = None,
         to: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
         done: int = 0,
     ) -> None:
         from tqdm import tqdm  # not for a command that shows no progress
 
-        self._to = sys.stderr if to is None else to
-        self._name, self._unit, self._total, self._clock = name, unit, total, clock
-        self._done = self._count = self._place = done
-        self._apart = False
-        self._start = self._said = clock()
-        self._lines, self._note = 0, ""
-        self._bar: tqdm[Any] | None = None
-        if self._to.isatty():
-            self._bar = tqdm(
-                total=total,
-                desc=name,
-                unit=unit,
-                delay=FIRST_S,
-                dynamic_ncols=True,
-                file=self._to,
-                initial=done,
-            )
+        log: TextIO = to or sys.stderr
+        drawn = log.isatty()
+        tqdm.monitor_interval = 0  # no thread of its own
+        self._name, self._unit, self._count = name, unit, done
+        self._bar: tqdm[Any] = tqdm(
+            total=total,
+            desc=name,
+            unit=f" {unit}",
+            initial=done,
+            file=log if drawn else cast("TextIO", _Lines(log)),
+            delay=FIRST_S if drawn else EVERY_S,
+            mininterval=0.1 if drawn else EVERY_S,
+            miniters=1,
+            dynamic_ncols=drawn,
+        )
 
     def __enter__(self) -> Progress:
         return self
@@ -393,69 +382,44 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close(said=error is None)
+        self.close()
 
-    def close(self, said: bool = True) -> None:
-        """End the bar; in a log, `said` gives one last line where there was one before."""
-        if self._bar is not None:
-            self._bar.close()
-        elif self._lines and said:
-            self._say(self._clock())
+    def close(self) -> None:
+        """End the bar."""
+        self._bar.close()
 
     def add(self, count: int = 1, total: int | None = None, place: int | None = None) -> None:
         """Count `count` more units as done. `total`: a better guess of the total. `place`: how far
         the work is, in units of `total`, where these are not those counted (bytes, not rows)."""
         self._count += count
-        self._total = total or self._total
-        self._apart = place is not None
-        done, self._place = self._place, self._count if place is None else place
-        if self._bar is not None:
-            self._bar.total = self._total
-            if self._apart:
-                self._bar.set_description(f"{self._name}: {self._count:,} {self._unit}", False)
-                self._bar.unit, self._bar.unit_scale = "B", True
-            self._bar.update(self._place - done)
-        elif (now := self._clock()) - self._said >= EVERY_S:
-            self._said = now
-            self._say(now)
+        self._bar.total = total or self._bar.total
+        if place is not None:
+            self._bar.set_description_str(f"{self._name}: {self._count:,} {self._unit}", False)
+            self._bar.unit, self._bar.unit_scale = "B", True
+        self._bar.update((self._count if place is None else place) - self._bar.n)
 
     def note(self, text: str) -> None:
         """What is known so far (`outcome 0.41, 118 tok/s`), shown behind the count."""
-        self._note = text
-        if self._bar is not None:
-            self._bar.set_postfix_str(text, False)
+        self._bar.set_postfix_str(text, False)
 
     def above(self, line: str) -> None:
         """A line of the command's own output, on standard output, above the bar if there is one."""
-        if self._bar is None:
-            print(line, flush=True)
-        else:
-            self._bar.write(line, file=sys.stdout)
-            sys.stdout.flush()
-
-    def _say(self, now: float) -> None:
-        self._lines += 1
-        print(self.line(now - self._start), file=self._to, flush=True)
-
-    def line(self, seconds: float) -> str:
-        """`facts: 12,000 of 20,000 documents, 55 a second, 0:02:25 left`."""
-        rate = (self._count - self._done) / seconds if seconds > 0 else 0.0
-        of = f" of {self._total:,}" if self._total and not self._apart else ""
-        said = f"{self._name}: {self._count:,}{of} {self._unit}, {_rate(rate)} a second"
-        note = f", {self._note}" if self._note else ""
-        if not self._total:
-            return said + note
-        if self._apart:
-            said += f", {min(1.0, self._place / self._total):.0%}"
-        made = self._place - self._done
-        if made > 0 and self._place < self._total:
-            left = round(seconds * (self._total - self._place) / made)
-            said += f", {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
-        return said + note
+        self._bar.write(line, file=sys.stdout)
+        sys.stdout.flush()
 
 
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+class _Lines:
+    """A log: what a bar would draw over itself are lines."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+
+    def write(self, text: str) -> None:
+        if text.strip():
+            print(text.strip(), file=self._to)
+
+    def flush(self) -> None:
+        self._to.flush()
 
 
 def progress(items: Iterable[T], name: str, unit: str, total: int | None = None) -> Iterator[T]:

@@ -12,29 +12,19 @@ import importlib.metadata
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from assay import scorer_timeout
-from assay.fingerprints import TableMarks
 from assay.plugins import load_object
 from assay.task import GOLD_LEFT_OUT, Answer, Score, Task, TaskError, unscored
 from assay.thoughts import WRAPS, Parted, parted
 
-__all__ = [
-    "Answer",
-    "Audit",
-    "Cheat",
-    "Family",
-    "Floor",
-    "NoWeights",
-    "Score",
-    "Task",
-    "TaskError",
-    "unscored",
-]
+if TYPE_CHECKING:
+    from assay.fingerprints import TableMarks
 
 
 @dataclass(frozen=True)
@@ -121,28 +111,11 @@ def _said_to_the_model(task: Task) -> Iterable[str]:
     return [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
 
 
-# entries that a family's file may still give: what to write now
-_AUDITED = ("kind", "floors", "forms", "twin", "spellings", "benchmark", "trusted")
-_MOVED = {
-    **{name: f"audit=Audit({name}=…)" for name in _AUDITED},
-    "source": 'a slice "source": slices=lambda task: {"source": …}',
-    "said": "gold as Answer(text=…, files=…), whose text alone scores 1",
-    "form": "the form of an answer in the prompt",
-    "places": "Task.files by the names that the prompt says",
-    "labels": "the class of gold as a slice",
-    "parts": "the same names in `Score.parts` of every answer",
-    "row": "rows of `assay score` with `output` or `files`",
-    "states": "nothing: tasks are asked whole",
-    "origin": "nothing: it is known from --family",
-}
-
-
 @dataclass(frozen=True)
 class Family:
     """What Assay has to know of a kind of task. Every entry is a plain function or a dict.
 
-    A minimal family has a name, `score` and `gold`; with `build` it has tasks of its own. An entry
-    that families no longer have is refused with a `TaskError` that says what to write instead.
+    A minimal family has a name, `score` and `gold`; with `build` it has tasks of its own.
     """
 
     name: str
@@ -201,14 +174,6 @@ class Family:
 
     origin: ClassVar[str] = ""
     """Where the family was loaded from (`FILE.py:NAME`, `pkg.module:NAME`); "" if built in."""
-
-    def __new__(cls, *entries: Any, **named: Any) -> Family:
-        """Refuse entries of older files with a `TaskError` that says what to write now."""
-        for entry in named:
-            if entry in _MOVED:
-                name = named.get("name") or (entries[0] if entries else "")
-                raise TaskError(f"Family {name}: no entry {entry!r} any more; give {_MOVED[entry]}")
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -473,6 +438,23 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
     if family.origin:
         return guarded(family, task, answer, arguments)
     return score_after_thoughts(family, task, answer, arguments)
+
+
+@contextmanager
+def called(family: Family, task: Task, what: str, timed: bool = True) -> Generator[None]:
+    """Around a call of a family's function `what`: raises `TaskError` naming the task where it
+    raises or, in a family from outside and `timed`, does not end within the scorer's deadline."""
+    seconds = scorer_timeout.SECONDS if family.origin and timed else 0.0
+    where = f"task {task.id}: {what} of family {family.name}"
+    try:
+        with scorer_timeout.deadline(seconds) if seconds else nullcontext():
+            yield
+    except TaskError:
+        raise
+    except scorer_timeout.Overtime:
+        raise TaskError(f"{where} did not end within {seconds:g} s") from None
+    except (Exception, SystemExit) as error:
+        raise TaskError(f"{where} raised {type(error).__name__}: {error}") from None
 
 
 def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ...]) -> Score:

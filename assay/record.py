@@ -12,6 +12,7 @@ import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -99,7 +100,11 @@ def _write(out: Path, argv: Sequence[str]) -> Path | None:
     outputs = hashes(out)
     if not outputs:
         return None
-    command = tuple(_redirected(_what(argv), str(out)))
+    ends = (f"--out={out}", f"out={out}")
+    given = [w.partition("=")[0] + f"={OUT}" if w in ends else w for w in _what(argv)]
+    words = [OUT if w == str(out) else w for w in given]
+    named = any(OUT in word for word in words)
+    command = (*words, *(() if named else ("--out", OUT)))
     try:
         earlier = read_record(path)
     except (TaskError, OSError):
@@ -188,21 +193,6 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _redirected(command: Sequence[str], out: str) -> Iterator[str]:
-    """The words of a command with `OUT` where it names its output; `--out OUT` is added where it
-    does not name it."""
-    named = False
-    for place, word in enumerate(command):
-        head, mark, value = word.partition("=")
-        if place and command[place - 1] == "--out" and word == out:
-            named, word = True, OUT
-        elif mark and head in ("--out", "out") and value == out:
-            named, word = True, f"{head}={OUT}"
-        yield word
-    if not named:
-        yield from ("--out", OUT)
-
-
 def _values(argv: Sequence[str], name: str) -> Iterator[str]:
     """What `--name` or the setting `name=` is given."""
     for place, word in enumerate(argv):
@@ -216,11 +206,11 @@ def _inputs(argv: Sequence[str], out: Path) -> dict[str, str]:
     """The files and folders that the words of a command name, and those that a YAML file among
     them names, but for what lies in its own output."""
     found: dict[str, str] = {}
-    for word in _words(argv):
+    for word in filter(None, _words(argv)):
         path = Path(word)
-        if not path.exists() or path.is_relative_to(out) or out.is_relative_to(path):
-            continue
-        found[word] = file_hash(path)
+        with suppress(OSError, ValueError):  # too long, or not to be a path
+            if path.exists() and not path.is_relative_to(out) and not out.is_relative_to(path):
+                found[word] = file_hash(path)
     return dict(sorted(found.items()))
 
 
@@ -228,32 +218,27 @@ def _words(argv: Sequence[str]) -> Iterator[str]:
     for word in argv:
         value = word.partition("=")[2] if "=" in word else word
         value = value.rpartition(".py:")[0] + ".py" if ".py:" in value else value
-        if not value or len(value) > 1000 or "\0" in value:
-            continue
-        yield value
         if value.endswith((".yaml", ".yml")) and Path(value).is_file():
             yield from _named_in(Path(value))
+        yield value
 
 
-def _named_in(path: Path) -> Iterator[str]:
+def _named_in(path: Path) -> list[str]:
+    """The texts in a YAML file."""
     import yaml
 
     try:
-        value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _texts(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, yaml.YAMLError):
-        return
-    yield from (text for text in _texts(value) if 0 < len(text) <= 1000 and "\n" not in text)
+        return []
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in cast("Mapping[Any, Any]", value).values():
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in cast("list[Any]", value):
-            yield from _texts(inner)
+        return [value]
+    inner = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else value
+    listed = cast("list[Any]", [*inner]) if isinstance(value, dict | list) else []
+    return [text for one in listed for text in _texts(one)]
 
 
 def revision(root: Path = ROOT) -> dict[str, Any] | None:

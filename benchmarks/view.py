@@ -26,7 +26,6 @@ from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
 from rewards.gold import Step, execute
 from rewards.parse import render
-from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +109,7 @@ def rollout(task: Task, sample: int, step: int, seed: int) -> dict[str, Any]:
         seed=draw.randrange(1 << 60),
         messages=[*task.prompt, {"role": "assistant", "content": text}],
     )
-    return to_json(trajectory, score_answer(task, trajectory.answer()), task)
+    return trajectory.to_json(score_answer(task, trajectory.answer()), task)
 
 
 def make_run(folder: Path, rollouts: int, seed: int) -> None:

@@ -12,8 +12,10 @@ from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+from assay.errors import TaskError
 
-class ConfigError(ValueError):
+
+class ConfigError(TaskError):
     """A setting that cannot be used; the message names the file (or command line) and the key."""
 
 

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.family import family_of
-from assay.fingerprints import TableMarks
+from assay.fingerprints import TableMarks, contents, normal
 from assay.rows import blocks
 from assay.task import Task, TaskError, refuse_unfinished, with_absolute_files
 from data_gen.demo.passages import canonical_hash
 from data_gen.overlap import Fingerprint, fingerprint, signature, values_of
-from rewards.audit.laws import contents, normal
 
 PARTS = ("contents", "inputs", "references")
 _EMPTY = canonical_hash("")

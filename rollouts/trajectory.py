@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from assay.task import Answer
+from assay.task import Answer, Score, Task
 
 Stop = Literal["eos", "length", "tool", "error"]  # why one message ended
 # Why an episode ended: the model stopped calling (`eos`), a message or the sequence was cut
@@ -102,6 +103,50 @@ class Trajectory:
         """What there is to score: the one place where a trajectory becomes an answer."""
         return Answer(self.text, self.stop == "length", self.files, self.failure)
 
+    def to_json(self, score: Score, task: Task) -> dict[str, Any]:
+        """One line of a rollouts file: what was asked, what came back, and how it scored."""
+        row: dict[str, Any] = {
+            "task_id": self.task_id,
+            "sample": self.sample,
+            "text": self.text,
+            "stop": self.stop,
+            "tokens": self.sampled,
+            "seed": self.seed,
+            **score.to_json(),
+            "family": task.family,
+            "track": task.track,
+            "ids": self.ids,
+            "loss_mask": self.loss_mask,
+            "tokenizer": self.tokenizer,  # whose ids these are: others' mean nothing to a model
+            "logprobs": _known(self.logprobs),
+            "sampling_logprobs": _known(self.sampling_logprobs),
+            "messages": self.messages,  # what `assay select` makes a training row of
+        }
+        if self.told:
+            row["thought"] = self.told  # what an endpoint told apart; other thoughts are in text
+        if task.meta.get("published") or task.gold.get("doubt"):
+            row["published"] = True  # `assay select` refuses it
+        # `assay select --licence` goes by them
+        row |= {k: task.meta[k] for k in ("licence", "licences") if task.meta.get(k)}
+        if self.usage:
+            row["usage"] = dict(self.usage)
+        if self.files or task.tools:
+            row["files"] = {name: len(data) for name, data in sorted(self.files.items())}
+        if self.failure is not None or task.tools:
+            row["failure"] = self.failure
+        if not task.tools:
+            return row
+        return row | {
+            "turns": self.turns,
+            "tool_calls": self.tool_calls,
+            "errors": dict(self.errors),
+            "tools": self.tools,
+            "notes": dict(self.notes),
+            "sandbox": self.notes.get("sandbox"),  # the level that held, None: it never ran
+            "wall_s": round(self.wall_s, 6),
+            "tool_s": round(self.tool_s, 6),
+        }
+
     @property
     def told(self) -> str:
         """What an endpoint told apart as thought before the last message."""
@@ -117,6 +162,11 @@ class Trajectory:
     def prompt_length(self) -> int:
         """Ids before the first sampled one."""
         return self.loss_mask.index(1) if 1 in self.loss_mask else len(self.ids)
+
+
+def _known(logprobs: Sequence[float]) -> list[float | None]:
+    """None for what a server did not tell."""
+    return [None if math.isnan(x) else round(x, 6) for x in logprobs]
 
 
 def retried(first: Trajectory, second: Trajectory) -> Trajectory:

@@ -11,29 +11,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean, stdev
 from typing import Any, cast
 
-from assay import scorer_timeout as guard
 from assay.family import (
     Cheat,
     Family,
     Floor,
     as_answer,
+    called,
     cheat_answer,
     family_of,
     gold_answer,
     score_answer,
 )
-from assay.fingerprints import TableMarks
+from assay.fingerprints import TableMarks, contents, normal
 from assay.task import (
-    GOLD_LEFT_OUT,
     RIGHT,
     Answer,
     Score,
@@ -57,22 +55,6 @@ class Broken:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.why}"
-
-
-@contextmanager
-def called(family: Family, task: Task, what: str, timed: bool = True) -> Generator[None]:
-    """Around a call of a family's function `what`: raises `TaskError` naming the task where it
-    raises or, in a family from outside and `timed`, does not end within the scorer's deadline."""
-    where = f"task {task.id}: {what} of family {family.name}"
-    try:
-        with guard.deadline(guard.SECONDS) if family.origin and timed else nullcontext():
-            yield
-    except TaskError:
-        raise
-    except guard.Overtime:
-        raise TaskError(f"{where} did not end within {guard.SECONDS:g} s") from None
-    except (Exception, SystemExit) as error:
-        raise TaskError(f"{where} raised {type(error).__name__}: {error}") from None
 
 
 def gold_of(family: Family, task: Task) -> Answer:
@@ -218,11 +200,6 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
     return Examined(scores, broken)
 
 
-def normal(text: str) -> str:
-    """The text without what an eye overlooks: case, runs of space, and forms of characters."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
 @dataclass(frozen=True)
 class Shared:
     """What two splits have in common, in counts of contents, with pairs of task ids."""
@@ -286,16 +263,6 @@ def _contents(tasks: Sequence[Task], form: Callable[[str], str]) -> dict[bytes, 
                 digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).digest()
                 found.setdefault(digest, task.id)
     return found
-
-
-def contents(task: Task) -> list[str | TableMarks]:
-    """`Family.content` of a task. Raises `TaskError` naming the task where it raises."""
-    family = family_of(task)
-    if task.meta.get(GOLD_LEFT_OUT):  # what is left is what a model reads
-        return [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
-    with called(family, task, "content"):
-        found = list(family.content(task))
-    return [one if isinstance(one, TableMarks) else str(one) for one in found]
 
 
 def split_law(splits: Mapping[str, Sequence[Task]]) -> Iterator[Broken]:

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.family import Family, as_answer
+from assay.family import Family, as_answer, called
 from assay.task import RIGHT, Score, Task, TaskError
-from rewards.audit.laws import Broken, Earned, Weights, called, earned_by, gold_law, gold_of, scored
+from rewards.audit.laws import Broken, Earned, Weights, earned_by, gold_law, gold_of, scored
 from rewards.audit.policies import LEAST, sample
 
 SAMPLED = 20  # tasks of a family that twins are made of

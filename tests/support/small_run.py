@@ -10,7 +10,6 @@ from assay.family import score_answer
 from assay.task import Task, json_line, write_jsonl
 from rewards.gold import Step, execute
 from rewards.parse import render
-from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
 from train.evaluation.rows import row_of
 
@@ -51,7 +50,7 @@ def trajectory(task: Task, sample: int, text: str, **more: Any) -> Trajectory:
 
 def line(task: Task, sample: int, text: str, **more: Any) -> dict[str, Any]:
     run = trajectory(task, sample, text, **more)
-    return to_json(run, score_answer(task, run.answer()), task)
+    return run.to_json(score_answer(task, run.answer()), task)
 
 
 def answers(task: Task) -> list[str]:

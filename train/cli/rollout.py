@@ -72,9 +72,8 @@ def _settle(args: Any) -> None:
 def run(args: Any) -> int:
     """Sample what the output does not hold yet; the exit status."""
     from assay.family import require_families, score_answer, use_families
+    from assay.fingerprints import marks_of
     from assay.task import Answer, Task, read_tasks, with_absolute_files
-    from rewards.marks import marks_of
-    from rollouts.record import to_json
     from rollouts.trajectory import Trajectory
     from train.evaluation.answering import Job, answer_all, environment_factory, say_end
     from train.evaluation.benchmarks import plan_of
@@ -102,7 +101,7 @@ def run(args: Any) -> int:
         thought = thought_of(run, task)
         kept = {"thought": thought} if thought else {}
         more = {"run_seed": args.seed, "marks": marks(task.id)}
-        return to_json(run, score, task) | kept | more
+        return run.to_json(score, task) | kept | more
 
     def reference(name: str, task: Task) -> Answer:
         from rollouts.scripted_agents import answer_by

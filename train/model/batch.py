@@ -13,7 +13,6 @@ from torch import Tensor
 
 from assay.task import Score, Task
 from configs.training import GrpoConfig
-from rollouts.record import to_json
 from rollouts.trajectory import NO_NUMBERS, Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
 from train.model.packing import Segment
@@ -165,7 +164,7 @@ def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[s
         zip(every.tasks, every.groups, every.scores, strict=True)
     ):
         for g, (t, score) in enumerate(zip(group, row, strict=True)):
-            line = to_json(t, score, task)
+            line = t.to_json(score, task)
             if config.overlong == "soft" and score.outcome is not None:
                 line["reward_used"] = float(every.used_PG[p, g])
             if config.overlong == "mask":

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from assay.console import status_of
-from assay.task import TaskError
-from configs.loader import ConfigError
 
 
 @dataclass
@@ -22,14 +20,14 @@ class Status:
 def say_known_errors(command: str) -> Generator[Status]:
     """Run a command's body; errors that name their own remedy are printed without a traceback.
 
-    Those are `ConfigError` and `TaskError`, of which every error that a user can mend is one. For
+    Those are `TaskError`s. For
     mains that are started by themselves; the front door does the same for every command.
     """
     status = Status()
     try:
         yield status
     except Exception as error:
-        code = status_of(error, command, (TaskError, ConfigError))
+        code = status_of(error, command)
         if code is None:
             raise
         status.code = code

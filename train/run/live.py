@@ -45,7 +45,7 @@ class LiveLine:
 
     def close(self) -> None:
         if self._bar is not None:
-            self._bar.close(said=False)
+            self._bar.close()
             self._bar = None
 
 

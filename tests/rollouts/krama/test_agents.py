@@ -21,7 +21,6 @@ from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory
 from rollouts.episode import run_episode
 from rollouts.krama.contract import answer_of, blocks, explain
-from rollouts.record import to_json
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
 
@@ -159,7 +158,7 @@ def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path)
     }
     score = score_answer(task, run.answer())
     assert score.outcome == 0.0
-    line = json_line(to_json(run, score, task))
+    line = json_line(run.to_json(score, task))
     assert json.loads(line)["messages"] == run.messages
 
 

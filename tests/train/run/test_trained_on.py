@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("torch")
 
 from assay.family import use_families
+from assay.fingerprints import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError
 from configs.training import GrpoConfig
-from rewards.marks import asked_mark, marks_of, row_marks
 from rollouts.prompts import ChatTokenizer
 from train.lengths import measured
 from train.model.order import fitting

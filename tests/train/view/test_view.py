@@ -16,7 +16,6 @@ from view_pages import elements, index_of, items_of, unpacked
 import assay
 from assay.family import score_answer
 from assay.task import TaskError, json_line, write_jsonl
-from rollouts.record import to_json
 from train.report.write import write_report
 from train.view.book import advantages, bind, open_runs
 from train.view.links import fragment
@@ -255,7 +254,7 @@ def test_tool_calls_keep_code_output_errors_and_time(tmp_path: Path) -> None:
         {"role": "assistant", "content": "done"},
     ]
     run = trajectory(task, 0, "done", messages=messages, tool_calls=calls, wall_s=2.0)
-    row = to_json(run, score_answer(task, run.answer()), task)
+    row = run.to_json(score_answer(task, run.answer()), task)
     write_jsonl(tmp_path / "r.jsonl", [row | {"tool_calls": calls, "errors": {"bad_call": 1}}])
     page = page_of(tmp_path / "r.jsonl")
     body = items_of(page, "body")[0]
