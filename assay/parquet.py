@@ -12,23 +12,23 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from assay.errors import TaskError, install_extra
 
 Row = dict[str, Any]
 GROUP = 1000  # rows of a row group
 _MARK = b"assay"
-_INT53 = 1 << 53  # up to here a float holds every whole number
-Kind = Any  # a name, or ("list", kind), or ("object", ((key, kind), …)); "json" fits everything
 
 
-def library(module: str = "pyarrow") -> Any:
-    """pyarrow, or a module of it. Raises `TaskError`: what to install."""
+def library(module: str = "pyarrow", use: str = "parquet", extra: str = "parquet") -> Any:
+    """A module of a library that not everybody has. Raises `TaskError`: what to install for what
+    `use`."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
-        raise TaskError(f"parquet needs pyarrow; {install_extra('parquet')}") from None
+        name = module.partition(".")[0]
+        raise TaskError(f"{use} needs {name}; {install_extra(extra)}") from None
 
 
 def parquet_rows(name: str, stream: BinaryIO, size: int = GROUP) -> Iterator[Row]:
@@ -68,84 +68,69 @@ def arrow_rows(name: str, stream: Any) -> Iterator[Row]:
 
 
 def write_lines(out: BinaryIO, lines: BinaryIO) -> None:
-    """JSON lines as parquet: read once for the columns and once for the rows."""
-    arrow, parquet = library(), library("pyarrow.parquet")
-    kinds: dict[str, Kind] = {}
+    """JSON lines as parquet: read once for the columns and once for the rows, and once more where a
+    column turns out not to hold its values exactly."""
+    arrow = library()
+    kinds: dict[str, Any] = {}
     present, nulls, count = Counter[str](), Counter[str](), 0
-    for row in _rows_of(lines):
-        count += 1
-        for key, value in row.items():
-            kinds[key] = _joined(kinds.get(key, "null"), _kind_of(value))
-            present[key] += 1
-            nulls[key] += value is None
-    for key in kinds:
-        if nulls[key] and present[key] < count:  # a null could mean either
-            kinds[key] = "json"
-    meant = {
-        key: "json" if kind == "json" else "null" if nulls[key] else "absent"
-        for key, kind in kinds.items()
-    }
-    schema = arrow.schema(
-        arrow.field(key, _type(arrow, kind), metadata={_MARK: meant[key].encode()})
-        for key, kind in kinds.items()
-    )
-    texts = [key for key, kind in kinds.items() if kind == "json"]
+    for group in _groups(lines):
+        count += len(group)
+        for key in dict.fromkeys(key for row in group for key in row):
+            values = [row[key] for row in group if key in row]
+            kinds[key] = _joined(arrow, kinds.get(key, arrow.null()), values)
+            present[key] += len(values)
+            nulls[key] += values.count(None)
+    # a null could mean either
+    texts = {key for key in kinds if nulls[key] and present[key] < count}
+    texts |= {key for key, kind in kinds.items() if kind is None}
+    while (wrong := _written(out, lines, kinds, texts, nulls)) is not None:
+        texts.add(wrong)
+        out.seek(0)
+        out.truncate()
+
+
+def _joined(arrow: Any, kind: Any, values: list[Any]) -> Any:
+    """The type that holds what it held and some values, None where only JSON does."""
+    try:
+        new = arrow.array(values).type
+        both = [arrow.schema([("", one)]) for one in (kind, new)]
+        found = arrow.unify_schemas(both, promote_options="permissive").field(0).type
+    except (arrow.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    return None if kind is None or "struct<>" in str(found) else found
+
+
+def _written(
+    out: BinaryIO, lines: BinaryIO, kinds: dict[str, Any], texts: set[str], nulls: Counter[str]
+) -> str | None:
+    """Write all rows; the name of a column that cannot hold its values, None where all can."""
+    arrow, parquet = library(), library("pyarrow.parquet")
+    fields: list[Any] = []
+    for key, kind in kinds.items():
+        meant = "json" if key in texts else "null" if nulls[key] else "absent"
+        held = arrow.string() if key in texts or arrow.types.is_null(kind) else kind
+        fields.append(arrow.field(key, held, metadata={_MARK: meant.encode()}))
+    schema = arrow.schema(fields)
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        rows = _rows_of(lines)
-        while group := list(islice(rows, GROUP)):
-            for row in group:
-                row |= {key: json.dumps(row[key]) for key in texts if key in row}
-            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
+        for group in _groups(lines):
+            columns: list[Any] = []
+            for field in fields:
+                key = field.name
+                values = [row.get(key) for row in group]
+                if key in texts:
+                    values = [json.dumps(row[key]) if key in row else None for row in group]
+                try:
+                    columns.append(arrow.array(values, field.type))
+                except arrow.ArrowException:
+                    return key
+                if columns[-1].to_pylist() != values:
+                    return key
+            writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
+    return None
 
 
-def _rows_of(lines: BinaryIO) -> Iterator[Row]:
+def _groups(lines: BinaryIO) -> Iterator[list[Row]]:
     lines.seek(0)
-    return (json.loads(line) for line in lines)
-
-
-def _kind_of(value: Any) -> Kind:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "int" if abs(value) <= _INT53 else "big" if abs(value) < 1 << 63 else "json"
-    if isinstance(value, float):
-        return "float"
-    if isinstance(value, str):
-        return "json" if any("\ud800" <= c <= "\udfff" for c in value) else "text"
-    if isinstance(value, list):
-        kind: Kind = "null"
-        for one in cast("list[Any]", value):
-            kind = _joined(kind, _kind_of(one))
-        return "json" if kind == "json" else ("list", kind)
-    inner = [(key, _kind_of(one)) for key, one in cast("Row", value).items()]
-    plain = inner and all(k != "json" for _, k in inner) and _kind_of([*value]) != "json"
-    return ("object", tuple(inner)) if plain else "json"
-
-
-def _joined(one: Kind, other: Kind) -> Kind:
-    """The kind that holds values of both exactly."""
-    if one == other or other == "null":
-        return one
-    if one == "null":
-        return other
-    if isinstance(one, str) or isinstance(other, str):
-        both = {one, other} if isinstance(one, str) and isinstance(other, str) else {"json"}
-        return "float" if both == {"int", "float"} else "big" if both == {"int", "big"} else "json"
-    if one[0] == other[0] == "list":
-        kind = _joined(one[1], other[1])
-        return "json" if kind == "json" else ("list", kind)
-    if one[0] == other[0] and [k for k, _ in one[1]] == [k for k, _ in other[1]]:
-        inner = tuple((k, _joined(a, b)) for (k, a), (_, b) in zip(one[1], other[1], strict=True))
-        return "json" if any(kind == "json" for _, kind in inner) else ("object", inner)
-    return "json"
-
-
-def _type(arrow: Any, kind: Kind) -> Any:
-    if isinstance(kind, tuple) and kind[0] == "list":
-        return arrow.list_(_type(arrow, kind[1]))
-    if isinstance(kind, tuple):
-        return arrow.struct([(key, _type(arrow, inner)) for key, inner in kind[1]])
-    plain = {"bool": arrow.bool_, "int": arrow.int64, "big": arrow.int64, "float": arrow.float64}
-    return plain.get(kind, arrow.string)()
+    rows = (json.loads(line) for line in lines)
+    while group := list(islice(rows, GROUP)):
+        yield group

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import glob
 import gzip
-import importlib
 import io
 import json
 import os
 import sys
 import tempfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from assay.errors import TaskError, install_extra
+from assay.errors import TaskError
 from assay.files import atomic_write
 from assay.parquet import library, parquet_rows, write_lines
 
@@ -66,14 +64,9 @@ def parse_object(line: str, where: str) -> Row:
     return cast("Row", row)
 
 
-# in JSON they stand inside texts only
 _PLAIN = json.JSONEncoder(ensure_ascii=False)  # made once: rows are many
+# in JSON they stand inside texts only
 _LINE_ENDS = (("\u0085", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
-
-
-def json_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line of `json_text`."""
-    return json_text(row)
 
 
 def json_text(
@@ -93,6 +86,9 @@ def json_text(
         return (text + "\n").encode("utf-8")
     except UnicodeEncodeError:
         return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
+
+
+json_line = json_text  # one row as a line
 
 
 # ---- reading
@@ -117,21 +113,16 @@ def read_rows(name: str | Path) -> Iterator[tuple[str, Row]]:
         for number, line in enumerate(lines, block.number):
             if line and not line.isspace():
                 where = f"{name} line {number}"
+                # the last line of a file that ends in the middle of a row
+                torn = number == block.number + len(lines) - 1 and not line.rstrip().endswith("}")
                 try:
                     row = parse_object(line, where)
-                except TaskError:
-                    if number == block.number + len(lines) - 1 and not _whole(line):
-                        raise TaskError(
-                            f"{where}: the file ends in the middle of this row; get the file "
-                            "again, or remove the line"
-                        ) from None
-                    raise
+                except TaskError as error:
+                    cut = (
+                        "the file ends in the middle of this row; get it again, or remove the line"
+                    )
+                    raise TaskError(f"{where}: {cut}") if torn else error from None
                 yield where, row
-
-
-def _whole(line: str) -> bool:
-    """Whether a line without an end, the last of its file, ends like a row."""
-    return line.rstrip().endswith("}")
 
 
 def matching(names: Sequence[str]) -> list[str]:
@@ -148,22 +139,19 @@ def matching(names: Sequence[str]) -> list[str]:
         if not matches:
             raise TaskError(f"{name}: no file matches; check the pattern")
         found += matches
-    places = [os.path.realpath(name) if _local(name) == name else name for name in found]
-    if len(set(places)) < len(places):
-        twice = next(name for name, count in Counter(places).items() if count > 1)
-        raise TaskError(f"{found[places.index(twice)]}: given twice; name each input once")
+    seen: set[str] = set()
+    for name in found:
+        place = os.path.realpath(name) if _local(name) == name else name
+        if place in seen:
+            raise TaskError(f"{name}: given twice; name each input once")
+        seen.add(place)
     return found
 
 
 def total_bytes(names: Sequence[str]) -> int | None:
     """How many bytes the inputs hold as they are stored; None where that cannot be known."""
-    sizes: list[int] = []
-    for name in names:
-        path = local_file(name)
-        if path is None:
-            return None
-        sizes.append(os.path.getsize(path))
-    return sum(sizes)
+    paths = [local_file(name) for name in names]
+    return None if None in paths else sum(os.path.getsize(path) for path in paths if path)
 
 
 def blocks(names: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
@@ -174,64 +162,65 @@ def blocks(names: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
     """
     before = 0
     for name in names:
-        position = 0
-        if _ending(name) == PARQUET:
-            for block in _parquet_blocks(name, size):
-                position = block.position
-                yield Block(name, block.number, block.data, before + position)
-            before += position
-            continue
-        with _opened(name) as (stream, below):
-            number, first = 1, True
-            while data := _lines(name, number, stream, size):
-                position = _tell(below, position + len(data))
-                lines = data.count(b"\n")
-                if first and data.startswith(_WIDE) and b"\0" in data[:80]:
-                    raise TaskError(f"{name}: is UTF-16; rows are UTF-8, store it as that")
-                yield Block(
-                    name, number, data.removeprefix(_BOM) if first else data, before + position
-                )
-                number, first = number + lines, False
+        position, number = 0, 1
+        with stored(name) as below:
+            if _ending(name) == PARQUET:
+                pieces = _parquet_lines(name, below, size)
+            else:
+                pieces = _lines(name, below, size)
+            for data, position in pieces:
+                yield Block(name, number, data, before + position)
+                number += data.count(b"\n")
         before += position
 
 
-def _lines(name: str, number: int, stream: BinaryIO, size: int) -> bytes:
-    """The next whole lines. Standard input gives what has come so far."""
-    read = getattr(stream, "read1", stream.read) if name == STANDARD else stream.read
-    try:
-        data: bytes = read(size)
-        return data if data.endswith(b"\n") or not data else data + stream.readline()
-    except (EOFError, zlib.error, gzip.BadGzipFile, _BadZstdFile) as error:
-        raise _torn(name, number, error) from None
+def _lines(name: str, below: BinaryIO, size: int) -> Iterator[tuple[bytes, int]]:
+    """(some whole lines, how many stored bytes have been read by now). Standard input gives what
+    has come so far."""
+    ending, number, position = _ending(name), 1, 0
+    if name != STANDARD and below.seekable():
+        _refuse_other(name, ending, below.read(4))
+        below.seek(0)
+    with _unpacked(ending, below) as stream:
+        read = getattr(stream, "read1", stream.read) if name == STANDARD else stream.read
+        while True:
+            try:
+                data: bytes = read(size)
+                data += b"" if data.endswith(b"\n") or not data else stream.readline()
+            except (EOFError, zlib.error, OSError) as error:
+                if not ending:
+                    raise
+                raise TaskError(
+                    f"{name}: cannot be decompressed from line {number} on ({error}); get the file "
+                    "again"
+                ) from None
+            if not data:
+                return
+            if number == 1 and data.startswith(_WIDE) and b"\0" in data[:80]:
+                raise TaskError(f"{name}: is UTF-16; rows are UTF-8, store it as that")
+            try:
+                position = below.tell()
+            except (OSError, ValueError, AttributeError):  # a pipe
+                position += len(data)
+            yield data.removeprefix(_BOM) if number == 1 else data, position
+            number += data.count(b"\n")
 
 
-def _torn(name: str, number: int, error: Exception) -> TaskError:
-    return TaskError(
-        f"{name}: cannot be decompressed from line {number} on ({error}); get the file again"
-    )
+def _parquet_lines(name: str, below: BinaryIO, size: int) -> Iterator[tuple[bytes, int]]:
+    """The rows as JSON lines."""
+    end = below.seek(0, os.SEEK_END)
+    below.seek(0)
+    held = bytearray()
+    for row in parquet_rows(name, below):
+        held += json_text(row, default=str)
+        if len(held) >= size:
+            yield bytes(held), min(end, below.tell())
+            held.clear()
+    if held:
+        yield bytes(held), end
 
 
-def _tell(below: Any, otherwise: int) -> int:
-    try:
-        return int(below.tell())
-    except (OSError, ValueError, AttributeError):  # a pipe
-        return otherwise
-
-
-@contextmanager
-def _opened(name: str) -> Generator[tuple[BinaryIO, Any]]:
-    """(the bytes of an input, the stored bytes below them)."""
-    with ExitStack() as stack:
-        below = stack.enter_context(stored(name))
-        ending = _ending(name)
-        if name != STANDARD and below.seekable():
-            head = below.read(4)
-            below.seek(0)
-            _as_named(name, ending, head)
-        yield stack.enter_context(_unpacked(name, ending, below)), below
-
-
-def _as_named(name: str, ending: str, head: bytes) -> None:
+def _refuse_other(name: str, ending: str, head: bytes) -> None:
     """Raise `TaskError` where a file that begins with `head` is not what its name says."""
     kind = _kind(head)
     if kind == ending:
@@ -254,77 +243,35 @@ def unpacked(file: BinaryIO) -> Generator[BinaryIO]:
     name. `OSError` or `EOFError` come of a broken one."""
     kind = _kind(file.read(4))
     file.seek(0)
-    with _unpacked(getattr(file, "name", "a file"), kind, file) as plain:
+    with _unpacked(kind, file) as plain:
         yield plain
 
 
 @contextmanager
-def _unpacked(name: str, ending: str, below: BinaryIO) -> Generator[BinaryIO]:
+def _unpacked(ending: str, below: BinaryIO) -> Generator[BinaryIO]:
     if ending == "gz":
         with gzip.GzipFile(fileobj=below) as out:
             yield cast("BinaryIO", out)
-    elif ending == "zst":
-        with io.BufferedReader(_ZstdReader(below, _zstd(name)), BLOCK) as out:
-            yield cast("BinaryIO", out)
+    elif ending == "zst":  # zstandard's own reader takes a file that is cut off for a whole one
+        arrow = library("pyarrow", ".zst")
+        stream = arrow.CompressedInputStream(arrow.PythonFile(_Held(below), mode="r"), "zstd")
+        yield cast("BinaryIO", io.BufferedReader(stream, BLOCK))
     else:
         yield below
 
 
-class _BadZstdFile(OSError):
-    """What no frame of zstd holds."""
+class _Held:
+    """A file that a library may not close."""
 
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.closed = False
 
-class _ZstdReader(io.RawIOBase):
-    """The frames of a .zst file, one after the other. The library's own reader takes a file that
-    is cut off for one that ends there; this one raises EOFError."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
-    def __init__(self, below: BinaryIO, library: Any) -> None:
-        self._below, self._library = below, library
-        self._frame: Any = None
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        while not self._ready:
-            if not (data := self._below.read(1 << 16)):
-                if self._frame is not None:
-                    raise EOFError("the file ends in the middle of a frame")
-                return 0
-            self._ready = memoryview(b"".join(self._decompressed(data)))
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def _decompressed(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            if self._frame is None:
-                self._frame = self._library.ZstdDecompressor().decompressobj()
-            try:
-                yield self._frame.decompress(data)
-            except self._library.ZstdError as error:
-                raise _BadZstdFile(str(error)) from None
-            if not self._frame.eof:
-                return
-            data, self._frame = self._frame.unused_data, None
-
-
-def _parquet_blocks(name: str, size: int) -> Iterator[Block]:
-    """The rows as JSON lines. `position` is as good as what the file says of itself."""
-    with stored(name) as stream:
-        end = stream.seek(0, os.SEEK_END)
-        stream.seek(0)
-        rows = parquet_rows(name, stream)
-        number, held, first = 0, bytearray(), 1
-        for number, row in enumerate(rows, 1):
-            held += json_text(row, default=str)
-            if len(held) >= size:
-                yield Block(name, first, bytes(held), _tell(stream, 0))
-                first, held = number + 1, bytearray()
-        if held:
-            yield Block(name, first, bytes(held), end)
+    def close(self) -> None:
+        self.closed = True
 
 
 # ---- writing
@@ -359,20 +306,19 @@ def writing_lines(name: str) -> Generator[BinaryIO]:
 def writing(name: str) -> Generator[BinaryIO]:
     """An output to write bytes to, compressed by its ending. A file or an object appears, or is
     replaced, when the body ends without an error; standard output is written as it comes."""
+    here = _local(name)
     if name == STANDARD:
         yield sys.stdout.buffer
-        return
-    here = _local(name)
-    if here is not None:
+    elif here is not None:
         with atomic_write(here) as file, _compressed(name, file) as out:
             yield out
-        return
-    system, path = file_system(name)
-    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        local = Path(folder) / "whole"
-        with open(local, "wb") as file, _compressed(name, file) as out:
-            yield out
-        system.put_file(str(local), path)
+    else:
+        system, path = file_system(name)
+        with tempfile.NamedTemporaryFile(prefix="assay-") as file:
+            with _compressed(name, cast("BinaryIO", file)) as out:
+                yield out
+            file.flush()
+            system.put_file(file.name, path)
 
 
 @contextmanager
@@ -382,8 +328,9 @@ def _compressed(name: str, file: BinaryIO) -> Generator[BinaryIO]:
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as out:
             yield cast("BinaryIO", out)
     elif ending == "zst":
-        with _zstd(name).ZstdCompressor().stream_writer(file, closefd=False) as out:
-            yield cast("BinaryIO", out)
+        arrow = library("pyarrow", ".zst")
+        with arrow.CompressedOutputStream(_Held(file), "zstd") as out:
+            yield out
     else:
         yield file
 
@@ -463,33 +410,9 @@ def _remote(pattern: str) -> Iterable[str]:
 
 def file_system(name: str) -> tuple[Any, str]:
     """(fsspec's file system of a URL, the path there). Raises `TaskError`: what to install."""
-    try:
-        core = importlib.import_module("fsspec.core")
-    except ModuleNotFoundError:
-        raise TaskError(f"{name}: URLs need fsspec; {install_extra('build')}") from None
-    scheme = name.partition("://")[0]
+    core = library("fsspec.core", f"the URL {name}", "build")
     try:
         system, path = core.url_to_fs(name)
-    except ImportError as error:
-        driver = _driver(scheme)
-        how = f"run: pip install {driver}" if driver else str(error)
-        raise TaskError(
-            f"{name}: {scheme}:// needs a driver that is not installed; {how}"
-        ) from None
-    except ValueError as error:
+    except (ImportError, ValueError) as error:
         raise TaskError(f"{name}: {error}; give a file or a URL that fsspec knows") from None
     return system, str(path)
-
-
-def _driver(scheme: str) -> str:
-    """The package that brings the file system of a scheme; "" where that is not known."""
-    known: Any = importlib.import_module("fsspec.registry").known_implementations
-    module = str(known.get(scheme, {}).get("class", "")).partition(".")[0]
-    return "" if module in ("", "fsspec") else module
-
-
-def _zstd(name: str) -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ModuleNotFoundError:
-        raise TaskError(f"{name}: .zst needs zstandard; {install_extra('build')}") from None
