@@ -13,7 +13,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -62,19 +62,20 @@ def atomic_write(path: str | Path) -> Generator[BinaryIO]:
 
 
 def _temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """A locked file beside `path`: the one of this machine, which a killed writer may have left;
+    """A file beside `path`: the one of this machine, locked, which a killed writer may have left;
     one of its own name where that is held, another user's, or cannot be locked."""
     start = f".{path.name[:100]}.{platform.node()[:40]}"
     temporary = path.with_name(f"{start}.tmp")
-    try:
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except PermissionError:
-        handle = -1
-    if handle >= 0:
-        out = os.fdopen(handle, "wb")
-        if _lock(out) and _is_at(out, temporary):
-            out.truncate(0)
-            return temporary, out
+    with suppress(OSError):  # it is another one's, or there are no locks
+        out = open(temporary, "ab")  # noqa: SIM115
+        try:
+            fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(out.fileno()), temporary.stat()):
+                out.truncate(0)
+                return temporary, out
+        except OSError:
+            out.close()
+            raise
         out.close()
     temporary = path.with_name(f"{start}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     return temporary, open(temporary, "xb")
@@ -186,11 +187,14 @@ def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
 
 def _sync(path: Path) -> None:
     """The bytes of a file, or the names of a folder, are on the disk."""
-    with _opened(path) as handle:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
-# --- locks, which end with the process; a file system without locks is used without
+# --- locks, which end with the process
 
 
 @contextmanager
@@ -199,58 +203,33 @@ def exclusive_file(path: str | Path) -> Generator[None]:
     beside the file until then. Raises `OSError` when another one holds it."""
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    mark = path.with_name(f".{path.name}.lock")
-    with _opened(mark, os.O_RDWR | os.O_CREAT) as handle:
-        if _lock(handle) is False:
-            said = "another process writes to it; wait for that to end, or write elsewhere"
-            raise OSError(errno.EBUSY, said, str(path))
-        if not _is_at(handle, mark):
-            said = "another process has just left it; run this again"
-            raise OSError(errno.EBUSY, said, str(path))
-        try:
-            yield
-        finally:
-            mark.unlink(missing_ok=True)
+    said = "another process writes to it; wait for that to end, or write elsewhere"
+    with _held(path.with_name(f".{path.name}.lock"), path, said):
+        yield
 
 
 @contextmanager
 def exclusive_folder(folder: Path) -> Generator[None]:
     """Make a folder and hold it: one process at a time. Raises `OSError` when another holds it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _opened(folder) as handle:
-        if _lock(handle) is False:
-            said = "another build writes to this folder; wait for it"
-            raise OSError(errno.EBUSY, said, str(folder))
+    with _held(folder / ".build.lock", folder, "another build writes to this folder; wait for it"):
         yield
 
 
 @contextmanager
-def _opened(path: Path, flags: int = os.O_RDONLY) -> Generator[int]:
-    handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
+def _held(mark: Path, path: Path, said: str) -> Generator[None]:
+    from filelock import FileLock, Timeout  # takes longer to load than most commands need
+
+    lock = FileLock(mark, timeout=0)
     try:
-        yield handle
+        lock.acquire()
+    except Timeout:
+        raise OSError(errno.EBUSY, said, str(path)) from None
+    try:
+        yield
     finally:
-        os.close(handle)
-
-
-def _lock(file: int | BinaryIO) -> bool | None:
-    """Lock an open file: False where another process holds it, None where that cannot be known."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _is_at(file: int | BinaryIO, path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
-    handle = file if isinstance(file, int) else file.fileno()
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
+        mark.unlink(missing_ok=True)
+        lock.release()
 
 
 # --- reading
