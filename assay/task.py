@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -54,18 +54,7 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `Task.from_json(task.to_json()) == task` and the key order is fixed."""
-        return {
-            "id": self.id,
-            "family": self.family,
-            "track": self.track,
-            "split": self.split,
-            "prompt": self.prompt,
-            "tools": list(self.tools),
-            "gold": self.gold,
-            "files": self.files,
-            "group": self.group,
-            "meta": self.meta,
-        }
+        return {name: getattr(self, name) for name in _FIELDS} | {"tools": list(self.tools)}
 
     @staticmethod
     def from_json(row: Mapping[str, Any], where: str = "task") -> Task:
@@ -76,18 +65,24 @@ class Task:
                 raise TaskError(f"{where}: field {name!r} is missing; every task needs it")
             if not isinstance(value, kind) and (value is not None or name in _NEEDED):
                 got = type(value).__name__
-                raise TaskError(f"{where}: field {name!r} is {got}, wanted {_said(kind)}")
+                raise TaskError(f"{where}: field {name!r} is {got}, wanted {_KINDS[kind]}")
+        words = [("tools", i, word) for i, word in enumerate(row.get("tools") or ())]
+        words += [("files", name, path) for name, path in (row.get("files") or {}).items()]
+        for name, place, word in words:
+            if not isinstance(word, str):
+                got = type(word).__name__
+                raise TaskError(f"{where}: field {name!r}[{place!r}] is {got}, wanted text")
         return Task(
             id=row["id"],
             family=row["family"],
             track=row["track"],
             split=row["split"],
-            prompt=[_message(m, f"{where}: field 'prompt'[{i}]") for i, m in _each(row["prompt"])],
+            prompt=[
+                _message(m, f"{where}: field 'prompt'[{i}]") for i, m in enumerate(row["prompt"])
+            ],
             gold=dict(row["gold"]),
-            tools=tuple(
-                _word(name, f"{where}: field 'tools'[{i}]") for i, name in _each(row.get("tools"))
-            ),
-            files=_paths(row.get("files"), f"{where}: field 'files'"),
+            tools=tuple(row.get("tools") or ()),
+            files=dict(row.get("files") or {}),
             group=row.get("group"),
             meta=dict(row.get("meta") or {}),
         )
@@ -100,36 +95,17 @@ class Task:
 
 
 _NEEDED = ("id", "family", "track", "split", "prompt", "gold")
+# in the order of the row that `to_json` makes
 _FIELDS: dict[str, type] = {
-    "id": str,
-    "family": str,
-    "track": str,
-    "split": str,
+    **dict.fromkeys(("id", "family", "track", "split"), str),
     "prompt": list,
-    "gold": dict,
     "tools": list,
+    "gold": dict,
     "files": dict,
     "group": str,
     "meta": dict,
 }
-
-
-def _said(kind: type) -> str:
-    return {"str": "text", "list": "a list", "dict": "an object"}[kind.__name__]
-
-
-def _each(items: Iterable[Any] | None) -> Iterator[tuple[int, Any]]:
-    return enumerate(items or ())
-
-
-def _word(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise TaskError(f"{where} is {type(value).__name__}, wanted text")
-    return value
-
-
-def _paths(files: Mapping[str, Any] | None, where: str) -> dict[str, str]:
-    return {name: _word(path, f"{where}[{name!r}]") for name, path in (files or {}).items()}
+_KINDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
 def _message(value: Any, where: str) -> Message:
@@ -184,12 +160,8 @@ class Score:
         return Score(float(right), float(right), {}, "ok" if right else "wrong")
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "outcome": self.outcome,
-            "reward": self.reward,
-            "parts": self.parts,
-            "why": self.why,
-        }
+        names = ("outcome", "reward", "parts", "why")
+        return {name: getattr(self, name) for name in names}
 
 
 def unscored(why: str) -> Score:

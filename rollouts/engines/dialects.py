@@ -37,15 +37,13 @@ class AnswerError(ValueError):
 @dataclass(frozen=True)
 class Dialect:
     """One server's language. `path` follows the server's address; `ask` makes a request's body,
-    `read` a completion of an answer's; `length` finds the longest sequence in what `about` says;
-    the JSON at `version` has the server's version under that name; `off` is what a request says of
-    the ways to sample that are not wanted; a chat answer's choice has the member `shown_by`."""
+    `read` a completion of an answer's; the JSON at `version` has the server's version under that
+    name; `off` is what a request says of the ways to sample that are not wanted; a chat answer's
+    choice has the member `shown_by`."""
 
     path: str
-    about: str
     ask: Callable[[str, Sequence[int], Sampling, int, Sequence[int]], dict[str, Any]]
     read: Callable[[Row, Sampling], Completion]
-    length: Callable[[Row], int]
     version: str = "/version"
     off: Mapping[str, float] = field(default_factory=dict[str, float])
     shown_by: str = ""
@@ -158,47 +156,28 @@ def _floats(value: Any, count: int) -> list[float]:
     return [float(v) for v in listed]
 
 
-def _listed_length(row: Row) -> int:
-    return int(_first(row.get("data"), "data").get("max_model_len") or 0)
+def longest_sequence(models: Row) -> int:
+    """What a server says at `/v1/models` of the longest sequence that it reads."""
+    return int(_first(models.get("data"), "data").get("max_model_len") or 0)
 
 
 DIALECTS: Mapping[str, Dialect] = {
-    "vllm": Dialect(
-        "/v1/completions",
-        "/v1/models",
-        _vllm_ask,
-        _vllm_read,
-        _listed_length,
-        off=_OFF,
-        shown_by="stop_reason",
-    ),
+    "vllm": Dialect("/v1/completions", _vllm_ask, _vllm_read, off=_OFF, shown_by="stop_reason"),
     "sglang": Dialect(
-        "/generate",
-        "/v1/models",
-        _sglang_ask,
-        _sglang_read,
-        _listed_length,
-        "/get_server_info",
-        _OFF,
-        "matched_stop",
+        "/generate", _sglang_ask, _sglang_read, "/get_server_info", _OFF, "matched_stop"
     ),
-    "assay": Dialect("/v1/completions", "/v1/models", _openai_ask, _openai_read, _listed_length),
+    "assay": Dialect("/v1/completions", _openai_ask, _openai_read),
 }
 
 
 def with_fields(body: Row, extra: Row) -> dict[str, Any]:
     """A request with more fields of one's own, or without those that are None. SGLang's ways to
     sample stand in an object of their own."""
-    made, inner = dict(body), body.get("sampling_params")
-    if isinstance(inner, dict):
-        ours = {k: v for k, v in extra.items() if k in inner}
-        made["sampling_params"] = _said({**cast("Row", inner), **ours})
-        extra = {k: v for k, v in extra.items() if k not in inner}
-    return _said({**made, **extra})
-
-
-def _said(row: Row) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if v is not None}
+    inner = _row(body.get("sampling_params"))
+    ours = {k: v for k, v in {**inner, **extra}.items() if k in inner and v is not None}
+    made = {**body, **{k: v for k, v in extra.items() if k not in inner}}
+    made |= {"sampling_params": ours} if inner else {}
+    return {k: v for k, v in made.items() if v is not None}
 
 
 def dialect_of(choice: Row) -> str:

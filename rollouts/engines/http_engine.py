@@ -12,8 +12,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -34,6 +34,7 @@ from rollouts.engines.dialects import (
     UNKNOWN,
     AnswerError,
     dialect_of,
+    longest_sequence,
     with_fields,
 )
 from rollouts.tool_calls import ToolCall, call_format, make_call
@@ -60,6 +61,7 @@ _REFUSED = (200, 400, 413, 422)  # some put the refusal into an answer of 200
 # what changes nothing at an endpoint that adds nothing of its own: left out where it is refused
 _MAY_GO = (*NOTHING_ADDED, "seed", "stream_options")
 _USUAL = ("role", "content", "tool_calls", "function_call", "name")
+_OF_CALLS = ("id", "type", "function", "index")
 
 
 class OpenAIEngine:
@@ -103,7 +105,7 @@ class OpenAIEngine:
         self._session: Any = None
         self._stack = AsyncExitStack()
         self._dialect = ""
-        self._without = _Without()
+        self._without: frozenset[str] = frozenset()
 
     async def __aenter__(self) -> OpenAIEngine:
         self._session = await self._stack.enter_async_context(
@@ -167,7 +169,7 @@ class OpenAIEngine:
         if self._extra.get("stream"):
             body["stream_options"] = {"include_usage": True}
         body = {k: v for k, v in (body | self._extra).items() if v is not None}
-        return self._without.applied(body)
+        return _without(body, self._without)
 
     async def _ask(self, asked: Body) -> Message:
         """Raises `EndpointError`, and `ContextFull` for a conversation that is too long. What an
@@ -182,20 +184,18 @@ class OpenAIEngine:
             except EndpointError as error:
                 if error.status not in _REFUSED:
                     raise
-                full = bool(_FULL.search(error.body))
-                bare = {k: v for k, v in body.items() if k not in _LIMITS} if full else body
-                if len(bare) < len(body):
-                    body = bare
+                if _FULL.search(error.body):
+                    if not body.keys() & {*_LIMITS}:
+                        raise ContextFull from None
+                    body = {k: v for k, v in body.items() if k not in _LIMITS}
                     continue
-                if full:
-                    raise ContextFull from None
-                more = without.for_refusal(body, error.body, self._extra)
-                if more is None:
+                more = _refused(body, error.body, self._extra) - without
+                if not more:
                     raise
-                without = more
-                body = without.applied(body)
+                without |= more
+                body = _without(body, without)
             else:
-                self._without = self._without.with_all(without)
+                self._without |= without
                 return found
 
     def _reply(self, found: Message) -> ChatReply:
@@ -212,70 +212,56 @@ class OpenAIEngine:
         )
 
 
-@dataclass(frozen=True)
-class _Without:
-    """What an endpoint is asked without: fields of a request, members of earlier answers, arguments
-    of calls that are no JSON, answers in one piece, `max_tokens` by its older name."""
+# What an endpoint is asked without: a field of a request or a member of earlier answers, by its
+# name after this mark, or one of these
+_FIELD, _MEMBER = "field ", "member "
+_ONE_PIECE, _OLD_LIMIT, _NO_JSON = "answers in one piece", _LIMITS[0], "arguments that are no JSON"
 
-    fields: frozenset[str] = frozenset()
-    members: frozenset[str] = frozenset()
-    broken: bool = False
-    whole: bool = False
-    older: bool = False
 
-    def with_all(self, other: _Without) -> _Without:
-        return _Without(
-            self.fields | other.fields,
-            self.members | other.members,
-            self.broken or other.broken,
-            self.whole or other.whole,
-            self.older or other.older,
-        )
+def _without(body: Body, without: frozenset[str]) -> dict[str, Any]:
+    made = {k: v for k, v in body.items() if _FIELD + k not in without}
+    if _ONE_PIECE in without:
+        made |= {"stream": True, "stream_options": {"include_usage": True}}
+    if _OLD_LIMIT in without and "max_tokens" in made:
+        made["max_completion_tokens"] = made.pop("max_tokens")
+    messages: list[Body] = []
+    for message in made["messages"]:
+        if message.get("role") == "assistant":
+            message = {k: v for k, v in message.items() if _MEMBER + k not in without}
+            if "tool_calls" in message:
+                message["tool_calls"] = [
+                    {k: v for k, v in call.items() if _MEMBER + k not in without}
+                    for call in _calls(message)
+                ]
+            message = _mended(message) if _NO_JSON in without else message
+        messages.append(message)
+    return made | {"messages": messages}
 
-    def applied(self, body: Body) -> dict[str, Any]:
-        made = dict(body)
-        if self.whole:
-            made |= {"stream": True, "stream_options": {"include_usage": True}}
-        if self.older and "max_tokens" in made:
-            made["max_completion_tokens"] = made.pop("max_tokens")
-        made = {k: v for k, v in made.items() if k not in self.fields}
-        messages: list[Body] = made["messages"]
-        if self.members:
-            messages = [_spoken(m, self.members) for m in messages]
-        if self.broken:
-            messages = [_mended(m) for m in messages]
-        return made | {"messages": messages}
 
-    def for_refusal(self, body: Body, said: str, own: Mapping[str, Any]) -> _Without | None:
-        """What to leave out as well, after an endpoint refused the request and said why; None when
-        nothing of it can go. `own`: fields that the user gave."""
-        if not body.get("stream") and _STREAM_ONLY.search(said):
-            return self.with_all(_Without(whole=True))
-        if "max_tokens" in body and "max_tokens" not in own and _LIMITS[1] in said:
-            return self.with_all(_Without(older=True))
-        words = said.casefold().replace("_", "")
-        fields = {k for k in _MAY_GO if k in body and k not in own and _named(k, words)}
-        if "top_k" in fields and body["top_k"] > 0:
-            fields.remove("top_k")  # asked for: the endpoint must take it, or the user leave it out
-        if fields:
-            return self.with_all(_Without(fields=frozenset(fields)))
-        answers = [m for m in body["messages"] if m.get("role") == "assistant"]
-        members = {k for m in answers for k in m if k not in _USUAL and _named(k, words)}
-        members |= {k for m in answers for c in _calls(m) for k in c if _named_extra(k, words)}
-        if members:
-            return self.with_all(_Without(members=frozenset(members)))
-        if not self.broken and any(_mended(m) != m for m in answers):
-            return self.with_all(_Without(broken=True))
-        return None
+def _refused(body: Body, said: str, own: Body) -> frozenset[str]:
+    """What to leave out as well, after an endpoint refused the request and said why; nothing when
+    nothing of it can go. `own`: fields that the user gave."""
+    if not body.get("stream") and _STREAM_ONLY.search(said):
+        return frozenset({_ONE_PIECE})
+    if "max_tokens" in body and "max_tokens" not in own and _LIMITS[1] in said:
+        return frozenset({_OLD_LIMIT})
+    words = said.casefold().replace("_", "")
+    fields = {k for k in _MAY_GO if k in body and k not in own and _named(k, words)}
+    if body.get("top_k", 0) > 0:  # asked for: the endpoint must take it, or the user leave it out
+        fields.discard("top_k")
+    if fields:
+        return frozenset(_FIELD + k for k in fields)
+    answers = [m for m in body["messages"] if m.get("role") == "assistant"]
+    members = {k for m in answers for k in m if k not in _USUAL}
+    members |= {k for m in answers for call in _calls(m) for k in call if k not in _OF_CALLS}
+    if named := {_MEMBER + k for k in members if _named(k, words)}:
+        return frozenset(named)
+    return frozenset({_NO_JSON} if any(_mended(m) != m for m in answers) else ())
 
 
 def _named(field: str, words: str) -> bool:
     """Whether a refusal names a field, spelled in either way."""
     return field.casefold().replace("_", "") in words
-
-
-def _named_extra(member: str, words: str) -> bool:
-    return member not in ("id", "type", "function", "index") and _named(member, words)
 
 
 def _calls(message: Body) -> Iterator[dict[str, Any]]:
@@ -285,21 +271,10 @@ def _calls(message: Body) -> Iterator[dict[str, Any]]:
             yield cast("dict[str, Any]", call)
 
 
-def _spoken(message: Body, without: frozenset[str]) -> Body:
-    if message.get("role") != "assistant":
-        return message
-    made = {k: v for k, v in message.items() if k not in without}
-    if "tool_calls" in made:
-        made["tool_calls"] = [
-            {k: v for k, v in call.items() if k not in without} for call in _calls(message)
-        ]
-    return made
-
-
 def _mended(message: Body) -> Body:
     """An answer whose calls can be read by a server that parses what it is sent: arguments that are
     no JSON stand in a JSON object, as one text."""
-    if message.get("role") != "assistant" or "tool_calls" not in message:
+    if "tool_calls" not in message:
         return message
     calls = [dict(call) for call in _calls(message)]
     for call in calls:
@@ -361,17 +336,15 @@ class ServerEngine:
         self._session = await self._stack.enter_async_context(
             open_session(self._key, self._timeout_s)
         )
-        url = self._addresses[0] + self._words.about
+        url = self._addresses[0] + "/v1/models"
         try:
-            self.length = self._words.length(await request_json(self._session, url))
+            self.length = longest_sequence(await request_json(self._session, url))
         except (EndpointError, AnswerError, TypeError, ValueError) as error:
             await self._stack.aclose()
             raise EndpointError(f"{url}: {error}") from None
-        try:
+        with suppress(EndpointError, LookupError):  # behind a proxy, say: nothing depends on it
             told = await request_json(self._session, self._addresses[0] + self._words.version)
             self.version = str(told["version"])
-        except (EndpointError, LookupError):
-            self.version = ""  # behind a proxy, say: nothing depends on it
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -18,11 +18,13 @@ from rollouts.trajectory import Completion, Sampling, Stop
 
 @dataclass(frozen=True)
 class Turn:
-    """What a script sees: the whole conversation as text, and a seed to draw from."""
+    """What a script sees: the whole conversation as text, and a seed to draw from. `number`: of the
+    answers before, where messages are told apart."""
 
     conversation: str
     prompt: Sequence[int]
     seed: int
+    number: int = 0
 
 
 Script = Callable[[Turn], str]
@@ -77,16 +79,22 @@ class ScriptedChat:
     ) -> ChatReply:
         """Words are counted as tokens, so that costs add up to something."""
         spoken = "\n".join(str(m["content"]) for m in messages)
-        text = self._script(Turn(spoken, (), seed))
-        return ChatReply(text, self._calls.read(text), "eos", _counted(spoken, text))
+        text = self._script(Turn(spoken, (), seed, sum(m["role"] == "assistant" for m in messages)))
+        used = {"prompt_tokens": len(spoken.split()), "completion_tokens": len(text.split())}
+        return ChatReply(text, self._calls.read(text), "eos", used)
 
 
-class CannedEngine:
+class CannedEngine(ScriptedChat):
     """Rows `{"match": text, "replies": [text, …]}`: the first row whose `match` occurs in the
     conversation answers, its n-th reply in the n-th turn and its last one from then on."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], calls: str = "hermes") -> None:
-        self._rows, self._calls = rows, call_format(calls)
+        def say(turn: Turn) -> str:
+            fitting = (r["replies"] for r in rows if r["match"] in turn.conversation)
+            replies = next(fitting, [""])
+            return str(replies[min(turn.number, len(replies) - 1)])
+
+        super().__init__(say, calls)
 
     @staticmethod
     def from_file(path: Path) -> CannedEngine:
@@ -94,29 +102,7 @@ class CannedEngine:
         rows: list[dict[str, Any]] = []
         for where, row in read_rows(path):
             replies: Any = row.get("replies")
-            if (
-                not isinstance(row.get("match"), str)
-                or not isinstance(replies, list)
-                or not replies
-            ):
+            if not (isinstance(row.get("match"), str) and isinstance(replies, list) and replies):
                 raise TaskError(f"{where}: wanted match (text) and replies (texts)")
             rows.append({"match": row["match"], "replies": cast("list[Any]", replies)})
         return CannedEngine(rows)
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        seed: int,
-    ) -> ChatReply:
-        """Words are counted as tokens, so that costs add up to something."""
-        spoken = "\n".join(str(m["content"]) for m in messages)
-        turn = sum(m["role"] == "assistant" for m in messages)
-        row = next((r for r in self._rows if r["match"] in spoken), {"replies": [""]})
-        text = str(row["replies"][min(turn, len(row["replies"]) - 1)])
-        return ChatReply(text, self._calls.read(text), "eos", _counted(spoken, text))
-
-
-def _counted(spoken: str, text: str) -> dict[str, int]:
-    return {"prompt_tokens": len(spoken.split()), "completion_tokens": len(text.split())}

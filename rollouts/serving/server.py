@@ -6,8 +6,7 @@ import asyncio
 import hmac
 import json
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -18,8 +17,16 @@ from assay.seeds import derive_seed
 from rollouts.engines.engine import Engine
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
-from rollouts.serving.request import Limits, Request, RequestError, read_chat, read_completion
-from rollouts.serving.response import Row, chunks, reply
+from rollouts.serving.protocol import (
+    Limits,
+    Request,
+    RequestError,
+    Row,
+    chunks,
+    read_chat,
+    read_completion,
+    reply,
+)
 from rollouts.trajectory import Completion, Sampling
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ BUSY_S = 5  # what a client is told to wait when the queue is full
 GATHER_S = 0.005  # clients that ask side by side are a few milliseconds apart
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     ids: Sequence[int]
     sampling: Sampling
@@ -40,7 +47,7 @@ class _Job:
 
 
 class Batches:
-    """Requests that wait together are answered together. Use as an async context manager.
+    """Requests that wait together are answered together.
 
     `rows` bounds the samples of one call of the engine, `waiting` the requests in the queue.
     Requests of equal sampling settings share a call; what a request draws depends on its own seed
@@ -48,23 +55,10 @@ class Batches:
 
     def __init__(self, engine: Engine, rows: int, waiting: int) -> None:
         self._engine, self._rows, self._most = engine, rows, waiting
-        self._queue: deque[_Job] = deque()
-        self._there = asyncio.Event()
+        self._queue: list[_Job] = []
+        self._free = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "engine")
-        self._loop: asyncio.Task[None] | None = None
         self.calls = 0  # of the engine, so far
-
-    async def __aenter__(self) -> Batches:
-        self._loop = asyncio.create_task(self._work())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
-        for job in self._queue:
-            job.done.cancel()
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
     @property
     def waiting(self) -> int:
@@ -78,54 +72,40 @@ class Batches:
         engine raises comes here."""
         if len(self._queue) >= self._most:
             raise RequestError("too many requests wait; try again later", "", 429, "busy")
-        done = asyncio.get_running_loop().create_future()
-        self._queue.append(_Job(ids, sampling, n, seed, done))
-        self._there.set()
-        return await done
-
-    async def _work(self) -> None:
-        while True:
-            await self._there.wait()
-            await asyncio.sleep(GATHER_S)
-            self._there.clear()
-            while jobs := self._next():
-                await self._answer(jobs)
+        job = _Job(ids, sampling, n, seed, asyncio.get_running_loop().create_future())
+        self._queue.append(job)
+        await asyncio.sleep(GATHER_S)
+        while not job.done.done():
+            async with self._free:
+                if not job.done.done():
+                    await self._answer(self._next())
+        return job.done.result()
 
     def _next(self) -> list[_Job]:
-        """The oldest request and those that can go with it; who hung up is left out."""
-        taken: list[_Job] = []
-        rest: deque[_Job] = deque()
-        rows = 0
-        for job in (job for job in self._queue if not job.done.done()):
-            same = not taken or (job.sampling, job.n) == (taken[0].sampling, taken[0].n)
-            if same and (not taken or rows + job.n <= self._rows):
-                taken.append(job)
-                rows += job.n
-            else:
-                rest.append(job)
-        self._queue = rest
+        """The oldest request and those that can go with it."""
+        first = self._queue[0]
+        alike = [j for j in self._queue if (j.sampling, j.n) == (first.sampling, first.n)]
+        taken = alike[: max(1, self._rows // first.n)]
+        self._queue = [job for job in self._queue if job not in taken]
         return taken
 
-    async def _answer(self, jobs: list[_Job]) -> None:
+    async def _answer(self, jobs: Sequence[_Job]) -> None:
         first, self.calls = jobs[0], self.calls + 1
+        prompts, seeds = [job.ids for job in jobs], [job.seed for job in jobs]
 
         def work() -> list[list[Completion]]:
-            prompts, seeds = [job.ids for job in jobs], [job.seed for job in jobs]
             return asyncio_run(self._engine.generate(prompts, first.sampling, first.n, seeds))
 
-        found: list[list[Completion]] = []
-        failed: Exception | None = None
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            for job, group in zip(jobs, found, strict=True):
+                job.done.set_result(group)
         except Exception as error:
-            failed = error
-        for i, job in enumerate(jobs):
-            if job.done.done():
-                continue
-            if failed is not None:
-                job.done.set_exception(failed)
-            else:
-                job.done.set_result(found[i])
+            for job in jobs:
+                job.done.set_exception(error)
+        finally:
+            for job in jobs:  # the server ends
+                job.done.cancel()
 
 
 class Service:
@@ -141,23 +121,20 @@ class Service:
         """The application, to be run by aiohttp."""
         from aiohttp import web
 
-        async def running(_: web.Application) -> AsyncIterator[None]:
-            async with self.batches:
-                yield
-
-        def saying(row: Row) -> Any:
-            async def handle(_: web.Request) -> web.Response:
-                return web.json_response(row)
-
-            return handle
-
-        listed = {"id": self.limits.name, "object": "model", "created": 0, "owned_by": "assay"}
-        models = {"object": "list", "data": [{**listed, "max_model_len": self.limits.context}]}
         made = web.Application(middlewares=[_errors(self._key)], client_max_size=MOST_BYTES)
-        made.cleanup_ctx.append(running)
-        made.router.add_get("/health", saying({"status": "ok"}))
-        made.router.add_get("/version", saying({"version": metadata.version("assay")}))
-        made.router.add_get("/v1/models", saying(models))
+        about = {"id": self.limits.name, "object": "model", "created": 0, "owned_by": "assay"}
+        about["max_model_len"] = self.limits.context
+        told: Mapping[str, Row] = {
+            "/health": {"status": "ok"},
+            "/version": {"version": metadata.version("assay")},
+            "/v1/models": {"object": "list", "data": [about]},
+        }
+
+        async def tell(request: web.Request) -> web.Response:
+            return web.json_response(told[request.path])
+
+        for path in told:
+            made.router.add_get(path, tell)
         made.router.add_post("/v1/chat/completions", self._chat)
         made.router.add_post("/v1/completions", self._completions)
         return made
@@ -177,16 +154,13 @@ class Service:
         from aiohttp import web
 
         number = next(self._numbers)
-        seeds = [
-            derive_seed(self._seed, "request", number, i) if one.seed is None else one.seed
-            for i, one in enumerate(asked)
-        ]
-        groups = await asyncio.gather(
-            *(
-                self.batches.ask(one.ids, one.sampling, one.n, seed)
-                for one, seed in zip(asked, seeds, strict=True)
-            )
-        )
+        waits: list[Any] = []
+        for i, one in enumerate(asked):
+            seed = one.seed
+            if seed is None:
+                seed = derive_seed(self._seed, "request", number, i)
+            waits.append(self.batches.ask(one.ids, one.sampling, one.n, seed))
+        groups = await asyncio.gather(*waits)
         head: Row = {"id": f"{name}-{number}", "object": kind, "created": int(time.time())}
         whole = reply(head | {"model": self.limits.name}, asked, groups, self.tokenizer)
         if not asked[0].stream:

@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     except ModuleNotFoundError:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
     from configs.schema import EngineConfig
-    from rollouts.serving.request import Limits
+    from rollouts.serving.protocol import Limits
     from rollouts.serving.server import Batches, Service
     from train.cli.model_options import json_object
     from train.evaluation.local import folders_of, load_local, tokenizer_of

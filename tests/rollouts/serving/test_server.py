@@ -20,7 +20,7 @@ from rollouts.engines.http_engine import OpenAIEngine
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer
-from rollouts.serving.request import Limits
+from rollouts.serving.protocol import Limits
 from rollouts.serving.server import Batches, Service
 from rollouts.trajectory import Completion, Sampling
 
