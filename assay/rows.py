@@ -253,7 +253,7 @@ def _unpacked(ending: str, below: BinaryIO) -> Generator[BinaryIO]:
         with gzip.GzipFile(fileobj=below) as out:
             yield cast("BinaryIO", out)
     elif ending == "zst":  # zstandard's own reader takes a file that is cut off for a whole one
-        arrow = library("pyarrow", ".zst")
+        arrow = library("pyarrow", ".zst", extra="parquet")
         stream = arrow.CompressedInputStream(arrow.PythonFile(_Held(below), mode="r"), "zstd")
         yield cast("BinaryIO", io.BufferedReader(stream, BLOCK))
     else:
@@ -328,7 +328,7 @@ def _compressed(name: str, file: BinaryIO) -> Generator[BinaryIO]:
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as out:
             yield cast("BinaryIO", out)
     elif ending == "zst":
-        arrow = library("pyarrow", ".zst")
+        arrow = library("pyarrow", ".zst", extra="parquet")
         with arrow.CompressedOutputStream(_Held(file), "zstd") as out:
             yield out
     else:
@@ -410,7 +410,7 @@ def _remote(pattern: str) -> Iterable[str]:
 
 def file_system(name: str) -> tuple[Any, str]:
     """(fsspec's file system of a URL, the path there). Raises `TaskError`: what to install."""
-    core = library("fsspec.core", f"the URL {name}", "build")
+    core = library("fsspec.core", f"the URL {name}", extra="build")
     try:
         system, path = core.url_to_fs(name)
     except (ImportError, ValueError) as error:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.family import family_of
-from assay.fingerprints import TableMarks, contents, normal
+from assay.fingerprints import TableMarks
+from assay.marks import contents, normal
 from assay.rows import blocks
 from assay.task import Task, TaskError, refuse_unfinished, with_absolute_files
 from data_gen.demo.passages import canonical_hash

@@ -17,7 +17,7 @@ from typing import Any
 
 from assay.console import ALL_TASKS, TaskFilter
 from assay.family import family_named, gold_answer
-from assay.fingerprints import asked_mark, marks_of, row_marks
+from assay.marks import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError, with_absolute_files
 from rewards.published import refuse_published
 from rollouts.chats import Chat, chat_of, is_chat, read_calls
@@ -39,7 +39,7 @@ class Example:
     mask: list[int] | None = None
 
     marks: tuple[int, ...] = field(default=(), compare=False)
-    """What the model's record keeps of it (assay/fingerprints.py)."""
+    """What the model's record keeps of it (assay/marks.py)."""
 
     @property
     def tokens(self) -> int:

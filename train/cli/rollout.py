@@ -72,7 +72,7 @@ def _settle(args: Any) -> None:
 def run(args: Any) -> int:
     """Sample what the output does not hold yet; the exit status."""
     from assay.family import require_families, score_answer, use_families
-    from assay.fingerprints import marks_of
+    from assay.marks import marks_of
     from assay.task import Answer, Task, read_tasks, with_absolute_files
     from rollouts.trajectory import Trajectory
     from train.evaluation.answering import Job, answer_all, environment_factory, say_end
