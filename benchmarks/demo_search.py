@@ -1,7 +1,7 @@
 """Which settings make the demo's Dr.GRPO beat its SFT start, and SFT on the same gold?
 
     python -m benchmarks.demo_search --out runs/search --seeds 0 1   # all arms, resumable
-    python -m benchmarks.demo_search --out runs/search --seeds 0 1 --arms start240 curriculum
+    python -m benchmarks.demo_search --out runs/search --seeds 0 1 --arms start240 no_shortcut
     python -m benchmarks.demo_search --out runs/search --table
     python -m benchmarks.demo_search --out runs --demos demo demo1    # of finished demos
 
@@ -74,7 +74,6 @@ ARMS: dict[str, Arm] = {
     "start480": Arm(480, 8),
     "start240": Arm(240, 12),
     "no_shortcut": Arm(240, 12, (_STATUS, "reward.refinement.drop_progress=false")),
-    "curriculum": Arm(240, 12, (_STATUS, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1")),
     "warm": Arm(480, 12, ("rl.temperature=1.0", "rl.lr=1e-4", "rl.dynamic_sampling=1")),
     "success": Arm(
         480,

@@ -23,7 +23,6 @@ from configs.machine import (
     ToolsConfig,
     ValidationConfig,
 )
-from configs.noise import NoiseConfig
 from configs.sft import SftConfig
 from configs.training import GrpoConfig
 
@@ -38,7 +37,6 @@ __all__ = [
     "GrpoRunConfig",
     "LogConfig",
     "ModelConfig",
-    "NoiseConfig",
     "SftConfig",
     "SftRunConfig",
     "TasksConfig",
@@ -270,7 +268,6 @@ class GrpoRunConfig:
     reward: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
     """reward.<family>.<setting>: the fields of the family's weights."""
 
-    noise: NoiseConfig = field(default_factory=NoiseConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
     eval: ValidationConfig = field(default_factory=ValidationConfig)
@@ -280,8 +277,3 @@ class GrpoRunConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 0, "seed")
-        if self.noise.share and self.rl.curriculum != "none":
-            raise ValueError(
-                f"noise.share={self.noise.share}: rl.curriculum=pass_rate chooses tasks by exact "
-                "outcomes, which a wrong verifier does not know; set it to none"
-            )

@@ -132,10 +132,6 @@ class GrpoConfig:
     save_every: int = 5
     """Steps between checkpoints."""
 
-    curriculum: Literal["none", "pass_rate"] = locked("none")
-    """none: every task in turn. pass_rate: tasks that are likely solved half of the time, by a
-    running estimate of each task's pass rate; those always or never solved are asked less."""
-
     dynamic_sampling: int = locked(0)
     """Rounds a step may add: prompts whose rewards are all equal give way to further ones (DAPO).
     0: off."""

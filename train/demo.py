@@ -49,7 +49,6 @@ from train.run.settings import weights_of
 from train.run.setup import load_checked, prepare, settled
 from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
-from train.run.watch import watch_of
 from train.scoring import scorer
 from train.sft import train_sft
 from train.view.links import PAGE
@@ -234,7 +233,7 @@ def reinforced(
         tokenizer,
         scorer(weights_of(config.reward)),
         settings,
-        run.loop("rl", validate, watch_of(run.out, tasks)),
+        run.loop("rl", validate),
         reference=reference,
     )
     folder = run.save(policy, "rl")

@@ -41,7 +41,6 @@ from train.model.batch import (
     ends_of,
     joined,
     lengths_of,
-    outcomes_of,
     part,
     rollout_lines,
     segments_of,
@@ -53,7 +52,7 @@ from train.model.loss import (
     token_weight,
 )
 from train.model.optim import MasterAdamW, backward, learning_rate
-from train.model.order import Prompts, fitting
+from train.model.order import balanced_batch, fitting, instead, strata
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.run.log import rollout_metrics
@@ -83,19 +82,19 @@ def train_grpo(
     print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, config.weight_decay, loop.rounding)
     engine = policy.engine(tokenizer.stop_ids, loop.slots)
-    prompts = Prompts(tasks, config, loop.seed)
-    start, heap = loop.checkpoints.restore(optimiser, config.steps, prompts.load), Heap()
+    pools = strata(tasks, config.balance)
+    start, heap = loop.checkpoints.restore(optimiser, config.steps), Heap()
     loop.log.resume("rl", start)
     ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker)
     warmup = warmup_steps(config.warmup, config.steps)
     for step in range(start, config.steps):
         began = time.perf_counter()
         # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
-        first = ask(prompts.of_step(step), step)
+        rows = balanced_batch(step, pools, config.prompts_per_step, loop.seed)
+        first = ask(rows, step)
 
-        # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
-        batch, every = refilled(first, ask, prompts, step)
-        prompts.learn(step, every.rows, outcomes_of(every))
+        # 2. Flat groups give way to further prompts, where asked for.
+        batch, every = refilled(first, ask, pools, step)
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
@@ -118,11 +117,8 @@ def train_grpo(
         metrics |= {"lr": lr, "time/rollout": sampled - began, "time/train": now - sampled}
         metrics["time/step"] = now - began  # without validation, as in SFT
         loop.validate(done, config.steps)
-        metrics |= loop.watch(done, metrics, every.tasks, every.groups)  # is the reward farmed?
         loop.log.step("rl", done, config.steps, metrics, rollout_lines(every, batch, config))
-        loop.checkpoints.after_step(
-            done, config.steps, config.save_every, optimiser, prompts.state()
-        )
+        loop.checkpoints.after_step(done, config.steps, config.save_every, optimiser)
     loop.log.end("rl")
 
 
@@ -154,8 +150,6 @@ def describe(config: GrpoConfig) -> str:
 
 def _also(config: GrpoConfig) -> Iterator[str]:
     """One line for every setting beside the objective that is on."""
-    if config.curriculum == "pass_rate":
-        yield "prompts: those likely solved half of the time, by each task's pass rate"
     if config.dynamic_sampling:
         yield f"flat groups: further prompts instead, in up to {config.dynamic_sampling} rounds"
     if config.overlong == "mask":
@@ -211,8 +205,8 @@ class Ask:
 
 def refilled(
     first: Batch,
-    ask: Callable[[Sequence[int], int], Batch],
-    prompts: Prompts,
+    ask: Ask,
+    pools: Sequence[Sequence[int]],
     step: int,
 ) -> tuple[Batch, Batch]:
     """(the batch to learn from, everything that was sampled for it).
@@ -223,9 +217,10 @@ def refilled(
     """
     batch = every = first
     places = list(range(len(first.tasks)))  # where the batch's groups stand in `every`
-    for again in range(prompts.config.dynamic_sampling):
+    for again in range(ask.config.dynamic_sampling):
         flat = [p for p in range(len(batch.tasks)) if not batch.adv_PG[p].any()]
-        rows = prompts.instead(step, again, [batch.rows[p] for p in flat], {*every.rows})
+        stale = [batch.rows[p] for p in flat]
+        rows = instead(ask.seed, step, again, pools, stale, {*every.rows})
         if not rows:
             break
         more = ask(rows, step)

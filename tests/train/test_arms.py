@@ -12,7 +12,6 @@ from benchmarks import (
     demo_search,
     one_model,
     order,
-    reward_noise,
     table_training,
     tracks,
 )
@@ -39,15 +38,6 @@ def test_an_arm_of_the_order_benchmark_can_be_run(name: str) -> None:
     config = load_run(GrpoRunConfig, None, [*order.SHARED, *order.RL, *arm.rl])
     assert arm.start in order.ARMS and not order.ARMS[arm.start].rl
     assert not arm.rl or config.reward["refinement"]["success"] == 1
-
-
-@pytest.mark.parametrize("name", reward_noise.ARMS)
-def test_an_arm_of_the_noise_benchmark_can_be_run(name: str) -> None:
-    settings = [*demo_search.RL, *reward_noise.SMALL, *reward_noise.ARMS[name]]
-    config = load_run(GrpoRunConfig, None, settings)
-    words = name.split("_")
-    assert config.noise.share == (int(words[1]) / 100 if words[-1].isdigit() else 0)
-    assert config.noise.by == ("task" if words[0] == "task" else "rollout")
 
 
 def test_the_runs_of_the_tracks_benchmark_can_be_run() -> None:

@@ -1,4 +1,4 @@
-"""The loop with prompts by pass rate, flat groups refilled and long answers punished."""
+"""The loop with flat groups refilled and long answers punished."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from assay.task import Score, Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.grpo import describe, refilled, train_grpo  # noqa: E402
+from train.grpo import Ask, describe, refilled, train_grpo  # noqa: E402
 from train.model.batch import Batch, batch_of  # noqa: E402
-from train.model.order import Prompts  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.loop import Loop  # noqa: E402
@@ -36,7 +35,7 @@ RL = GrpoConfig(
     max_length=64,
     save_every=2,
 )
-ALL = replace(RL, curriculum="pass_rate", dynamic_sampling=2, overlong="soft", overlong_buffer=4)
+ALL = replace(RL, dynamic_sampling=2, overlong="soft", overlong_buffer=4)
 TASKS = [
     Task(f"t{i}", "toy", "x", "train", [{"role": "user", "content": f"{i}"}], {"flat": i % 2})
     for i in range(24)
@@ -106,10 +105,13 @@ def test_of_a_task_asked_twice_each_group_keeps_its_place() -> None:
     config = replace(RL, dynamic_sampling=1, prompts_per_step=2, mini_batch=2)
     first = made([3, 3], [[0.0, 1.0], [0.0, 0.0]])
 
-    def ask(rows: Any, step: int) -> Batch:
-        return made(list(rows), [[0.0, 0.0] for _ in rows])
+    class Flat(Ask):
+        def __call__(self, rows: Any, step: int) -> Batch:
+            return made(list(rows), [[0.0, 0.0] for _ in rows])
 
-    batch, every = refilled(first, ask, Prompts(TASKS, config, 0), 0)
+    nothing: Any = None
+    ask = Flat(TASKS, nothing, nothing, nothing, config, 0, None)
+    batch, every = refilled(first, ask, [[*range(len(TASKS))]], 0)
     assert len(every.rows) == 3 and batch.groups[0] is first.groups[0]
     assert batch.adv_PG.tolist() == first.adv_PG.tolist()
 
@@ -150,14 +152,10 @@ def test_a_stopped_run_ends_in_the_same_bits(tiny_folder: Path, tmp_path: Path) 
             run(tiny_folder, tmp_path / f"cut{at}", ALL, stop_at=at)
         assert same(whole, run(tiny_folder, tmp_path / f"cut{at}", ALL))
         assert plain(tmp_path / f"cut{at}") == plain(tmp_path / "whole")
-    asked = [{r["task_id"] for r in lines(tmp_path / "whole", s)} for s in range(1, 7)]
-    other = run(tiny_folder, tmp_path / "other", replace(ALL, curriculum="none"))
-    assert not same(whole, other)
-    assert asked != [{r["task_id"] for r in lines(tmp_path / "other", s)} for s in range(1, 7)]
 
 
 def test_what_is_on_is_said_before_the_first_step() -> None:
     assert len(describe(RL).splitlines()) == 2
     said = describe(ALL)
-    assert "pass rate" in said and "up to 2 rounds" in said and "last tokens (4)" in said
+    assert "up to 2 rounds" in said and "last tokens (4)" in said
     assert "cut-off answers: no advantage" in describe(replace(RL, overlong="mask"))

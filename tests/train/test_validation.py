@@ -60,7 +60,7 @@ def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-CHOICE = [*RL, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1", "rl.overlong=soft"]
+CHOICE = [*RL, "rl.dynamic_sampling=1", "rl.overlong=soft"]
 
 
 @pytest.mark.parametrize(("main", "more"), [(grpo, RL), (grpo, CHOICE), (sft, SFT)])

@@ -59,11 +59,9 @@ def run(config: GrpoRunConfig) -> None:
     from train.grpo import budget_of, train_grpo
     from train.model.order import fitting
     from train.model.source import resolve_model
-    from train.noise import with_noise
     from train.run.run import Run
     from train.run.task_audit import audit_tasks
     from train.run.trained_on import after_rl, trained_before
-    from train.run.watch import watch_of
     from train.scoring import scorer
 
     source = resolve_model(config.model.path)
@@ -76,7 +74,6 @@ def run(config: GrpoRunConfig) -> None:
     for line in filter(None, (said, why)):
         print(line, flush=True)
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
-    score = with_noise(score, config.noise, config.seed)
     tools = tool_settings(config.tools, budget, prompts)
     shop = EnvironmentFactory(root, tools, config.env)
     held = prompts.asked(map(shop.equip, held))
@@ -94,7 +91,7 @@ def run(config: GrpoRunConfig) -> None:
         audit_tasks(config.rl.audit, tasks, root, config.seed, weights_of(config.reward), run.out)
         policy = run.load(source, train=True, adapters=config.model)
         reference = run.load(source) if config.rl.kl_coef else None
-        loop = run.loop("rl", watch=watch_of(run.out, tasks))
+        loop = run.loop("rl")
         if held:
             check = _validation(run, held, tokenizer, tools, budget)
             loop = replace(loop, validate=check.of(policy))

@@ -149,11 +149,6 @@ def ends_of(groups: Groups) -> dict[str, float]:
     }
 
 
-def outcomes_of(batch: Batch) -> list[list[float]]:
-    """What each prompt's rollouts reached, without failures of the infrastructure."""
-    return [[s.outcome for s in row if s.outcome is not None] for row in batch.scores]
-
-
 def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[str, Any]]:
     """One JSON-ready dict per rollout. Settings that make a difference between the score and what
     is learned add it: the reward that was used, the mask, and whether the group was in the batch.

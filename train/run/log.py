@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from assay.files import disk_errors_name
 from assay.task import Score, write_jsonl
 from train.run.logged import LogError, named_values
-from train.run.verdict import LOST, lost, ran_away, require_learned, warnings_of
+from train.run.verdict import FIRST, LOST, lost, ran_away, require_learned, warnings_of
 
 if TYPE_CHECKING:
     from train.run.trackers import TensorBoard, Wandb
@@ -93,7 +93,8 @@ class RunLog:
                 self._board = trackers.TensorBoard(folder / trackers.FOLDER)
         self._tables = tables if self._wandb else 0
         self._behind = True  # the event files say something else than metrics.jsonl
-        self._lost = 0  # steps in a row, up to the last one, that taught nothing
+        self._seen: list[Mapping[str, Any]] = []  # the stage's steps so far
+        self._warned: set[str] = set()  # kinds of warnings that hold after the last of them
 
     def resume(self, stage: str, step: int) -> None:
         """Forget what a killed run logged after `step` of `stage`, so that nothing is repeated."""
@@ -105,9 +106,8 @@ class RunLog:
                 file.truncate(kept)
             if gone := step - _last_step(data[:kept], stage):
                 print(f"{self._path}: cut off; its last {gone} steps are missing", file=sys.stderr)
-        self._lost = 0
-        for row in self._rows(stage):
-            self._lost = self._lost + 1 if lost(row) else 0
+        self._seen = [*self._rows(stage)]
+        self._warned = {*warnings_of(self._seen, stage)}
         if stage == "rl":
             for path in (self.folder / "rollouts").glob("step_*.jsonl"):
                 if int(path.stem.removeprefix("step_")) > step:
@@ -121,9 +121,9 @@ class RunLog:
         metrics: Mapping[str, Any],
         rollouts: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """Log step `step` (from 1) of `total`; non-finite numbers are written as null, and what is
-        no number (`signs`) as it is. Raises `Diverged` when the last `LOST` steps, which are
-        logged, had no loss or gradient that is a number."""
+        """Log step `step` (from 1) of `total`; non-finite numbers are written as null. From `FIRST`
+        steps of RL on, a warning is printed when it comes up. Raises `Diverged` when the last
+        `LOST` steps, which are logged, had no loss or gradient that is a number."""
         due = self._tables and stage == "rl" and (step % self._tables == 0 or step == total)
         rows = list(rollouts) if self.keep_rollouts or due else []
         if self.keep_rollouts and rows:
@@ -136,9 +136,14 @@ class RunLog:
             print(line, flush=True)
         else:
             self._show(stage, step, total, line, metrics)
-        self._lost = self._lost + 1 if lost(metrics) else 0
-        if self._lost >= LOST:
+        self._seen.append(metrics)
+        if len(self._seen) >= LOST and all(map(lost, self._seen[-LOST:])):
             raise ran_away(stage, step)
+        if stage == "rl" and len(self._seen) >= FIRST:
+            found = warnings_of(self._seen, stage)
+            for kind in found.keys() - self._warned:
+                print(f"warning: step {step}: {found[kind]}", flush=True)
+            self._warned = {*found}
 
     def end(self, stage: str) -> None:
         """Print what is to be known of a finished stage that learned less than its steps say.
@@ -255,9 +260,7 @@ def _mean(values: Sequence[float | bool | None]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return value
+def _finite(value: float) -> float | None:
     number = float(value)
     return number if abs(number) < float("inf") else None
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from assay.task import Task
-from rollouts.trajectory import Trajectory
 from train.run.log import RunLog
 from train.run.resume import Checkpoints
 
@@ -15,19 +12,8 @@ from train.run.resume import Checkpoints
 Validate = Callable[[int, int], None]
 
 
-# (finished step, its metrics, its tasks, their rollouts) -> what the log says of it beside them
-Watch = Callable[
-    [int, Mapping[str, float], Sequence[Task], Sequence[Sequence[Trajectory]]], Mapping[str, Any]
-]
-
-
 def no_validation(step: int, last: int) -> None:
     """A run without a validation file."""
-
-
-def unwatched(*step: Any) -> Mapping[str, Any]:
-    """A loop by itself, without a run around it."""
-    return {}
 
 
 @dataclass(frozen=True)
@@ -48,5 +34,3 @@ class Loop:
     """How float32 weights become bfloat16 ones: nearest or spread (train/model/rounding.py)."""
 
     validate: Validate = no_validation
-
-    watch: Watch = unwatched

@@ -22,7 +22,7 @@ from train.run.checkpoint import require_disk
 from train.run.live import LiveLine
 from train.run.lock import held
 from train.run.log import RunLog
-from train.run.loop import Loop, Validate, Watch, no_validation, unwatched
+from train.run.loop import Loop, Validate, no_validation
 from train.run.record import (
     has_begun,
     hashes_of,
@@ -114,9 +114,7 @@ class Run(Generic[Config]):
             note_in_record(self.out, kernels="compiled" if compiled else "torch")
         return policy
 
-    def loop(
-        self, stage: str, validate: Validate = no_validation, watch: Watch = unwatched
-    ) -> Loop:
+    def loop(self, stage: str, validate: Validate = no_validation) -> Loop:
         """What the training loop of a stage needs of this run."""
         checkpoints = Checkpoints(
             self.out / "checkpoints" / stage, self.config, self.config.checkpoint.keep, self.stop
@@ -130,7 +128,6 @@ class Run(Generic[Config]):
             engine.slots,
             engine.rounding,
             validate,
-            watch,
         )
 
     def save(
@@ -172,7 +169,14 @@ class Run(Generic[Config]):
 
 def refuse_other_run(config: Any, out: Path) -> None:
     """Raise `ConfigError` naming the locked settings in which a run that has begun here differs."""
-    old = read_run_record(out).get("config")
+    old: Any = read_run_record(out).get("config")
+    before: Any = old or {}
+    by_rate = (before.get("rl") or {}).get("curriculum", "none") != "none"
+    if by_rate or (before.get("noise") or {}).get("share"):
+        raise ConfigError(
+            f"{out} began with {'rl.curriculum' if by_rate else 'noise.share'}, which is gone; "
+            "resume it with the revision that its run.json names, or set another out="
+        )
     changed = locked_difference(old, config) if old and has_begun(out) else []
     if changed:
         raise ConfigError(

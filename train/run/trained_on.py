@@ -195,7 +195,7 @@ def after_rl(
 def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
     """The tasks that `config.steps` steps ask, each once, in their order; all of them where rewards
     decide what is asked."""
-    if config.curriculum != "none" or config.dynamic_sampling:
+    if config.dynamic_sampling:
         return list(tasks)
     pools, rows = strata(tasks, config.balance), set[int]()
     for step in range(config.steps):

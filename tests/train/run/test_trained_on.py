@@ -151,7 +151,6 @@ def test_a_record_is_not_too_short_where_rewards_decide_what_is_asked() -> None:
     tasks = [Task(f"t{i}", "toy", "x", "train", [], {}) for i in range(60)]
     few = GrpoConfig(prompts_per_step=8, mini_batch=8, steps=1)
     assert len(drawn(tasks, few, 0)) == 8
-    assert len(drawn(tasks, replace(few, curriculum="pass_rate"), 0)) == 60
     assert len(drawn(tasks, replace(few, dynamic_sampling=1), 0)) == 60
 
 

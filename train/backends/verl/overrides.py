@@ -103,20 +103,10 @@ def _refuse(config: GrpoRunConfig) -> None:
 def _refuse_what_sees_all(config: GrpoRunConfig) -> None:
     """What chooses prompts or changes rewards by what a run has seen so far."""
     rl = config.rl
-    if rl.curriculum != "none":
-        raise ConfigError(
-            f"rl.curriculum={rl.curriculum}: verl is given its prompts before the run; set none, "
-            "or train with the embedded backend"
-        )
     if rl.dynamic_sampling:
         raise ConfigError(
             f"rl.dynamic_sampling={rl.dynamic_sampling}: verl refills groups by a rule of its own; "
             "set 0 and, for that rule, cluster.verl.algorithm.filter_groups.enable=true"
-        )
-    if config.noise.share:
-        raise ConfigError(
-            f"noise.share={config.noise.share}: under verl rewards are as scored; set 0, or train "
-            "with the embedded backend"
         )
     if rl.overlong == "mask":
         raise ConfigError(
