@@ -9,17 +9,22 @@ without it, on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from configs.schema import DEMO_SIZES, DemoConfig
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
-from train.expected import duration, learning_speed, timed
-from train.model.policy import Policy
+from train.model.optim import backward
+from train.model.packing import Segment, pack
+from train.model.policy import Policy, device_of
+from train.run.live import duration
 from train.run.record import read_run_record
 
 PROMPT, ANSWER = 113, 42  # tokens of the default demo's tasks and golds, on average
@@ -28,6 +33,8 @@ SHARED, BESIDE = 50, 6  # of a prompt's tokens all begin with; rows of SFT that 
 DRAWN, LEARNED = 0.6, 0.35
 START_S = 30.0  # tasks, loading the model three times, the report
 PROMPTS, ROWS, NEW = 4, 64, 12  # prompts, answers and tokens of the measurement
+LONGEST = 512  # tokens of a text that is learned from to measure
+GPU_TEXTS = 8  # such texts at a time: a GPU takes about as long for one
 LEAST = {"train_sft": 40, "steps": 2, "tasks": 48}
 
 
@@ -61,6 +68,33 @@ def measured_speeds(policy: Policy, tokenizer: ChatTokenizer, slots: int) -> Spe
     decode = max(tokens[0] - rows, 1) / max(whole - start, 1e-3)
     learn = learning_speed(policy, prompts[0], prompts[1][:ANSWER])
     return Speeds(PROMPTS * PROMPT / read, decode, learn)
+
+
+def learning_speed(policy: Policy, prompt: Sequence[int], answer: Sequence[int]) -> float:
+    """Tokens a second of a forward and backward pass over (the end of) a text, on a GPU over a few
+    of it."""
+    answer = list(answer)[-LONGEST:] or [0]
+    prompt = list(prompt)[-max(LONGEST - len(answer), 1) :]
+    device = device_of(policy)
+    texts = GPU_TEXTS if device.type == "cuda" else 1
+
+    def learn() -> None:
+        rows = [Segment(prompt, [answer], [row]) for row in range(texts)]
+        logp_N, _ = policy.logp(pack(rows, device))
+        backward(-logp_N.mean())
+        for _, tensor in policy.named():
+            tensor.grad = None
+
+    timed(learn)
+    return texts * (len(prompt) + len(answer)) / timed(learn)
+
+
+def timed(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    if torch.cuda.is_initialized():  # its work goes on after the call
+        torch.cuda.synchronize()
+    return max(time.perf_counter() - began, 1e-6)
 
 
 def stage_seconds(config: DemoConfig, speeds: Speeds) -> dict[str, float]:

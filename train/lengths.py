@@ -1,5 +1,5 @@
-"""Lengths that fit the data: what `sft.max_length=auto`, `rl.max_length=auto` and
-`rl.max_new_tokens=auto` come to, bounded by the model's context and by memory."""
+"""What fits, decided here alone: which tasks, and what `sft.max_length=auto`, `rl.max_length=auto`
+and `rl.max_new_tokens=auto` come to, bounded by the model's context and by memory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from assay.task import Task
+from assay.task import Task, TaskError
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
+from configs.schema import GrpoRunConfig
 from configs.sft import SftConfig
 from configs.training import GrpoConfig
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text
 from train.examples import Example
-from train.model.order import prompt_lengths
+from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.shape import Shape, context_in, shape_of
 from train.run.memory import available_memory
 from train.run.record import read_run_record
 
 SHARE = 0.6  # of the memory that is left beside weights and optimiser
-BYTES_A_PARAMETER = 22  # of a model that is trained whole: train/run/setup.py says of what
 UNKNOWN_ANSWER, MESSAGE = 512, 1024  # tokens
 UNREAD = 4096  # tokens where nothing can be measured
 TOOL_OUTPUT = 512  # tokens that a tool's answer takes, about
@@ -74,15 +75,66 @@ def _free(device: str) -> int | None:
 
 def _fits(shape: Shape, engine: EngineConfig, model: ModelConfig, answers: int, free: int) -> int:
     """The longest sequence whose activations take no more than `SHARE` of what is left."""
-    width = 2 if engine.dtype == "bfloat16" else 4
-    trained = 4 if model.lora_rank else BYTES_A_PARAMETER
-    left = SHARE * max(free - trained * shape.parameters, 0)
-    heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-    line = width * shape.layers * (8 * shape.hidden + 3 * heads + 5 * shape.mlp)
-    line += width / 2 * shape.kv_bytes * answers
+    left = SHARE * max(free - sum(state_bytes(engine, model, shape).values()), 0)
+    line = token_bytes(engine, shape) + answers * cache_bytes(engine, shape)
+    width = 4 if engine.dtype == "float32" else 2
     square = 1.5 * width * shape.layers * shape.heads  # attention keeps each layer's weights
     root = (line * line + 4 * square * left) ** 0.5
     return max(int((root - line) / (2 * square)), 64)
+
+
+def for_run(
+    config: GrpoRunConfig,
+    tasks: Sequence[Task],
+    tokenizer: ChatTokenizer,
+    folder: Path,
+    engine: EngineConfig | None = None,
+) -> tuple[GrpoRunConfig, str]:
+    """The run with lengths that fit its tasks, and a sentence that says why. `engine`: bounded by
+    this machine's memory too, with the dtype that it computes in."""
+    rl = config.rl
+    if rl.max_length and rl.max_new_tokens:
+        return config, ""
+    answers = min(config.engine.slots, rl.prompts_per_step * rl.rollouts_per_prompt)
+    room = room_of(folder, engine or config.engine, config.model, answers)
+    room = room if engine else Room(room.context)
+    made, said = fit_rl(rl, measured(tasks, tokenizer), room, config.out)
+    return replace(config, rl=made), said
+
+
+_LENGTHS: WeakKeyDictionary[ChatTokenizer, dict[int, tuple[Any, int]]] = WeakKeyDictionary()
+
+
+def prompt_lengths(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[int]:
+    """Tokens of each task's prompt. A prompt is tokenised once, however many steps of a run ask."""
+    known = _LENGTHS.setdefault(tokenizer, {})
+    for task in tasks:
+        if (
+            id(task.prompt) not in known
+        ):  # what is kept of it is the prompt itself, so no other has its id
+            known[id(task.prompt)] = (task.prompt, len(tokenizer.prompt(task.prompt)))
+    return [known[id(task.prompt)][1] for task in tasks]
+
+
+def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
+    """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
+    `TaskError` if none does."""
+    if not config.max_length:
+        return tasks
+    room = config.max_length - config.max_new_tokens
+    # with tools the environment writes the prompt; the episode's budget limits its length
+    found = prompt_lengths(tasks, tokenizer)
+    lengths = [0 if t.tools else length for t, length in zip(tasks, found, strict=True)]
+    kept = [t for t, length in zip(tasks, lengths, strict=True) if length <= room]
+    if not kept:
+        wanted = config.max_new_tokens + max(lengths)
+        raise TaskError(
+            f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
+            f"rl.max_new_tokens); raise rl.max_length, to {wanted} for all of them"
+        )
+    if len(kept) < len(tasks):
+        print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
+    return kept
 
 
 def fit_sft(

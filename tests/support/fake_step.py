@@ -1,7 +1,7 @@
 # torch and transformers ship partial types: what is unknown there cannot be known here.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportMissingTypeArgument=false
-"""A training step of a model of any size without its memory: what it would hold, and compute.
+"""A training step of a model of any size without its memory: what it would hold.
 
 torch's fake tensors have a shape and no content. The step is the real one: transformers' layers,
 gradient checkpointing as the backend switches it on, and the backend's own loss. Flash attention
@@ -19,32 +19,23 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import (
-    FlopCounterMode,
-    sdpa_backward_flop_count,
-    sdpa_flop_count,
-)
 
 from train.model.shape import Shape
 
 
 class _Flash(torch.autograd.Function):
     """What FlashAttention 2 keeps, its output, and in the backward pass the gradient of the queries
-    in float32 before it is rounded. Its operations are counted by torch's own formulas."""
-
-    flops = 0
+    in float32 before it is rounded."""
 
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         out, lse = torch.empty_like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
         ctx.save_for_backward(q, k, v, out, lse)
-        _Flash.flops += sdpa_flop_count(q.shape, q.shape, q.shape) // 2  # causal: half of it
         return out
 
     @staticmethod
     def backward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         q, k, v, _, _ = ctx.saved_tensors
-        _Flash.flops += sdpa_backward_flop_count(given[0].shape, q.shape, q.shape, q.shape) // 2
         whole = torch.empty_like(q, dtype=torch.float32)
         return whole.to(q.dtype), torch.empty_like(k), torch.empty_like(v)
 
@@ -85,11 +76,10 @@ class Live(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Step:
-    """Bytes beside the weights: kept after the forward pass, and at most; operations of it all."""
+    """Bytes beside the weights: kept after the forward pass, and at most."""
 
     kept: int
     peak: int
-    flops: int
 
 
 def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
@@ -126,8 +116,7 @@ def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
 def step(shape: Shape, tokens: int, loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> Step:
     """One forward and backward pass over `tokens`. Gradients of weights leave at once, as under
     ZeRO and FSDP, where each is cut over the devices as soon as it is there."""
-    kept, peak = _memory(shape, tokens, loss)
-    return Step(kept, peak, _flops(shape, tokens, loss))
+    return Step(*_memory(shape, tokens, loss))
 
 
 def _memory(shape: Shape, tokens: int, loss: Callable[..., torch.Tensor]) -> tuple[int, int]:
@@ -140,16 +129,6 @@ def _memory(shape: Shape, tokens: int, loss: Callable[..., torch.Tensor]) -> tup
             kept = live.now
             value.backward()
     return kept, live.peak
-
-
-def _flops(shape: Shape, tokens: int, loss: Callable[..., torch.Tensor]) -> int:
-    """Counted apart from the memory: torch's counter holds on to tensors."""
-    _Flash.flops = 0
-    with FakeTensorMode():
-        model, ids = fake_model(shape, torch.bfloat16), torch.zeros(tokens, dtype=torch.long)
-        with FlopCounterMode(display=False) as counter:
-            loss(model, ids).backward()
-    return counter.get_total_flops() + _Flash.flops
 
 
 def _let_go(weight: torch.Tensor) -> None:

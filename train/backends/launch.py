@@ -146,7 +146,7 @@ def require_devices(cluster: ClusterConfig) -> None:
 
 def sft_on_devices(config: SftRunConfig) -> int:
     """`assay sft --backend deepspeed`: one process a device, on this node's share of the nodes."""
-    from train.backends.estimate import sft_report
+    from train.memory import sft_report
 
     require_devices(config.cluster)
     out = Path(config.out)

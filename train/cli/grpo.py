@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.task import Task
 from configs.loader import dump
@@ -55,11 +55,11 @@ def run(config: GrpoRunConfig) -> None:
     from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
     from rollouts.event_loop import asyncio_run
     from rollouts.prompts import ChatTokenizer
-    from train.expected import rl_line
     from train.grpo import budget_of, train_grpo
-    from train.model.order import fitting
+    from train.lengths import fitting, for_run
     from train.model.source import resolve_model
     from train.run.run import Run
+    from train.run.setup import settled
     from train.run.task_audit import audit_tasks
     from train.run.trained_on import after_rl, trained_before
     from train.scoring import scorer
@@ -70,7 +70,7 @@ def run(config: GrpoRunConfig) -> None:
     prompts = read_prompts(config.prompts)
     shop = EnvironmentFactory(root, tool_settings(config.tools), config.env)
     tasks = prompts.asked(map(shop.equip, tasks))
-    config, why = fitted(config, tasks, tokenizer, source)
+    config, why = for_run(config, tasks, tokenizer, source, settled(config).engine)
     for line in filter(None, (said, why)):
         print(line, flush=True)
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
@@ -95,7 +95,6 @@ def run(config: GrpoRunConfig) -> None:
         if held:
             check = _validation(run, held, tokenizer, tools, budget)
             loop = replace(loop, validate=check.of(policy))
-        print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
         also = (shop.maker, reference)
         train_grpo(policy, tasks, tokenizer, score, config.rl, loop, *also)
         asyncio_run(shop.close())
@@ -128,32 +127,13 @@ def _validation(
     )
 
 
-def fitted(
-    config: GrpoRunConfig, tasks: Sequence[Task], tokenizer: Any, folder: Path, here: bool = True
-) -> tuple[GrpoRunConfig, str]:
-    """The run with lengths that fit its tasks, and a sentence that says why. `here`: bounded by
-    this machine's memory too."""
-    from train.lengths import Room, fit_rl, measured, room_of
-    from train.run.setup import settled
-
-    if config.rl.max_length and config.rl.max_new_tokens:
-        return config, ""
-    room = Room(room_of(folder, config.engine, config.model).context)
-    if here:
-        answers = min(
-            config.engine.slots, config.rl.prompts_per_step * config.rl.rollouts_per_prompt
-        )
-        room = room_of(folder, settled(config).engine, config.model, answers)
-    rl, said = fit_rl(config.rl, measured(tasks, tokenizer), room, config.out)
-    return replace(config, rl=rl), said
-
-
 def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRunConfig, str]:
     """The same before anything is loaded, as far as data and tokenizer are on this machine."""
     from rollouts.environments import EnvironmentFactory, read_prompts
     from rollouts.prompts import ChatTokenizer
-    from train.lengths import unfitted
+    from train.lengths import for_run, unfitted
     from train.model.source import local_model
+    from train.run.setup import settled
 
     if config.rl.max_length and config.rl.max_new_tokens:
         return config, ""
@@ -165,14 +145,14 @@ def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRu
     shop = EnvironmentFactory(Path(config.data).parent, env=config.env)
     found = training_tasks(config.data, asked=asked_for(config))
     tasks = read_prompts(config.prompts).asked(map(shop.equip, found))
-    return fitted(config, tasks, tokenizer, folder, here)
+    return for_run(config, tasks, tokenizer, folder, settled(config).engine if here else None)
 
 
 def on_devices(config: GrpoRunConfig) -> int:
     """On many GPUs, by verl."""
-    from train.backends.estimate import grpo_report
     from train.backends.verl.compose import require_attention, require_transfer, require_verl
     from train.backends.verl.main import run
+    from train.memory import grpo_report
     from train.run.lock import held
 
     if config.validation == AUTO:
@@ -213,7 +193,7 @@ def dry_run(config: GrpoRunConfig, backend: str) -> None:
 
         show(config)
         return
-    from train.backends.local_estimate import local_report
+    from train.memory import local_report
     from train.run.setup import settled
 
     print(local_report(settled(config)))

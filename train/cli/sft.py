@@ -50,7 +50,6 @@ def run(config: SftRunConfig) -> None:
 
     from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
     from rollouts.prompts import ChatTokenizer
-    from train.expected import sft_line
     from train.lengths import fit_sft, room_of
     from train.model.source import resolve_model
     from train.run.run import Run
@@ -94,7 +93,6 @@ def run(config: SftRunConfig) -> None:
                 ).maker,
             )
             loop = run.loop("sft", validation.of(policy))
-        print(sft_line(policy, kept, config.sft, loop), flush=True)
         train_sft(policy, examples, config.sft, loop, config.checkpoint.sft_every)
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
@@ -148,8 +146,7 @@ def _fitted(
 
 def dry_run(config: SftRunConfig, backend: str) -> None:
     """Print the settings, the lengths of the data and what memory it will take."""
-    from train.backends.estimate import sft_report
-    from train.backends.local_estimate import local_report
+    from train.memory import local_report, sft_report
     from train.run.setup import settled
 
     config, found = with_validation(config)

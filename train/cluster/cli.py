@@ -20,7 +20,6 @@ from pathlib import Path
 from assay import console
 from assay.task import TaskError, write_jsonl
 from configs.loader import ConfigError
-from train.cluster.estimates import estimates
 from train.cluster.plan import Job, Plan, read_plan, sbatch_call
 from train.cluster.serve import gather, run_part
 from train.cluster.shards import Cut, check_items, merge, read_items, run_item, run_shard
@@ -125,9 +124,6 @@ def _assay(argv: list[str]) -> int:
 def _submit(args: argparse.Namespace) -> int:
     plan = read_plan(args.plan)
     ids = submit(plan, args.dry_run)
-    if args.dry_run:
-        for line in estimates(plan):
-            print(line)
     if ids:
         print(f"logs: {plan.out}/logs; cancel all: scancel {' '.join(ids.values())}")
     return 0

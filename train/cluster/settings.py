@@ -13,6 +13,8 @@ from pathlib import Path
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.cli.options import FLAGS
+from train.memory import GB, grpo_report, node_bytes, sft_report
+from train.model.shape import shape_of
 from train.run.settings import load_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
@@ -130,9 +132,6 @@ class Needs:
 
 def needs(want: Asked, nodes: int) -> Needs:
     """Of a run over GPUs: with less it waits for ever, crawls, or is killed for its memory."""
-    from train.backends.host_memory import GB, grpo_host_memory, sft_host_memory
-    from train.model.shape import shape_of
-
     cluster, config = want.config.cluster, want.config
     # for other nodes than it was written for the cut may not come out even: that is said elsewhere
     with suppress(ValueError):
@@ -147,12 +146,7 @@ def needs(want: Asked, nodes: int) -> Needs:
         shape = shape_of(config.model.path)
     except ConfigError:  # an earlier stage makes the model
         return Needs(cores)
-    if isinstance(config, SftRunConfig):
-        size, _ = sft_host_memory(config, shape).most()
-        size += 2 * GB * cluster.gpus_per_node  # the processes themselves
-    else:
-        size, _ = grpo_host_memory(config, shape).most()
-    return Needs(cores, int(-(-size * 1.1 // GB)))
+    return Needs(cores, int(-(-node_bytes(config, shape) * 1.1 // GB)))
 
 
 def _cores(want: Asked, nodes: int, environ: Mapping[str, str]) -> list[str]:
@@ -206,9 +200,6 @@ def refuse_stage(command: str, words: Sequence[str], nodes: str) -> dict[str, st
             raise ConfigError(problems[0])
     if want.backend == "embedded":
         return {}
-    from train.backends.estimate import grpo_report, sft_report
-    from train.model.shape import shape_of
-
     config = want.config
     if command == "grpo_multinode" and nodes.isdigit():
         config = replace(config, cluster=replace(config.cluster, nodes=int(nodes)))

@@ -14,12 +14,11 @@ from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
-from train.backends.estimate import checkpoint_bytes
-from train.backends.local_estimate import DEFAULT, local_memory
 from train.backends.verl.compose import require_verl
 from train.cluster.settings import Asked, needs
 from train.doctor import gpu, machine, node
 from train.doctor.finding import Finding, version
+from train.memory import DEFAULT, checkpoint_bytes, embedded
 from train.model.shape import Shape, shape_of
 from train.run.settings import load_run
 
@@ -126,7 +125,7 @@ def _embedded(want: Wanted, environ: Mapping[str, str]) -> list[Finding]:
         ]
     shape = _shape(config.model.path or DEFAULT)
     if shape is not None and not isinstance(config, DemoConfig):
-        need = sum(local_memory(config, shape).values())
+        need = sum(embedded(config, shape).values())
         if there and config.engine.device != "cpu":
             lines.append(gpu.fits(there[0], need))
         else:

@@ -24,6 +24,7 @@ class LiveLine:
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
+        self._steps = 0  # that were printed without a terminal
         self._stage = ""
 
     def step(
@@ -32,6 +33,11 @@ class LiveLine:
         """Print `line`, and below it how far the stage is after step `step` of `total`."""
         if not sys.stderr.isatty():
             print(line, flush=True)
+            self._steps += 1
+            seconds = metrics.get("time/step")
+            if self._steps == 2 and seconds and step < total:  # the first one compiles
+                left = duration((total - step) * seconds)
+                print(f"{total - step} more steps: about {left} at this rate", flush=True)
             return
         if self._bar is None or self._stage != stage:
             self.close()
@@ -47,6 +53,13 @@ class LiveLine:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def duration(seconds: float) -> str:
+    """In words, such as `12 minutes`."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def live_note(metrics: Mapping[str, Any]) -> str:

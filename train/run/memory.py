@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 from pathlib import Path
 
 from rollouts.engines.engine import ModelError
@@ -22,13 +23,30 @@ def available_memory(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
     return min(left, default=None)
 
 
-def _of_machine(proc: Path) -> int | None:
+def total_memory(device: str) -> tuple[str, int]:
+    """(name, bytes) of the device that an embedded run would use; 0 where it cannot be told."""
+    if device != "cpu":
+        try:
+            said = subprocess.run(
+                ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=10,
+            ).stdout
+            return "this GPU", int(said.split()[0]) << 20
+        except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+            pass
+    return "this machine", _of_machine(PROC, "MemTotal") or 0
+
+
+def _of_machine(proc: Path, field: str = "MemAvailable") -> int | None:
     try:
         lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     fields = dict(line.split(":", 1) for line in lines)
-    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+    return int(fields[field].split()[0]) * 1024 if field in fields else None
 
 
 def _of_cgroup(proc: Path, cgroups: Path) -> int | None:

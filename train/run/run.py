@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from assay import record as provenance
 from configs.loader import ConfigError, locked_difference, to_dict
@@ -169,10 +169,11 @@ class Run(Generic[Config]):
 
 def refuse_other_run(config: Any, out: Path) -> None:
     """Raise `ConfigError` naming the locked settings in which a run that has begun here differs."""
-    old: Any = read_run_record(out).get("config")
-    before: Any = old or {}
-    by_rate = (before.get("rl") or {}).get("curriculum", "none") != "none"
-    if by_rate or (before.get("noise") or {}).get("share"):
+    old = read_run_record(out).get("config")
+    before = cast("dict[str, Any]", old or {})
+    rl, noise = (cast("dict[str, Any]", before.get(name) or {}) for name in ("rl", "noise"))
+    by_rate = rl.get("curriculum", "none") != "none"
+    if by_rate or noise.get("share"):
         raise ConfigError(
             f"{out} began with {'rl.curriculum' if by_rate else 'noise.share'}, which is gone; "
             "resume it with the revision that its run.json names, or set another out="

@@ -18,6 +18,7 @@ from configs.loader import ConfigError
 from configs.schema import CheckpointConfig, EngineConfig, LogConfig, ModelConfig
 from rollouts.engines.torch.device import choose_dtype, computes_bfloat16
 from rollouts.engines.torch.engine import set_threads
+from train.memory import BYTES_A_PARAMETER
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
 from train.run.memory import choose_allocation, require_memory
 from train.run.record import read_run_record
@@ -41,10 +42,6 @@ class Settings(Protocol):
 
 
 Config = TypeVar("Config", bound=Settings)
-
-# Resident bytes a parameter while training: bf16 weight and gradient, float32 master, gradient and
-# two moments, and a packed copy for decoding.
-BYTES_A_PARAMETER = 22
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from assay.marks import marks_of
 from assay.task import Task, TaskError, with_absolute_files
 from configs.training import GrpoConfig
 from rollouts.prompts import ChatTokenizer
-from train.model.order import balanced_batch, fitting, strata
+from train.lengths import fitting
+from train.model.order import balanced_batch, strata
 from train.run.known_tables import NO_TABLES, Tables
 
 NAME = "trained_on.bin"

@@ -127,8 +127,7 @@ def test_what_zero_3_keeps_is_what_is_estimated(offload: str, wanted: int) -> No
     is on the host. The estimates of a GPU and of a node count the same."""
     from configs.loader import load
     from configs.schema import SftRunConfig
-    from train.backends.gpu_memory import sft_memory
-    from train.backends.host_memory import sft_host_memory
+    from train.memory import PROCESS, deepspeed, node_bytes
     from train.model.shape import shape_of
 
     program = ROOT / "tests" / "support" / "zero_bytes.py"
@@ -144,11 +143,12 @@ def test_what_zero_3_keeps_is_what_is_estimated(offload: str, wanted: int) -> No
     told = next(line for line in done.stdout.splitlines() if line.startswith("bytes a parameter"))
     assert float(told.split()[-1]) == pytest.approx(wanted, rel=0.01)
     config, shape = load(SftRunConfig, None, [f"cluster.offload={offload}"]), shape_of(BIG)
-    parts = sft_memory(config, shape).parts
+    parts = deepspeed(config, shape)
     names = ("weights (bf16)", "gradients (float32, cut)", "masters and moments (float32, cut)")
-    on_gpus = config.cluster.devices * sum(parts[name].low for name in names) / shape.parameters
-    host = sft_host_memory(config, shape).parts.get("kept", 0.0) / shape.parameters
-    assert on_gpus + host * config.cluster.nodes == pytest.approx(wanted)
+    on_gpus = config.cluster.devices * sum(parts[name] for name in names) / shape.parameters
+    host = node_bytes(config, shape) - PROCESS * config.cluster.gpus_per_node
+    away = config.cluster.offload * host * config.cluster.nodes / shape.parameters
+    assert on_gpus + away == pytest.approx(wanted)
 
 
 def test_gradients_of_a_step_are_added_up_in_float32() -> None:

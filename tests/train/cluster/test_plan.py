@@ -15,7 +15,7 @@ from places import ROOT
 
 import train.cluster.plan as plan_module
 from configs.loader import ConfigError
-from train.cluster.plan import make_plan, read_plan, sbatch_call
+from train.cluster.plan import make_plan, sbatch_call
 from train.cluster.settings import asked, mismatches
 
 slurm = command("slurm")
@@ -282,20 +282,9 @@ PLANS = sorted((ROOT / "slurm" / "plans").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
-def test_the_published_settings_are_plans_with_estimates(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every stage over GPUs has a range of time and memory and says what it assumes, also one whose
-    model an earlier stage makes."""
+def test_the_published_settings_are_plans(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert slurm(["submit", str(path), "--dry-run"]) == 0
     said = capsys.readouterr().out
-    trained = [job.name for job in read_plan(path).jobs if job.name in ("sft", "grpo")]
-    for name in trained:
-        after = said.split(f"# {name}, ")[1].split("node(s):")[1]
-        block = re.split(r"\n# (?=\w)", after)[0]  # up to the next stage
-        assert re.search(r"time \(estimate, A100\): [\d.]+–[\d.]+ min a step", block), block
-        assert "of 80" in block and block.count("assumed:") >= 3
-        assert "may not fit" not in block and "memory of each node itself" in block
     served = sum("serve" in stage for stage in yaml.safe_load(path.read_text("utf-8"))["stages"])
     assert said.count("serve_eval.sbatch") == served > 0 and "slurm gather" in said
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from configs.schema import GrpoRunConfig
-from train.backends.estimate import grpo_report
 from train.backends.verl.compose import check, compose, installed
 from train.backends.verl.overrides import corrected, overrides
 from train.backends.verl.raw import raw_settings
+from train.memory import grpo_report
 
 
 def _trainer_said(config: GrpoRunConfig) -> str:

@@ -16,8 +16,8 @@ from places import ROOT
 
 from configs.loader import load
 from configs.schema import GrpoRunConfig
-from train.backends.estimate import grpo_report
 from train.backends.verl.overrides import overrides
+from train.memory import grpo_report
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 needs_verl = pytest.mark.skipif(
