@@ -5,7 +5,7 @@
     python -m benchmarks.table_training --out runs/tables --table                    # of validation
     python -m benchmarks.table_training --out runs/tables --seeds 0 --split heldout
 
-Tasks are short ones of MM (macro-F1 or clipped R2), XF and CF: `assay tasks dare --style mini
+Tasks are short ones of MM (macro-F1 or clipped R2), XF and CF: `assay tasks dare --short
 --task-types MM,XF,CF`. A model answers with one script, which is one tool call.
 
 `default`, `drawn` and `forest` are scripted agents: a linear model on the numeric columns; an
@@ -58,7 +58,7 @@ from benchmarks.stages import (
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 
-TASKS = ("--style", "mini", "--task-types", "MM,XF,CF", "--databases", "300", "--per-table", "4")
+TASKS = ("--short", "--task-types", "MM,XF,CF", "--databases", "300", "--per-table", "4")
 SPLITS = ("--heldout-share", "0.3", "--validation-share", "0.1")
 TRACKS = ("class-MM", "reg-MM", "time-XF", "time-CF")
 EXAMPLES = 60  # tasks whose scripts are imitated

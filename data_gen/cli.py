@@ -57,11 +57,6 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "Harbor task directories, checked in the jail",
         "assay tasks harbor directories/ --out tasks",
     ),
-    "pack": (
-        "data_gen.pack:main",
-        "a set of tasks and the files they name, in one archive that can be moved",
-        "assay tasks pack tasks/ --out tasks.tar.gz",
-    ),
     "check": (
         "data_gen.check:main",
         "what a set of tasks shares with another, exactly and nearly",
@@ -88,7 +83,7 @@ def usage() -> str:
 def _builder(name: str, words: Sequence[str]) -> Callable[[Sequence[str]], int]:
     """The command of a builder, or of a family that brings its own."""
     own = any(word.partition("=")[0] == "--family" for word in words)
-    if name in BUILDERS and (name in ("check", "pack") or not own):
+    if name in BUILDERS and (name == "check" or not own):
         module, _, function = BUILDERS[name][0].partition(":")
         return getattr(importlib.import_module(module), function)
     if not own and not has_family(name):

@@ -19,7 +19,7 @@ import numpy as np
 from assay.fingerprints import ALONE, WORDS, spread, tokens
 from assay.task import Task
 from data_gen.demo.passages import canonical_hash
-from data_gen.together import Together
+from data_gen.groups import Together
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.

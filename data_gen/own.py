@@ -30,8 +30,7 @@ from assay.family import Family, all_families, family_named, use_families
 from assay.task import Answer, Task, TaskError, json_line
 from data_gen.builder_settings import read_settings
 from data_gen.certificate import CERTIFICATE, certificate, write_set
-from data_gen.resplit import Wanted, resplit
-from data_gen.splits import add_splits, read_list
+from data_gen.splits import Wanted, add_splits, read_list, resplit
 from data_gen.tally import Input, say_empty, say_inputs
 from rewards.audit.laws import (
     Broken,

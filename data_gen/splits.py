@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from assay.console import Parser
+from assay.family import Family, source_of
 from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, TaskError
 from data_gen.certificate import shared
 from data_gen.corpora import CorpusError, Document
 from data_gen.demo.passages import canonical_hash, cut_passages
+
+
+def taken(
+    names: Iterable[str],
+    share: float,
+    rank: Callable[[str], Any],
+    listed: Collection[str] = (),
+    *,
+    of: int = 0,
+    least: int = 0,
+    spare: int = 0,
+) -> list[str]:
+    """The names that go to a side: the first by `rank` (a hash, so that more names move few), as
+    many as a share of them, or of the number `of`, and those `listed` in any case. At least `least`
+    where a share is asked for; at least `spare` stay."""
+    ranked = sorted(set(names), key=lambda name: (name not in listed, rank(name), name))
+    must = sum(name in listed for name in ranked)
+    wanted = max(round(share * (of or len(ranked))), least if share > 0 else 0)
+    return ranked[: max(must, min(wanted, len(ranked) - spare))]
 
 
 def split_documents(
@@ -32,18 +54,12 @@ def split_documents(
         raise CorpusError(
             f"--heldout: no document has the id {gone[0]!r} ({len(gone)} are unknown)"
         )
-    train: list[Document] = []
-    heldout: list[Document] = []
-    for domain in sorted({d.domain for d in documents}):
-        ranked = sorted(
-            (d for d in documents if d.domain == domain),
-            key=lambda d: (d.id not in listed, derive_seed(seed, key, d.id)),
-        )
-        must = sum(d.id in listed for d in ranked)
-        cut = max(must, round(len(ranked) * heldout_share))
-        heldout += ranked[:cut]
-        train += ranked[cut:]
-    return sorted(train, key=lambda d: d.id), sorted(heldout, key=lambda d: d.id)
+    heldout: set[str] = set()
+    for domain in {d.domain for d in documents}:
+        names = [d.id for d in documents if d.domain == domain]
+        heldout |= {*taken(names, heldout_share, lambda name: derive_seed(seed, key, name), listed)}
+    ordered = sorted(documents, key=lambda d: d.id)
+    return [d for d in ordered if d.id not in heldout], [d for d in ordered if d.id in heldout]
 
 
 def add_splits(to: Parser, what: str, share: str, validation: str) -> None:
@@ -121,3 +137,75 @@ def _prints(tasks: Sequence[Task]) -> dict[str, set[str]]:
         "sentences": {key for t in tasks for key in t.meta["sentences"]},
         "inputs": {canonical_hash(str(t.gold["input_text"])) for t in tasks},
     }
+
+
+TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Shares of the sources of split `train` (None: none are taken), and ids of tasks, or names of
+    their sources, that must be held out."""
+
+    heldout: float | None = None
+    validation: float | None = None
+    listed: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.heldout or self.validation or self.listed)
+
+
+def resplit(
+    family: Family, made: Mapping[str, Sequence[Any]], wanted: Wanted, seed: int
+) -> dict[str, list[Any]]:
+    """The splits with whole sources moved from `train` to `heldout` and `validation`.
+
+    Raises `TaskError` for a split that the builder gives already and is asked a share of, for a
+    listed name that no task has, and where nothing would be left to train on.
+    """
+    splits = {name: list(tasks) for name, tasks in made.items()}
+    if not wanted:
+        return splits
+    for name, share in (("heldout", wanted.heldout), ("validation", wanted.validation)):
+        if share and splits.get(name):
+            raise TaskError(
+                f"--{name}-share {share:g}: the build of family {family.name} gives "
+                f"{len(splits[name])} tasks for {name} itself; leave the option"
+            )
+    tasks: list[Task] = [task for task in splits.get(TRAIN, []) if isinstance(task, Task)]
+    side = _sides(family, tasks, wanted, seed)
+    moved = {name: [t for t in tasks if side[source_of(family, t)] == name] for name in SIDES}
+    if not moved[TRAIN]:
+        raise TaskError(
+            f"nothing would be left to train on: the {len(tasks)} tasks of split {TRAIN} come from "
+            f"{len(side)} source(s); give more sources, or smaller shares"
+        )
+    splits[TRAIN] = moved[TRAIN]
+    for name in SIDES[1:]:
+        if moved[name]:
+            splits[name] = [*splits.get(name, []), *moved[name]]
+    return splits
+
+
+SIDES = (TRAIN, "validation", "heldout")
+
+
+def _sides(family: Family, tasks: Sequence[Task], wanted: Wanted, seed: int) -> dict[str, str]:
+    """Source → its split."""
+    sources = {task.id: source_of(family, task) for task in tasks}
+    known = {*sources, *sources.values()}
+    if gone := sorted(wanted.listed - known):
+        raise TaskError(
+            f"--heldout: no task of split {TRAIN} has the id or source {gone[0]!r} "
+            f"({len(gone)} are unknown)"
+        )
+    must = {s for name, s in sources.items() if name in wanted.listed or s in wanted.listed}
+
+    def rank(source: str) -> int:
+        return derive_seed(seed, "heldout", source)
+
+    away = taken(sources.values(), wanted.heldout or 0.0, rank, must, least=1)
+    rest = {*sources.values()} - {*away}
+    chosen = taken(rest, wanted.validation or 0.0, rank, least=1)
+    side = dict.fromkeys(rest, TRAIN) | dict.fromkeys(chosen, "validation")
+    return side | dict.fromkeys(away, "heldout")

@@ -8,7 +8,7 @@ tables=$1 model=$2 out=$3
 
 # Tasks that ask for code: clean a table, train a model on it, predict. One table in four is held
 # out to test on.
-assay tasks dare --tables "$tables" --out "$out/tasks" --style mini --heldout-share 0.25
+assay tasks dare --tables "$tables" --out "$out/tasks" --short --heldout-share 0.25
 
 # A scripted agent solves the training tasks in the same sandbox as a model would. Rollouts that
 # are right (strategy FV) become the training set.

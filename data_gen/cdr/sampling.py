@@ -11,6 +11,7 @@ from configs.cdr import SelectConfig, SplitConfig
 from data_gen.cdr.rows import PlannedRow, difficulty
 from data_gen.cdr.stages.heads import Head
 from data_gen.overlap import copies_of
+from data_gen.splits import taken
 from rewards.cdr.release_files import stable_id
 
 Unit = list[PlannedRow]
@@ -129,16 +130,19 @@ def splitter(units: Sequence[Head], config: SplitConfig) -> Callable[[Head], str
         documents[unit.domain].add(unit.document)
     templates = {unit.template for unit in units if not unit.is_single}
     first = copies_of({unit.document: unit.input for unit in units})
+
+    def rank(name: str) -> int:
+        return derive_seed(config.seed, "split", first[name])
+
     away: set[str] = set()  # firsts of copies
     aside: set[str] = set()
     for names in documents.values():
-        ranked = sorted(names, key=lambda n: (derive_seed(config.seed, "split", first[n]), n))
-        cut = round(len(ranked) * config.heldout_documents)
-        end = cut + round(len(ranked) * config.validation_documents)
-        away |= {first[n] for n in ranked[:cut]}
-        aside |= {first[n] for n in ranked[cut:end]}
-    ranked = sorted(templates, key=lambda t: derive_seed(config.seed, "template", t))
-    unseen = set(ranked[: round(len(ranked) * config.heldout_recipes)])
+        held = taken(names, config.heldout_documents, rank)
+        chosen = taken(names - {*held}, config.validation_documents, rank, of=len(names))
+        away |= {first[n] for n in held}
+        aside |= {first[n] for n in chosen}
+    seed = config.seed
+    unseen = {*taken(templates, config.heldout_recipes, lambda t: derive_seed(seed, "template", t))}
 
     def split(unit: Head) -> str:
         document = first[unit.document]

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,18 @@ from assay.task import Task, TaskError, write_jsonl
 from assay.workers import usable_cores
 from data_gen.certificate import CERTIFICATE, certificate, shared
 from data_gen.dare.database import Built, Settings
-from data_gen.dare.describe import check_described, describe, read_describe
+from data_gen.dare.describe import check_described, describe
 from data_gen.dare.importer import task_of, variants_of
-from data_gen.dare.kin import joined
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
-from data_gen.dare.licences import read_licences
 from data_gen.dare.proof import need_duckdb
-from data_gen.dare.shares import default_validation, splits_of
 from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
-from data_gen.dare.sources import groups as groups_of
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_tables
+from data_gen.describe import read_describe
+from data_gen.groups import copies_of_tables, kin_of_databases
+from data_gen.licences import read_licences
+from data_gen.splits import taken
 from data_gen.tally import (
     DIFFERS,
     REFUSED,
@@ -46,6 +46,8 @@ from data_gen.tally import (
 from rewards.dare.score import read_gold, score_table
 
 SPLITS = ("train", "validation", "heldout")
+VALIDATION = 0.1  # share of the tables, by default, from `ENOUGH` tables on
+ENOUGH = 10
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:
@@ -116,6 +118,27 @@ def _build(args: argparse.Namespace, settings: Settings) -> None:
     )
 
 
+def default_validation(groups: int) -> float:
+    """The share that is validated on when the user names none."""
+    return VALIDATION if groups >= ENOUGH else 0.0
+
+
+def splits_of(groups: Iterable[str], heldout: float, validation: float) -> dict[str, str]:
+    """Group → `heldout`, `validation` or `train`. A group is a table with its copies, so nothing
+    made from it stands in two splits. A share above 0 takes at least one group as long as one is
+    left to train on; held-out groups come first."""
+    names = set(groups)
+
+    def rank(group: str) -> str:
+        return group[-8:]
+
+    held = taken(names, heldout, rank, least=1, spare=1)
+    rest = names - {*held}
+    valid = taken(rest, validation, rank, of=len(names), least=1, spare=1)
+    side = dict.fromkeys(rest, "train") | dict.fromkeys(held, "heldout")
+    return side | dict.fromkeys(valid, "validation")
+
+
 def _left(row: Mapping[str, Any], code: str, why: str) -> Built:
     """What is said of a database that was built and is not used."""
     refused = [Refusal(code, why, str(row["file_path"]))]
@@ -179,14 +202,14 @@ def _certificate(
 
 def _settings(args: argparse.Namespace) -> Settings:
     """What the words of the command ask for, checked against the tables."""
-    mini = args.style == "mini"
+    mini = args.short
     settings = Settings(
         args.out,
         args.seed,
         mini,
         published_marks(args.exclude),
         args.per_table or (4 if mini else 3),
-        described=read_describe(args.describe) if args.describe else {},
+        described=read_describe(args.describe),
         licences=read_licences(args.licence),
         wishes=Wishes(kinds=short_kinds(FAMILIES, "") if mini else FAMILIES),
     )
@@ -207,11 +230,11 @@ def question_rows(
     """(the rows of the question list, each with the group of its table and of those drawn from one
     another; those that are left out for asking nearly the same as another)."""
     marks = {b.source: b.marks for b in found if b.rows}  # a table's marks are the same each time
-    together = groups_of(marks)
+    together = copies_of_tables(marks)
     rows = [row for built in found for row in built.rows]
     for row in rows:
         row["table_group"] = together[row["source"]]
-    kin = joined(rows, databases, workers)
+    kin = kin_of_databases(rows, databases, workers)
     for row in rows:
         row["table_group"] = kin[str(row["table_group"])]
     return without_repeats(rows)

@@ -12,6 +12,8 @@ from assay.task import TaskError, read_tasks, write_jsonl
 from assay.workers import usable_cores
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
+from data_gen.licences import add_described
+from data_gen.splits import share_of
 from rewards.dare.score import read_gold, score_table
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -45,16 +47,15 @@ def _parser() -> console.Parser:
     _import(parser)
     parser.add_argument("--databases", type=int, default=300, help="how many to build")
     parser.add_argument(
-        "--style",
-        choices=("full", "mini"),
-        default="full",
-        help="mini: short tasks for a small model: IF, or what --task-types MM,XF,CF names",
+        "--short",
+        action="store_true",
+        help="short tasks for a small model: IF, or what --task-types MM,XF,CF names",
     )
     parser.add_argument(
         "--per-table",
         type=int,
         default=0,
-        help="databases from one table at most (0: 3; mini 4)",
+        help="databases from one table at most (0: 3; short 4)",
     )
     parser.add_argument(
         "--exclude",
@@ -95,8 +96,6 @@ def _import(parser: argparse.ArgumentParser) -> None:
 
 def _words(parser: argparse.ArgumentParser) -> None:
     """Who may say the questions otherwise."""
-    for gone in ("--refine-url", "--refine-model"):
-        parser.add_argument(gone, dest="refine", help=argparse.SUPPRESS)
     parser.add_argument(
         "--writer",
         metavar="URL",
@@ -109,14 +108,14 @@ def _words(parser: argparse.ArgumentParser) -> None:
 def _shares(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--heldout-share",
-        type=float,
-        default=1 / 7,
+        type=share_of,
+        default=0.2,
         metavar="SHARE",
-        help="of the tables, to test on (default: one in seven; from two tables on at least one)",
+        help="of the tables, to test on (%(default)s; from two tables on at least one)",
     )
     parser.add_argument(
         "--validation-share",
-        type=float,
+        type=share_of,
         metavar="SHARE",
         help="of the tables, to validate on while training (default: 0.1 from ten tables on)",
     )
@@ -148,34 +147,12 @@ def _wishes(parser: argparse.ArgumentParser) -> None:
         metavar="TYPES",
         help="of class, reg, series and the tracks IF, MM, XF, CF, with commas",
     )
-    own.add_argument(
-        "--describe",
-        type=Path,
-        metavar="FILE",
-        help="YAML or text: title, licence, and words for columns",
-    )
-    own.add_argument(
-        "--licence",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="use only tables of these licences, such as CC0,MIT; open: all open ones",
-    )
+    add_described(own)
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit status 0; errors that a user can mend are raised."""
     args = _parser().parse_args(argv)
-    for name in ("heldout_share", "validation_share"):
-        share = getattr(args, name)
-        if share is not None and not 0 <= share < 1:
-            option = f"--{name.replace('_', '-')}"
-            raise TaskError(f"{option} {share}: set a share from 0 to below 1")
-    if args.refine is not None:
-        raise TaskError(
-            "--refine-url and --refine-model are gone: give --writer URL --writer-model NAME; it "
-            "rewords the steps too, where the endpoint reads the recipe back"
-        )
     if args.writer is not None:
         _check_writer(args)
     if args.source is not None:
@@ -204,8 +181,8 @@ def _check_writer(args: argparse.Namespace) -> None:
         raise TaskError("--writer rewords what is built from --tables; published tasks stay")
     if not args.writer.startswith(("http://", "https://")) or not args.writer_model:
         raise TaskError("--writer: give a URL of http or https, and --writer-model NAME")
-    if args.style == "mini":
-        raise TaskError("--writer does not go with --style mini; leave one of them out")
+    if args.short:
+        raise TaskError("--writer does not go with --short; leave one of them out")
 
 
 async def remake(source: Path, out: Path) -> None:

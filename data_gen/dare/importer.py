@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from assay.task import Task, TaskError
 from data_gen.dare.layout import SIMULATED, VARIANTS, Entry
-from data_gen.dare.licences import spdx
 from data_gen.dare.reference_run import recipe_of, simulate
+from data_gen.licences import spdx
 from rewards.dare.score import read_gold
 from rollouts.sandbox.pool import Pool
 

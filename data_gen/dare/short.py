@@ -1,7 +1,7 @@
 # pandas ships no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""`--style mini` with MM, XF or CF: few columns of plain names, few rows, a question of one line.
+"""`--short` with MM, XF or CF: few columns of plain names, few rows, a question of one line.
 
 A small model sees at most some hundred tokens of a table, so its columns stand in the question and
 there is no metadata file. `rollouts/dare/short.py` reads these questions again.
@@ -39,15 +39,13 @@ def short_kinds(kinds: Kinds, asked: str) -> dict[str, tuple[str, ...]]:
     if more := sorted(words & {"MM", "XF", "CF"}):
         if "IF" in words:
             raise TaskError(
-                f"--style mini --task-types {asked}: short IF tasks and short {more[0]} tasks have "
+                f"--short --task-types {asked}: short IF tasks and short {more[0]} tasks have "
                 "different tables; build them in two folders"
             )
         return {f: tuple(t for t in own if t != "IF") for f, own in kinds.items()}
     found = {f: tuple(t for t in own if t == "IF") for f, own in kinds.items()}
     if not any(found.values()):
-        raise TaskError(
-            f"--style mini --task-types {asked}: name the tracks, such as XF,CF for series"
-        )
+        raise TaskError(f"--short --task-types {asked}: name the tracks, such as XF,CF for series")
     return {f: own for f, own in found.items() if own}
 
 

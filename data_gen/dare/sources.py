@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from data_gen.dare.local import TableFile, local_tables
 from data_gen.dare.packages import Listed, listed
 from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.proof.original import Original
-from data_gen.together import Together
 
 
 @dataclass(frozen=True)
@@ -215,31 +214,6 @@ def fingerprints(frame: Frame) -> frozenset[str]:
                 data = (np.sort(values).astype("<f4") + np.float32(0)).tobytes()
         found.add(hashlib.sha256(data).hexdigest()[:16])
     return frozenset(found)
-
-
-def same_table(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether most columns of the narrower table are columns of the other."""
-    return bool(one and other) and len(one & other) >= 0.6 * min(len(one), len(other))
-
-
-def groups(marks: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """Source → the name of its group: copies of one table, and copies of copies, are together.
-    The group's name does not depend on what sources are called where columns say enough."""
-    names, alike = sorted(marks), Together()
-    holders: dict[str, list[str]] = {}
-    for name in names:
-        near = {other for mark in marks[name] for other in holders.get(mark, ())}
-        for other in sorted(near):
-            if same_table(marks[name], marks[other]):
-                alike.join(name, other)
-        for mark in marks[name]:
-            holders.setdefault(mark, []).append(name)
-    least: dict[str, str] = {}
-    for name in names:
-        key = min(marks[name], default=hashlib.sha256(name.encode()).hexdigest()[:16])
-        head = alike.head(name)
-        least[head] = min(key, least.get(head, "g"))
-    return {name: least[head] for name, head in alike.heads(names).items()}
 
 
 def table_hash(frame: Frame) -> str:

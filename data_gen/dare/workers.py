@@ -21,9 +21,10 @@ from assay.workers import WorkerPool, limit_threads
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import describe
-from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
-from data_gen.dare.sources import Source, same_table, sources
+from data_gen.dare.sources import Source, sources
+from data_gen.groups import same_table
+from data_gen.licences import allowed, unwanted
 from data_gen.tally import Refusal
 from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.model import Config
@@ -49,7 +50,7 @@ def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list
             unlisted[source.package] += 1
             continue
         if settings.licences and not allowed(source.licence, settings.licences):
-            why = f"licence {source.licence!r} is none of {', '.join(settings.licences)}"
+            why = unwanted(source.licence, settings.licences)
         elif settings.wishes.skips(source.name):
             why = "no --target names it"
         else:

@@ -25,7 +25,6 @@ from assay.files import atomic_write_set, file_hash, write_bytes, write_text
 from assay.rows import read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
-from data_gen.pack import files_of, kept_with, moved, place_in, places_of
 from data_gen.sharing import places
 from data_gen.sharing.card import card
 from data_gen.sharing.columns import row_of, write_parquet
@@ -39,6 +38,7 @@ from data_gen.sharing.layout import (
     split_name,
     without_gold,
 )
+from data_gen.sharing.named_files import files_of, kept_with, moved, place_in, places_of
 from data_gen.tally import REFUSED
 
 _TASK = {"id", "family", "prompt", "gold"}

@@ -120,7 +120,7 @@ def _jobs(
             rows=args.rows,
             seed=args.seed,
             short=args.short,
-            licence=args.licence,
+            licence=args.stated_licence,
         )
         for lake in lakes
         if lake.tables

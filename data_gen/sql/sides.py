@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from assay.fingerprints import TableMarks
 from assay.seeds import derive_seed
 from assay.task import Task
+from data_gen.groups import Together
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.sides import chosen, copies, families
-from data_gen.together import Together
 from rewards.sql.family import marks_of
 
 Sides = dict[str, dict[str, str]]  # folder → table → side

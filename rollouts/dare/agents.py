@@ -58,7 +58,7 @@ def _short(task: Task) -> Asked:
     if asked is None:
         raise TaskError(
             f"task {task.id}: no short modelling task; build some with "
-            "--style mini --task-types MM,XF,CF"
+            "--short --task-types MM,XF,CF"
         )
     return asked
 

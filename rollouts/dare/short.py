@@ -1,4 +1,4 @@
-"""Short scripts for short modelling tasks (`--style mini` with MM, XF or CF): what the scripted
+"""Short scripts for short modelling tasks (`--short` with MM, XF or CF): what the scripted
 agents write, from the question alone.
 
 A script is one template with three choices: the estimator, the columns it sees and, for a series,

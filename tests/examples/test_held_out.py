@@ -40,7 +40,7 @@ def tiny_with_room(folder: Path) -> None:
 
 # what is given to eval is for this test's time
 COMMANDS = {
-    "tasks": "tasks dare --tables tables --out tasks --style mini",
+    "tasks": "tasks dare --tables tables --out tasks --short",
     "check": "tasks check tasks/train.jsonl --against tasks/heldout.jsonl",
     "rollout": "rollout --tasks tasks/train.jsonl --solver reference --model tiny --n 1 "
     "--out traces.jsonl",

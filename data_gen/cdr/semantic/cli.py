@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from data_gen.cdr.sources import sources_of
 from data_gen.certificate import certificate
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
-from data_gen.splits import add_splits, read_list, share_of
+from data_gen.splits import add_splits, read_list, taken
 from data_gen.tally import Input, say_empty, say_inputs
 from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import SEMANTIC
@@ -187,11 +185,10 @@ def _sides(
         raise CorpusError(f"--heldout: no sample has the id {gone[0]!r} ({len(gone)} are unknown)")
     must = {first[name] for name in listed} - set(kept)
     names = set(first.values()) - set(kept)
-    ranked = sorted(names, key=lambda n: (n not in must, derive_seed(seed, "split", n), n))
-    cut = max(len(must), round(len(ranked) * share))
-    rest = sorted(ranked[cut:], key=lambda n: (derive_seed(seed, "validation", n), n))
-    chosen = rest[: round(len(rest) * validation)]
-    side = dict.fromkeys(ranked, "train") | dict.fromkeys([*kept, *ranked[:cut]], "heldout")
+    held = taken(names, share, lambda n: derive_seed(seed, "split", n), must)
+    rest = names - {*held}
+    chosen = taken(rest, validation, lambda n: derive_seed(seed, "validation", n))
+    side = dict.fromkeys(rest, "train") | dict.fromkeys([*kept, *held], "heldout")
     return side | dict.fromkeys(chosen, "validation")
 
 
@@ -234,17 +231,6 @@ def _write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict
         (out / f"{name}.json").write_text(text, encoding="utf-8")
 
 
-def _asked(args: Any) -> tuple[float, float, frozenset[str]]:
-    """(share held out, share for validation, ids that must be held out). A number after --heldout
-    is a share, as it was before it could name a list."""
-    share, validation = args.heldout_share, args.validation_share
-    if args.heldout is not None:
-        with contextlib.suppress(ArgumentTypeError):
-            share, args.heldout = share_of(args.heldout), None
-    listed = read_list(args.heldout)
-    return 0.2 if share is None else share, 0.1 if validation is None else validation, listed
-
-
 def _parser() -> console.Parser:
     parser = console.parser(
         "tasks semantic",
@@ -275,7 +261,9 @@ def main(argv: Sequence[str]) -> int:
     given = {name: getattr(args, name) for name in DOMAINS if getattr(args, name)}
     if not given:
         raise CorpusError(f"nothing to read; give {', '.join(f'--{n} PATH' for n in DOMAINS)}")
-    share, validation, listed = _asked(args)
+    share = 0.2 if args.heldout_share is None else args.heldout_share
+    validation = 0.1 if args.validation_share is None else args.validation_share
+    listed = read_list(args.heldout)
     rows: list[Row] = []
     own: set[str] = set()
     manifest: dict[str, Any] = {"seed": args.seed, "domains": {}}

@@ -26,7 +26,7 @@ from typing import Any
 from assay.seeds import derive_seed
 from assay.workers import MapFunction
 from data_gen.dare.sources import PACKAGES, Source, sources
-from data_gen.krama.lakes.about import About
+from data_gen.describe import About
 from data_gen.krama.lakes.files import (
     BYTES_ELSE,
     Frame,
@@ -274,7 +274,7 @@ def carried_about(lake: Path) -> dict[str, About]:
     """What SOURCES.json says of the tables of one lake, by their paths in it."""
     found = json.loads((lake.parent / "SOURCES.json").read_text(encoding="utf-8"))
     return {
-        path.removeprefix(f"{lake.name}/"): About("", row["licence"], row["columns"])
+        path.removeprefix(f"{lake.name}/"): About("", row["licence"], columns=row["columns"])
         for path, row in found.items()
         if path.startswith(f"{lake.name}/")
     }

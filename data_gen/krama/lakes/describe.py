@@ -15,7 +15,7 @@ from typing import Any
 from assay.fingerprints import marks_of_frame
 from data_gen.columns import GROUPS, Column, look_at, opaque_group, speaks_of, words_of
 from data_gen.dare.sources import fingerprints
-from data_gen.krama.lakes.about import About
+from data_gen.describe import About
 from data_gen.krama.lakes.ops import Cut
 from data_gen.krama.lakes.tables import Half, Read, Table
 

@@ -19,7 +19,7 @@ from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction
-from data_gen.krama.lakes.about import About, Described, about
+from data_gen.describe import About, Described, names
 from data_gen.krama.lakes.describe import describe
 from data_gen.krama.lakes.files import Arrays, load_arrays
 from data_gen.krama.lakes.links import Links, links_of, spelled_apart
@@ -162,6 +162,19 @@ def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
         f"the folder has {len(paths)} files; {FILES_MOST} of them are asked about, and not this one"
     )
     return sorted(chosen), refused | {_name(p, folder): why for p in paths if p not in chosen}
+
+
+def about(path: str, described: Described, licence: str = "") -> About:
+    """What is said of the table at a path, by the first entry that fits, in words that can stand in
+    a question."""
+    found = next((one for n, one in described.items() if names(n, path, path)), About())
+    columns = {name: _line(words) for name, words in found.columns.items()}
+    return About(_line(found.title), _line(found.licence) or licence, found.about, columns)
+
+
+def _line(text: str) -> str:
+    """On one line, without what breaks quoting."""
+    return "".join(c for c in " ".join(text.split()) if c.isprintable())[:120]
 
 
 def _name(path: Path, folder: Path) -> str:

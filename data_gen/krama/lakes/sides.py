@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from assay.fingerprints import TableMarks
 from assay.seeds import derive_seed
-from data_gen.dare.kin import heads
-from data_gen.dare.sources import groups
+from data_gen.groups import copies_of_tables, kin
 from data_gen.krama.lakes.lake import Lake, one_sided
 from data_gen.krama.lakes.tables import Table
 
@@ -25,16 +24,18 @@ _DRAWN = "its rows or quantities are those of a table that is held out"
 def copies(lakes: Sequence[Lake]) -> dict[Place, str]:
     """(lake, table) → the group of tables whose columns are mostly the same, in whatever order."""
     marks = {f"{lake.name}\0{t.key}": t.marks for lake in lakes for t in lake.tables}
-    return {(n.partition("\0")[0], n.partition("\0")[2]): g for n, g in groups(marks).items()}
+    return {
+        (n.partition("\0")[0], n.partition("\0")[2]): g for n, g in copies_of_tables(marks).items()
+    }
 
 
 def families(lakes: Sequence[Lake], group: Mapping[Place, str]) -> dict[Place, str]:
     """(lake, table) → the least group of those that are drawn from one another."""
-    kin: dict[str, list[TableMarks]] = {}
+    marks: dict[str, list[TableMarks]] = {}
     for lake in lakes:
         for table in lake.tables:
-            kin.setdefault(group[lake.name, table.key], []).append(table.kin)
-    head = heads(kin)
+            marks.setdefault(group[lake.name, table.key], []).append(table.kin)
+    head = kin(marks)
     return {place: head[name] for place, name in group.items()}
 
 
@@ -79,10 +80,10 @@ def parted(
     def apart(lake: Lake) -> Lake:
         """Without tables that are held out, and without those drawn from one."""
         places = {t.key: (lake.name, t.key) for t in lake.tables}
-        kin = {k for k, place in places.items() if family[place] in held_families}
+        drawn = {k for k, place in places.items() if family[place] in held_families}
         same = {k for k, place in places.items() if group[place] in held_groups}
         others = one_sided(lake, [t for t in lake.tables if t.key not in same], _HELD)
-        return one_sided(others, [t for t in others.tables if t.key not in kin], _DRAWN)
+        return one_sided(others, [t for t in others.tables if t.key not in drawn], _DRAWN)
 
     held_out = firsts(list(held))
     free = firsts([apart(lake) for lake in train])

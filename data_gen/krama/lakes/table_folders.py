@@ -17,10 +17,11 @@ from assay.record import TABLES
 from assay.task import Task, TaskError
 from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import CERTIFICATE, certificate, counted, shared, write_set
+from data_gen.describe import read_describe
 from data_gen.krama.folders import with_relative_files
-from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
-from data_gen.krama.lakes.lake import Folder, Lake, open_lakes
+from data_gen.krama.lakes.lake import Folder, Lake, one_sided, open_lakes
+from data_gen.licences import add_described, allowed, read_licences, unwanted
 from data_gen.splits import share_of
 from data_gen.tally import REFUSED, Input, Tally, say_empty, say_inputs
 
@@ -32,9 +33,8 @@ def add_options(parser: console.Parser, count: int, heldout: float, short: str) 
     """The options of both. `count` and `heldout` are defaults; `short` says what is short."""
     carried = "also tables of installed packages (scikit-learn, statsmodels; extra `tables`)"
     parser.add_argument("--carried", action="store_true", help=carried)
-    words = "YAML with titles, licences and words for columns, by file (docs/krama.md)"
-    parser.add_argument("--describe", type=Path, metavar="FILE", help=words)
-    parser.add_argument("--licence", default="", help="licence of the tables in the folders")
+    add_described(parser)
+    parser.add_argument("--stated-licence", default="", metavar="NAME", help="of the tables given")
     held = "share of the tables that is held out (%(default)s)"
     parser.add_argument("--heldout-share", type=share_of, default=heldout, metavar="S", help=held)
     valid = "share of the tables that validates (%(default)s)"
@@ -56,10 +56,10 @@ def opened(
         raise TaskError("--workers: 0 or more; --count: 1 or more")
     if args.heldout_share + args.validation_share > 1:
         raise TaskError("--heldout-share and --validation-share: together at most 1")
-    described: Described = read_about(args.describe) if args.describe else {}
+    described = read_describe(args.describe)
     warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
-        asked = [Folder(path, described, args.licence, bare) for path in folders]
+        asked = [Folder(path, described, args.stated_licence, bare) for path in folders]
         if args.carried:
             written = export_carried(args.out / "carried", at.map)
             asked += [Folder(path, carried_about(path), bare=bare) for path in written]
@@ -67,7 +67,17 @@ def opened(
         names = Counter(lake.name for lake in lakes)
         if twice := [name for name, n in names.items() if n > 1]:
             raise TaskError(f"two folders are called {twice[0]!r}; rename one")
-        yield lakes, at
+        yield [licensed(lake, read_licences(args.licence)) for lake in lakes], at
+
+
+def licensed(lake: Lake, wanted: Sequence[str]) -> Lake:
+    """The lake with its tables of the licences that are wanted; (): of any."""
+    others = {t.about.licence or "unknown": t for t in lake.tables if wanted}
+    for licence in others:
+        if not allowed(licence, wanted):
+            kept = [t for t in lake.tables if (t.about.licence or "unknown") != licence]
+            lake = one_sided(lake, kept, unwanted(licence, wanted))
+    return lake
 
 
 def need_tables(lakes: Sequence[Lake], args: argparse.Namespace, wanted: str = "") -> None:
@@ -92,7 +102,7 @@ def inputs_of(
     said: dict[str, Input] = {}
     for lake in lakes:
         own = {key: n for (name, key), n in tasks.items() if name == lake.name}
-        for one in lake.inputs(own, tally, args.licence or "unknown"):
+        for one in lake.inputs(own, tally, args.stated_licence or "unknown"):
             if one.name not in said or one.used:
                 said[one.name] = one
     return list(said.values())

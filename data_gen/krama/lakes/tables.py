@@ -10,7 +10,7 @@ from typing import Protocol
 from assay.fingerprints import TableMarks
 from assay.tables.settings import Doubt
 from data_gen.columns import Column
-from data_gen.krama.lakes.about import NOTHING, About
+from data_gen.describe import NOTHING, About
 from data_gen.krama.lakes.ops import Cut, Source
 
 

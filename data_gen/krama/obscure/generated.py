@@ -27,7 +27,7 @@ from assay.seeds import derive_seed
 from assay.tables.load import load_file, written
 from assay.tables.plan import ReadPlan, Skipped
 from assay.tables.settings import FileSettings, read_settings
-from data_gen.krama.lakes.about import About
+from data_gen.describe import About
 from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames, write_rules
 from data_gen.krama.lakes.tables import Half, Read, Refers, Table
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
@@ -203,7 +203,7 @@ def change_table(table: Table, key: Key) -> Table:
         about=About(
             key.said(table.about.title),
             table.about.licence,
-            {key.said(c): key.said(w) for c, w in table.about.columns.items()},
+            columns={key.said(c): key.said(w) for c, w in table.about.columns.items()},
         ),
         keys=names(table.keys),
         sense={key.said(c): replace(s, name=key.said(c)) for c, s in table.sense.items()},

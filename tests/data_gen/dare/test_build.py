@@ -24,12 +24,13 @@ from data_gen.dare.database import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.series import split  # noqa: E402
-from data_gen.dare.sources import fingerprints, groups  # noqa: E402
+from data_gen.dare.sources import fingerprints  # noqa: E402
 from data_gen.dare.tabular import propose, with_noise  # noqa: E402
 from data_gen.dare.targets import clean, judge  # noqa: E402
 from data_gen.dare.time_columns import Timed  # noqa: E402
 from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
 from data_gen.dare.workers import without_copies  # noqa: E402
+from data_gen.groups import copies_of_tables  # noqa: E402
 from rewards.dare.score import score_table_row  # noqa: E402
 from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
@@ -198,8 +199,7 @@ def test_the_same_seed_gives_the_same_bytes(built: Path, tmp_path: Path) -> None
                 "dare",
                 "--tables",
                 str(built / "in"),
-                "--style",
-                "mini",
+                "--short",
                 "--databases",
                 "2",
                 "--out",
@@ -319,13 +319,15 @@ def test_copies_of_a_table_are_known_by_their_values() -> None:
     copy = pd.read_csv(io.BytesIO(csv_bytes(copy.drop(columns="ROOMS"))))
     other = pd.DataFrame({n: [noise.gauss(0, 1) for _ in range(200)] for n in "abc"})
     marks = {"a": fingerprints(frame), "b": fingerprints(copy), "c": fingerprints(other)}
-    found = groups(marks)
+    found = copies_of_tables(marks)
     assert found["a"] == found["b"] != found["c"]
-    assert groups({"x": marks["b"], "y": marks["a"]})["y"] == found["a"]  # whatever they are called
+    assert (
+        copies_of_tables({"x": marks["b"], "y": marks["a"]})["y"] == found["a"]
+    )  # whatever they are called
     seen: dict[str, Any] = {}
     built = [Built(n, [{"file_path": n}], marks[n]) for n in "abc"]
     assert [len(without_copies(b, seen).rows) for b in [*built, built[0]]] == [1, 0, 1, 1]
-    assert len(groups({"n": frozenset(), "m": frozenset()})) == 2
+    assert len(copies_of_tables({"n": frozenset(), "m": frozenset()})) == 2
 
 
 def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:

@@ -17,7 +17,7 @@ pytest.importorskip("pandas")
 from assay.family import family_of
 from assay.task import Task, read_tasks
 from data_gen.dare.importer import licence_of
-from data_gen.dare.licences import is_open, spdx
+from data_gen.licences import is_open, spdx
 
 main = command("tasks")
 DARE = SHARED / "dare/tasks"

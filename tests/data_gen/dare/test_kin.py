@@ -11,8 +11,8 @@ pd = pytest.importorskip("pandas")
 
 from data_gen.dare.build import question_rows  # noqa: E402
 from data_gen.dare.database import Built  # noqa: E402
-from data_gen.dare.kin import joined  # noqa: E402
 from data_gen.dare.sources import fingerprints  # noqa: E402
+from data_gen.groups import kin_of_databases  # noqa: E402
 
 
 def table(seed: int, rows: int = 300) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def test_some_rows_of_a_table_in_another_order_are_its_kin(tmp_path: Path) -> No
         database(tmp_path, "packed", drawn.head(150), "train_v2.parquet"),
         database(tmp_path, "other", table(1)),
     ]
-    found = joined(rows, tmp_path)
+    found = kin_of_databases(rows, tmp_path)
     assert found["group-whole"] == found["group-drawn"] == found["group-packed"]
     assert found["group-other"] == "group-other"
     assert sorted(found) == sorted(row["table_group"] for row in rows)
@@ -52,12 +52,12 @@ def test_covariates_in_files_of_their_own_tell_kin(tmp_path: Path) -> None:
     first = database(tmp_path, "first", whole[["firm", "a"]], "train.csv")
     copy = whole.sample(frac=0.8, random_state=1).drop(columns="firm")
     rows = [first, database(tmp_path, "copy", copy), database(tmp_path, "other", table(1))]
-    found = joined(rows, tmp_path)
+    found = kin_of_databases(rows, tmp_path)
     assert found["group-first"] != found["group-copy"]  # one measured column says too little
     whole[["firm", "b", "c", "d"]].to_csv(
         tmp_path / "first" / "source" / "covariates_train.csv", index=False
     )
-    found = joined(rows, tmp_path)
+    found = kin_of_databases(rows, tmp_path)
     assert found["group-first"] == found["group-copy"] != found["group-other"]
 
 
@@ -67,7 +67,7 @@ def test_every_database_of_a_table_is_read(tmp_path: Path) -> None:
     second = {**database(tmp_path, "second", whole, "train.csv"), "source": "first"}
     second["table_group"] = first["table_group"]
     copy = whole.sample(frac=0.8, random_state=1).drop(columns="firm")
-    found = joined([first, second, database(tmp_path, "copy", copy)], tmp_path)
+    found = kin_of_databases([first, second, database(tmp_path, "copy", copy)], tmp_path)
     assert found["group-first"] == found["group-copy"]
 
 
@@ -81,7 +81,7 @@ def test_a_table_under_other_labels_in_another_unit_is_kin(tmp_path: Path) -> No
         database(tmp_path, "copy", copy, "train.csv"),
         database(tmp_path, "other", table(1)),
     ]
-    found = joined(rows, tmp_path)
+    found = kin_of_databases(rows, tmp_path)
     assert found["group-whole"] == found["group-copy"] != found["group-other"]
 
 

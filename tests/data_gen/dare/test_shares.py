@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay.task import TaskError
-from data_gen.dare.build import without_repeats
-from data_gen.dare.licences import allowed, family, is_open, read_licences
-from data_gen.dare.shares import default_validation, splits_of
+from data_gen.dare.build import default_validation, splits_of, without_repeats
+from data_gen.licences import allowed, family, is_open, read_licences
 
 GROUPS = [f"{n:064x}" for n in range(21)]
 

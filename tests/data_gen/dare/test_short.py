@@ -1,4 +1,4 @@
-"""`--style mini` with MM, XF and CF: short questions over few columns, whole databases."""
+"""`--short` with MM, XF and CF: short questions over few columns, whole databases."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "in").mkdir()
     (top / "in" / "houses.csv").write_bytes(csv_bytes(houses()))
     (top / "in" / "sales.csv").write_bytes(csv_bytes(sales()))
-    words = ["dare", "--tables", str(top / "in"), "--style", "mini", "--workers", "1"]
+    words = ["dare", "--tables", str(top / "in"), "--short", "--workers", "1"]
     words += ["--task-types", "MM,XF,CF", "--databases", "6", "--out", str(top / "T")]
     words += ["--target", "houses:price", "--target", "sales:amount"]
     assert main(words) == 0

@@ -17,8 +17,8 @@ pytest.importorskip("duckdb")
 from front import command  # noqa: E402
 
 from assay.task import TaskError, read_tasks  # noqa: E402
-from data_gen.dare.describe import read_describe  # noqa: E402
 from data_gen.dare.wishes import task_types  # noqa: E402
+from data_gen.describe import read_describe  # noqa: E402
 
 main = command("tasks")
 

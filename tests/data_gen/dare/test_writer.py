@@ -154,7 +154,7 @@ def test_a_build_has_its_questions_reworded(
     [
         (["--writer", "localhost:1"], "give a URL"),
         (["--writer", "http://localhost:1/v1"], "--writer-model NAME"),
-        (["--writer", "http://localhost:1/v1", "--writer-model", "m", "--style", "mini"], "mini"),
+        (["--writer", "http://localhost:1/v1", "--writer-model", "m", "--short"], "--short"),
     ],
 )
 def test_a_writer_that_cannot_be_used_is_said_first(

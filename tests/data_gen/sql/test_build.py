@@ -39,7 +39,7 @@ def build_shop(top: Path, *words: str, seed: int = 0) -> Path:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    words = ("--heldout-share", "0", "--validation-share", "0", "--licence", "CC0-1.0")
+    words = ("--heldout-share", "0", "--validation-share", "0", "--stated-licence", "CC0-1.0")
     return build_shop(tmp_path_factory.mktemp("sql"), *words)
 
 
@@ -129,7 +129,7 @@ def test_every_command_takes_the_tasks(out: Path, tasks: list[Task], tmp_path: P
     here(tmp_path, "audit", "--tasks", file)
     here(tmp_path, "eval", "--tasks", file, "--model", "gold", "--out", "eval")
     assert all(row["outcome"] == 1.0 for row in rows(tmp_path / "eval" / "rows.jsonl"))
-    here(tmp_path, "tasks", "pack", str(out), "--out", "set.tar.gz")
+    here(tmp_path, "push", str(out), "--out", "set")
     here(tmp_path, "tasks", "check", file, "--against", file, status=1)
 
 

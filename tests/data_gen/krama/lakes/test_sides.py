@@ -14,8 +14,8 @@ pd = pytest.importorskip("pandas")
 
 from assay.task import TaskError  # noqa: E402
 from data_gen.columns import look  # noqa: E402
-from data_gen.krama.lakes.about import About, about, read_about  # noqa: E402
-from data_gen.krama.lakes.lake import open_lake  # noqa: E402
+from data_gen.describe import About, read_describe  # noqa: E402
+from data_gen.krama.lakes.lake import about, open_lake  # noqa: E402
 from data_gen.krama.lakes.links import links_of  # noqa: E402
 from data_gen.krama.lakes.mess import messy  # noqa: E402
 from data_gen.krama.lakes.ops import Join, Split  # noqa: E402
@@ -111,7 +111,7 @@ def test_validation_holds_other_tables_and_the_command_says_every_input(
         write(tmp_path / "lake", f"t{n}.csv", frame(n, 120))
     (tmp_path / "lake" / "broken.parquet").write_bytes(b"PAR1 no")
     words = ["--lakes", str(tmp_path / "lake"), "--count", "20", "--validation-share", "0.4"]
-    assert main([*words, "--out", str(tmp_path / "o"), "--licence", "CC0"]) == 0
+    assert main([*words, "--out", str(tmp_path / "o"), "--stated-licence", "CC0"]) == 0
     said = capsys.readouterr()
     parts = {
         s: [json.loads(x) for x in (tmp_path / "o" / f"{s}.jsonl").read_text().splitlines()]
@@ -191,8 +191,10 @@ def test_what_a_user_says_of_tables(tmp_path: Path) -> None:
         "'sales/*.csv':\n  title: Sales by shop\n  licence: CC0\n  columns:\n    v1: units sold\n",
         encoding="utf-8",
     )
-    found = read_about(file)
-    assert about("sales/a.csv", found) == About("Sales by shop", "CC0", {"v1": "units sold"})
+    found = read_describe(file)
+    assert about("sales/a.csv", found) == About(
+        "Sales by shop", "CC0", columns={"v1": "units sold"}
+    )
     assert about("other.csv", found, "MIT") == About("", "MIT")
     values = pd.Series([float(i * 37 % 101) for i in range(60)])
     assert (look("v1", values).kind, look("v1", values, "units sold").adds) == ("unsaid", True)
@@ -208,10 +210,10 @@ def test_what_a_user_says_of_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("- a\n", "give `FILE: {title: …}` entries"),
-        ("a.csv: words\n", "a.csv: give title, licence or columns there"),
-        ("a.csv: {titel: x}\n", "unknown field 'titel'"),
-        ("a.csv: {columns: [x]}\n", "columns: give `NAME: words` there"),
+        ("- a\n", "wanted names with values"),
+        ("a.csv: words\n", "no field 'a.csv'"),
+        ("a.csv: {titel: x}\n", "no field 'titel'; did you mean 'title'"),
+        ("a.csv: {columns: [x]}\n", "columns: wanted names with values"),
         ("a: [", "no YAML"),
     ],
 )
@@ -221,7 +223,7 @@ def test_a_description_that_cannot_be_used_is_said_in_one_sentence(
     file = tmp_path / "about.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(TaskError, match="--describe") as found:
-        read_about(file)
+        read_describe(file)
     assert why in str(found.value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.together import Together
+from data_gen.groups import Together
 
 NAMES = [f"n{i:02d}" for i in range(12)]
 links = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=20)

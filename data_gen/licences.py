@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from argparse import _ArgumentGroup as ArgumentGroup  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Sequence
+from pathlib import Path
 
+from assay.console import Parser
 from assay.task import TaskError
 
 OPEN = {
@@ -95,3 +98,25 @@ def read_licences(words: Sequence[str]) -> tuple[str, ...]:
     if any(not w for w in found):
         raise TaskError(f"--licence {','.join(words)}: an empty name; write for example CC0,MIT")
     return found
+
+
+def unwanted(licence: str, wanted: Sequence[str]) -> str:
+    """Why a table of this licence is not used."""
+    return f"licence {licence!r} is none of {', '.join(wanted)}"
+
+
+def add_described(to: Parser | ArgumentGroup) -> None:
+    """The options by which a user says what tables are, and which of them are used."""
+    to.add_argument(
+        "--describe",
+        type=Path,
+        metavar="FILE",
+        help="YAML or text: titles, licences, and words for columns, of all tables or by table",
+    )
+    to.add_argument(
+        "--licence",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="use only tables of these licences, such as CC0,MIT; open: all open ones",
+    )
