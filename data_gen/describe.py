@@ -53,7 +53,7 @@ def read_describe(path: Path | None) -> dict[str, About]:
     shared = {k: v for k, v in whole.items() if k in _FIELDS}
     if "tables" in whole:
         tables = _mapping(whole["tables"], f"{path}, tables")
-    elif shared or not all(isinstance(v, dict) for v in whole.values()):
+    elif shared or not all(isinstance(v, dict) for v in whole.values()) or _misspelt(whole):
         return {"": _about(whole, str(path))}
     else:
         tables = whole
@@ -61,6 +61,12 @@ def read_describe(path: Path | None) -> dict[str, About]:
         name: _about(shared | _mapping(said, f"{path}, {name}"), f"{path}, {name}")
         for name, said in tables.items()
     }
+
+
+def _misspelt(whole: Mapping[str, Any]) -> bool:
+    """Whether a name at the top is nearly that of a field: a table of that name stands below
+    `tables`."""
+    return any(near_miss(name, _FIELDS) for name in whole)
 
 
 def names(pattern: str, name: str, path: str) -> bool:

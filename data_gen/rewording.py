@@ -14,9 +14,11 @@ from typing import Any
 from data_gen.asking import FILE, Endpoint, Reply, answers
 from data_gen.asking import said as text_of
 from data_gen.rewording_facts import Facts, lacks, named
+from data_gen.tally import Refusal
 
 __all__ = ["FILE", "Endpoint", "Facts", "Job", "Rewording", "report", "reword_all"]
 
+CUT_OFF, SAME = "cut off", "not changed"  # codes of what says nothing new
 _SHOWN = 300  # characters of a refused rewording in a report
 _PROMPT = (
     "Reword this question as one colleague would ask another. Keep these to the letter:\n{kept}\n"
@@ -29,11 +31,11 @@ Job = tuple[str, Facts, int]  # (question, facts, seed)
 
 @dataclass(frozen=True)
 class Rewording:
-    """The words to use. `refused` says why they are still those of the question, "" where they are
-    new; `said` is what the endpoint said."""
+    """The words to use. `refused` says why they are still those of the question, None where they
+    are new; `said` is what the endpoint said."""
 
     text: str
-    refused: str = ""
+    refused: Refusal | None = None
     said: str = ""
 
 
@@ -63,14 +65,15 @@ def reword_all(
 
 def report(found: Mapping[str, Rewording]) -> dict[str, Any]:
     """Counts for a certificate, and every refused rewording by the name of its task."""
-    refused = {name: one for name, one in found.items() if one.refused}
-    why = Counter(one.refused.partition(":")[0] for one in refused.values())
+    refused = {name: (why, one.said) for name, one in found.items() if (why := one.refused)}
+    counts = Counter(why.code for why, _ in refused.values())
     return {
         "asked": len(found),
         "reworded": len(found) - len(refused),
-        "refused": dict(sorted(why.items(), key=lambda pair: (-pair[1], pair[0]))),
+        "refused": dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
         "refusals": {
-            name: {"why": one.refused, "said": one.said[:_SHOWN]} for name, one in refused.items()
+            name: {"why": why.coded(), "said": said[:_SHOWN]}
+            for name, (why, said) in refused.items()
         },
     }
 
@@ -83,8 +86,8 @@ def _prompt(question: str, facts: Facts) -> str:
 def _decided(question: str, facts: Facts, row: Reply) -> Rewording:
     said = text_of(row)
     if row["stop"] != "eos":
-        return Rewording(question, f"cut off: {row['stop']}", said)
+        return Rewording(question, Refusal(CUT_OFF, row["stop"]), said)
     if said == question:
-        return Rewording(question, "not changed", said)
+        return Rewording(question, Refusal(SAME), said)
     why = lacks(question, said, facts)
-    return Rewording(question, why, said) if why else Rewording(said, "", said)
+    return Rewording(question, why, said) if why else Rewording(said, None, said)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from assay.files import yaml_beside
+from data_gen.tally import Refusal
 
 SHORTEST, LONGEST, SLACK = 0.4, 2.0, 100  # length of a rewording, in lengths of the question
 
@@ -54,8 +55,8 @@ def named(question: str, facts: Facts) -> list[str]:
     return list(dict.fromkeys(text for text, _ in _tokens(question, facts.literals)))
 
 
-def lacks(question: str, text: str, facts: Facts) -> str:
-    """Why a rewording may not stand for the question, in a few words; "" when it may."""
+def lacks(question: str, text: str, facts: Facts) -> Refusal | None:
+    """Why a rewording may not stand for the question; None when it may."""
     return (
         malformed(question, text)
         or _facts(question, text, facts)
@@ -63,69 +64,70 @@ def lacks(question: str, text: str, facts: Facts) -> str:
     )
 
 
-def malformed(question: str, text: str) -> str:
-    """Why a text is no question in other words, whatever it says; "" when it may be one."""
+def malformed(question: str, text: str) -> Refusal | None:
+    """Why a text is no question in other words, whatever it says; None when it may be one."""
     if not text.strip():
-        return "empty"
+        return Refusal("empty")
     if "\n" in text and "\n" not in question:
-        return "several lines"
+        return Refusal("several lines")
     if not all(c.isprintable() or c == "\n" for c in text):
-        return "control characters"
+        return Refusal("control characters")
     if _CHATTER.search(text) and not _CHATTER.search(question):
-        return "more than the question"
+        return Refusal("more than the question")
     if len(text) < SHORTEST * len(question):
-        return "too short"
+        return Refusal("too short")
     if len(text) > LONGEST * len(question) + SLACK:
-        return "too long"
+        return Refusal("too long")
     odd = {c for c in text if not c.isalnum() and not c.isspace()} - set(question) - _PLAIN
-    return "new marks" if odd - set('"“”‘`') else ""
+    return Refusal("new marks") if odd - set('"“”‘`') else None
 
 
-def _facts(question: str, text: str, facts: Facts) -> str:
+def _facts(question: str, text: str, facts: Facts) -> Refusal | None:
     asked = _tokens(question, facts.literals)
     said = _tokens(text, [t for t, number in asked if not number])
     numbers, given = _numbers(asked), _numbers(said)
     rest = _rest(text, said)
     if new := sorted(given.keys() - numbers.keys()):
-        return f"a new number: {new[0]}"
+        return Refusal("a new number", new[0])
     if any(c.isdigit() for c in rest):
-        return "a new number"
+        return Refusal("a new number")
     if lost := sorted((numbers - given).keys()):
-        return f"a number is lost: {lost[0]}"
+        return Refusal("a number is lost", lost[0])
     if numbers != given:
-        return f"a number is said again: {sorted((given - numbers).keys())[0]}"
+        return Refusal("a number is said again", sorted((given - numbers).keys())[0])
     names, kept = _names(asked), _names(said)
     if lost := sorted(names.keys() - kept.keys()):
-        return f"lost: {lost[0][:80]}"
+        return Refusal("lost", lost[0][:80])
     if new := sorted(kept.keys() - names.keys()):
-        return f"a new quoted value: {new[0][:80]}"
+        return Refusal("a new quoted value", new[0][:80])
     for literal in facts.literals:  # a sentence said twice, or one of two mentions left out
         if literal in names and " " in literal and kept[literal] != names[literal]:
-            return f"said again: {literal[:80]}"
-    return "a new file name" if _FILE.search(rest) else ""
+            return Refusal("said again", literal[:80])
+    return Refusal("a new file name") if _FILE.search(rest) else None
 
 
-def _meaning(question: str, text: str, facts: Facts) -> str:
+def _meaning(question: str, text: str, facts: Facts) -> Refusal | None:
     known = [t for t, number in _tokens(question, facts.literals) if not number]
     before, after = _rest(question, _tokens(question, known)), _rest(text, _tokens(text, known))
     for pattern in _MEANINGS:
         one, two = pattern.search(before), pattern.search(after)
         if bool(one) != bool(two):
             found = one or two
-            return f"{'lost' if one else 'new'} word: {found.group(0).lower() if found else ''}"
+            word = found.group(0).lower() if found else ""
+            return Refusal(f"{'lost' if one else 'new'} word", word)
         before, after = pattern.sub(" ", before), pattern.sub(" ", after)
     for group in facts.together:
         asked, said = (_listed(one, [*known, *group]) for one in (question, text))
         if _adjoin(asked, group) and not _adjoin(said, group):
-            return f"parted: {' '.join(group)[:80]}"
+            return Refusal("parted", " ".join(group)[:80])
     for group in facts.in_order:
         asked, said = (_listed(one, [*known, *group]) for one in (question, text))
         if _ordered(asked, group) and not _ordered(said, group):
-            return f"another order: {' '.join(group)[:80]}"
+            return Refusal("another order", " ".join(group)[:80])
     for answer in facts.gold:
         if _holds(text, answer) and not _holds(question, answer):
-            return "the answer is in it"
-    return ""
+            return Refusal("the answer is in it")
+    return None
 
 
 def _pattern(known: Iterable[str]) -> re.Pattern[str]:

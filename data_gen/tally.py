@@ -35,6 +35,10 @@ class Refusal:
         said = self.what or self.code
         return f"{self.where}: {said}" if self.where else said
 
+    def coded(self) -> str:
+        """The code, then what it is about and the sentence."""
+        return f"{self.code}: {self}" if self.what or self.where else self.code
+
 
 # codes of gold that a second computation does not give, or cannot
 DIFFERS, UNPROVABLE = "proof: differs", "proof: not provable"

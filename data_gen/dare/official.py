@@ -101,7 +101,7 @@ def parts_of(top: Path, wanted: Wanted) -> tuple[list[Part], list[Input]]:
     lost: list[Input] = []
     for entry in listed_entries(top):
         if isinstance(entry, Absent):
-            lost.append(Input(entry.name, 0, (_line("missing_file", entry.why),)))
+            lost.append(Input(entry.name, 0, (Refusal("missing_file", entry.why).coded(),)))
             continue
         asked = [v for v in variants_of(entry) if _takes(wanted, entry, v)]
         lacks = {v: entry.missing(v, wanted.again) for v in asked}
@@ -114,9 +114,13 @@ def parts_of(top: Path, wanted: Wanted) -> tuple[list[Part], list[Input]]:
         if whole:
             parts.append(Part(entry, whole, why))
         elif asked:
-            lost.append(Input(entry.name, 0, tuple(map(_said, why))))
+            lost.append(Input(entry.name, 0, tuple(one.coded() for one in why)))
     short = [_left_out(one) for one in lost]
-    short += [f"{part.entry.name}: {'; '.join(map(_said, part.why))}" for part in parts if part.why]
+    short += [
+        f"{part.entry.name}: {'; '.join(one.coded() for one in part.why)}"
+        for part in parts
+        if part.why
+    ]
     if wanted.strict and short:
         raise TaskError(f"{top}: {len(short)} of its databases lack files; {short[0]}")
     return parts, lost
@@ -128,14 +132,6 @@ def _left_out(one: Input) -> str:
 
 def _takes(wanted: Wanted, entry: Entry, variant: str) -> bool:
     return wanted.ids is None or task_id(entry, variant) in wanted.ids
-
-
-def _line(code: str, said: str) -> str:
-    return f"{code}: {said}"
-
-
-def _said(why: Refusal) -> str:
-    return _line(why.code, str(why))
 
 
 def list_tasks(place: str, out: Path, wanted: Wanted) -> int:
@@ -177,9 +173,9 @@ async def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
         workers = Config(workers=usable_cores())
         pool = await stack.enter_async_context(Pool(workers)) if runs else None
         for part in progress(parts, "import", "databases"):
-            entry, why = part.entry, [_said(refusal) for refusal in part.why]
+            entry, why = part.entry, [refusal.coded() for refusal in part.why]
             if wanted.trains and (known := evaluation_database(entry)):
-                inputs.append(Input(entry.name, 0, (_line("evaluation", known),)))
+                inputs.append(Input(entry.name, 0, (Refusal("evaluation", known).coded(),)))
                 continue
             meta = _meta(entry, licences, wanted)
             found: list[Task] = []

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from data_gen.tally import Refusal
 from rewards.cdr.json_answers import parse_json
 
 _NAME = re.compile(r"`([^`]+)`")
@@ -64,30 +65,30 @@ def _quoted(text: str) -> set[str]:
 
 def lacks(
     original: str, rewrite: str, ordered: list[str], words: Mapping[str, str] | None = None
-) -> str:
-    """What keeps a rewrite from saying the same, "" if nothing does. `ordered` are names whose
+) -> Refusal | None:
+    """What keeps a rewrite from saying the same, None if nothing does. `ordered` are names whose
     order counts: somewhere they must stand one after the other with nothing else between. `words`
     (column → phrase) stand for names and must be there to the letter."""
     original, rewrite = (_as_names(text, words or {}) for text in (original, rewrite))
     mine, theirs = set(_NAME.findall(original)), set(_NAME.findall(rewrite))
     if mine != theirs:
-        return f"names: {', '.join(sorted(mine ^ theirs))[:120]}"
+        return Refusal("names", ", ".join(sorted(mine ^ theirs))[:120])
     if _numbers(original) != _numbers(rewrite):
         odd = sorted(_numbers(original) ^ _numbers(rewrite))
-        return f"numbers: {', '.join(f'{n:g}' for n in odd)[:120]}"
+        return Refusal("numbers", ", ".join(f"{n:g}" for n in odd)[:120])
     if _quoted(original) != _quoted(rewrite):
-        return "categories"
+        return Refusal("categories")
     if set(_MODELS.findall(original)) != set(_MODELS.findall(rewrite)):
-        return "model"
+        return Refusal("model")
     for word, pattern in _STEPS.items():
         if word in original.lower() and not re.search(pattern, rewrite.lower()):
-            return f"step: {word}"
+            return Refusal("step", word)
     names = _NAME.findall(rewrite)
     if ordered and not any(
         names[i : i + len(ordered)] == ordered for i in range(len(names) - len(ordered) + 1)
     ):
-        return "order of the features"
-    return ""
+        return Refusal("order of the features")
+    return None
 
 
 def read_back(rewrite: str) -> str:

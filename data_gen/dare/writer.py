@@ -26,8 +26,9 @@ from data_gen.asking import FILE, GREEDY, Endpoint, answers
 from data_gen.asking import said as text_of
 from data_gen.dare.refine import lacks, misread, read_back
 from data_gen.dare.wording import OPENINGS
-from data_gen.rewording import Job, Rewording, report, reword_all
+from data_gen.rewording import CUT_OFF, SAME, Job, Rewording, report, reword_all
 from data_gen.rewording_facts import Facts, malformed
+from data_gen.tally import Refusal
 
 _STEPS = tuple(OPENINGS["steps"])
 _FREE = (
@@ -83,7 +84,7 @@ def reword_rows(
     found: dict[str, Rewording] = {}
     for (row, v), opening, (question, _, _), one in zip(asked, openings, jobs, made, strict=True):
         recipe = _recipe(row, v, recipes)
-        if not one.refused and (why := _lost(question, one.text, recipe)):
+        if one.refused is None and (why := _lost(question, one.text, recipe)):
             one = replace(one, text=question, refused=why)
         found[f"{row['file_path']} {v.removeprefix('question_')}"] = one
         row[v] = opening + one.text
@@ -107,19 +108,18 @@ def _freely(
     found = list(made)
     for place, reply in zip(free, answers(writer, asked, sampling=GREEDY), strict=True):
         one, recipe = made[place], recipes[place] or {}
-        if why := misread(recipe, text_of(reply)):
-            reason = one.refused.partition(":")[0]
-            found[place] = replace(one, refused=f"{reason}: and not read back: {why}")
+        if one.refused and (why := misread(recipe, text_of(reply))):
+            refused = Refusal(one.refused.code, f"and not read back: {why}")
+            found[place] = replace(one, refused=refused)
         else:
-            found[place] = replace(one, text=one.said, refused="")
+            found[place] = replace(one, text=one.said, refused=None)
     return found
 
 
 def _may_be_free(question: str, one: Rewording, recipe: Mapping[str, Any]) -> bool:
     """Whether all that counts stands in what was said."""
-    if one.refused.startswith(("cut off", "not changed")) or malformed(question, one.said):
-        return False
-    return not _lost(question, one.said, recipe)
+    same = one.refused is not None and one.refused.code in (CUT_OFF, SAME)
+    return not (same or malformed(question, one.said) or _lost(question, one.said, recipe))
 
 
 def _seed(seed: int, row: Mapping[str, Any], variant: str) -> int:
@@ -132,7 +132,7 @@ def _recipe(
     return recipes.get(str(row["file_path"])) if variant == "question_v1" else None
 
 
-def _lost(question: str, text: str, recipe: Mapping[str, Any] | None) -> str:
+def _lost(question: str, text: str, recipe: Mapping[str, Any] | None) -> Refusal | None:
     ordered = list(recipe["selected_features"]) if recipe and "order" in recipe["stated"] else []
     words = cast("dict[str, str]", recipe.get("column_words", {})) if recipe else {}
     return lacks(question, text, ordered, words)

@@ -38,7 +38,7 @@ def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MY_KEY", "abc")
     with serving(lambda _: f"<think>hm</think>\n{OTHER}\n") as (url, seen):
         found = reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path, key_env="MY_KEY"))[0]
-    assert (found.text, found.refused) == (OTHER, "")
+    assert (found.text, found.refused) == (OTHER, None)
     (body,) = seen
     assert body["path"] == "/v1/chat/completions" and body["key"] == "Bearer abc"
     assert (body["model"], body["seed"]) == ("m", 7)
@@ -61,7 +61,7 @@ def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_refused_rewording_keeps_the_question(tmp_path: Path, said: Any, why: str) -> None:
     with serving(lambda _: said) as (url, _):
         found = reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
-    assert (found.text, found.refused) == (QUESTION, why)
+    assert found.refused and (found.text, found.refused.coded()) == (QUESTION, why)
     told = report({"t1": found})
     assert (told["asked"], told["reworded"]) == (1, 0)
     assert told["refused"] == {why.partition(":")[0]: 1}

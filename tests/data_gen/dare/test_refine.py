@@ -11,6 +11,7 @@ from dare_recipes import house_recipe
 
 from data_gen.dare.refine import lacks, misread
 from data_gen.dare.wording import cf_question, if_question
+from data_gen.tally import Refusal
 
 RECIPE = house_recipe(stated=["filter", "model", "features", "seed", "order", "scale"])
 QUESTION = if_question(RECIPE, random.Random(0))
@@ -23,6 +24,11 @@ READ = {
     "imputer": None,
     "scale": True,
 }
+
+
+def coded(why: Refusal | None) -> str:
+    """A refusal in words, "" for none."""
+    return why.coded() if why else ""
 
 
 @pytest.mark.parametrize(
@@ -46,8 +52,8 @@ def test_what_a_rewrite_lost_is_found(old: str, new: str, why: str) -> None:
     lowered = QUESTION.replace("One-hot", "one-hot")
     changed = lowered.replace(old, new).replace("Numeric: `size`", "Numeric: `size`")
     assert changed != lowered
-    said = lacks(lowered, changed, ["size", "town", "age"])
-    assert said.startswith(why) if why else True
+    found = lacks(lowered, changed, ["size", "town", "age"])
+    assert coded(found).startswith(why) if why else True
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,7 @@ def test_a_rewrite_that_reads_as_the_recipe_is_proved() -> None:
 
 def test_a_resampling_is_kept() -> None:
     cf = cf_question("load", ["day"], ("1W", "mean"), random.Random(0))
-    assert lacks(cf, cf.replace("1W", "1D"), []) == "categories"
+    assert coded(lacks(cf, cf.replace("1W", "1D"), [])) == "categories"
 
 
 WORDS = {"size": "floor area in square metres", "age": "age, in years"}
@@ -91,5 +97,5 @@ def test_words_for_columns_are_as_fixed_as_names() -> None:
     assert misread(recipe, json.dumps(READ | said)) == ""
     assert misread(recipe, json.dumps(READ)) == "features, ranges"
     lost = question.replace("floor area in", "area in")
-    assert lacks(question, lost, [], WORDS).startswith("names")
-    assert lacks(question, question.replace("“", "").replace("”", ""), [], WORDS) == ""
+    assert coded(lacks(question, lost, [], WORDS)).startswith("names")
+    assert lacks(question, question.replace("“", "").replace("”", ""), [], WORDS) is None

@@ -72,7 +72,6 @@ def recipes(out: Path) -> list[dict[str, Any]]:
         (["--task-types", "clas"], "did you mean 'class'"),
         (["--task-types", "series,IF"], "series has XF and CF"),
         (["--licence", "MIT"], "no table gave a task"),
-        (["--validation-share", "1"], "--validation-share 1.0: set a share"),
     ],
 )
 def test_what_cannot_be_had_is_said_in_one_sentence(

@@ -109,7 +109,10 @@ def test_short_prompts(tmp_path: Path) -> None:
     ("words", "why"),
     [
         (["--out", "x"], "no tables"),
-        (["--out", "x", "--carried", "--heldout-share", "1"], "--heldout-share"),
+        (
+            ["--out", "x", "--carried", "--heldout-share", "0.6", "--validation-share", "0.6"],
+            "together at most 1",
+        ),
         (["--out", "x", "--carried", "--rows", "3"], "--rows"),
         (["--out", "x", "--tables", "/nowhere"], "no such folder"),
     ],
