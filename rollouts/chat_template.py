@@ -138,34 +138,31 @@ class ChatTemplate:
 def _spoken(messages: Sequence[Message]) -> list[Message]:
     """Tool answers as one user message, for templates that know no tool role."""
     out: list[Message] = []
-    answers: list[str] = []
-    for message in messages:
+    for place, message in enumerate(messages):
         if message["role"] == "tool":
-            answers.append(f"<tool_response>\n{message['content']}\n</tool_response>")
-            continue
-        if answers:
-            out.append({"role": "user", "content": "\n".join(answers)})
-            answers = []
+            text = f"<tool_response>\n{message['content']}\n</tool_response>"
+            message = {"role": "user", "content": text}
+            if place and messages[place - 1]["role"] == "tool":
+                message["content"] = f"{out.pop()['content']}\n{text}"
         out.append(message)
-    return [*out, {"role": "user", "content": "\n".join(answers)}] if answers else out
+    return out
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:
     """System messages as the beginning of the next user message, as is custom for Gemma."""
     out: list[Message] = []
     held: list[str] = []
-    for message in messages:
+    for message in (*messages, cast("Message", {})):
         if message.get("role") == "system":
             held.append(str(message.get("content")))
             continue
         if held and message.get("role") == "user" and isinstance(message.get("content"), str):
             message = {**message, "content": "\n\n".join([*held, message["content"]])}
-            held = []
         elif held:
             out.append({"role": "user", "content": "\n\n".join(held)})
-            held = []
+        held = []
         out.append(message)
-    return [*out, {"role": "user", "content": "\n\n".join(held)}] if held else out
+    return out[:-1]
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:

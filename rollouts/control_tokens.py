@@ -65,9 +65,9 @@ class TokenCoder:
         added = {int(i): token for i, token in tokenizer.added_tokens_decoder.items()}
         self._added: dict[int, str] = {i: str(token.content) for i, token in added.items()}
         self.control: dict[str, int] = {
-            self._added[i]: i
-            for i, token in added.items()
-            if token.content and (token.special or _is_tag(token.content))
+            name: i
+            for i, name in self._added.items()
+            if name and (added[i].special or _is_tag(name))
         }
         self._control_ids = frozenset(self.control.values())
         sizes: dict[str, set[int]] = {}
@@ -77,6 +77,7 @@ class TokenCoder:
         self._first = re.compile("[" + re.escape("".join(sizes)) + "]") if sizes else None
         self._names = list(self.control)
         self._numbers = {name: i for i, name in enumerate(self._names)}
+        self._twins: dict[bool, tuple[Any, dict[int, int]]] = {}  # by `exact`
         # drawn anew in every process, so that no text can know it; ids never show it
         self._key = secrets.token_hex(8)
         self._veils = re.compile(f"qz{self._key}v([0-9]+)z")
@@ -127,7 +128,9 @@ class TokenCoder:
         for start, end in self.found(text):
             parts += [text[last:start], self._alias(text[start:end])]
             last = end
-        core, ids_of = self._exact if exact else self._renamed
+        if exact not in self._twins:
+            self._twins[exact] = self._twin(exact)
+        core, ids_of = self._twins[exact]
         spelled = self.unveil("".join([*parts, text[last:]]))
         ids = cast("list[int]", core.encode(spelled, add_special_tokens=False).ids)
         return [ids_of.get(i, i) for i in ids]
@@ -188,14 +191,6 @@ class TokenCoder:
 
     def _alias(self, name: str) -> str:
         return f"qz{self._key}a{self._numbers[name]}z"
-
-    @cached_property
-    def _renamed(self) -> tuple[Any, dict[int, int]]:
-        return self._twin(exact=False)
-
-    @cached_property
-    def _exact(self) -> tuple[Any, dict[int, int]]:
-        return self._twin(exact=True)
 
     def _twin(self, exact: bool) -> tuple[Any, dict[int, int]]:
         """The tokenizer with other names for its control tokens, and which of its ids are to be

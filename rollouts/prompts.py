@@ -31,14 +31,11 @@ _ANCHORS = ("\n", "x", ".", "0")  # what an answer's first letters are read afte
 
 # Ways to spell an answer, until one reads as it was written: with a space that the tokenizer
 # swallows, in the letters as they are (not in a normal form), apart from the prompt.
-_SPELLINGS = (
-    ("", False, False),
-    (" ", False, False),
-    ("", True, False),
-    (" ", True, False),
-    ("", False, True),
-    (" ", False, True),
-)
+_SPELLINGS = [
+    (extra, exact, apart)
+    for exact, apart in ((False, False), (True, False), (False, True))
+    for extra in ("", " ")
+]
 TEMPLATE_FILE = "chat_template_kwargs.json"  # in a model's folder
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")  # that a template may write
 _OURS = ("messages", "conversation", "tools", "add_generation_prompt", "tokenize", "return_dict")
@@ -49,19 +46,15 @@ def template_arguments(folder: Path, more: Mapping[str, Any] | None = None) -> d
 
     Raises `PromptError` for a file that holds something else.
     """
-    found: dict[str, Any] = {}
-    file = folder / TEMPLATE_FILE
+    file, found = folder / TEMPLATE_FILE, cast("Any", {})
     if file.is_file():
         try:
-            held: Any = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError:
-            held = None
-        if not isinstance(held, dict):
-            raise PromptError(
-                f'{file}: wanted one JSON object, such as {{"enable_thinking": false}}'
-            )
-        found = cast("dict[str, Any]", held)
-    return {**found, **(more or {})}
+            found = None
+    if not isinstance(found, dict):
+        raise PromptError(f'{file}: wanted one JSON object, such as {{"enable_thinking": false}}')
+    return {**cast("dict[str, Any]", found), **(more or {})}
 
 
 def keep_template(folder: Path, arguments: Mapping[str, Any]) -> None:
@@ -286,13 +279,11 @@ class ChatTokenizer:
         and the answer holds none, it is closed first.
         """
         text = whole(text)
-        first: list[int] | None = None
-        for extra, exact, apart in _SPELLINGS:
-            ids = self._spell(text, plain, extra, exact, apart)
+        for spelling in _SPELLINGS:
+            ids = self._spell(text, plain, *spelling)
             if self._heard(ids) == text:
                 return [*ids, *self._end]
-            first = ids if first is None else first
-        return [*(first or []), *self._end]
+        return [*self._spell(text, plain, *_SPELLINGS[0]), *self._end]
 
     def _spell(self, text: str, plain: bool, extra: str, exact: bool, apart: bool) -> list[int]:
         said = self._code.veil(text) if plain else self._as_said(text)

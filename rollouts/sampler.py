@@ -108,7 +108,7 @@ class Allowance:
         self._price = tuple(price) or (0.0, 0.0)
         self.read = self.written = self.answers = 0  # by all answers, failed ones too
         self._dearest = (0.0, 0.0)
-        self._flying: list[tuple[float, float]] = []
+        self._flying: list[tuple[float, float]] = []  # set aside for answers on their way
         self._changed = asyncio.Condition()
         self.reached = False
 
@@ -133,17 +133,15 @@ class Allowance:
         self.read += read
         self.written += written
         self.answers += 1
-        cost = self._cost(read, written)
-        self._dearest = (max(self._dearest[0], cost[0]), max(self._dearest[1], cost[1]))
+        tokens, dollars = self._cost(read, written)
+        self._dearest = (max(self._dearest[0], tokens), max(self._dearest[1], dollars))
 
     def _fits(self, one: tuple[float, float]) -> bool:
         used = self._cost(self.read, self.written)
-        for kind, limit in enumerate(self._limits):
-            flying = sum(cost[kind] for cost in self._flying)
-            first = not self.answers and not self._flying and used[kind] < limit
-            if not first and used[kind] + flying + one[kind] > limit:
-                return False
-        return True
+        if not self.answers and not self._flying:  # the first is asked for whatever it costs
+            return all(spent < limit for spent, limit in zip(used, self._limits, strict=True))
+        sums = [sum(costs) for costs in zip(used, one, *self._flying, strict=True)]
+        return all(whole <= limit for whole, limit in zip(sums, self._limits, strict=True))
 
     def may(self) -> bool:
         """Whether one more answer may be asked for, with none on its way."""
@@ -153,27 +151,24 @@ class Allowance:
     async def begin(self, read: int, written: int) -> tuple[float, float] | None:
         """Set aside what an answer may cost, which is for `end`; None where the limit is reached.
         `read` and `written`: its tokens, as far as they can be told before."""
-        if self._limits == (math.inf, math.inf):
-            return (0.0, 0.0)
         async with self._changed:
             while not self.reached:
                 one = self._dearest if self.answers else self._cost(read, written)
                 if self._fits(one):
                     self._flying.append(one)
                     return one
-                if not self._flying:
+                if self._flying:
+                    await self._changed.wait()
+                else:
                     self.reached = True
-                    break
-                await self._changed.wait()
             self._changed.notify_all()
         return None
 
     async def end(self, one: tuple[float, float], run: Trajectory) -> None:
         self.spent(*tokens_of(run))
-        if one in self._flying:
-            async with self._changed:
-                self._flying.remove(one)
-                self._changed.notify_all()
+        async with self._changed:
+            self._flying.remove(one)
+            self._changed.notify_all()
 
 
 def tokens_of(run: Trajectory) -> tuple[int, int]:

@@ -109,7 +109,10 @@ def read_release(folder: Path) -> Read | None:
         rows.append(row_limit)
         return mark("rows")
 
-    system = _with_prompts(folder, {"get_table_string": table})
+    imported: dict[str, Any] = {"get_table_string": table}
+    for name in ("QUESTION_PROMPT", "QUESTION_PROMPT_NO_DATA"):
+        imported[name] = Program(folder / PROMPTS).constant(name)
+    system = Program(folder / SYSTEM, imported)
     loop = system.function("run_few_shot")
     with_files, without = _first(system, True), _first(system, False)
     if with_files[0] != without[0] or not rows:
@@ -136,14 +139,6 @@ def read_release(folder: Path) -> Read | None:
         {"rows": rows[0], "tries": _tries(system, loop)},
         (utilities.code("get_table_string"), system.code("process_dataset")),
     )
-
-
-def _with_prompts(folder: Path, known: dict[str, Any]) -> Program:
-    """The system's program, which knows the prompts that it imports."""
-    system, prompts = Program(folder / SYSTEM, known), Program(folder / PROMPTS)
-    for name in ("QUESTION_PROMPT", "QUESTION_PROMPT_NO_DATA"):
-        system.known[name] = prompts.constant(name)
-    return system
 
 
 def _self(dataset: dict[str, Any], **more: Any) -> Bag:

@@ -16,7 +16,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,34 +108,20 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-@dataclass
 class Program:
     """A file of Python. `known` are the names that it has from elsewhere: values, and functions."""
 
-    path: Path
-    known: dict[str, Any] = field(default_factory=dict[str, Any])
-    _steps: int = 0
-    _depth: int = 0
-
-    @cached_property
-    def source(self) -> str:
+    def __init__(self, path: Path, known: Mapping[str, Any] | None = None) -> None:
+        self.path, self.known, self._steps, self._depth = path, dict(known or {}), 0, 0
         try:
-            return self.path.read_text(encoding="utf-8").replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.path}: cannot be read ({error})") from None
-
-    @cached_property
-    def tree(self) -> ast.Module:
-        try:
+            self.source = path.read_text(encoding="utf-8").replace("\r\n", "\n")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a text's escapes
-                return ast.parse(self.source)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise ConfigError(f"{self.path}: not Python that can be read ({error})") from None
-
-    @cached_property
-    def functions(self) -> dict[str, ast.FunctionDef]:
-        return {n.name: n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef)}
+                self.tree = ast.parse(self.source)
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: not Python that can be read ({error})") from None
+        functions = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
+        self.functions = {made.name: made for made in functions}
 
     def function(self, name: str) -> ast.FunctionDef:
         """Raises `ConfigError` where there is none."""
