@@ -29,8 +29,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.errors import TaskError
-
 # ---- columns of numbers
 
 SKETCH = 24  # hashes that are kept of a set
@@ -354,19 +352,11 @@ def _first(folder: Path) -> Iterator[Path]:
 @lru_cache(maxsize=4096)
 def _of_file(path: str, size: int, changed: int) -> tuple[TableMarks, ...]:
     del size, changed  # part of the key: another content of the same file is read anew
-    from assay.tables.load import check_plan, plan_file
+    from assay.tables.load import load_file
     from assay.tables.plan import Skipped
 
-    place = Path(path)
-    found: list[TableMarks] = []
-    for reading in plan_file(place):
-        if isinstance(reading, Skipped):
-            continue
-        try:
-            found.append(marks_of_frame(check_plan(reading, place.parent)[1]))
-        except (TaskError, OSError):
-            continue
-    return tuple(found)
+    tables = load_file(Path(path), Path(path).parent)
+    return tuple(marks_of_frame(one[1]) for one in tables if not isinstance(one, Skipped))
 
 
 # ---- texts

@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from assay.tables.number_format import (
+    NO_DAYS,
     SIGNS,
     SPELLINGS,
     Marks,
@@ -38,8 +39,9 @@ from assay.tables.number_format import (
     sentinels,
     thousands_for,
 )
-from assay.tables.plan import ReadPlan, as_written, in_doubt
+from assay.tables.plan import ReadPlan, Unreadable, as_written, in_doubt
 from assay.tables.settings import Doubt, FileSettings, shown, yaml_list, yaml_word
+from assay.tables.structure import alike_values
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
@@ -52,6 +54,8 @@ _OTHERWISE = re.compile(
     r"|[$€£]?[-+]?[0-9][0-9.,]*\s?(?:[kKM]|Mio\.?|Mrd\.?|Tsd\.?|bn|mn|kg|km|cm|mm|EUR|CHF|USD)"
     r"|(?:EUR|CHF|USD|GBP|Rs\.?|R\$|¥|₹)\s?[-+]?[0-9][0-9.,']*"
 )
+_NESTED = frozenset(("dict", "list", "ndarray", "bytes", "bytearray"))
+_OTHERS = 5  # days beside which one may mean no value
 _FEW = 3  # words among numbers that may mean no value; more are values of a column of text
 
 
@@ -86,16 +90,28 @@ class Column:
         return {}
 
 
-def column_of(name: str, values: Sequence[Any]) -> Column:
-    """The column of these values; None, NaN and the empty text are no values."""
-    texts = Counter(v for v in values if isinstance(v, str))
+def column_of(name: str, values: Any) -> Column:
+    """The column of a pandas column. What is missing is no value; where all is text it is the
+    empty text."""
+    filled = values.dropna()
+    if values.dtype.kind in "iuf" or values.dtype == "str":
+        found = filled.value_counts(sort=False)
+        counts = dict(zip(found.index.tolist(), found.tolist(), strict=True))
+        if values.dtype != "str":
+            return Column(name, {}, counts, typed=bool(counts))
+        empty = len(values) - len(filled)
+        return Column(name, {**counts, "": empty} if empty else counts)
+    listed: list[Any] = filled.tolist()
+    if kinds := {type(v).__name__ for v in listed} & _NESTED:
+        what = "bytes" if kinds <= {"bytes", "bytearray"} else "objects or lists"
+        raise Unreadable(f"column {name!r} holds {what}; a table has plain values")
+    texts = Counter(v for v in listed if isinstance(v, str))
     numbers = Counter(
-        float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)
+        float(v) for v in listed if isinstance(v, int | float) and not isinstance(v, bool)
     )
-    typed = any(v is not None and v == v and not isinstance(v, str) for v in values)
-    plain = sum(texts.values()) + sum(numbers.values()) == sum(v is not None for v in values)
-    days = any(isinstance(v, date) for v in values)
-    return Column(name, texts, numbers, typed, plain, days)
+    typed = len(listed) > texts.total()
+    plain = len(listed) == texts.total() + numbers.total()
+    return Column(name, texts, numbers, typed, plain, any(isinstance(v, date) for v in listed))
 
 
 def decide(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> ReadPlan:
@@ -376,19 +392,18 @@ def _with_dates(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -
         if c.name not in plan.numbers and c.name not in rule.text and not c.typed
         if c.name in used
     ]
-    listed = [(c, _day_cells(c, rule)) for c in open_columns]
+    listed = [(c, cells, days_of(cells)) for c in open_columns for cells in [_day_cells(c, rule)]]
     day_first: dict[str, bool] = {}
     told: set[str] = set()
-    for _, cells in listed:
-        fit = [f for f in formats(cells) if mark_of(f) and parse(cells, f) is not None]
-        orders = {(mark_of(f), f.startswith("%d")) for f in fit}
+    for _, _, days in listed:
+        orders = {(mark_of(f), f.startswith("%d")) for f in days if mark_of(f)}
         if len(orders) == 1:
             ((mark, first),) = orders
             if day_first.setdefault(mark, first) != first:
                 told.add(mark)  # both orders are there: nothing is told
     day_first = {m: first for m, first in day_first.items() if m not in told}
-    for column, cells in listed:
-        plan = _dated(plan, column, cells, day_first, rule)
+    for column, cells, days in listed:
+        plan = _dated(plan, column, cells, days, day_first, rule)
     return plan
 
 
@@ -402,6 +417,7 @@ def _dated(
     plan: ReadPlan,
     column: Column,
     cells: list[str],
+    days: Mapping[str, Any],
     day_first: dict[str, bool],
     rule: FileSettings,
 ) -> ReadPlan:
@@ -410,13 +426,14 @@ def _dated(
     if wanted is not None:
         if not wanted:
             return plan
-        if (parsed := parse(cells, wanted)) is None or len(parsed) != len(cells):
+        days = {wanted: parse(cells, wanted)}
+        if days[wanted] is None:
             odd = next((c for c in cells if parse([c], wanted) is None), cells[0])
             why = f"{name!r} stays text: {odd[:_SHOWN]!r} is no date as {wanted}"
             return replace(plan, notes=(*plan.notes, why))
         form = wanted
     else:
-        form, why, settle = date_format(cells, day_first)
+        form, why, settle = date_format(cells, days, day_first)
         if why:
             line = f"dates: {{{yaml_word(name)}: {settle}"
             return doubting(plan, Doubt("date_order", why, line, name))
@@ -428,11 +445,29 @@ def _dated(
         settle = f"missing: {{{yaml_word(name)}: {yaml_list(open_ones)}}}"
         return doubting(plan, Doubt("sentinel", said, settle, name))
     words = tuple(w for w in _missing_for(column, rule) if w in column.cells)
+    if rule.missing_of(name) is None:
+        plan = doubting(plan, _no_day(name, cells, days[form]))
     return replace(
         plan,
         dates={**plan.dates, name: form},
         missing=_with(plan.missing, name, words),
     )
+
+
+def _no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:
+    """The doubt of days such as 9999-12-31 and 1900-01-01 far from all others."""
+    typical = parsed.dt.strftime("%Y-%m-%d").isin(NO_DAYS)
+    rest = parsed[~typical]
+    if not bool(typical.any()) or len(rest) < _OTHERS:
+        return None
+    low, high = rest.min(), rest.max()
+    gap = (parsed - high).where(parsed > high, low - parsed)
+    odd = [c for c, far in zip(cells, typical & (gap >= 0.3 * (high - low)), strict=True) if far]
+    if not odd:
+        return None
+    said = f"{shown(odd[0])} is far from the other days, {low:%Y-%m-%d} to {high:%Y-%m-%d}: "
+    settle = f"missing: {{{yaml_word(column)}: {yaml_list(odd)}}}  # or [] if it is a day"
+    return Doubt("sentinel", f"{said}a value, or none", settle, column)
 
 
 def _rest(plan: ReadPlan, column: Column, rule: FileSettings) -> ReadPlan:
@@ -444,6 +479,9 @@ def _rest(plan: ReadPlan, column: Column, rule: FileSettings) -> ReadPlan:
     told = rule.missing_of(name)
     words = missing_in_text(column.cells) if told is None else told
     plan = replace(plan, missing=_with(plan.missing, name, words))
+    if name in plan.used:
+        alike = alike_values(name, column.filled(words), plan.spellings.get(name))
+        plan = doubting(plan, alike)
     numeric = any(looks_numeric(c) for c in filled) and (plan.form == "csv" or column.typed)
     mixed = column.typed and bool(column.cells) and column.plain
     if name in rule.text or (numeric and (plan.form == "csv" or mixed)):
@@ -526,27 +564,27 @@ def parse(cells: Sequence[str], form: str) -> Any | None:
         return None
 
 
-def date_format(cells: Sequence[str], day_first: dict[str, bool]) -> tuple[str, str, str]:
+def days_of(cells: Sequence[str]) -> dict[str, Any]:
+    """Format → the distinct cells as pandas reads them, of the formats that every one fits."""
+    tried = {form: parse(cells, form) for form in formats(cells)}
+    return {form: days for form, days in tried.items() if days is not None}
+
+
+def date_format(
+    cells: Sequence[str], days: Mapping[str, Any], day_first: Mapping[str, bool]
+) -> tuple[str, str, str]:
     """(the format of the distinct cells, or nothing; why it is in doubt; the end of the line of
-    `dates` that settles it). `day_first`: mark between day and month → what other columns of the
-    table tell."""
-    possible = formats(cells)
-    if not possible and (other := _other_format(cells)):
-        return (
-            "",
-            f"{cells[0]!r} and {other!r} are dates in two spellings",
-            "false}  # or mend them",
-        )
-    fit = [f for f in possible if parse(cells, f) is not None]
-    told = [f for f in fit if day_first.get(mark_of(f)) in (None, f.startswith("%d"))]
-    fit = told or fit
+    `dates` that settles it). `days` are `days_of` the cells; `day_first`: mark between day and
+    month → what other columns of the table tell."""
+    if not days:
+        other = "" if formats(cells) else _other_format(cells)
+        said = f"{cells[0]!r} and {other!r} are dates in two spellings" if other else ""
+        return "", said, "false}  # or mend them"
+    fit = [f for f in days if day_first.get(mark_of(f)) in (None, f.startswith("%d"))] or list(days)
     if len(fit) > 1:
         one, other = fit[0], fit[1]
         return "", f"{cells[0]!r} can be {one} or {other}", f'"{one}"}}  # or "{other}"'
-    if not fit:
-        return "", "", ""
-    parsed = parse(cells, fit[0])
-    if "%y" in fit[0] and parsed is not None and parsed.dt.year.max() > _CENTURY:
+    if "%y" in fit[0] and days[fit[0]].dt.year.max() > _CENTURY:
         return "", f"the century of {cells[0]!r} can be this one or the last", "false}"
     return fit[0], "", ""
 

@@ -1,4 +1,4 @@
-"""The text of a file: unpacked, in the encoding that fits all of it, or pieces of a large one."""
+"""The text of a file: unpacked, in the encoding that fits all of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 import io
 import re
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, cast
@@ -18,10 +18,7 @@ from assay.tables.plan import PACKED, Spans, Unreadable, in_doubt, kept_lines
 from assay.tables.settings import Doubt
 
 MOST = 4 << 30  # bytes of text, unpacked
-WHOLE = 1 << 20  # characters up to which every row is looked at
-_CHUNK = 1 << 20
-_BLOCKS = 24  # places of a larger file that are looked at
-_BLOCK = 1 << 14
+_START = 1 << 20  # characters at the start that tell how fields and rows are kept apart
 _SAMPLE = 1 << 15  # bytes whose encoding is looked for
 _COMMON = (  # encodings that people have, the commonest first
     *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "koi8-r", "gb18030"),
@@ -43,17 +40,11 @@ _SCRIPTS = (  # where the letters of a script begin, the last first
 
 @dataclass(frozen=True)
 class Text:
-    """A file's text, or its start, pieces from all over it, and its end."""
+    """A file's text, or whole lines from its start."""
 
     encoding: str
     start: str
-    pieces: tuple[str, ...] = ()  # each begins and ends inside a line
-    end: str = ""  # whole lines
-    end_line: int = 0  # the number of its first line
-
-    @property
-    def whole(self) -> bool:
-        return not self.pieces
+    whole: bool = True
 
 
 def unpacked(path: Path, member: str = "") -> IO[bytes]:
@@ -84,7 +75,7 @@ def read_text(path: Path, encoding: str = "", member: str = "") -> Text:
         code = encoding or _encoding(head)
         try:
             with unpacked(path, member) as file:
-                return _sampled(file, code)
+                return _start(file, code)
         except UnicodeDecodeError:
             if encoding or code.startswith("utf-16"):
                 said = f"is no text in {code}; set encoding in tables.yaml"
@@ -209,7 +200,7 @@ def _cell(line: bytes, code: str) -> str:
 def without_lines(text: Text, dropped: Spans) -> Text:
     """The start of a text without the lines of these numbers."""
     kept = kept_lines(io.StringIO(text.start, newline=""), dropped)
-    return Text(text.encoding, "".join(kept))
+    return replace(text, start="".join(kept))
 
 
 def line_in_file(number: int, dropped: Spans) -> int:
@@ -230,36 +221,21 @@ def _encoding(head: bytes) -> str:
     return "utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
-def _sampled(file: IO[bytes], encoding: str) -> Text:
-    """The start of the text and pieces from all over it. The whole file is decoded, so a letter
-    that does not fit is found wherever it stands."""
+def _start(file: IO[bytes], encoding: str) -> Text:
+    """The start of the text. The whole file is decoded, so a letter that does not fit is found
+    wherever it stands."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    start: list[str] = []
-    pieces: list[tuple[int, str]] = []
-    size, length, number, stride, lines, end = 0, 0, 0, 1, 0, ""
-    while chunk := file.read(_CHUNK):
+    start, size, whole = "", 0, True
+    while chunk := file.read(_START):
         size += len(chunk)
         if size > MOST:
             raise Unreadable(f"more than {MOST >> 30} GiB of text; split it")
         text = decoder.decode(chunk)
-        if length < WHOLE:
-            start.append(text)
-        elif number % stride == 0:
-            pieces.append((number, text[:_BLOCK]))
-            if len(pieces) > 2 * _BLOCKS:
-                stride *= 2
-                pieces = [(n, p) for n, p in pieces if n % stride == 0]
-        length += len(text)
-        number += 1
-        lines += text.count("\n")
-        end = (end + text)[-_BLOCK:]
-    start.append(decoder.decode(b"", True))
-    joined = "".join(start)
-    if "\0" in joined:
+        whole = len(start) < _START
+        start += text if whole else ""
+    start += decoder.decode(b"", True)
+    if "\0" in start:
         raise Unreadable("holds zero bytes: it is no text")
-    if pieces:
-        joined = joined[: max(joined.rfind("\n"), joined.rfind("\r")) + 1] or joined
-    if not pieces:
-        return Text(encoding, joined)
-    end = end[end.find("\n") + 1 :]
-    return Text(encoding, joined, tuple(p for _, p in pieces), end, lines - end.count("\n") + 1)
+    if not whole:
+        start = start[: max(start.rfind("\n"), start.rfind("\r")) + 1] or start
+    return Text(encoding, start, whole)

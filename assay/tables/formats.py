@@ -1,5 +1,5 @@
 """Which files are tables, and the tables of files that are no delimited text: records, Parquet,
-SQLite, HTML, text of fixed places. Each gives plans without decisions, with the cells of some rows.
+SQLite, HTML, text of fixed places. Each gives plans without decisions.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -15,17 +15,16 @@ import json
 import re
 import sqlite3
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from assay.errors import install_extra
-from assay.tables.encoding import read_text, unpacked
-from assay.tables.plan import PACKED, ReadPlan, Skipped, Unreadable, opened, source
+from assay.tables.encoding import read_text
+from assay.tables.plan import PACKED, Found, ReadPlan, Skipped, Unreadable, kept_lines, opened
 from assay.tables.settings import FILE, Doubt, FileSettings, TableSettings
-from assay.tables.workbooks import Found, sheets
+from assay.tables.workbooks import sheets
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat", ".txt", ".data", ".fwf"), "csv"),
@@ -158,7 +157,6 @@ LOOSE = frozenset((".txt", ".data", ".fwf"))
 _MARKS = ",;\t|"
 _LOOKED = 200  # lines that tell how fields are kept apart
 _SHARE = 0.9  # of the lines that must have as many separators as most have
-_SIZE = 200 << 20
 
 
 def by_content(path: Path, rule: FileSettings) -> tuple[str, FileSettings]:
@@ -207,43 +205,13 @@ def spans_of(lines: Sequence[str]) -> list[tuple[int, int]]:
     return spans if clear else []
 
 
-def plans(
-    path: Path, name: str, rules: TableSettings
-) -> Iterator[tuple[ReadPlan, list[list[str]]]]:
-    """The table of a text of fixed places, and the cells of its columns. Raises `Unreadable` where
-    a line of it has letters between the places."""
-    rule = rules.of(name)
-    if path.stat().st_size > _SIZE:
-        raise Unreadable(f"larger than {_SIZE >> 20} MiB of fixed places; store it as csv")
-    encoding = read_text(path, rule.encoding).encoding
-    with opened(str(path), encoding).value({}) as file:
-        lines = [line.rstrip("\r\n") for line in islice(file, rule.skip or 0, None)]
-    gone = {n for first, last in rule.drop_rows or () for n in range(first, last + 1)}
-    first = (rule.skip or 0) + 1
-    filled = [line for n, line in enumerate(lines, first) if line.strip() and n not in gone]
-    spans = spans_of(filled)
-    if not spans:
-        odd = next((n for n in range(3, len(filled)) if not spans_of(filled[:n])), len(filled))
-        said = (
-            f"fields do not stand at the same places in all lines, as in {filled[odd - 1][:40]!r}"
-        )
-        raise Unreadable(said, (Doubt("layout", said, r"sep: \s+"),))
-    columns = tuple(filled[0][a:b].strip() for a, b in spans)
-    if len(set(columns)) < len(columns):
-        raise Unreadable("two columns have the same name; name them in tables.yaml")
-    cells = [[line[a:b].strip() for line in filled[1:]] for a, b in spans]
-    plan = ReadPlan(name, "fixed", encoding=encoding, skip=rule.skip or 0, places=tuple(spans))
-    yield plan, cells
-
-
-_ROWS = 2000  # of a table, that are looked at for decisions
 _NEEDS = {
     **{"parquet": "pyarrow", "feather": "pyarrow", "html": "lxml"},
     **{"spss": "pyreadstat", "duckdb": "duckdb"},
 }
 _BYTES = {
     **{"excel": 200 << 20, "json": 200 << 20, "lines": 2 << 30, "html": 50 << 20},
-    **{"feather": 2 << 30, "stata": 2 << 30, "spss": 2 << 30},
+    **{"feather": 2 << 30, "stata": 2 << 30, "spss": 2 << 30, "fixed": 200 << 20},
 }
 
 
@@ -255,79 +223,60 @@ def tables_of(path: Path, name: str, form: str, rules: TableSettings) -> Iterato
     if path.stat().st_size > _BYTES.get(form, 1 << 60):
         raise Unreadable(f"larger than {_BYTES[form] >> 20} MiB; store it as csv or parquet")
     try:
-        found = list(_READERS[form](path, name, rules))
-    except Unreadable:
-        raise
-    except MemoryError:
+        yield from list(_READERS[form](path, name, rules))
+    except (Unreadable, MemoryError):
         raise
     except Exception as error:  # whatever the plan library says of a broken file
         said = " ".join(str(error).split())[:120]
         raise Unreadable(f"no readable {form} file ({type(error).__name__}: {said})") from None
-    yield from found
 
 
-def _json(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    text = read_text(path, "utf-8")
-    if not text.whole:
-        with unpacked(path) as file:
-            loaded: Any = json.loads(file.read())
-    else:
-        loaded = json.loads(text.start)
-    if not isinstance(loaded, list) or not loaded:
+def _one_table(form: str) -> Callable[[Path, str, TableSettings], Iterator[Found]]:
+    return lambda path, name, rules: iter([Found(ReadPlan(name, form))])
+
+
+def _json(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+    if read_text(path, "utf-8").start.lstrip()[:1] != "[":
         raise Unreadable("no array of objects")
-    yield _records(name, "json", cast("list[Any]", loaded))
+    yield Found(ReadPlan(name, "json"))
 
 
-def _lines(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    with unpacked(path) as file:
-        rows: list[Any] = [json.loads(x) for x in islice(file, _ROWS) if x.strip()]
-    yield _records(name, "lines", rows)
+def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+    """The table of a text of fixed places. Raises `Unreadable` where a line of it has letters
+    between the places."""
+    rule = rules.of(name)
+    encoding = read_text(path, rule.encoding).encoding
+    first = (rule.skip or 0) + 1
+    with opened(str(path), encoding).value({}) as file:
+        kept = kept_lines(file, ((1, first - 1), *(rule.drop_rows or ())))
+        filled = [line.rstrip("\r\n") for line in kept if line.strip()]
+    spans = spans_of(filled)
+    if not spans:
+        odd = next((n for n in range(3, len(filled)) if not spans_of(filled[:n])), len(filled))
+        said = (
+            f"fields do not stand at the same places in all lines, as in {filled[odd - 1][:40]!r}"
+        )
+        raise Unreadable(said, (Doubt("layout", said, r"sep: \s+"),))
+    columns = tuple(filled[0][a:b].strip() for a, b in spans)
+    if len(set(columns)) < len(columns):
+        raise Unreadable("two columns have the same name; name them in tables.yaml")
+    skip = rule.skip or 0
+    yield Found(ReadPlan(name, "fixed", encoding=encoding, skip=skip, places=tuple(spans)))
 
 
-def _records(name: str, form: str, rows: list[Any]) -> Found:
-    if not rows or not all(isinstance(r, dict) for r in rows):
-        raise Unreadable("no array of objects, or no object on each line")
-    listed = cast("list[dict[str, Any]]", rows)
-    nested = next((k for r in listed for k, v in r.items() if isinstance(v, dict | list)), None)
-    if nested is not None:
-        raise Unreadable(f"field {nested!r} holds objects or lists; a table has plain values")
-    huge = next(
-        (k for r in listed for k, v in r.items() if isinstance(v, int) and abs(v) >= 1 << 63), None
-    )
-    if huge is not None:
-        raise Unreadable(f"field {huge!r} holds whole numbers of more than 64 bits")
-    keys = list(dict.fromkeys(k for r in listed for k in r))
-    step = max(1, len(listed) // _ROWS)
-    return Found(ReadPlan(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
-
-
-def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    for plan, cells in plans(path, name, rules):
-        yield Found(plan, cells)
-
-
-def _parquet(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    parquet: Any = importlib.import_module("pyarrow.parquet")
-    with parquet.ParquetFile(path) as file:
-        schema = file.schema_arrow
-        batch = next(file.iter_batches(batch_size=_ROWS), None)
-        table = batch if batch is not None else schema.empty_table()
+def _parquet(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+    schema: Any = importlib.import_module("pyarrow.parquet").read_schema(path)
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     kept = about.get("index_columns", ())
     named = [i for i in kept if isinstance(i, str) or i.get("name") is not None]
     picked, doubts = _flat(schema, name)
-    table = table.select(picked) if picked else table
-    frame = table.to_pandas().reset_index() if named else table.to_pandas()
-    yield _framed(ReadPlan(name, "parquet", header=not named, picked=picked, doubts=doubts), frame)
+    yield Found(ReadPlan(name, "parquet", header=not named, picked=picked, doubts=doubts))
 
 
-def _feather(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
+def _feather(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
     feather: Any = importlib.import_module("pyarrow.feather")
-    table = feather.read_table(path)
-    picked, doubts = _flat(table.schema, name)
-    table = table.select(picked) if picked else table
-    frame = table.slice(0, _ROWS).to_pandas()
-    yield _framed(ReadPlan(name, "feather", picked=picked, doubts=doubts), frame)
+    picked, doubts = _flat(feather.read_table(path).schema, name)
+    yield Found(ReadPlan(name, "feather", picked=picked, doubts=doubts))
 
 
 def _flat(schema: Any, name: str) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
@@ -343,41 +292,11 @@ def _flat(schema: Any, name: str) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
     return tuple(picked), tuple(doubts)
 
 
-def _stata(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    pd: Any = importlib.import_module("pandas")
-    yield _framed(ReadPlan(name, "stata"), pd.read_stata(path))
-
-
-def _spss(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    pd: Any = importlib.import_module("pandas")
-    yield _framed(ReadPlan(name, "spss"), pd.read_spss(path))
-
-
-def _framed(plan: ReadPlan, frame: Any) -> Found:
-    """The table that a frame shows: columns of labels are text."""
-    labelled = tuple(str(c) for c in frame.columns if str(frame[c].dtype) == "category")
-    some = frame.iloc[:: max(1, len(frame) // _ROWS)]
-    cells = [some.iloc[:, i].tolist() for i in range(some.shape[1])]
-    return Found(replace(plan, labelled=labelled), cells)
-
-
-def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
+def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
     duckdb: Any = importlib.import_module("duckdb")
-    listed = "select table_name from duckdb_tables() where not internal and schema_name = 'main'"
+    query = "select table_name from duckdb_tables() where not internal and schema_name = 'main'"
     with duckdb.connect(str(path), read_only=True) as db:
-        names = sorted(str(row[0]) for row in db.execute(listed).fetchall())
-        if not names:
-            raise Unreadable("a DuckDB file without tables")
-        for table in names:
-            quoted = table.replace('"', '""')
-            about = db.execute(f'describe "{quoted}"').fetchall()
-            odd = next((r for r in about if re.search(r"\[|STRUCT|MAP|UNION|BLOB|BIT", r[1])), None)
-            if odd is not None:
-                why = f"column {odd[0]!r} holds {odd[1]}; a table has plain values"
-                yield Skipped(name, why, table)
-                continue
-            frame = db.execute(f'select * from "{quoted}" limit {_ROWS}').df()
-            yield _framed(ReadPlan(name, "duckdb", table), frame)
+        yield from _listed(name, "duckdb", db.execute(query).fetchall())
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -385,50 +304,36 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def _sqlite(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
-    query = "select name from sqlite_master where type='table' order by name"
+def _sqlite(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+    query = "select name from sqlite_master where type='table' and name not like 'sqlite\\_%' "
     with contextlib.closing(connect(path)) as db:
-        names = [str(row[0]) for row in db.execute(query) if not row[0].startswith("sqlite_")]
-        if not names:
-            raise Unreadable("a SQLite file without tables")
-        for table in names:
-            quoted = table.replace('"', '""')
-            rows = db.execute(f'select * from "{quoted}" limit {_ROWS}').fetchall()
-            cells = list(zip(*rows, strict=True))
-            blob = any(isinstance(v, bytes) for column in cells for v in column)
-            if blob:
-                yield Skipped(name, "a column holds bytes; a table has plain values", table)
-            else:
-                yield Found(ReadPlan(name, "sqlite", table), cells)
+        yield from _listed(name, "sqlite", db.execute(query + "escape '\\'").fetchall())
+
+
+def _listed(name: str, form: str, tables: Sequence[Sequence[Any]]) -> Iterator[Found]:
+    if not tables:
+        raise Unreadable("a database without tables")
+    yield from (Found(ReadPlan(name, form, part)) for part in sorted(str(t[0]) for t in tables))
 
 
 def _html(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     pd: Any = importlib.import_module("pandas")
-    text = read_text(path, rules.of(name).encoding or _charset(path))
+    encoding = read_text(path, rules.of(name).encoding or _charset(path)).encoding
+    options: dict[str, Any] = {"flavor": "lxml", "encoding": encoding, "thousands": None}
     try:
-        frames = pd.read_html(
-            path, flavor="lxml", encoding=text.encoding, thousands=None, keep_default_na=False
-        )
+        frames = pd.read_html(path, **options)
     except ValueError as error:
         if "No tables" in str(error):
             raise Unreadable("no tables in the page") from None
         raise
-    for number, frame in enumerate(frames):
+    headed = pd.read_html(path, header=0, **options)  # the first row holds the names
+    for number, (frame, whole) in enumerate(zip(frames, headed, strict=True)):
         plain = all(not isinstance(c, tuple) for c in frame.columns)
         if not plain or frame.shape[0] < 1 or frame.shape[1] < 1:
             yield Skipped(name, "the names stand in several rows, or there are none", str(number))
             continue
-        yield _page_table(ReadPlan(name, "html", str(number), encoding=text.encoding), path)
-
-
-def _page_table(plan: ReadPlan, path: Path) -> Found:
-    """A table of a page with every cell as text; its first row holds the names."""
-    pd: Any = importlib.import_module("pandas")
-    frames = pd.read_html(path, flavor="lxml", encoding=plan.encoding, header=0, thousands=None)
-    wide = frames[int(plan.part)]
-    plan = replace(plan, columns=tuple(map(str, wide.columns)))
-    frame: Any = source(plan, str(path)).value({})
-    return Found(plan, [frame.iloc[:, i].tolist() for i in range(frame.shape[1])])
+        columns = tuple(map(str, whole.columns))
+        yield Found(ReadPlan(name, "html", str(number), encoding=encoding, columns=columns))
 
 
 def _charset(path: Path) -> str:
@@ -440,11 +345,11 @@ def _charset(path: Path) -> str:
 _READERS = {
     "excel": sheets,
     "json": _json,
-    "lines": _lines,
+    "lines": _one_table("lines"),
     "parquet": _parquet,
     "feather": _feather,
-    "stata": _stata,
-    "spss": _spss,
+    "stata": _one_table("stata"),
+    "spss": _one_table("spss"),
     "duckdb": _duckdb,
     "sqlite": _sqlite,
     "html": _html,

@@ -15,16 +15,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from assay.tables.columns import Column, decide
-from assay.tables.encoding import WHOLE, Text, line_in_file, read_text, without_lines
+from assay.tables.encoding import Text, line_in_file, read_text, without_lines
 from assay.tables.formats import FORMS, members_of
 from assay.tables.formats import form_of as form_of
 from assay.tables.number_format import looks_numeric, plain_number
-from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill, in_doubt, opened, refused
+from assay.tables.plan import (
+    Found,
+    ReadPlan,
+    Skipped,
+    Unreadable,
+    check_fill,
+    in_doubt,
+    opened,
+    refused,
+)
 from assay.tables.settings import Doubt, FileSettings, TableSettings, yaml_list
 from assay.tables.structure import doubts_of
 
@@ -33,7 +41,6 @@ _FIELD = 1 << 24
 _SAYS = re.compile(r"\"?sep=([,;|\t])\"?[ \t]*\r?\n", re.I)
 _DIGIT = re.compile("[0-9]")
 _SIGNS = "~^:#!/\\&*=+§¦•·\x01\x1c\x1d\x1e\x1f"  # that some people put between fields
-_SAMPLED = 4000  # rows whose cells are looked at in a large file
 _SHOWN = 8  # lines that a settling line names
 _HEAD = 50  # rows below the names that tell whether these stand in two rows
 _TOP = 12  # records among which the column names are looked for below a blank line
@@ -355,28 +362,7 @@ def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     return not (years or steps == {1})
 
 
-def chosen_cells(plan: ReadPlan, listed: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """The cells of some rows, column by column, without those rows that the user leaves out, and
-    in the user's spelling."""
-    place = {name: i for i, name in enumerate(plan.columns)}
-    gone = [(place[c], {w.strip() for w in words}) for c, words in plan.drop_where.items()]
-    kept = [
-        row
-        for row in listed
-        if not gone or not any(i < len(row) and _as_text(row[i]) in words for i, words in gone)
-    ]
-    columns = [list(cells) for cells in zip_longest(*kept, fillvalue="")]
-    for name, pairs in plan.spellings.items():
-        if pairs and place[name] < len(columns):
-            columns[place[name]] = [pairs.get(v, v) for v in columns[place[name]]]
-    return columns
-
-
-def _as_text(cell: Any) -> str:
-    return "" if cell is None else str(cell).strip()
-
-
-def members(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
+def members(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
     """The tables of delimited text in an archive; every other member has its line."""
     for member, why in members_of(path):
         rule = rules.of(name, member)
@@ -384,12 +370,13 @@ def members(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | 
             yield Skipped(name, why or "tables.yaml says use: false", member)
             continue
         try:
-            yield delimited(path, name, rule, member)
+            yield Found(delimited(path, name, rule, member))
         except Unreadable as error:
             yield refused(name, error, member)
 
 
-def delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> ReadPlan | Skipped:
+def delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> ReadPlan:
+    """How a delimited text is cut into cells; what these are is not decided yet."""
     suffixes = Path(member).suffixes if member else path.suffixes
     suffix = next((s for s in map(str.lower, suffixes) if s in FORMS), "")
     text = read_text(path, rule.encoding, member)
@@ -424,7 +411,7 @@ def delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> Re
         raise in_doubt(*heads)
     lines = [line_in_file(n, dropped) for n in layout.numbers]
     check_fill(rule, plan.columns, dict(zip(lines, layout.rows, strict=True)))
-    return decide(plan, _columns(plan, layout, text), rule)
+    return plan
 
 
 def _row_doubts(
@@ -524,24 +511,6 @@ def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
     csv.writer(line).writerow(names)
     frame = pd.read_csv(io.StringIO(line.getvalue()), nrows=0, index_col=False)
     return tuple(str(c) for c in frame.columns)
-
-
-def _columns(plan: ReadPlan, layout: Layout, text: Text) -> list[Column]:
-    """The cells of the rows of the start, and of rows from all over a large file."""
-    rows = [row for row in layout.rows if len(row) <= layout.width]
-    if not text.whole or len(text.start) >= WHOLE:
-        step = max(1, len(rows) // _SAMPLED)
-        rows = rows[: _SAMPLED // 4] + rows[_SAMPLED // 4 :: step]
-    for piece in text.pieces:
-        inside = piece[piece.find("\n") + 1 : piece.rfind("\n") + 1]
-        cut = records(inside, layout.sep, layout.quote, layout.escape, layout.blanks)
-        found = [row for _, row in cut]
-        rows += [row for row in found if len(row) == layout.width]
-    cells = chosen_cells(plan, rows)
-    return [
-        Column(name, Counter(cells[i] if i < len(cells) else ()))
-        for i, name in enumerate(plan.columns)
-    ]
 
 
 def with_settings(plan: ReadPlan, rule: FileSettings) -> ReadPlan:

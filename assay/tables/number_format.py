@@ -8,10 +8,9 @@ numbers that stand for no value."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from assay.tables.settings import Doubt, shown, yaml_word
 
@@ -232,12 +231,6 @@ def _doubt(
     return None
 
 
-def open_number(name: str, cells: Iterable[str], decimal: str) -> Doubt | None:
-    """The doubt to report when `,` or `.` in a column may be the decimal mark or the mark between
-    thousands; None where the numbers show which it is."""
-    return _doubt(_told(name, _unsigned("\n".join(cells))), decimal, [], [], "")
-
-
 def thousands_for(decimal: str, grouped: Iterable[str]) -> str:
     """The mark between thousands, of those found in groups: the other one, a space or a tick."""
     found = {g for g in grouped if g != (decimal or ".")}
@@ -380,56 +373,20 @@ def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:
     rest = {v: n for v, n in counts.items() if v not in typical and v == v}
     if not typical or sum(rest.values()) < _LEAST:
         return []
-    rows = sum(counts.values())
-    return _judged(typical, min(rest), max(rest), rows, len(rest), lambda: max(rest.values()))
-
-
-def sentinels_of(column: Any) -> list[Sentinel]:
-    """The same of a numeric pandas column."""
-    low, high = column.min(), column.max()
-    possible = [v for v in _TYPICAL if low <= v <= high]
-    typical = column[column.isin(possible)] if possible else column[:0]
-    if typical.empty:
-        return []
-    counts = {float(k): int(n) for k, n in typical.value_counts().items()}
-    ends = low in counts or high in counts
-    if not ends and not any(n > _OFTEN and abs(v) >= 999 for v, n in counts.items()):
-        return []  # all of them stand among the others, and none often
-    rest = column[column.notna() & ~column.isin(list(counts))]
-    if len(rest) < _LEAST:
-        return []
-    rows = int(column.notna().sum())
-
-    def most() -> int:
-        return int(rest.value_counts().iloc[0])
-
-    ends = float(rest.min()), float(rest.max())
-    return _judged(counts, *ends, rows, int(rest.nunique()), most)
-
-
-def _judged(
-    counts: Mapping[float, int],
-    low: float,
-    high: float,
-    rows: int,
-    others: int,
-    most: Callable[[], int],
-) -> list[Sentinel]:
-    """`others`: how many other numbers there are; `most`: how often the most frequent of them
-    stands there."""
-    width = high - low
+    rows, low, high = sum(counts.values()), min(rest), max(rest)
+    width, most = high - low, max(rest.values())
     found: list[Sentinel] = []
-    for value, times in sorted(counts.items()):
+    for value, times in sorted(typical.items()):
         gap = low - value if value < low else value - high
         if value in _LITTLE:
-            far = low >= 1 and others >= _LEAST and times > 2 and times >= most()
+            far = low >= 1 and len(rest) >= _LEAST and times > 2 and times >= most
         elif value < 0:
             far = gap > 0 and (low >= 0 or gap >= 0.5 * width)
             far = far and (times > 1 or gap >= width)
         else:
             far = gap >= 10 * width > 0 or (gap >= width and times > 1)
             far = far or (times > 1 and value >= 777 and gap >= 0.5 * width)
-            far = far or (times > 2 and value >= 777 and gap > 0 and times >= 3 * most())
-        if far or (times > _OFTEN and abs(value) >= 777 and times >= 3 * most()):
+            far = far or (times > 2 and value >= 777 and gap > 0 and times >= 3 * most)
+        if far or (times > _OFTEN and abs(value) >= 777 and times >= 3 * most):
             found.append(Sentinel(value, times, rows, low, high))
     return found

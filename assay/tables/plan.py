@@ -327,6 +327,20 @@ class ReadPlan:
         return ReadPlan(**values)
 
 
+@dataclass(frozen=True)
+class Found:
+    """A table before its columns are decided. `doubts` and `fills` name columns by their places:
+    (place, doubt), (place, place it is filled from, rows)."""
+
+    plan: ReadPlan
+    doubts: tuple[tuple[int, Doubt], ...] = ()
+    fills: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
+
+    @property
+    def part(self) -> str:
+        return self.plan.part
+
+
 def _tuples(value: Any) -> Any:
     """A value of JSON with tuples for its lists."""
     if isinstance(value, dict):

@@ -462,24 +462,25 @@ def labels_once(frame: Any, fixed: Sequence[str]) -> list[Doubt]:
     return [Doubt("merged_cells", f"{cell} {said}", settle, c) for c, cell in once.items()]
 
 
-def alike_values(column: str, cells: Any, spellings: Mapping[str, str] | None) -> Doubt | None:
-    """The doubt of a column of text whose values differ by case, accents or blanks alone, or hold
-    letters that are the bytes of others, such as Ã¶ for ö. Values that all stand there once name
-    their rows: nothing is grouped by them. `spellings` are the user's, {} for distinct values."""
-    filled = cells.dropna()
-    listed = [v for v in filled.unique().tolist() if isinstance(v, str)]
+def alike_values(
+    column: str, cells: Mapping[str, int], spellings: Mapping[str, str] | None
+) -> Doubt | None:
+    """The doubt of a column of text (distinct cells with counts) whose values differ by case,
+    accents or blanks alone, or hold letters that are the bytes of others, such as Ã¶ for ö. Values
+    that all stand there once name their rows: nothing is grouped by them. `spellings` are the
+    user's, {} for distinct values."""
     name = yaml_word(column)
-    for value in listed if spellings is None else ():
+    for value in cells if spellings is None else ():
         with suppress(UnicodeError):
             if not value.isascii():
                 meant = value.encode("cp1252").decode("utf-8")
                 settle = f"spellings: {{{name}: {{{_quoted(value)}: {_quoted(meant)}}}}}"
                 said = f"{shown(value)} may be {shown(meant)}, decoded twice; mend the file"
                 return Doubt("encoding", said, f"{settle}  # or distinct", column)
-    if spellings == {} or len(listed) == len(filled):
+    if spellings == {} or len(cells) == sum(cells.values()):
         return None
     folded: dict[str, list[str]] = {}
-    for value in listed:
+    for value in cells:
         folded.setdefault(_folded(value), []).append(value)
     groups = [group for group in folded.values() if len(group) > 1]
     if not groups:
@@ -487,8 +488,7 @@ def alike_values(column: str, cells: Any, spellings: Mapping[str, str] | None) -
     said = " and ".join(shown(v) for v in groups[0][:2])
     said += " differ by case, accents or blanks alone"
     said += f", and {len(groups) - 1} more values" if len(groups) > 1 else ""
-    counts = filled.value_counts()
-    most = [max(g, key=lambda v: (int(counts[v]), v)) for g in groups]
+    most = [max(g, key=lambda v: (cells[v], v)) for g in groups]
     pairs = [(v, m) for g, m in zip(groups, most, strict=True) for v in g if v != m]
     spelled = ", ".join(f"{_quoted(v)}: {_quoted(m)}" for v, m in pairs[:_PAIRS])
     more = ", …" if len(pairs) > _PAIRS else ""

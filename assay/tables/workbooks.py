@@ -20,7 +20,7 @@ from typing import IO, Any
 from xml.etree import ElementTree
 
 from assay.errors import install_extra
-from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill
+from assay.tables.plan import Found, ReadPlan, Skipped, Unreadable, check_fill
 from assay.tables.settings import Doubt, FileSettings, TableSettings, yaml_list
 from assay.tables.structure import doubts_of, joined_names
 
@@ -246,17 +246,6 @@ Rows = list[list[Any]]
 
 
 @dataclass(frozen=True)
-class Found:
-    """A table before decisions: `cells` are the values of some rows, column by column. `doubts` and
-    `fills` name columns by their places: (place, doubt), (place, place it is filled from, rows)."""
-
-    plan: ReadPlan
-    cells: Sequence[Sequence[Any]]
-    doubts: tuple[tuple[int, Doubt], ...] = ()
-    fills: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-
-
-@dataclass(frozen=True)
 class _Sheet:
     """A sheet as it is looked at: cells from A1, the decisions of the user, its other facts."""
 
@@ -381,7 +370,7 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
     place = {n: i for i, n in enumerate(kept)}
     fills = tuple((c, o, tuple(place[n] for n in at if n in place)) for c, o, at in fills)
     plan = replace(plan, notes=(*plan.notes, *_notes(sheet, span, first)))
-    return Found(plan, list(zip(*cells.values(), strict=False)), tuple(doubts), fills)
+    return Found(plan, tuple(doubts), fills)
 
 
 def _top(rows: Rows, above: int, rule: FileSettings, gone: set[int]) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.tables.formats import PACKED, SEVERAL, files_below, form_of
-from assay.tables.load import check_plan, plan_file
+from assay.tables.load import load_file, plan_file
 from assay.tables.plan import Skipped, Unreadable
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from data_gen.dare.layout import Frame
@@ -30,10 +30,10 @@ class TableFile:
         """Raises `Unreadable` for a table that cannot be read, is in doubt, or is published."""
         if self.why:
             raise Unreadable(self.why)
-        found = next(r for r in plan_file(self.path, self.root, self.rules) if r.part == self.part)
+        found = load_file(self.path, self.root, self.rules, part=self.part)[0]
         if isinstance(found, Skipped):
             raise Unreadable(found.why, found.doubts)
-        plan, frame = check_plan(found, self.root)
+        plan, frame = found
         self.doubts = plan.doubts
         rule = self.rules.of(plan.path, self.part)
         if rule.published and (why := same_as_published(frame)):

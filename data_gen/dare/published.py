@@ -25,7 +25,7 @@ from typing import Any
 
 from assay.files import write_text
 from assay.fingerprints import spread
-from assay.tables.columns import date_format, parse
+from assay.tables.columns import date_format, days_of
 from data_gen.dare.layout import VARIANTS, Entry, Frame, read_entries, read_table
 from rewards.published import FILE as TEXTS
 from rewards.published import lines_of, published_database, text_hash
@@ -181,11 +181,11 @@ def plain_values(column: Any) -> Any:
     if numbers.notna().all():
         plain: Any = pd.to_numeric(words, errors="coerce")
         return plain.to_numpy(dtype="f8")
-    form = date_format(distinct, {})[0]
-    days = parse(distinct, form) if form else None
-    if days is None:
+    days = days_of(distinct)
+    form = date_format(distinct, days, {})[0]
+    if not form:
         return words.tolist()
-    return plain_values(words.map(dict(zip(distinct, days, strict=True))))
+    return plain_values(words.map(dict(zip(distinct, days[form], strict=True))))
 
 
 def _bare(value: Any) -> str:

@@ -32,11 +32,11 @@ from typing import Any
 from assay.files import cache_folder
 from assay.tables.encoding import read_text, unpacked
 from assay.tables.formats import form_of
-from assay.tables.load import SMALL, load_file, plan_file
+from assay.tables.load import load_file
 from assay.tables.plan import ReadPlan, Skipped
 from assay.tables.settings import Doubt, TableSettings, columns_in_doubt, read_settings
 
-VERSION = 3  # of what is found in files; another number makes every note anew
+VERSION = 4  # of what is found in files; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure
 ROWS_KEPT = 12
 TABLES_MOST = 8  # of one file that are described
@@ -52,8 +52,7 @@ _KINDS = {
     "sqlite": "database",
     "html": "page",
 }
-_WHOLE = {"parquet": 32 << 20}  # bytes of a file that is read whole; SMALL of other forms
-_TEXT_MOST = 64 << 20  # bytes of a file whose encoding is looked for
+_MOST = 64 << 20  # bytes of a file whose tables and encoding are looked for
 _OF_ROWS = {"total_rows", "notes", "repeated_header"}  # doubts that leave columns clear
 Frame = Any  # a pandas DataFrame
 
@@ -72,12 +71,12 @@ class Column:
 
 @dataclass(frozen=True)
 class TableNote:
-    """One table. `rows` is None where the file is too large to be read whole; `header` is the line
-    of the column names, from 1, and 0 where there is none; `head` are sample rows."""
+    """One table. `header` is the line of the column names, from 1, and 0 where there is none;
+    `head` are sample rows."""
 
     part: str = ""  # sheet, table of a database, number of a table of a page
     columns: tuple[Column, ...] = ()
-    rows: int | None = None
+    rows: int = 0
     header: int = 0
     delimiter: str = ""  # of delimited text; "" stands for blanks
     quote: str = '"'
@@ -146,9 +145,9 @@ def look(path: Path, root: Path) -> FileNote:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of libraries, about features of a file
-            found, odd_rows = _tables(path, root, size)
+            found, odd_rows = _tables(path, root)
     except Exception as error:  # whatever a library says of a broken file
-        odd_rows = ()
+        odd_rows = []
         found = [Skipped(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
     plans = [one for one in found if not isinstance(one, Skipped) and not _prose(path, one[0])]
     refused = tuple(_refused(one) for one in found if isinstance(one, Skipped))
@@ -169,29 +168,20 @@ def _prose(path: Path, plan: ReadPlan) -> bool:
     return plan.form == "csv" and len(plan.columns) < 2 and path.suffix.lower() == ".txt"
 
 
-def _tables(
-    path: Path, root: Path, size: int
-) -> tuple[list[tuple[ReadPlan, Frame | None] | Skipped], tuple[Doubt, ...]]:
+def _tables(path: Path, root: Path) -> tuple[list[tuple[ReadPlan, Frame] | Skipped], list[Doubt]]:
     """(the tables of a file, doubts about their rows). A table refused for its rows alone is
     described with all of them: an agent decides what they are."""
+    if path.stat().st_size > _MOST:
+        return [Skipped(path.name, f"larger than {_MOST >> 20} MiB")], []
     rules = read_settings(root)
-    found = _read(path, root, size, rules)
-    odd = tuple(d for one in found if isinstance(one, Skipped) for d in one.doubts)
+    found = load_file(path, root, rules, most=TABLES_MOST)
+    odd = [d for one in found if isinstance(one, Skipped) for d in one.doubts]
     if not odd or not {d.code for d in odd} <= _OF_ROWS:
-        return found, ()
+        return found, []
     name = glob.escape(path.relative_to(root).as_posix())
-    again = _read(path, root, size, TableSettings((*rules.rules, (name, {"drop_rows": ()}))))
-    return (found, ()) if any(isinstance(one, Skipped) for one in again) else (again, odd)
-
-
-def _read(
-    path: Path, root: Path, size: int, rules: TableSettings
-) -> list[tuple[ReadPlan, Frame | None] | Skipped]:
-    """The tables of a file; those of a large one without what is in them."""
-    if size <= _WHOLE.get(path.suffix.lower().lstrip("."), SMALL):
-        return [*load_file(path, root, rules, most=TABLES_MOST)]
-    found = plan_file(path, root, rules)[:TABLES_MOST]
-    return [(one, None) if isinstance(one, ReadPlan) else one for one in found]
+    whole = TableSettings((*rules.rules, (name, {"drop_rows": ()})))
+    again = load_file(path, root, whole, most=TABLES_MOST)
+    return (found, []) if any(isinstance(one, Skipped) for one in again) else (again, odd)
 
 
 def _refused(one: Skipped) -> str:
@@ -225,7 +215,7 @@ def _start_of(path: Path, size: int) -> tuple[Iterator[str], str]:
     try:
         with unpacked(path) as file:
             data = file.read(1 << 18)
-        encoding = read_text(path).encoding if size <= _TEXT_MOST else "utf-8"
+        encoding = read_text(path).encoding if size <= _MOST else "utf-8"
     except Exception:  # refused by the reader, or a broken archive
         encoding = "" if b"\0" in data[:4096] or (size and not data) else "utf-8"
     encoding = encoding.removesuffix("-sig")
@@ -242,31 +232,28 @@ def lines_of(path: Path, note: FileNote, first: int, count: int) -> list[str]:
         return list(islice(text, first - 1, first - 1 + count))
 
 
-def _table(path: Path, plan: ReadPlan, frame: Frame | None) -> TableNote:
+def _table(path: Path, plan: ReadPlan, frame: Frame) -> TableNote:
     doubted = {d.column: d for d in plan.doubts}
     inside = set(columns_in_doubt(plan.doubts))
-    names = list(plan.columns) or ([] if frame is None else [str(c) for c in frame.columns])
     columns = tuple(
         Column(name, "in doubt", note=f"[{doubted[name].code}]")
         if name in inside
         else _column(name, plan, frame)
-        for name in names[:COLUMNS_MOST]
+        for name in plan.columns[:COLUMNS_MOST]
     )
-    rows = None if frame is None else len(frame)
+    rows = len(frame)
     if plan.form != "csv":
         return TableNote(plan.part, columns, rows, head=_rows_shown(plan.form, frame))
     delimiter = "" if plan.sep == r"\s+" else plan.sep
     header = plan.skip + 1 if plan.header else 0
     note = TableNote(plan.part, columns, rows, header, delimiter, plan.quote, plan.escape)
-    data = [] if frame is None else list(_records(path, note, plan.encoding, plan.skip))
-    if frame is None:
-        data = list(islice(_records(path, note, plan.encoding, plan.skip), ROWS_KEPT))
+    data = list(_records(path, note, plan.encoding, plan.skip))
     half, step = ROWS_KEPT // 2, max(1, len(data) // ROWS_KEPT)
     chosen = data if len(data) <= ROWS_KEPT else [*data[:half], *data[half::step][:half]]
     return replace(note, head=tuple(map(_joined(note), chosen)))
 
 
-def _column(name: str, plan: ReadPlan, frame: Frame | None) -> Column:
+def _column(name: str, plan: ReadPlan, frame: Frame) -> Column:
     notes = [f"as {plan.dates[name]}"] if name in plan.dates else []
     notes += (
         [f"{', '.join(map(repr, plan.missing[name]))}: no value"] if plan.missing.get(name) else []
@@ -276,9 +263,6 @@ def _column(name: str, plan: ReadPlan, frame: Frame | None) -> Column:
     elif name in plan.numbers and plan.decimal_of(name) == ",":
         notes.append("decimal commas")
     note = "; ".join(notes)
-    if frame is None or name not in frame:
-        kind = "date" if name in plan.dates else "number" if name in plan.numbers else "text"
-        return Column(name, kind, note=note)
     cells = frame[name]
     filled = cells.dropna()
     missing = len(cells) - len(filled)
@@ -310,10 +294,8 @@ def _odd(filled: Any, plan: ReadPlan) -> tuple[str, ...]:
     return tuple(f"line {top + int(row)}: {str(value)[:40]}" for row, value in first)
 
 
-def _rows_shown(form: str, frame: Frame | None, count: int = ROWS_KEPT) -> tuple[str, ...]:
+def _rows_shown(form: str, frame: Frame, count: int = ROWS_KEPT) -> tuple[str, ...]:
     """The first rows of a table that is no delimited text."""
-    if frame is None:
-        return ()
     rows = [
         {str(k): None if v is None or v != v else v for k, v in row.items()}
         for row in frame.head(count).to_dict("records")
@@ -377,7 +359,7 @@ def _first_rows(path: Path, root: Path, note: FileNote, count: int) -> list[str]
         rows = _records(path, table, note.encoding or "utf-8", skip)
         return list(map(_joined(table), islice(rows, count)))
     try:
-        found, _ = _tables(path, root, 0)  # 0: whole, however large
+        found, _ = _tables(path, root)
         plan, frame = next(t for t in found if not isinstance(t, Skipped))
     except Exception:  # it has changed since it was indexed
         return []
@@ -506,7 +488,7 @@ def _schema(note: FileNote, most: int) -> str:
         if len(table.columns) > most:
             shown.append(f"and {len(table.columns) - most} more columns")
         part = f" of {table.part}" if table.part and len(note.tables) > 1 else ""
-        size = f" ({table.rows} rows)" if part and table.rows is not None else ""
+        size = f" ({table.rows} rows)" if part else ""
         lines.append(f"  columns{part}{size}: " + " | ".join(shown))
     return "\n".join([*lines, *(f"  {text}" for text in note.said[:SAID_MOST])])
 

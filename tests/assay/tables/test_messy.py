@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import sqlite3
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ pytest.importorskip("lxml")
 
 from messy_tables import MESSY, Columns, Messy, lines, truth  # noqa: E402
 
-from assay.tables.load import check_plan, load, load_file, plan_file, plan_folder  # noqa: E402
+from assay.tables.load import load, load_file, plan_file, plan_folder  # noqa: E402
 from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
 
 DOUBTS = {  # of columns of the messy set, which are left out
@@ -50,6 +51,13 @@ def differing(
             if not right:
                 wrong.append((name, row, cell, value))
     return wrong
+
+
+def opened(path: Path) -> tuple[ReadPlan, Frame]:
+    """The one table of a file."""
+    (found,) = load_file(path, path.parent)
+    assert not isinstance(found, Skipped), found.why
+    return found
 
 
 @pytest.mark.parametrize("messy", MESSY, ids=lambda m: m.name)
@@ -112,17 +120,20 @@ def test_a_real_low_number_is_kept(tmp_path: Path) -> None:
 def test_a_late_cell_makes_a_column_text_and_never_a_wrong_number(
     late: str, tmp_path: Path
 ) -> None:
-    """The odd cell lies where no sample looks; `load` says so and `check_plan` finds what fits."""
+    """A plan of the file before it had the odd cell is refused by `load`."""
     path = tmp_path / "t.csv"
     body = [f"{i};{i}.5;2020-01-{i % 28 + 1:02}" for i in range(150_000)]
+    path.write_text("a;b;d\n" + "\n".join(body) + "\n")
+    (before,) = plan_file(path)
+    assert isinstance(before, ReadPlan) and "d" in before.dates
     body[101_003] = f"7;{late};2020-13-99"
     path.write_text("a;b;d\n" + "\n".join(body) + "\n")
-    (sampled,) = plan_file(path)
-    assert isinstance(sampled, ReadPlan) and "d" in sampled.dates
-    with pytest.raises(ValueError, match="otherwise than its sample"):
-        load(sampled, tmp_path)
-    plan, frame = check_plan(sampled, tmp_path)
-    assert frame["d"][101_003] == "2020-13-99" and "'d' stays text" in plan.said()
+    with pytest.raises(ValueError, match="2020-13-99"):
+        load(before, tmp_path)
+    with pytest.raises(ValueError, match="'b' holds other cells than its plan says"):
+        load(replace(before, dates={}, text=("d",)), tmp_path)
+    plan, frame = opened(path)
+    assert frame["d"][101_003] == "2020-13-99" and plan.dates == {}
     if late == "x":  # it may mean no value
         assert [(d.code, d.column) for d in plan.doubts] == [("sentinel", "b")]
     else:
@@ -134,9 +145,7 @@ def test_a_late_sentinel_is_found(tmp_path: Path) -> None:
     body = [f"{i % 90},{i}" for i in range(300_000)]
     body[200_001:200_003] = ["-9999,1", "-9999,2"]
     (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(body) + "\n")
-    (sampled,) = plan_file(tmp_path / "t.csv")
-    assert isinstance(sampled, ReadPlan)
-    plan, frame = check_plan(sampled, tmp_path)
+    plan, frame = opened(tmp_path / "t.csv")
     assert [(d.code, d.column) for d in plan.doubts] == [("sentinel", "a")]
     assert list(frame.columns) == ["b"]
 
@@ -145,9 +154,7 @@ def test_an_open_decimal_mark_that_only_the_whole_shows_is_in_doubt(tmp_path: Pa
     body = [f"{i};x" for i in range(300_000)]
     body[200_001] = "1.234;x"
     (tmp_path / "t.csv").write_text("a;b\n" + "\n".join(body) + "\n")
-    (sampled,) = plan_file(tmp_path / "t.csv")
-    assert isinstance(sampled, ReadPlan)
-    plan, frame = check_plan(sampled, tmp_path)
+    plan, frame = opened(tmp_path / "t.csv")
     assert [(d.code, d.column) for d in plan.doubts] == [("number_mark", "a")]
     assert list(frame.columns) == ["b"]
 
@@ -176,9 +183,7 @@ def test_two_million_rows(tmp_path: Path) -> None:
     how = {"decimal": ",", "thousands": ".", "day": "%d.%m.%Y", "none": "-9999"}
     path.write_text("\n".join(lines(columns, ";", **how)), encoding="cp1252")
     (tmp_path / "tables.yaml").write_text('"*": {encoding: cp1252, missing: {"*": ["-9999"]}}')
-    (found,) = plan_file(path)
-    assert isinstance(found, ReadPlan)
-    _, frame = check_plan(found, tmp_path)
+    _, frame = opened(path)
     rows = random.Random(1).sample(range(2_000_000), 20_000)
     some = {name: [values[r] for r in rows] for name, values in columns.items()}
     assert len(frame) == 2_000_000
