@@ -18,7 +18,6 @@ from typing import Any
 from assay.tables.number_format import (
     NO_DAYS,
     SIGNS,
-    SPELLINGS,
     Marks,
     Sentinel,
     all_alike,
@@ -30,7 +29,6 @@ from assay.tables.number_format import (
     looks_numeric,
     marked_number,
     marks_of,
-    may_be_missing,
     missing_in_text,
     missing_words,
     mostly_numbers,
@@ -264,23 +262,20 @@ def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: FileSet
     return bool(filled) and is_numeric(certain, numbers)
 
 
-def _values(plan: ReadPlan, column: Column) -> dict[float, int]:
+def _values(plan: ReadPlan, column: Column) -> Mapping[float, int]:
     """The numbers of a column, as far as they are known."""
     if column.name not in plan.numbers:
-        return {} if column.cells else dict(column.values)
+        return {} if column.cells else column.values
+    mark, missing = plan.decimal_of(column.name), plan.missing.get(column.name, ())
+    filled = column.filled(missing)
+    if mark != "," and column.simple(missing):
+        values = map(float, filled)
+    else:
+        drop = f"[$€£%\\s{re.escape(plan.thousands_of(column.name))}]"
+        marked = column.name in plan.marked
+        values = (as_number(re.sub(drop, "", c) if marked else c, mark) for c in filled)
     found: dict[float, int] = dict(column.values)
-    native = column.name not in plan.marked
-    if native and not found and not (column.cells.keys() & SPELLINGS):
-        return {}
-    mark = plan.decimal_of(column.name)
-    drop = re.compile(f"[$€£%\\s{re.escape(plan.thousands_of(column.name))}]")
-    missing = plan.missing.get(column.name, ())
-    simple = not found and mark != "," and column.simple(missing)
-    if simple and not may_be_missing(map(float, column.filled(missing))):
-        return {}
-    for cell, times in column.filled(missing).items():
-        plain = drop.sub("", cell) if column.name in plan.marked else cell
-        value = as_number(plain, mark)
+    for value, times in zip(values, filled.values(), strict=True):
         if value is not None:
             found[value] = found.get(value, 0) + times
     return found
@@ -533,11 +528,6 @@ def pattern(form: str) -> re.Pattern[str]:
         r"%.|.", lambda m: _PARTS[m[0]] if m[0] in _PARTS else re.escape(m[0]), form, flags=re.S
     )
     return re.compile(text)
-
-
-def own_format(form: str) -> bool:
-    """Whether a format has parts that are not decided here: one of the user's."""
-    return any(m not in _PARTS for m in re.findall(r"%.", form))
 
 
 def formats(cells: Sequence[str]) -> list[str]:

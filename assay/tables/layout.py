@@ -71,20 +71,18 @@ class Layout:
 def records(
     text: str, sep: str, quote: str, escape: str, blanks: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """(line on which it ends, fields) of the records that are not blank. `blanks` behind a
-    separator are no part of a field."""
-    if sep == r"\s+":
-        for number, line in enumerate(text.splitlines(), 1):
-            if fields := line.split():
-                yield number, fields
-        return
-    yield from records_of(io.StringIO(text, newline=""), sep, quote, escape, blanks)
+    """`records_of` the lines of a text."""
+    return records_of(io.StringIO(text, newline=""), sep, quote, escape, blanks)
 
 
 def records_of(
     file: Iterable[str], sep: str, quote: str, escape: str, blanks: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """The same of the lines of a file."""
+    """(line on which it ends, fields) of the records that are not blank. `blanks` behind a
+    separator are no part of a field."""
+    if sep == r"\s+":
+        yield from ((n, fields) for n, line in enumerate(file, 1) if (fields := line.split()))
+        return
     old = csv.field_size_limit(_FIELD)
     try:
         reader = csv.reader(

@@ -297,14 +297,6 @@ NO_DAYS = (
     *("1111-11-11", "0001-01-01", "1800-01-01", "1899-12-30", "1899-12-31", "1900-01-01"),
     *("1900-01-02", "1901-01-01", "1970-01-01"),
 )
-# how they are written
-SPELLINGS = frozenset(
-    spelled
-    for value in _TYPICAL
-    for text in (f"{value:.0f}", f"{value:.1f}", f"{value:.2f}", f"{value:.3f}", repr(value))
-    if float(text) == value
-    for spelled in (text, text.replace(".", ","))
-)
 _LITTLE = (-1.0, -7.0, -8.0, -9.0)  # that mean no value only beside numbers of 1 and above
 _LEAST = 10  # other values that a column must have
 _OFTEN = 5  # times that a number among the others stands there, before it is suspicious
@@ -356,11 +348,6 @@ class Sentinel:
     rows: int
     low: float
     high: float
-
-
-def may_be_missing(values: Iterable[float]) -> bool:
-    """Whether one of the numbers is typical for no value."""
-    return not _TYPICAL.isdisjoint(values)
 
 
 def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:

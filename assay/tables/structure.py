@@ -11,7 +11,6 @@ are rows; `drop_where: {column: [...]}` does so for the values of a column.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import unicodedata
@@ -19,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from assay.tables.number_format import ANY_WORDS
 from assay.tables.settings import Doubt, FileSettings, row_list, shown, yaml_list, yaml_word
@@ -65,63 +66,48 @@ def doubts_of(
     """What can be meant in two ways about the rows of a table. `numbers` are the lines or rows of
     the file that they stand in; `above` are the rows above the names, the last just above them.
     `heads`: only what is asked of the names, or of those of another table, is looked for."""
-    np: Any = importlib.import_module("numpy")
-    rule = rule or FileSettings()
     columns = [[row[i] if i < len(row) else None for row in rows] for i in range(len(names))]
-    cells = dict(zip(reversed(names), reversed(columns), strict=True))  # the first of equal names
-    kept = _kept(cells, np.asarray(numbers, dtype=int), rule)
-    if not bool(kept.all()):
-        columns = [[v for v, there in zip(c, kept, strict=True) if there] for c in columns]
-    lines = [int(n) for n, there in zip(numbers, kept, strict=True) if there]
-    strips = [strip_of_cells(n, c) for n, c in zip(names, columns, strict=True)]
-    return _doubts(strips, lines, rule, above, heads)
+    told = dict(zip(reversed(names), reversed(columns), strict=True))  # the first of equal names
+    rule, lines = rule or FileSettings(), np.asarray(numbers, dtype=int)
+    kept = _kept(told, lines, rule)
+    cells = [[v for v, there in zip(c, kept, strict=True) if there] for c in columns]
+    strips = [strip_of_cells(n, c) for n, c in zip(names, cells, strict=True)]
+    return _doubts(strips, lines[kept].tolist(), rule, above, heads)
 
 
-def doubts_in(
-    frame: Any,
-    numbers: Sequence[int],
-    rule: FileSettings | None = None,
-    above: Sequence[Sequence[Any]] = (),
-) -> list[Doubt]:
+def doubts_in(frame: Any, numbers: Sequence[int], rule: FileSettings | None = None) -> list[Doubt]:
     """`doubts_of` for the rows of a frame, whose columns may be numbers already."""
-    np: Any = importlib.import_module("numpy")
-    rule = rule or FileSettings()
-    where = np.asarray(numbers)
-    told = {c: frame[c].tolist() for c in rule.drop_where if c in frame.columns}
-    kept = _kept(told, where, rule)
-    if not bool(kept.all()):
-        frame, where = frame[kept], where[kept]
-    return _doubts(strips_of(frame), where.tolist(), rule, above, False)
+    rule, lines = rule or FileSettings(), np.asarray(numbers)
+    kept = _kept(frame, lines, rule)
+    return _doubts(strips_of(frame[kept]), lines[kept].tolist(), rule)
 
 
 def _doubts(
     strips: Sequence[Strip],
     lines: Sequence[int],
     rule: FileSettings,
-    above: Sequence[Sequence[Any]],
-    heads_alone: bool,
+    above: Sequence[Sequence[Any]] = (),
+    heads_alone: bool = False,
 ) -> list[Doubt]:
     if not lines:
         return []
     heads = _header_doubts(strips, lines, rule, above)
-    if rule.drop_rows is not None:
-        found: dict[str, dict[int, str]] = {}
-    else:
-        found = _rows_in_doubt(strips, lines, bool(heads))
+    found = {} if rule.drop_rows is not None else _rows_in_doubt(strips, lines, bool(heads))
     if heads_alone and not heads and not found.get("several_tables"):
         return []
-    sums = totals_of(_without(strips, found), tuple(rule.drop_where))
+    taken = {row for rows in found.values() for row in rows}
+    rest = np.array([row for row in range(len(lines)) if row not in taken], dtype=int)
+    # sums are sums of the rows that are in no doubt
+    some = [s.only(rest) for s in strips] if taken else strips
+    sums = totals_of(some, tuple(rule.drop_where))
     if rule.drop_rows is None:
-        taken = {row for rows in found.values() for row in rows}
-        kept_rows = [r for r in range(len(lines)) if r not in taken] if taken else None
-        totals = {kept_rows[r] if kept_rows else r: why for r, why in sums.rows.items()}
+        totals = {int(rest[r]): why for r, why in sums.rows.items()}
         notes = {r: w for r, w in found.get("notes", {}).items() if r not in totals}
         found = {**found, "notes": notes, "total_rows": totals}
     return [*heads, *_said_rows(found, lines), *_said_values(sums.values)]
 
 
-def _kept(told: Mapping[str, Sequence[Any]], where: Array, rule: FileSettings) -> Array:
-    np: Any = importlib.import_module("numpy")
+def _kept(told: Any, where: Array, rule: FileSettings) -> Array:
     kept = np.ones(len(where), dtype=bool)
     for first, last in rule.drop_rows or ():
         kept &= ~((where >= first) & (where <= last))
@@ -129,25 +115,6 @@ def _kept(told: Mapping[str, Sequence[Any]], where: Array, rule: FileSettings) -
         if words and column in told:
             kept &= np.array([str(cell).strip() not in words for cell in told[column]], dtype=bool)
     return kept
-
-
-def _without(strips: Sequence[Strip], found: dict[str, dict[int, str]]) -> Sequence[Strip]:
-    """The strips without rows that are in doubt already: sums are sums of the others."""
-    taken = sorted({row for rows in found.values() for row in rows})
-    if not taken:
-        return strips
-    np: Any = importlib.import_module("numpy")
-    return [
-        Strip(
-            s.name,
-            np.delete(s.filled, taken),
-            np.delete(s.codes, taken),
-            s.texts,
-            np.delete(s.values, taken),
-            s.numeric,
-        )
-        for s in strips
-    ]
 
 
 def _said_rows(found: dict[str, dict[int, str]], lines: Sequence[int]) -> list[Doubt]:
@@ -188,7 +155,6 @@ def _rows_in_doubt(
     strips: Sequence[Strip], lines: Sequence[int], headed: bool
 ) -> dict[str, dict[int, str]]:
     """Rows by code that are none, or may be none, with what stands in them."""
-    np: Any = importlib.import_module("numpy")
     if len(strips) < 2:
         return {"notes": _lone_comments(strips)}
     fills = np.sum([s.filled for s in strips], axis=0)
@@ -239,7 +205,6 @@ def _lone_comments(strips: Sequence[Strip]) -> dict[int, str]:
 
 def _repeated(strips: Sequence[Strip]) -> dict[int, str]:
     """Rows that hold the names of all columns."""
-    np: Any = importlib.import_module("numpy")
     same = np.ones(len(strips[0].codes), dtype=bool)
     for strip in strips:
         name = " ".join(strip.name.split()).casefold()
@@ -270,7 +235,6 @@ def _unit_row(numeric: Sequence[Strip], row: int) -> bool:
 
 def _note_like(strips: Sequence[Strip]) -> Array:
     """The rows whose first cell begins like a note, in a column where that is rare."""
-    np: Any = importlib.import_module("numpy")
     found = np.zeros(len(strips[0].codes), dtype=bool)
     first = strips[0]
     marked = np.array([bool(_NOTE.match(t)) for t in first.texts], dtype=bool)
@@ -440,7 +404,6 @@ def labels_once(frame: Any, fixed: Sequence[str]) -> list[Doubt]:
     as where cells were merged: no value stands twice in succession, or there is one in each second
     or third row, and rows without one are full. `fixed` are columns whose missing values the user
     named."""
-    np: Any = importlib.import_module("numpy")
     once: dict[str, str] = {}
     for place, column in enumerate(frame.columns if len(frame) >= _ROWS else ()):
         cells = frame.iloc[:, place]

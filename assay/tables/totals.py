@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from assay.tables.number_format import ANY_WORDS
 
 Array = Any  # a numpy array
@@ -39,14 +41,17 @@ class Strip:
     @cached_property
     def numbers(self) -> Array:
         """The numbers, without what is none."""
-        np: Any = importlib.import_module("numpy")
         return self.values[~np.isnan(self.values)]
 
     @cached_property
     def weights(self) -> Array:
         """The numbers as they are added up: 0 where none stands."""
-        np: Any = importlib.import_module("numpy")
         return np.nan_to_num(self.values)
+
+    def only(self, rows: Array) -> Strip:
+        """The column in some rows."""
+        filled, codes, values = self.filled[rows], self.codes[rows], self.values[rows]
+        return Strip(self.name, filled, codes, self.texts, values, self.numeric)
 
     def at(self, row: int) -> str:
         """The text of a cell; nothing where none stands."""
@@ -74,7 +79,6 @@ def strips_of(frame: Any) -> list[Strip]:
 
 
 def strip_of(name: str, column: Any) -> Strip:
-    np: Any = importlib.import_module("numpy")
     pd: Any = importlib.import_module("pandas")
     none = np.full(len(column), -1)
     if column.dtype.kind in "iufb":
@@ -90,14 +94,12 @@ def strip_of(name: str, column: Any) -> Strip:
 
 def strip_of_cells(name: str, cells: Sequence[Any]) -> Strip:
     """The same of a few cells; None and NaN are no values."""
-    np: Any = importlib.import_module("numpy")
     seen: dict[Any, int] = {}
     codes = [-1 if v is None or v != v else seen.setdefault(v, len(seen)) for v in cells]
     return _spread(name, np.array(codes, dtype=int), list(seen))
 
 
 def _spread(name: str, codes: Array, listed: list[Any]) -> Strip:
-    np: Any = importlib.import_module("numpy")
     texts = tuple(" ".join(u.split()) if isinstance(u, str) else "" for u in listed)
     counts = np.bincount(codes[codes >= 0], minlength=len(listed))
     numeric = _mostly_numbers(listed, texts, counts)
@@ -112,7 +114,6 @@ def _spread(name: str, codes: Array, listed: list[Any]) -> Strip:
 
 def _finite(values: Array) -> Array:
     """The numbers without those too large for a float, which have no sums."""
-    np: Any = importlib.import_module("numpy")
     return np.where(np.isfinite(values), values, np.nan)
 
 
@@ -274,7 +275,6 @@ def _worded(
 def _contradicted(strip: Strip, code: int, strips: Sequence[Strip]) -> bool:
     """Whether the numbers of a single row in the middle of a table are no sums: there are several,
     and none is the largest of its column or the sum of rows above (Total, the company)."""
-    np = importlib.import_module("numpy")
     places = (strip.codes == code).nonzero()[0]
     if not len(places):  # of a row that is left out
         return True
@@ -343,7 +343,6 @@ def _at_end(strip: Strip, code: int, strips: Sequence[Strip]) -> bool:
 def _figures(row: int, what: str, strips: Sequence[Strip]) -> bool:
     """Whether all numbers of a row are the largest, the smallest, the deviation or the number of
     those above; other such rows may stand between."""
-    np = importlib.import_module("numpy")
     hits = 0
     for strip in strips:
         if not strip.numeric or np.isnan(strip.values[row]):
@@ -363,7 +362,6 @@ def _figures(row: int, what: str, strips: Sequence[Strip]) -> bool:
 
 def _tolerance(strip: Strip) -> float:
     """What sums of these numbers may differ by: half a unit of the last place of each."""
-    np = importlib.import_module("numpy")
     some = strip.numbers[:200]
     places = 0
     while places < 6 and bool((abs(some * 10**places - np.round(some * 10**places)) > 1e-6).any()):
@@ -373,7 +371,6 @@ def _tolerance(strip: Strip) -> float:
 
 def _sums_above(row: int, strips: Sequence[Strip]) -> bool:
     """Whether every number of a row is the sum of a block of rows that ends just above it."""
-    np = importlib.import_module("numpy")
     hits = 0
     for strip in strips:
         if not strip.numeric or np.isnan(strip.values[row]) or strip.values[row] == 0:
@@ -388,7 +385,6 @@ def _sums_above(row: int, strips: Sequence[Strip]) -> bool:
 
 def _additive(strip: Strip) -> bool:
     """Whether the numbers of a column can have a sum that tells: no years, no running numbers."""
-    np = importlib.import_module("numpy")
     if not strip.numeric:
         return False
     found = strip.numbers
@@ -403,7 +399,6 @@ def _additive(strip: Strip) -> bool:
 
 def _sums_of_all(strips: Sequence[Strip], measures: Sequence[Strip]) -> Iterator[tuple[int, str]]:
     """A row whose numbers are the sums of all the others, whatever its words."""
-    np = importlib.import_module("numpy")
     if not measures or len(measures[0].values) <= _LEAST:
         return
     votes = np.zeros(len(measures[0].values), dtype=int)
@@ -422,7 +417,6 @@ def _sums_of_all(strips: Sequence[Strip], measures: Sequence[Strip]) -> Iterator
 def _far_above(strips: Sequence[Strip], measures: Sequence[Strip]) -> Iterator[tuple[int, str]]:
     """Rows at the end in which a text is missing that all others have, and whose numbers are all
     far above those of the others: totals of another year, of a plan."""
-    np = importlib.import_module("numpy")
     count = len(strips[0].filled) if strips else 0
     if len(measures) < 2 or count <= 2 * _TAIL:
         return
@@ -445,7 +439,6 @@ def _sums_of_siblings(
 ) -> dict[tuple[str, str], str]:
     """Values of a column whose rows are the sums of the rows of its other values, group by group
     of the other columns: `Both sexes` beside Male and Female, whatever the words."""
-    np = importlib.import_module("numpy")
     found: dict[tuple[str, str], str] = {}
     rooms = [_tolerance(measure) * len(measure.values) ** 0.5 for measure in measures]
     for strip in strips:
@@ -468,7 +461,6 @@ def _sums_of_siblings(
 
 def _by_groups(strip: Strip, code: int, measure: Strip, strips: Sequence[Strip]) -> bool:
     """Whether, in each group of the other columns, the rows of a value are the sum of the rest."""
-    np = importlib.import_module("numpy")
     pd = importlib.import_module("pandas")
     keys = np.zeros(len(strip.codes), dtype=int)
     mine = strip.codes == code

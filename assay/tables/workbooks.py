@@ -87,31 +87,12 @@ def references(formula: str) -> list[tuple[int, int]]:
     return [place_of(m[0]) for m in _CELL.finditer(bare)]
 
 
-def _xml(path: Path) -> dict[str, Facts]:
-    found: dict[str, Facts] = {}
-    with zipfile.ZipFile(path) as book:
-        for title, member, hidden in _members(book, "xl/workbook.xml"):
-            with book.open(member) as sheet:
-                found[title] = _sheet_xml(sheet)
-            found[title].hidden = hidden
-    return found
-
-
-def _members(book: zipfile.ZipFile, listed: str) -> Iterator[tuple[str, str, bool]]:
-    """(title, member of the archive, hidden) of the sheets."""
-    folder, _, name = listed.rpartition("/")
-    targets = {
-        one.get("Id"): str(one.get("Target"))
-        for one in ElementTree.fromstring(book.read(f"{folder}/_rels/{name}.rels"))
-    }
-    for one in ElementTree.fromstring(book.read(listed)).iter():
-        if one.tag.rpartition("}")[2] != "sheet":
-            continue
-        key = next((v for k, v in one.attrib.items() if k.endswith("}id")), "")
-        target = targets.get(key, "")
-        member = target.lstrip("/") if target.startswith("/") else f"{folder}/{target}"
-        if "worksheets/" in member and member in book.namelist():
-            yield str(one.get("name")), member, one.get("state", "visible") != "visible"
+def _xml(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
+    with zipfile.ZipFile(path) as archive:
+        for sheet in book.worksheets:
+            with archive.open(sheet._worksheet_path) as content:  # openpyxl has no other name
+                facts = _sheet_xml(content)
+            yield sheet.title, replace(facts, hidden=sheet.sheet_state != "visible")
 
 
 def _sheet_xml(sheet: IO[bytes]) -> Facts:
@@ -151,28 +132,26 @@ def _sheet_xml(sheet: IO[bytes]) -> Facts:
     return facts
 
 
-def _old(path: Path) -> dict[str, Facts]:
-    xlrd: Any = importlib.import_module("xlrd")
-    found: dict[str, Facts] = {}
-    with xlrd.open_workbook(str(path), formatting_info=True) as book:
-        for sheet in book.sheets():
-            found[str(sheet.name)] = Facts(
+def _old(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
+    for sheet in book.sheets():
+        yield (
+            str(sheet.name),
+            Facts(
                 merged=[(r, c, last - 1, end - 1) for r, last, c, end in sheet.merged_cells],
                 hidden_rows={int(r) for r, info in sheet.rowinfo_map.items() if info.hidden},
                 hidden_columns={int(c) for c, info in sheet.colinfo_map.items() if info.hidden},
                 hidden=bool(sheet.visibility),
-            )
-    return found
+            ),
+        )
 
 
-def _open_document(path: Path) -> dict[str, Facts]:
-    found: dict[str, Facts] = {}
+def _open_document(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
     facts, row, column, repeat = Facts(), 0, 0, 1
-    with zipfile.ZipFile(path) as book, book.open("content.xml") as content:
+    with zipfile.ZipFile(path) as archive, archive.open("content.xml") as content:
         for event, one in ElementTree.iterparse(content, ("start", "end")):
             if event == "start" and one.tag == f"{_TABLE}table":
                 facts, row = Facts(), 0
-                found[str(one.get(f"{_TABLE}name"))] = facts
+                yield str(one.get(f"{_TABLE}name")), facts
             elif event == "start" and one.tag == f"{_TABLE}table-row":
                 column, repeat = 0, int(one.get(f"{_TABLE}number-rows-repeated", 1))
                 if one.get(f"{_TABLE}visibility", "visible") != "visible" and repeat < _REPEATED:
@@ -183,7 +162,6 @@ def _open_document(path: Path) -> dict[str, Facts]:
             elif event == "end" and one.tag == f"{_TABLE}table-row":
                 row += repeat
                 one.clear()
-    return found
 
 
 def _open_cell(one: Any, row: int, column: int, facts: Facts) -> None:
@@ -199,21 +177,14 @@ def _open_cell(one: Any, row: int, column: int, facts: Facts) -> None:
         facts.formulas.append(Formula(row, column, text, stored))
 
 
-def _binary(path: Path) -> dict[str, Facts]:
-    found: dict[str, Facts] = {}
-    with zipfile.ZipFile(path) as book:
-        pyxlsb: Any = importlib.import_module("pyxlsb")
-        with pyxlsb.open_workbook(str(path)) as opened:
-            titles = [str(title) for title in opened.sheets]
-        members = sorted(
-            (n for n in book.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.bin", n)),
-            key=lambda n: int(re.sub(r"\D", "", n.rpartition("/")[2])),
-        )
-        for title, member in zip(titles, members, strict=False):
-            spans = [r for kind, r in _bin_records(book.read(member)) if kind == _MERGED]
+def _binary(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
+    with zipfile.ZipFile(path) as archive:
+        members = [n for n in archive.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.bin", n)]
+        members.sort(key=lambda n: int(re.sub(r"\D", "", n.rpartition("/")[2])))
+        for title, member in zip(book.sheets, members, strict=False):
+            spans = [r for kind, r in _bin_records(archive.read(member)) if kind == _MERGED]
             words = [[int.from_bytes(r[i : i + 4], "little") for i in (0, 4, 8, 12)] for r in spans]
-            found[title] = Facts(merged=[(w[0], w[2], w[1], w[3]) for w in words])
-    return found
+            yield str(title), Facts(merged=[(w[0], w[2], w[1], w[3]) for w in words])
 
 
 def _bin_records(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -281,8 +252,9 @@ def sheets(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skip
     pd: Any = importlib.import_module("pandas")
     engine = engine_of(path)
     readers = {"openpyxl": _xml, "xlrd": _old, "odf": _open_document, "pyxlsb": _binary}
-    facts = readers[engine](path)
-    with pd.ExcelFile(path, engine=engine) as book:
+    more = {"formatting_info": True} if engine == "xlrd" else {}
+    with pd.ExcelFile(path, engine=engine, engine_kwargs=more) as book:
+        facts = dict(readers[engine](path, book.book))
         for title in map(str, book.sheet_names):
             rule = rules.of(name, title)
             some = None if rule.ranges else ROWS

@@ -18,7 +18,7 @@ from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, closing
-from rollouts.krama.index import groups, more_rows, snippet, title
+from rollouts.krama.index import groups, snippet, title
 from rollouts.krama.words import KIND, csv_files, question_of, tables_of
 from rollouts.sandbox.model import Result
 from rollouts.tools import clip
@@ -83,10 +83,7 @@ class DsGuru:
                 sizes = (settings.snippet_rows, settings.snippet_tokens)
                 return await asyncio.to_thread(tables_of, lake.path, self._words, *sizes)
             case _:
-                heads = await asyncio.to_thread(
-                    more_rows, lake.path, lake.index, settings.snippet_rows
-                )
-                sizes = (settings.snippet_tokens, question, settings.snippet_rows, heads)
+                sizes = (settings.snippet_tokens, question, settings.snippet_rows)
                 return snippet(lake.index, *sizes)
 
     async def reply(self, said: ModelTurn) -> Reply:

@@ -49,7 +49,8 @@ class LakeFolder:
     async def open(self, indexed: bool = True) -> None:
         """Announce the lake to the sandbox, and index it for an agent that is told of its files."""
         if indexed:
-            self.index = await asyncio.to_thread(index_lake, self.path)
+            rows = self.settings.snippet_rows
+            self.index = await asyncio.to_thread(index_lake, self.path, rows=rows)
         try:
             self._pool().share(self._name, str(self.path.resolve()))
         except ValueError as error:

@@ -12,7 +12,6 @@ are alike (a year or a station each) are shown as one group, so that a lake of t
 
 from __future__ import annotations
 
-import csv
 import glob
 import hashlib
 import importlib
@@ -22,9 +21,9 @@ import os
 import re
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,18 +31,18 @@ from typing import Any
 from assay.files import cache_folder
 from assay.tables.encoding import read_text, unpacked
 from assay.tables.formats import form_of
+from assay.tables.layout import records_of
 from assay.tables.load import load_file
-from assay.tables.plan import ReadPlan, Skipped
-from assay.tables.settings import Doubt, TableSettings, columns_in_doubt, read_settings
+from assay.tables.plan import Frame, ReadPlan, Skipped
+from assay.tables.settings import FILE, Doubt, TableSettings, read_settings
 
-VERSION = 4  # of what is found in files; another number makes every note anew
+VERSION = 5  # of what is found in files; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure
 ROWS_KEPT = 12
 TABLES_MOST = 8  # of one file that are described
 COLUMNS_MOST = 400
 ODD_MOST = 4  # odd cells kept a column
 SAID_MOST = 3  # sentences about a file that a snippet shows
-_RULES = "tables.yaml"
 _KINDS = {
     "csv": "table",
     "excel": "workbook",
@@ -54,7 +53,6 @@ _KINDS = {
 }
 _MOST = 64 << 20  # bytes of a file whose tables and encoding are looked for
 _OF_ROWS = {"total_rows", "notes", "repeated_header"}  # doubts that leave columns clear
-Frame = Any  # a pandas DataFrame
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Column:
     name: str
     kind: str  # integer, number, date, truth, text, empty, in doubt
     missing: int = 0
-    odd: tuple[str, ...] = ()
+    odd: list[str] = field(default_factory=list[str])
     note: str = ""
 
 
@@ -74,14 +72,12 @@ class TableNote:
     """One table. `header` is the line of the column names, from 1, and 0 where there is none;
     `head` are sample rows."""
 
-    part: str = ""  # sheet, table of a database, number of a table of a page
-    columns: tuple[Column, ...] = ()
-    rows: int = 0
+    part: str  # sheet, table of a database, number of a table of a page
+    columns: list[Column]
+    rows: int
+    head: list[str]
     header: int = 0
     delimiter: str = ""  # of delimited text; "" stands for blanks
-    quote: str = '"'
-    escape: str = ""
-    head: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,13 +88,13 @@ class FileNote:
     size: int
     kind: str  # table, records (JSON), parquet, workbook, database, page, text, binary, …
     encoding: str = ""
-    tables: tuple[TableNote, ...] = ()
-    lines: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    tables: list[TableNote] = field(default_factory=list[TableNote])
+    lines: list[str] = field(default_factory=list[str])
+    said: list[str] = field(default_factory=list[str])
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return tuple(c for table in self.tables for c in table.columns)
+    def columns(self) -> list[Column]:
+        return [c for table in self.tables for c in table.columns]
 
     @property
     def rows(self) -> int | None:
@@ -106,61 +102,57 @@ class FileNote:
         return self.tables[0].rows if len(self.tables) == 1 else None
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(table.part for table in self.tables if table.part)
+    def parts(self) -> list[str]:
+        return [table.part for table in self.tables if table.part]
 
     @property
-    def head(self) -> tuple[str, ...]:
+    def head(self) -> list[str]:
         """Sample rows; of several tables in turn, with the part before each."""
         if len(self.tables) < 2:
             return self.tables[0].head if self.tables else self.lines
         turns = range(max(len(t.head) for t in self.tables))
-        return tuple(
-            f"[{t.part}] {t.head[i]}" for i in turns for t in self.tables if i < len(t.head)
-        )
+        return [f"[{t.part}] {t.head[i]}" for i in turns for t in self.tables if i < len(t.head)]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> FileNote:
-        lists = {name: tuple(row[name]) for name in ("lines", "said")}
-        whole: dict[str, Any] = {**row, **lists, "tables": tuple(map(_table_of, row["tables"]))}
+        whole: dict[str, Any] = {**row, "tables": []}
+        for table in row["tables"]:
+            given: dict[str, Any] = {**table, "columns": [Column(**c) for c in table["columns"]]}
+            whole["tables"].append(TableNote(**given))
         return FileNote(**whole)
-
-
-def _table_of(row: Mapping[str, Any]) -> TableNote:
-    columns: list[dict[str, Any]] = [{**c, "odd": tuple(c["odd"])} for c in row["columns"]]
-    made = tuple(Column(**column) for column in columns)
-    whole: dict[str, Any] = {**row, "head": tuple(row["head"]), "columns": made}
-    return TableNote(**whole)
 
 
 # ---- what one file holds
 
 
-def look(path: Path, root: Path) -> FileNote:
-    """One file of a lake whose folder is `root`. Raises OSError only."""
+def look(path: Path, root: Path, rows: int = ROWS_KEPT) -> FileNote:
+    """One file of a lake whose folder is `root`, with `rows` sample rows a table. Raises OSError
+    only."""
     size = path.stat().st_size
+    odd_rows: list[Doubt] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of libraries, about features of a file
             found, odd_rows = _tables(path, root)
     except Exception as error:  # whatever a library says of a broken file
-        odd_rows = []
         found = [Skipped(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
-    plans = [one for one in found if not isinstance(one, Skipped) and not _prose(path, one[0])]
-    refused = tuple(_refused(one) for one in found if isinstance(one, Skipped))
-    if not plans and any(isinstance(one, Skipped) and one.part for one in found):
-        return FileNote(size, _KINDS.get(form_of(path), form_of(path)), said=refused)
-    if not plans:
-        return _text(path, size, refused)
-    plan = plans[0][0]
-    doubts = tuple(_doubt(d) for plan, _ in plans for d in plan.doubts)
-    tables = tuple(_table(path, plan, frame) for plan, frame in plans)
-    kind = _KINDS.get(plan.form, plan.form)
-    encoding = plan.encoding.removesuffix("-sig") if plan.form in ("csv", "html") else ""
-    return FileNote(size, kind, encoding, tables, said=(*map(_doubt, odd_rows), *doubts, *refused))
+    read = [one for one in found if not isinstance(one, Skipped) and not _prose(path, one[0])]
+    refused = [one for one in found if isinstance(one, Skipped)]
+    said = [_doubt(d) for doubts in (odd_rows, *(p.doubts for p, _ in read)) for d in doubts]
+    said += map(_refused, refused)
+    if read:
+        plan = read[0][0]
+        encoding = plan.encoding.removesuffix("-sig") if plan.form in ("csv", "html") else ""
+        tables = [_table(path, *one, rows) for one in read]
+        return FileNote(size, _KINDS.get(plan.form, plan.form), encoding, tables, said=said)
+    if any(one.part for one in refused):
+        return FileNote(size, _KINDS.get(form_of(path), form_of(path)), said=said)
+    lines, encoding = _start_of(path, size)
+    shown = [line[:200] for line in lines[:rows]]
+    return FileNote(size, "text" if encoding else "binary", encoding, lines=shown, said=said)
 
 
 def _prose(path: Path, plan: ReadPlan) -> bool:
@@ -200,18 +192,11 @@ def _clipped(text: str, most: int = 240) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _text(path: Path, size: int, said: tuple[str, ...]) -> FileNote:
-    """A file that is no table: its first lines, or none where it holds no text."""
-    lines, encoding = _start_of(path, size)
-    shown = tuple(line[:200] for line in islice(lines, ROWS_KEPT))
-    return FileNote(size, "text" if encoding else "binary", encoding, lines=shown, said=said)
-
-
-def _start_of(path: Path, size: int) -> tuple[Iterator[str], str]:
+def _start_of(path: Path, size: int) -> tuple[list[str], str]:
     """(the lines at the start of a file, its encoding); none, and "" for what is no text."""
     data = b""
     if form_of(path) not in ("", "csv", "json", "lines", "html"):
-        return iter(()), ""
+        return [], ""
     try:
         with unpacked(path) as file:
             data = file.read(1 << 18)
@@ -219,10 +204,8 @@ def _start_of(path: Path, size: int) -> tuple[Iterator[str], str]:
     except Exception:  # refused by the reader, or a broken archive
         encoding = "" if b"\0" in data[:4096] or (size and not data) else "utf-8"
     encoding = encoding.removesuffix("-sig")
-    if not encoding:
-        return iter(()), ""
-    text = data.decode(encoding, "replace").removeprefix("\ufeff")
-    return iter(text.split("\n")), encoding
+    text = data.decode(encoding, "replace").removeprefix("\ufeff") if encoding else ""
+    return text.split("\n") if encoding else [], encoding
 
 
 def lines_of(path: Path, note: FileNote, first: int, count: int) -> list[str]:
@@ -232,25 +215,26 @@ def lines_of(path: Path, note: FileNote, first: int, count: int) -> list[str]:
         return list(islice(text, first - 1, first - 1 + count))
 
 
-def _table(path: Path, plan: ReadPlan, frame: Frame) -> TableNote:
+def _table(path: Path, plan: ReadPlan, frame: Frame, rows: int) -> TableNote:
     doubted = {d.column: d for d in plan.doubts}
-    inside = set(columns_in_doubt(plan.doubts))
-    columns = tuple(
+    columns = [
         Column(name, "in doubt", note=f"[{doubted[name].code}]")
-        if name in inside
+        if name in doubted
         else _column(name, plan, frame)
         for name in plan.columns[:COLUMNS_MOST]
-    )
-    rows = len(frame)
+    ]
     if plan.form != "csv":
-        return TableNote(plan.part, columns, rows, head=_rows_shown(plan.form, frame))
-    delimiter = "" if plan.sep == r"\s+" else plan.sep
-    header = plan.skip + 1 if plan.header else 0
-    note = TableNote(plan.part, columns, rows, header, delimiter, plan.quote, plan.escape)
-    data = list(_records(path, note, plan.encoding, plan.skip))
+        return TableNote(plan.part, columns, len(frame), _rows_shown(plan.form, frame, rows))
+    mark = "" if plan.sep == r"\s+" else plan.sep
+    data = list(_records(path, plan))
     half, step = ROWS_KEPT // 2, max(1, len(data) // ROWS_KEPT)
-    chosen = data if len(data) <= ROWS_KEPT else [*data[:half], *data[half::step][:half]]
-    return replace(note, head=tuple(map(_joined(note), chosen)))
+    if rows > ROWS_KEPT or len(data) <= ROWS_KEPT:
+        data = data[:rows]
+    else:
+        data = [*data[:half], *data[half::step][:half]]
+    head = [(mark or " ").join(cell[:60] for cell in row[:60]) for row in data]
+    header = plan.skip + 1 if plan.header else 0
+    return TableNote(plan.part, columns, len(frame), head, header, mark)
 
 
 def _column(name: str, plan: ReadPlan, frame: Frame) -> Column:
@@ -273,12 +257,12 @@ def _column(name: str, plan: ReadPlan, frame: Frame) -> Column:
     if cells.dtype.kind == "f":
         whole = missing and bool((filled == filled.round()).all())
         kind = "integer" if whole else "number"
-    odd = _odd(filled, plan) if kind == "text" else ()
+    odd = _odd(filled, plan) if kind == "text" else []
     return Column(name, "number" if odd else kind, missing, odd, note)
 
 
-def _odd(filled: Any, plan: ReadPlan) -> tuple[str, ...]:
-    """Values that are no numbers, of a text column most of whose values are; () for another. Of
+def _odd(filled: Any, plan: ReadPlan) -> list[str]:
+    """Values that are no numbers, of a text column most of whose values are; none for another. Of
     delimited text with the line of the first of each, counted as if no cell had two lines."""
     pd: Any = importlib.import_module("pandas")
     texts = filled.astype(str).str.strip()
@@ -286,84 +270,37 @@ def _odd(filled: Any, plan: ReadPlan) -> tuple[str, ...]:
     numbers = pd.to_numeric(plain, errors="coerce")
     others = plain[numbers.isna()]
     if not 0 < len(others) <= 0.4 * len(texts) or len(plain) < len(texts):
-        return ()
+        return []
     first = others.drop_duplicates()[:ODD_MOST].items()
     if plan.form != "csv" or plan.drop_rows or plan.drop_where or plan.drop_duplicates:
-        return tuple(str(value)[:40] for _, value in first)
+        return [str(value)[:40] for _, value in first]
     top = plan.skip + int(plan.header) + 1
-    return tuple(f"line {top + int(row)}: {str(value)[:40]}" for row, value in first)
+    return [f"line {top + int(row)}: {str(value)[:40]}" for row, value in first]
 
 
-def _rows_shown(form: str, frame: Frame, count: int = ROWS_KEPT) -> tuple[str, ...]:
+def _rows_shown(form: str, frame: Frame, count: int) -> list[str]:
     """The first rows of a table that is no delimited text."""
     rows = [
         {str(k): None if v is None or v != v else v for k, v in row.items()}
         for row in frame.head(count).to_dict("records")
     ]
     if form in ("json", "lines"):
-        return tuple(json.dumps(row, ensure_ascii=False, default=str)[:400] for row in rows)
-    return tuple(
+        return [json.dumps(row, ensure_ascii=False, default=str)[:400] for row in rows]
+    return [
         ", ".join(f"{k}={'' if v is None else str(v)[:60]}" for k, v in list(row.items())[:60])
         for row in rows
-    )
+    ]
 
 
-def _records(path: Path, note: TableNote, encoding: str, skip: int) -> Iterator[list[str]]:
+def _records(path: Path, plan: ReadPlan) -> Iterator[list[str]]:
     """The rows of delimited text below the column names, as they stand in the file."""
-    with unpacked(path) as file, io.TextIOWrapper(file, encoding, "replace", newline="") as text:
-        lines = islice(text, skip, None)
-        if not note.delimiter:
-            rows: Iterator[list[str]] = (line.split() for line in lines)
-        else:
-            how = csv.QUOTE_MINIMAL if note.quote else csv.QUOTE_NONE
-            rows = csv.reader(
-                lines,
-                delimiter=note.delimiter,
-                quotechar=note.quote or None,
-                escapechar=note.escape or None,
-                quoting=how,
-            )
-        with suppress(csv.Error):
-            yield from (row for row in islice(rows, int(note.header > 0), None) if row)
-
-
-def _joined(note: TableNote) -> Callable[[list[str]], str]:
-    mark = note.delimiter or " "
-    return lambda row: mark.join(cell[:60] for cell in row[:60])
-
-
-def more_rows(lake: Path, index: LakeIndex, count: int) -> dict[str, list[str]]:
-    """The first `count` rows of the first file of every group, by file; {} where the index keeps
-    so many. The release shows the first 100 rows of every CSV (paper, Tables 6 and 12). A file of
-    which nothing is found is left out: what its index holds is shown. Raises OSError for a file
-    that is gone."""
-    if count <= ROWS_KEPT:
-        return {}
-    found: dict[str, list[str]] = {}
-    for group in groups(index):
-        rows = _first_rows(lake / group.names[0], lake, group.note, count)
-        if rows:
-            found[group.names[0]] = rows
-    return found
-
-
-def _first_rows(path: Path, root: Path, note: FileNote, count: int) -> list[str]:
-    """Rows as an index writes them."""
-    if note.kind == "binary":
-        return []
-    if note.kind == "text":
-        return [line[:200] for line in islice(_start_of(path, note.size)[0], count)]
-    if note.kind == "table":
-        table = note.tables[0]
-        skip = max(table.header - 1, 0)
-        rows = _records(path, table, note.encoding or "utf-8", skip)
-        return list(map(_joined(table), islice(rows, count)))
-    try:
-        found, _ = _tables(path, root)
-        plan, frame = next(t for t in found if not isinstance(t, Skipped))
-    except Exception:  # it has changed since it was indexed
-        return []
-    return list(_rows_shown(plan.form, frame, count)) if len(note.tables) == 1 else []
+    with (
+        unpacked(path, plan.part) as file,
+        io.TextIOWrapper(file, plan.encoding, "replace", newline="") as text,
+    ):
+        lines = islice(text, plan.skip, None)
+        cut = records_of(lines, plan.sep, plan.quote, plan.escape, plan.blanks)
+        yield from islice((row for _, row in cut), int(plan.header), None)
 
 
 # ---- the index
@@ -376,6 +313,35 @@ class LakeIndex:
 
     files: dict[str, FileNote]
     read: int = 0
+
+
+def index_lake(folder: Path, cache: Path | None = None, rows: int = ROWS_KEPT) -> LakeIndex:
+    """Look at every file below `folder`, as `tables.yaml` there says where it is. Of more than
+    `ROWS_KEPT` rows the first of each table are kept: the release shows the first 100 rows of every
+    CSV (paper, Tables 6 and 12). Raises OSError for a folder that cannot be read."""
+    root = Path(os.path.realpath(folder))
+    rules = (root / FILE).read_bytes() if (root / FILE).is_file() else b""
+    how = f"{VERSION} {max(rows, ROWS_KEPT)} {hashlib.sha1(rules).hexdigest()}"
+    files: dict[str, FileNote] = {}
+    read = 0
+    with closing(_store(cache or cache_folder())) as store, store:
+        for path in sorted(Path(at, name) for at, _, names in os.walk(root) for name in names):
+            info, name = path.stat(), path.relative_to(root).as_posix()
+            seen = f"{how} {info.st_size} {info.st_mtime_ns} {info.st_ino} {path}"
+            note = _kept(store, _kept(store, seen))
+            if not note:
+                read += 1
+                with open(path, "rb") as file:
+                    content = hashlib.file_digest(file, "blake2b").hexdigest()[:40]
+                # the settings go by the path below the lake; without any a copy is the same file
+                place = name if rules else "".join(path.suffixes[-2:]).lower()
+                digest = f"{how} {place} {content}"
+                note = _kept(store, digest)
+                note = note or json.dumps(look(path, root, max(rows, ROWS_KEPT)).to_json())
+                pairs = [(digest, note), (seen, digest)]
+                store.executemany("INSERT OR REPLACE INTO found VALUES (?, ?)", pairs)
+            files[name] = FileNote.from_json(json.loads(note))
+    return LakeIndex(files, read)
 
 
 def _store(folder: Path) -> sqlite3.Connection:
@@ -392,48 +358,6 @@ def _store(folder: Path) -> sqlite3.Connection:
 def _kept(store: sqlite3.Connection, key: str) -> str:
     row = store.execute("SELECT value FROM found WHERE key = ?", (key,)).fetchone()
     return str(row[0]) if row else ""
-
-
-def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
-    """Look at every file below `folder`, as `tables.yaml` there says where it is. Raises OSError
-    for a folder that cannot be read."""
-    root = os.path.realpath(folder)
-    found = sorted(os.path.join(at, name) for at, _, names in os.walk(root) for name in names)
-    files: dict[str, FileNote] = {}
-    read = 0
-    said = _rules_of(Path(root))
-    with closing(_store(cache or cache_folder())) as store, store:
-        for path in found:
-            info = os.stat(path)
-            seen = f"{VERSION}{said} {info.st_size} {info.st_mtime_ns} {info.st_ino} {path}"
-            note = _kept(store, _kept(store, seen))
-            if not note:
-                note = _look(store, Path(path), Path(root), seen, said)
-                read += 1
-            name = os.path.relpath(path, root).replace(os.sep, "/")
-            files[name] = FileNote.from_json(json.loads(note))
-    return LakeIndex(files, read)
-
-
-def _rules_of(root: Path) -> str:
-    """What tells the lake's `tables.yaml` from others; "" where there is none."""
-    try:
-        return "-" + hashlib.sha1((root / _RULES).read_bytes()).hexdigest()[:12]
-    except OSError:
-        return ""
-
-
-def _look(store: sqlite3.Connection, path: Path, root: Path, seen: str, said: str) -> str:
-    with open(path, "rb") as file:
-        content = hashlib.file_digest(file, "blake2b").hexdigest()[:40]
-    suffixes = "".join(path.suffixes[-2:]).lower()
-    # the settings go by the path below the lake; without any a copy is the same file
-    place = f"{said}-{path.relative_to(root).as_posix()}" if said else ""
-    digest = f"{VERSION}{place}-{suffixes}-{content}"
-    note = _kept(store, digest) or json.dumps(look(path, root).to_json())
-    rows = [(digest, note), (seen, digest)]
-    store.executemany("INSERT OR REPLACE INTO found VALUES (?, ?)", rows)
-    return note
 
 
 @dataclass(frozen=True)
@@ -517,15 +441,12 @@ def snippet(
     budget: int,
     question: str = "",
     rows: int = 3,
-    heads: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """A description of the lake of at most `budget` tokens (about; see CHARS_A_TOKEN; 0: all).
 
     First every group's name, then columns with their types and odd cells, then up to `rows`
     sample rows; groups that share words with the question come first in line for the budget.
-    The text is ordered by file name. `heads` are rows by file, where more are shown than an index
-
-    keeps (`more_rows`).
+    The text is ordered by file name.
     """
     room = int((budget or 1 << 50) * CHARS_A_TOKEN) - 40  # for the line that counts what is left
     wanted = _words(question)
@@ -555,7 +476,7 @@ def snippet(
                     add(place, text)
     for number in range(rows):
         for place in rank:
-            head = (heads or {}).get(listed[place].names[0], listed[place].note.head)
+            head = listed[place].note.head
             if number < len(head) and lines[place]:
                 add(
                     place,

@@ -18,7 +18,6 @@ from rollouts.krama.index import (
     index_lake,
     lines_of,
     look,
-    more_rows,
     snippet,
 )
 
@@ -125,16 +124,14 @@ def test_more_rows_than_the_index_keeps_are_read_from_the_start(tmp_path: Path) 
     (lake / "plain.json").write_text(json.dumps([{"a": n} for n in range(40)]), "utf-8")
     (lake / "wide.csv").write_bytes(("Ort;Wert\n" + "Köln;1\n" * 30).encode("utf-16"))
     (lake / "gone.parquet").write_bytes(b"PAR1\0\0")
-    index = index_lake(lake)
-    assert more_rows(lake, index, 12) == {}
-    found = more_rows(lake, index, 25)
+    few, many = (index_lake(lake, rows=rows) for rows in (5, 25))
+    found = {name: note.head for name, note in many.files.items()}
     assert found["rain_amherst.csv"][:2] == ["2000,1.0,2.0", "2001,1.25,2.0"]
     assert found["sites.csv"][0].startswith("Site 0,Amherst,Fresh")  # below title and names
     assert found["plain.json"][24] == '{"a": 24}'
     assert found["wide.csv"] == ["Köln;1"] * 25
-    assert {len(rows) for name, rows in found.items() if name != "notes.txt"} == {25}
-    assert found["notes.txt"][1] == "M is missing."
-    assert "gone.parquet" not in found
-    few, many = (snippet(index, 8000, "", rows, more_rows(lake, index, rows)) for rows in (5, 25))
-    assert (few.count("row: 20"), many.count("row: 20")) == (10, 50)  # two towns
-    assert len(snippet(index, 200, "", 25, found)) <= 200 * CHARS_A_TOKEN
+    assert {len(found[name]) for name in ("rain_amherst.csv", "sites.csv", "plain.json")} == {25}
+    assert found["notes.txt"][1] == "M is missing." and found["gone.parquet"] == []
+    shown = [snippet(one, 8000, "", rows) for one, rows in ((few, 5), (many, 25))]
+    assert [text.count("row: 20") for text in shown] == [10, 50]  # two towns
+    assert len(snippet(many, 200, "", 25)) <= 200 * CHARS_A_TOKEN
