@@ -72,9 +72,8 @@ class Column:
         """The cells that are neither empty nor a word for a missing value."""
         key = tuple(missing)
         if key not in self._filled:
-            gone = frozenset(key)
-            blank = {c for c in self.cells if c[-1:].isspace() and not c.strip()} | {""} | gone
-            kept = {c: n for c, n in self.cells.items() if c not in blank}
+            gone = {*filter(str.isspace, self.cells), "", *key} & self.cells.keys()
+            kept = {c: n for c, n in self.cells.items() if c not in gone} if gone else self.cells
             self._filled[key] = (kept, all_simple(kept))
         return self._filled[key][0]
 
@@ -155,7 +154,7 @@ def decide(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> Rea
     for column in columns:
         plan = _rest(plan, column, rule)
     for column in columns:
-        plan = with_sentinels(plan, column.name, sentinels(_values(plan, column)))
+        plan = with_sentinels(plan, column.name, sentinels(*_values(plan, column)))
     return some_left(plan)
 
 
@@ -262,23 +261,23 @@ def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: FileSet
     return bool(filled) and is_numeric(certain, numbers)
 
 
-def _values(plan: ReadPlan, column: Column) -> Mapping[float, int]:
-    """The numbers of a column, as far as they are known."""
+def _values(plan: ReadPlan, column: Column) -> tuple[Sequence[float], Sequence[int]]:
+    """The numbers of a column, as far as they are known, and how often each stands there."""
+    known, times = list(column.values), list(column.values.values())
     if column.name not in plan.numbers:
-        return {} if column.cells else column.values
+        return ([], []) if column.cells else (known, times)
     mark, missing = plan.decimal_of(column.name), plan.missing.get(column.name, ())
     filled = column.filled(missing)
     if mark != "," and column.simple(missing):
-        values = map(float, filled)
-    else:
-        drop = f"[$€£%\\s{re.escape(plan.thousands_of(column.name))}]"
-        marked = column.name in plan.marked
-        values = (as_number(re.sub(drop, "", c) if marked else c, mark) for c in filled)
-    found: dict[float, int] = dict(column.values)
-    for value, times in zip(values, filled.values(), strict=True):
+        return [*known, *map(float, filled)], [*times, *filled.values()]
+    drop = re.compile(f"[$€£%\\s{re.escape(plan.thousands_of(column.name))}]")
+    marked = column.name in plan.marked
+    for cell, count in filled.items():
+        value = as_number(drop.sub("", cell) if marked else cell, mark)
         if value is not None:
-            found[value] = found.get(value, 0) + times
-    return found
+            known.append(value)
+            times.append(count)
+    return known, times
 
 
 def with_sentinels(plan: ReadPlan, name: str, found: Sequence[Sentinel]) -> ReadPlan:

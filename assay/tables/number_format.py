@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
 from assay.tables.settings import Doubt, shown, yaml_word
 
 SIGNS = "$€£%"
@@ -350,18 +352,23 @@ class Sentinel:
     high: float
 
 
-def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:
+def sentinels(values: Sequence[float], counts: Sequence[int]) -> list[Sentinel]:
     """The numbers that may mean no value in a column, from its numbers with counts.
 
     A typical number (-9999, 999) outside the range of the rest that is repeated or very far away,
     or one inside it that stands there far more often than any other.
     """
-    typical = {v: n for v, n in counts.items() if v in _TYPICAL}
-    rest = {v: n for v, n in counts.items() if v not in typical and v == v}
-    if not typical or sum(rest.values()) < _LEAST:
+    if _TYPICAL.isdisjoint(values):
         return []
-    rows, low, high = sum(counts.values()), min(rest), max(rest)
-    width, most = high - low, max(rest.values())
+    numbers, places = np.unique(np.asarray(values, dtype=float), return_inverse=True)
+    sums = np.bincount(places, weights=counts).astype(int)
+    known = np.isin(numbers, list(_TYPICAL))
+    rest, others = numbers[~known], sums[~known]
+    if others.sum() < _LEAST:
+        return []
+    rows, low, high, most = int(sums.sum()), float(rest.min()), float(rest.max()), int(others.max())
+    width = high - low
+    typical = dict(zip(numbers[known].tolist(), sums[known].tolist(), strict=True))
     found: list[Sentinel] = []
     for value, times in sorted(typical.items()):
         gap = low - value if value < low else value - high
