@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from assay.memory import available_memory
 from assay.task import Task, TaskError
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
@@ -20,7 +21,6 @@ from rollouts.room import for_gold, gold_text
 from train.examples import Example
 from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.shape import Shape, context_in, shape_of
-from train.run.memory import available_memory
 from train.run.record import read_run_record
 
 SHARE = 0.6  # of the memory that is left beside weights and optimiser

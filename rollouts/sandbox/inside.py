@@ -15,7 +15,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from rollouts.sandbox import jail, transfer
 from rollouts.sandbox import syscalls as sc
@@ -32,53 +32,6 @@ _SET_UP_S = 60.0
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # all else is no fault of the inputs' size
 
 
-class ExitInfo(NamedTuple):
-    """How a user process ended. `cpu_s` and `peak` include the children that it waited for."""
-
-    status: int
-    cpu_s: float
-    peak: int
-
-
-@dataclass
-class ForkedProcess:
-    """A user process that the warm process forked into our namespaces. `pid` is the jail's own
-    number for it, `outer` the one in the /proc that init reads."""
-
-    channel: socket.socket
-    exit: socket.socket
-    pid: int = 0
-    outer: int = 0
-
-    @staticmethod
-    def ask(plan: JailPlan, proc: int) -> ForkedProcess:
-        """Have one forked: the warm process gets our namespaces and its ends of two sockets."""
-        channel, for_user = socket.socketpair()
-        exit_, for_warm = socket.socketpair()
-        kinds = ("pid", "mnt", *(["net"] if plan.own_network else []))
-        spaces = [os.open(f"self/ns/{k}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc) for k in kinds]
-        with socket.socket(fileno=os.dup(plan.warm)) as warm, for_user, for_warm:
-            socket.send_fds(warm, [b"user"], [for_user.fileno(), for_warm.fileno(), *spaces])
-        for descriptor in spaces:
-            os.close(descriptor)
-        return ForkedProcess(channel, exit_)
-
-    def wait_closed_in(self) -> None:
-        """Wait until the process is closed in; EOFError when it could not be made."""
-        said = self.channel.recv(64)
-        if not said:
-            raise EOFError("the warm process could not fork")
-        self.pid, self.outer = json.loads(said)
-
-    def ended(self) -> ExitInfo:
-        """What the warm process says about the end; EOFError when it cannot say any more."""
-        said = self.exit.recv(EXIT.size)
-        if len(said) < EXIT.size:
-            raise EOFError("the warm process is gone")
-        status, cpu, peak = EXIT.unpack(said)
-        return ExitInfo(status, cpu / 1e6, peak)
-
-
 @dataclass
 class Job:
     """One call while it runs. `end` is "exit", or why it was ended."""
@@ -88,8 +41,10 @@ class Job:
     folders: Folders
     proc: int
     work_fd: int
-    forked: ForkedProcess | None = None  # with namespaces; else the user process is our own fork
-    exit: ExitInfo | None = None
+    # with namespaces: to the user process, and where the warm process tells how that ended, with
+    # the processor time and peak memory of it and of those it waited for; else it is our own fork
+    channel: socket.socket | None = None
+    ending: socket.socket | None = None
     limits: Limits = field(default_factory=Limits)
     before: Seen = field(default_factory=Seen)
     watches: Watches | None = None
@@ -100,6 +55,7 @@ class Job:
     status: int | None = None
     end: str = "exit"
     started: float = 0.0
+    cpu_s: float = 0.0
     peak: int = 0
 
     @property
@@ -110,9 +66,6 @@ class Job:
     def deadline(self) -> float:
         """The code's own, counted from its first line; before that, the one of our set-up."""
         return self.started + (self.limits.wall_s if self.begun else _SET_UP_S)
-
-    def capture(self) -> list[Capture]:
-        return [Capture(self.limits.output_kb * 1024) for _ in range(2)]
 
 
 def run_init(plan: JailPlan, channel: socket.socket) -> NoReturn:
@@ -136,21 +89,33 @@ def _ahead(plan: JailPlan, channel: socket.socket) -> Job | None:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
     proc = os.dup(plan.proc) if plan.proc >= 0 else os.open("/proc", os.O_RDONLY)
     work = os.open(folders.work, os.O_RDONLY | os.O_DIRECTORY)
-    forked = ForkedProcess.ask(plan, proc) if plan.namespaces else None
+    user_channel, ending = _have_one_forked(plan, proc) if plan.namespaces else (None, None)
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
     data, descriptors, _, _ = socket.recv_fds(channel, 64, 2)
     if not data or not descriptors:
         return None
     conn = socket.socket(fileno=descriptors[0])
-    job = Job(conn, plan, folders, proc, work, forked)
-    job.caller = descriptors[1] if len(descriptors) > 1 else -1
-    return job
+    caller = descriptors[1] if len(descriptors) > 1 else -1
+    return Job(conn, plan, folders, proc, work, user_channel, ending, caller=caller)
+
+
+def _have_one_forked(plan: JailPlan, proc: int) -> tuple[socket.socket, socket.socket]:
+    """The warm process forks a user process into our namespaces: our ends of two sockets."""
+    channel, for_user = socket.socketpair()
+    ending, for_warm = socket.socketpair()
+    kinds = ("pid", "mnt", *(["net"] if plan.own_network else []))
+    spaces = [os.open(f"self/ns/{k}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc) for k in kinds]
+    with socket.socket(fileno=os.dup(plan.warm)) as warm, for_user, for_warm:
+        socket.send_fds(warm, [b"user"], [for_user.fileno(), for_warm.fileno(), *spaces])
+    for descriptor in spaces:
+        os.close(descriptor)
+    return channel, ending
 
 
 def _run(job: Job) -> None:
     request = transfer.receive_header(job.conn)
-    job.limits = Limits.checked(request["limits"])
-    capture = job.capture()
+    job.limits = Limits(**request["limits"])
+    capture = [Capture(job.limits.output_kb * 1024) for _ in range(2)]
     try:
         stdin = _receive(job, request)
     except OSError as error:
@@ -177,8 +142,8 @@ def _run(job: Job) -> None:
 
 def _begin(job: Job, request: dict[str, Any], given: list[int]) -> None:
     """Let the waiting user process go, or fork one where there is none."""
-    plan, folders, limits, forked = job.plan, job.folders, job.limits, job.forked
-    if forked is None:
+    plan, folders, limits = job.plan, job.folders, job.limits
+    if job.channel is None:
         job.watches = watches(plan, folders, limits, job.proc, own_pid(job.proc))
         job.started = time.monotonic()
         job.user = os.fork()
@@ -188,13 +153,15 @@ def _begin(job: Job, request: dict[str, Any], given: list[int]) -> None:
             finally:
                 os._exit(1)
         return
-    forked.wait_closed_in()
-    pid = forked.pid if plan.own_proc else forked.outer
+    if not (said := job.channel.recv(64)):  # it is closed in
+        raise EOFError("the warm process could not fork")
+    job.user, outer = json.loads(said)
+    pid = job.user if plan.own_proc else outer
     job.watches = watches(plan, folders, limits, job.proc, pid, pid)
     if plan.own_proc:
         jail.seal_proc()
-    job.user, job.started = forked.pid, time.monotonic()
-    with forked.channel as channel:
+    job.started = time.monotonic()
+    with job.channel as channel:
         socket.send_fds(channel, [b"go"], given)
         transfer.send(channel, {name: request[name] for name in ("limits", "seed", "argv")})
 
@@ -250,18 +217,21 @@ def _mount_shared(job: Job, folders: Sequence[tuple[str, str]]) -> None:
     jail.hide_shared()
 
 
+def _entries(top: str) -> Iterator[os.DirEntry[str]]:
+    """All below a directory that is no model's work, each directory before what it holds."""
+    with os.scandir(top) as found:
+        for entry in found:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry.path)
+
+
 def _refuse_sockets(top: str) -> None:
     """Raise unless a tree holds nothing that could be written to through a read-only mount."""
-    left = [top]
-    while left:
-        with os.scandir(left.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
-                    raise OSError(
-                        errno.EPERM, f"the shared directory holds a socket or FIFO: {entry.name!r}"
-                    )
+    for entry in _entries(top):
+        if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
+            what = f"the shared directory holds a socket or FIFO: {entry.name!r}"
+            raise OSError(errno.EPERM, what)
 
 
 def _link_shared(job: Job, folders: Sequence[tuple[str, str]]) -> None:
@@ -284,17 +254,15 @@ def _link_shared(job: Job, folders: Sequence[tuple[str, str]]) -> None:
 def _mirror(source: str, target: str) -> int:
     """Make the directories of `source` in `target`, and a link for each file; returns how many
     entries that took. Real directories, because walking through a tree passes links by."""
-    count, left = 0, [(source, target)]
-    while left:
-        above, here = left.pop()
-        os.makedirs(here, exist_ok=True)
-        with os.scandir(above) as entries:
-            for entry in entries:
-                count += 1
-                if entry.is_dir(follow_symlinks=False):
-                    left.append((entry.path, f"{here}/{entry.name}"))
-                else:
-                    os.symlink(entry.path, f"{here}/{entry.name}")
+    os.makedirs(target, exist_ok=True)
+    count = 0
+    for entry in _entries(source):
+        count += 1
+        here = target + entry.path.removeprefix(source)
+        if entry.is_dir(follow_symlinks=False):
+            os.makedirs(here, exist_ok=True)
+        else:
+            os.symlink(entry.path, here)
     return count
 
 
@@ -322,11 +290,10 @@ def _new_file(path: str) -> BinaryIO:
 
 def supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
     """Drain, watch and wait until the user process ends or has to end."""
-    poller, tick, pidfd, ending = select.poll(), _TICK, -1, -1
+    poller, tick, pidfd = select.poll(), _TICK, -1
+    ending = -1 if job.ending is None else job.ending.fileno()
     try:
-        if job.forked is not None:
-            ending = job.forked.exit.fileno()
-        else:
+        if job.ending is None:
             pidfd = os.pidfd_open(job.user)
     except OSError:
         tick = 0.01  # before Linux 5.3 only asking tells
@@ -396,13 +363,14 @@ def _tell(job: Job, word: bytes) -> None:
 
 def _hear_exit(job: Job) -> None:
     """Take the warm process's word for how the user process ended."""
-    if job.forked is None or job.status is not None:
+    if job.ending is None or job.status is not None:
         return
-    try:
-        job.exit = job.forked.ended()
-        job.status = job.exit.status
-    except (EOFError, OSError):
+    said = job.ending.recv(EXIT.size)
+    if len(said) < EXIT.size:
         job.end, job.status = "the warm process is gone", 0
+        return
+    job.status, cpu, peak = EXIT.unpack(said)
+    job.cpu_s, job.peak = cpu / 1e6, max(job.peak, peak)
 
 
 def _check_begun(job: Job) -> None:
@@ -428,12 +396,12 @@ def _check_begun(job: Job) -> None:
 
 def _finish(job: Job, pipes: list[int], capture: list[Capture]) -> None:
     """Leave nobody alive, then take what is still in the pipes."""
-    while _reap(job) or (job.forked is not None and job.status is None):
+    while _reap(job) or (job.ending is not None and job.status is None):
         for pid in _members(job, no_forks=True):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        if job.forked is not None and job.status is None:
-            if select.select([job.forked.exit], [], [], 0.001)[0]:
+        if job.ending is not None and job.status is None:
+            if select.select([job.ending], [], [], 0.001)[0]:
                 _hear_exit(job)
         else:
             time.sleep(0.0005)
@@ -462,7 +430,7 @@ def _reap(job: Job) -> bool:
             return False
         if pid == 0:
             return True
-        if pid == job.user and job.forked is None:
+        if pid == job.user and job.ending is None:
             job.status = status
 
 
@@ -488,13 +456,12 @@ def _answer(job: Job, names: list[str], capture: list[Capture]) -> None:
         return
     found = collect(job.work_fd, names, job.limits, job.before) if job.user else Collected()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    _, cpu, peak = job.exit or (0, 0.0, 0)
     header = {
         "end": job.end,
         "status": job.status,
         "wall": time.monotonic() - job.started if job.user else 0.0,
-        "cpu": usage.ru_utime + usage.ru_stime + cpu,
-        "peak": max(usage.ru_maxrss * 1024, job.peak, peak),
+        "cpu": usage.ru_utime + usage.ru_stime + job.cpu_s,
+        "peak": max(usage.ru_maxrss * 1024, job.peak),
         "started": job.started,
         "full": _is_full(job),
         "streams": [[len(c.head), len(c.tail()), c.total] for c in capture],

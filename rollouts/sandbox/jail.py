@@ -4,6 +4,7 @@ call, Landlock and the seccomp filter."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one ca
 KEPT = "/.kept"  # what a call's own TMP and SHM would cover, to be shown in them again
 BACKLOG = 8  # connections that may wait at one listening socket, each with unread data
 INSIDE_ID = 1000
+_OCTAL = re.compile(rb"\\(\d{3})")  # as the table of mounts writes a space
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 # Without /dev/zero: a shared mapping of it is memory that no count shows once it is unmapped.
@@ -192,20 +194,15 @@ def _bind(path: str, source: int, base: str) -> str:
 
 
 def _seal(target: str) -> None:
-    """Read-only, by one call where the kernel has it, else mount by mount with its own flags."""
-    try:
-        sc.read_only(target)
-        return
-    except OSError as error:
-        if error.errno != 38:  # ENOSYS, before 5.12
-            raise
-    with open("/proc/self/mountinfo") as table:
-        points = [line.split()[4].encode().decode("unicode_escape") for line in table]
-    for point in points:
-        if below(point, [target]):
-            kept = os.statvfs(point).f_flag & (sc.MS_NOEXEC | 1024 | 2048)
-            flags = sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
-            sc.mount("none", point, "", flags | kept)
+    """Turn a whole bound tree read-only, mount by mount: one call for all is in no kernel before
+    5.12. Each keeps its own flags, as it must in a user namespace."""
+    with open("/proc/self/mountinfo", "rb") as table:
+        named = [line.split()[4] for line in table]
+    points = [os.fsdecode(_OCTAL.sub(lambda m: bytes([int(m[1], 8)]), n)) for n in named]
+    for point in [target, *(p for p in points if p != target and below(p, [target]))]:
+        kept = os.statvfs(point).f_flag & (sc.MS_NOEXEC | 1024 | 2048)
+        flags = sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
+        sc.mount("none", point, "", flags | kept)
 
 
 def _wanted(binds: Iterable[str]) -> list[str]:
@@ -301,8 +298,8 @@ def build_root(plan: JailPlan, keep_proc: bool) -> None:
     elif plan.own_proc:
         mount_proc(f"{base}/proc")
     os.chdir(base)
-    sc.pivot_root(".", ".")
-    sc.umount(".")
+    sc.call("pivot_root", b".", b".")
+    sc.call("umount2", b".", sc.MNT_DETACH)
     os.chdir("/")
     sc.mount("none", "/", "", sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | flags)
 

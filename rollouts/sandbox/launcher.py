@@ -165,8 +165,6 @@ def _warm_up(plan: JailPlan, stack: list[str], proc: int) -> dict[str, Any]:
         if top is not None and hasattr(top, "__version__"):
             versions[top.__name__] = str(top.__version__)
     user_process.note_own_modules()
-    maps = usage.read_proc(proc, "self/maps", 1 << 24).decode("utf-8", "replace")
-    user_process.note_libraries(maps)
     took = time.monotonic() - began
     return {**plan.report, "stack": versions, "import_s": took, "missing": missing}
 

@@ -87,7 +87,7 @@ def choose_plan(request: dict[str, Any]) -> JailPlan:
             raise OSError(hidden)
         for own_proc in (True, False):
             within = replace(plan, namespaces=True, own_proc=own_proc)
-            problem = attempt(lambda plan=within: _in_namespaces(plan, lambda: None))
+            problem = attempt(lambda plan=within: _in_namespaces(plan))
             if not problem:
                 level, plan = "full", within
                 break
@@ -95,36 +95,22 @@ def choose_plan(request: dict[str, Any]) -> JailPlan:
             missing.setdefault(layer if own_proc else "mount_ns", problem)
     if level != "full" and forced in (None, "confined") and abi:
         level = "confined"
+    reasons = "; ".join(f"{layer}: {why}" for layer, why in missing.items())
     if forced and forced != level:
-        raise OSError(f"level {forced!r} does not hold here: {_reasons(missing)}")
+        raise OSError(f"level {forced!r} does not hold here: {reasons}")
     if LEVELS.index(level) > LEVELS.index(request["min_level"]):
         raise OSError(
             f"this machine reaches sandbox level {level!r} and the configuration asks for at least "
-            f"{request['min_level']!r} ({_reasons(missing)}); enable what is missing, or ask for "
+            f"{request['min_level']!r} ({reasons}); enable what is missing, or ask for "
             f"min_level={level}"
         )
     if level == "limits":
         plan = replace(plan, landlock_abi=0)
-    return replace(plan, report=_report(level, plan, missing))
-
-
-def _report(level: Level, plan: JailPlan, missing: dict[str, str]) -> dict[str, Any]:
     layers = {n: plan.namespaces for n in ("user_ns", "mount_ns", "pid_ns", "net_ns")}
-    layers |= {"own_proc": plan.own_proc, "seccomp": True, "cgroup": False}
-    overlay = attempt(lambda: _try_overlay(plan))
-    if overlay:
-        missing["overlay"] = overlay
-    missing["cgroup"] = "not used: a watchdog bounds the total memory every 50 ms"
-    return {
-        "level": level,
-        "uid": "root" if plan.as_root else "ordinary",
-        "layers": {**layers, "landlock_abi": plan.landlock_abi, "overlay": not overlay},
-        "missing": missing,
-    }
-
-
-def _reasons(missing: dict[str, str]) -> str:
-    return "; ".join(f"{layer}: {why}" for layer, why in missing.items() if layer != "cgroup")
+    layers |= {"own_proc": plan.own_proc, "seccomp": True, "landlock_abi": plan.landlock_abi}
+    uid = "root" if plan.as_root else "ordinary"
+    report = {"level": level, "uid": uid, "layers": layers, "missing": missing}
+    return replace(plan, report=report)
 
 
 # Entering the namespaces, as the launcher does and as the trials do
@@ -217,8 +203,8 @@ def can_drop_root() -> bool:
     return root
 
 
-def _in_namespaces(plan: JailPlan, step: Callable[[], object]) -> None:
-    """Enter for real, then run `step` where a call's init would stand."""
+def _in_namespaces(plan: JailPlan) -> None:
+    """Enter for real, and go as far as a call's init does."""
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     enter_namespaces(plan, proc)
 
@@ -228,24 +214,9 @@ def _in_namespaces(plan: JailPlan, step: Callable[[], object]) -> None:
         jail.mount_scratch(Limits(work_mb=1, work_files=100, tmp_mb=1, shm_mb=1))
         if plan.own_proc:
             jail.mount_proc()
-        step()
 
     if problem := attempt(inner):
         raise OSError(problem)
-
-
-def _try_overlay(plan: JailPlan) -> None:
-    if not plan.namespaces:
-        raise OSError("needs a mount namespace")
-
-    def step() -> None:
-        places = {"lowerdir": "lower", "upperdir": "upper", "workdir": "scratch"}
-        for name in (*places.values(), "merged"):
-            os.mkdir(f"{jail.WORK}/{name}")
-        parts = [f"{option}={jail.WORK}/{name}" for option, name in places.items()]
-        sc.mount("overlay", f"{jail.WORK}/merged", "overlay", 0, ",".join([*parts, "userxattr"]))
-
-    _in_namespaces(plan, step)
 
 
 def _try_process_limit() -> None:

@@ -7,18 +7,16 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Literal
 
+from assay.memory import available_memory
 from rollouts.sandbox.syscalls import is_root
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
 Level = Literal["full", "confined", "limits"]
 LEVELS: tuple[Level, ...] = ("full", "confined", "limits")  # best first
-_PARTS_OF_FULL = {"full-noproc": "own_proc", "full-nolandlock": "landlock_abi"}
 
 MIB = 1 << 20
-_UNLIMITED = 1 << 60  # version 1 of the control groups writes a huge number for "no limit"
 # What `stack` names is imported once by the launcher; absent packages are left out and reported.
 STACK = (
     "numpy",
@@ -78,13 +76,6 @@ class Limits:
                 raise ValueError(f"limits.{item.name}={value!r}: give a number above zero")
             if value > 1e9:
                 raise ValueError(f"limits.{item.name}={value!r}: too large to mean anything")
-
-    @staticmethod
-    def checked(values: Mapping[str, Any]) -> Limits:
-        """Limits from the fields of others, which have been checked when those were made."""
-        limits = object.__new__(Limits)
-        limits.__dict__.update(values)
-        return limits
 
     @property
     def cpu_seconds(self) -> int:
@@ -153,11 +144,6 @@ class Config:
         if self.workers < 1:
             raise ValueError(f"sandbox.workers={self.workers}: set 1 or more")
         for name, level in (("min_level", self.min_level), ("level", self.level)):
-            if level in _PARTS_OF_FULL:
-                raise ValueError(
-                    f"sandbox.{name}={level!r}: ask for 'full'; whether this machine also has that "
-                    f"layer is {_PARTS_OF_FULL[level]} in the report of `assay doctor`"
-                )
             if level is not None and level not in LEVELS:
                 raise ValueError(f"sandbox.{name}={level!r}: choose one of {', '.join(LEVELS)}")
         for name, path in self.shared.items():
@@ -170,57 +156,13 @@ class Config:
                 )
 
 
-def worker_count(limits: Limits | None = None, root: Path = Path("/")) -> int:
+def worker_count(limits: Limits | None = None) -> int:
     """One worker a core of ours, fewer where the memory that is free now would not hold one call
     each at its limits; at least one."""
-    cores = len(os.sched_getaffinity(0))
-    return fitting(cores, free_bytes(root), limits or Limits())
+    return fitting(len(os.sched_getaffinity(0)), available_memory(), limits or Limits())
 
 
-def fitting(cores: int, free: int, limits: Limits) -> int:
-    """The same from given numbers; `free` in bytes."""
+def fitting(cores: int, free: int | None, limits: Limits) -> int:
+    """The same from given numbers; `free` in bytes, none where it is not known."""
     each = (limits.total_mb + limits.work_mb + limits.tmp_mb + limits.shm_mb) * MIB
-    return max(1, min(cores, free // each))
-
-
-def free_bytes(root: Path = Path("/")) -> int:
-    """What the machine has free, and no more than our control groups leave of their limits."""
-    free = _UNLIMITED
-    for line in _lines(root / "proc/meminfo"):
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) * 1024
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, limit, used = root / "sys/fs/cgroup", "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            top = root / "sys/fs/cgroup/memory"
-            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        group = top / path.lstrip("/")
-        for above in [group, *group.parents]:
-            if above == top.parent:
-                break
-            held = max(0, _number(above / used, 0) - _cached(above / "memory.stat"))
-            free = min(free, _number(above / limit) - held)
-    return max(0, free)
-
-
-def _cached(path: Path) -> int:
-    """File pages that the kernel gives back when asked: they count as used and are free."""
-    names = ("inactive_file", "total_inactive_file")  # of version 2, of version 1 with its children
-    found = [line.split()[1] for line in _lines(path) if line.split()[0] in names]
-    return max(map(int, found), default=0)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
-
-
-def _number(path: Path, missing: int = _UNLIMITED) -> int:
-    text = "".join(_lines(path)[:1])
-    return int(text) if text.isdigit() else missing
+    return cores if free is None else max(1, min(cores, free // each))

@@ -56,8 +56,6 @@ MNT_DETACH = 2
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT = 36, 47
-_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
-_AT_RECURSIVE, _AT_EMPTY_PATH = 0x8000, 0x1000
 
 
 def is_root() -> bool:
@@ -95,25 +93,6 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
         ) from None
 
 
-def umount(target: str) -> None:
-    call("umount2", target.encode(), MNT_DETACH)
-
-
-def pivot_root(new: str, old: str) -> None:
-    call("pivot_root", new.encode(), old.encode())
-
-
-class _MountAttr(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_uint64) for n in ("set", "clear", "propagation", "userns")]
-
-
-def read_only(path: str) -> None:
-    """Turn a whole bound tree read-only, without devices and set-id bits (kernel 5.12 or newer)."""
-    attr = _MountAttr(set=_ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV)
-    size = ctypes.sizeof(attr)
-    call("mount_setattr", -100, path.encode(), _AT_RECURSIVE, ctypes.byref(attr), size)
-
-
 class _CapHeader(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
 
@@ -131,25 +110,16 @@ def drop_capabilities() -> None:
     call("capset", ctypes.byref(header), (ctypes.c_uint32 * 6)())
 
 
-def close_from(first: int) -> None:
-    """Close every descriptor from `first` on."""
-    try:
-        call("close_range", first, 0xFFFFFFFF, 0)
-    except OSError:
-        os.closerange(first, 65536)
-
-
 def close_from_except(kept: Iterable[int]) -> None:
     """Close every descriptor from 3 on but `kept`, whatever number those have."""
     low = 3
-    for descriptor in sorted(d for d in kept if d >= 3):
+    for descriptor in [*sorted(d for d in kept if d >= 3), 1 << 32]:
         if descriptor > low:
             try:
                 call("close_range", low, descriptor - 1, 0)
-            except OSError:
-                os.closerange(low, descriptor)
+            except OSError:  # before Linux 5.9
+                os.closerange(low, min(descriptor, 65536))
         low = descriptor + 1
-    close_from(low)
 
 
 def rename_process(*argv: str) -> None:

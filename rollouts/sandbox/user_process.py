@@ -7,17 +7,19 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import importlib
 import importlib.machinery
 import json
 import os
 import random
+import re
 import resource
 import signal
 import socket
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -39,38 +41,21 @@ THREAD_VARIABLES = tuple(
     f"{name}_NUM_THREADS"
     for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM")
 )
-_OPENBLAS = ("openblas_set_num_threads", "openblas_set_num_threads64_")
-_THREAD_FUNCTIONS = {
-    "openblas": (*_OPENBLAS, *(f"scipy_{name}" for name in _OPENBLAS)),
-    "libgomp": ("omp_set_num_threads",),
-    "libomp": ("omp_set_num_threads",),
-    "libiomp": ("omp_set_num_threads",),
-    "mkl_rt": ("MKL_Set_Num_Threads",),
-}
-_setters: list[Callable[[int], object]] = []
+_TASKS = re.compile(rb"\nUid:\s+(\d+)\s.*\nThreads:\s+(\d+)", re.DOTALL)
+READY = 3  # where we speak to init; gone before the code runs, so the code cannot forge a word
 
 
-class Ready:
-    """Our own words to init, which the code cannot forge: the descriptor is gone before it runs."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def say(self, word: bytes) -> None:
-        os.write(self.descriptor, word)
-
-    def failed(self, error: BaseException) -> NoReturn:
-        with contextlib.suppress(OSError):
-            self.say(FAILED + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:2000])
-        os._exit(1)
-
-    def close(self) -> None:
-        os.close(self.descriptor)
+def _failed(error: BaseException) -> NoReturn:
+    """Our own set-up went wrong: tell init, and end."""
+    with contextlib.suppress(OSError):
+        text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+        os.write(READY, FAILED + text[:2000])
+    os._exit(1)
 
 
 # Numeric libraries use one thread unless the limits of a call say otherwise. The warm interpreter
 # has loaded them with one, because threads do not survive a fork. More are switched on in the user
-# process, by the libraries' own functions.
+# process, by threadpoolctl.
 
 
 def thread_variables(threads: int) -> dict[str, str]:
@@ -78,24 +63,13 @@ def thread_variables(threads: int) -> dict[str, str]:
     return dict.fromkeys((*THREAD_VARIABLES, "LOKY_MAX_CPU_COUNT"), str(threads))
 
 
-def note_libraries(maps: str) -> None:
-    """Find the functions in the libraries that `maps`, a process's own table, says are loaded."""
-    paths = {line.split(None, 5)[5].strip() for line in maps.splitlines() if ".so" in line}
-    for path in sorted(paths):
-        for part, names in _THREAD_FUNCTIONS.items():
-            if part in os.path.basename(path):
-                library = ctypes.CDLL(path)
-                found = [getattr(library, name, None) for name in names]
-                _setters.extend(function for function in found if function is not None)
-
-
 def _use_threads(threads: int) -> None:
     """For what is loaded and for what is yet to be started or loaded."""
     if threads > 1:
         for name, value in thread_variables(threads).items():
             os.environ[name] = value
-        for function in _setters:
-            function(threads)
+        with contextlib.suppress(ImportError):  # it comes with scikit-learn
+            importlib.import_module("threadpoolctl").threadpool_limits(threads)
 
 
 def note_own_modules() -> None:
@@ -112,13 +86,8 @@ def fork_of_init(
 ) -> NoReturn:
     """In a fork of init, where there are no namespaces: all between the fork and the code. `given`
     are descriptors: standard input, output, error, and one for our own word to init."""
-    ready = Ready(given[3])
-    try:
-        base = _enter(plan, proc)
-        beside = _tasks_of_user(proc)
-        _go(plan, folders, request, given, ready, base, beside, confined=False)
-    except BaseException as error:
-        ready.failed(error)
+    base = _enter(plan, proc)
+    _go(plan, folders, request, given, base, _tasks_of_user(proc), confined=False)
 
 
 def fork_of_warm(plan: JailPlan, descriptor: int) -> NoReturn:
@@ -136,13 +105,9 @@ def fork_of_warm(plan: JailPlan, descriptor: int) -> NoReturn:
     data, given, _, _ = socket.recv_fds(channel, 2, 5)
     if not data:
         os._exit(0)  # never needed
-    ready = Ready(given[3])
-    try:
-        request = transfer.receive_header(channel)
-        channel.detach()  # closed with the others; its number may then belong to the code
-        _go(plan, folders, request, given, ready, base, 0, confined=not plan.shared)
-    except BaseException as error:
-        ready.failed(error)
+    request = transfer.receive_header(channel)
+    channel.detach()  # closed with the others; its number may then belong to the code
+    _go(plan, folders, request, given, base, 0, confined=not plan.shared)
 
 
 def _enter(plan: JailPlan, proc: int) -> int:
@@ -168,41 +133,38 @@ def _go(
     folders: Folders,
     request: Mapping[str, Any],
     given: Sequence[int],
-    ready: Ready,
     base: int,
     beside: int,
     confined: bool,
 ) -> NoReturn:
     """The last of our own steps, then the code. `beside`: processes that the limit counts, too."""
-    limits = Limits.checked(request["limits"])
-    _take_streams(given, ready, folders.work)
-    _set_limits(limits, limits.processes + beside, base)
-    if not confined:
-        jail.confine(plan, folders)
-    ready.say(CLOSED)
-    path = f"{folders.work}/main.py"
-    with open(path, "rb") as file:
-        source = file.read()
-    # one by one: `update` asks abstract base classes, and that touches half a megabyte
-    for name, place in (("HOME", folders.work), ("TMPDIR", folders.tmp), ("PWD", folders.work)):
-        os.environ[name] = place
-    _use_threads(limits.threads)
-    arguments: list[str] = request["argv"]
-    with contextlib.suppress(OSError):
-        sc.rename_process("python", "main.py", *arguments)
-    ready.say(BEGUN)
-    _run(source, path, arguments, request["seed"], ready)
-
-
-def _take_streams(given: Sequence[int], ready: Ready, work: str) -> None:
-    """No descriptor but ours, and into the work directory."""
     for number, source in enumerate(given[:3]):
         os.dup2(source, number)
-    if given[3] != 3:
-        os.dup2(given[3], 3, inheritable=False)
-    ready.descriptor = 3
-    sc.close_from(4)
-    os.chdir(work)
+    if given[3] != READY:
+        os.dup2(given[3], READY)
+    os.set_inheritable(READY, False)
+    sc.close_from_except({READY})
+    try:
+        os.chdir(folders.work)
+        limits = Limits(**request["limits"])
+        _set_limits(limits, limits.processes + beside, base)
+        if not confined:
+            jail.confine(plan, folders)
+        os.write(READY, CLOSED)
+        path = f"{folders.work}/main.py"
+        with open(path, "rb") as file:
+            code = file.read()
+        # one by one: `update` asks abstract base classes, and that touches half a megabyte
+        for name, place in (("HOME", folders.work), ("TMPDIR", folders.tmp), ("PWD", folders.work)):
+            os.environ[name] = place
+        _use_threads(limits.threads)
+        arguments: list[str] = request["argv"]
+        with contextlib.suppress(OSError):
+            sc.rename_process("python", "main.py", *arguments)
+        os.write(READY, BEGUN)
+    except BaseException as error:
+        _failed(error)
+    _run(code, path, arguments, request["seed"])
 
 
 def _set_limits(limits: Limits, processes: int, base: int) -> None:
@@ -232,34 +194,28 @@ def _set_limits(limits: Limits, processes: int, base: int) -> None:
 
 def _tasks_of_user(proc: int) -> int:
     """Threads that our id already has on the node: without a namespace the limit counts them."""
-    mine, total = os.getuid(), 0
-    for name in os.listdir(proc):
-        if name.isdigit():
-            try:
-                status = read_proc(proc, f"{name}/status")
-            except Shut:
-                continue
-            uid = status.partition(b"\nUid:")[2].split(None, 1)[:1]
-            if uid == [str(mine).encode()]:
-                total += int(status.partition(b"\nThreads:")[2].split(None, 1)[0])
+    total = 0
+    for name in filter(str.isdigit, os.listdir(proc)):
+        with contextlib.suppress(Shut):
+            found = _TASKS.search(read_proc(proc, f"{name}/status"))
+            if found is not None and int(found[1]) == os.getuid():
+                total += int(found[2])
     return total
 
 
 # The code
 
 
-def _run(
-    source: bytes, path: str, arguments: Sequence[str], seed: int | None, ready: Ready
-) -> NoReturn:
+def _run(source: bytes, path: str, arguments: Sequence[str], seed: int | None) -> NoReturn:
     """Compiling is the code's own doing: it may end the interpreter. A new one that cannot be
-    started is not, so `ready` stays open until then; it does not outlive the exec."""
+    started is not, so READY stays open until then; it does not outlive the exec."""
     if _shadowed(os.path.dirname(path)) or not _compiles(source, path):
         try:
             os.execv(sys.executable, [sys.executable, "main.py", *arguments])
         except OSError as error:
             error.filename = sys.executable
-            ready.failed(error)
-    ready.close()
+            _failed(error)
+    os.close(READY)
     main = _become_main(path, arguments)
     _seed_generators(seed)
     _finish(_execute(source, path, main), main)

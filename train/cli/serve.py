@@ -49,9 +49,9 @@ def parser() -> argparse.ArgumentParser:
 
 def bounds(folder: Path, longest: int, slots: int) -> tuple[int, int]:
     """(tokens of a sequence, samples side by side whose keys and values fit into memory)."""
+    from assay.memory import available_memory
     from configs.loader import ConfigError
     from train.model.shape import shape_of
-    from train.run.memory import available_memory
 
     try:
         shape = shape_of(str(folder))

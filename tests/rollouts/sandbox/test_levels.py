@@ -28,8 +28,8 @@ def report_on(kinds: list[str], minimum: str = "limits") -> dict[str, object]:
 @pytest.mark.parametrize(
     ("kinds", "level", "why"),
     [
-        ([], "full", "cgroup"),
-        (["called_root"], "full", "cgroup"),
+        ([], "full", ""),
+        (["called_root"], "full", ""),
         (["masked_proc"], "full", "own_proc"),
         (["no_landlock"], "full", "landlock"),
         (["no_userns"], "confined", "user_ns"),
@@ -43,7 +43,8 @@ def test_each_poorer_machine_gets_its_level(
     if reached != "full":
         pytest.skip(f"this machine itself reaches only {reached}")
     found = report_on(kinds)
-    assert (found["level"], why in found["missing"]) == (level, True)  # type: ignore[operator]
+    assert found["level"] == level
+    assert why in found["missing"] if why else not found["missing"]  # type: ignore[operator]
     assert found["warm"] is True
 
 
@@ -55,12 +56,6 @@ def test_the_node_s_root_under_another_name_is_refused() -> None:
     done = on_machine(["called_root"], "-c", ASK.format("limits"))
     found = json.loads(done.stdout)
     assert found["level"] == "none" and "run as another user" in found["missing"]["sandbox"]
-
-
-@pytest.mark.parametrize("name", ["min_level", "level"])
-def test_old_names_of_levels_are_answered(name: str) -> None:
-    with pytest.raises(ValueError, match="ask for 'full'"):
-        Config(**{name: "full-noproc"})  # type: ignore[arg-type]
 
 
 def test_no_silent_downgrade(reached: str) -> None:
