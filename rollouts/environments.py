@@ -39,8 +39,7 @@ from rollouts.environment import (
 from rollouts.sandbox.model import SandboxError
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
-from rollouts.words.prompts import Places, Prompts, prompts_of
-from rollouts.words.templates import Words
+from rollouts.words.templates import Places, Prompts, Words, prompts_of
 
 if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it
     from rollouts.sandbox.pool import Pool

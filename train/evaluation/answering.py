@@ -36,7 +36,7 @@ from rollouts.sampler import (
     tokens_of,
 )
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.words.prompts import line
+from rollouts.words.templates import line
 from train.evaluation.rows import CHEAT, REFERENCES
 from train.evaluation.settings import settings_of
 

@@ -20,7 +20,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
-from rollouts.words.prompts import lines
+from rollouts.words.templates import lines
 
 Row = dict[str, Any]
 Args = Any  # the parsed command line

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import TaskError
-from rollouts.words.prompts import lines
+from rollouts.words.templates import lines
 from train.evaluation.comparing import Comparison, compare_rows
 from train.evaluation.tables import Cell, Draw, in_order, tables
 

@@ -13,7 +13,7 @@ from typing import Any
 from assay.journal import families_hash, weights_hash
 from assay.task import Task
 from rollouts.prompts import ChatTokenizer, template_arguments
-from rollouts.words.prompts import in_short
+from rollouts.words.templates import in_short
 
 # options that change neither an answer nor a score; tasks and code stand for themselves
 FREE = (

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from configs.loader import ConfigError
 from rollouts.environments import WORDS, read_prompts
-from rollouts.words.prompts import kind_of
-from rollouts.words.templates import escaped, filled, hash_of, ours, unfilled
+from rollouts.words.templates import escaped, filled, hash_of, kind_of, ours, unfilled
 
 KINDS = {name: kind_of(WORDS, name) for name in WORDS}
 

@@ -27,8 +27,7 @@ from rollouts.environments import WORDS, ToolSettings, read_prompts, tool_settin
 from rollouts.krama.dsguru import DsGuru
 from rollouts.krama.words import question_of, tables_of
 from rollouts.python_tool import first_messages, tool_spec
-from rollouts.words.prompts import lines
-from rollouts.words.templates import Words
+from rollouts.words.templates import Words, lines
 
 FORMATS = ("tagged_text", "json", "json_and_tagged_text")
 
