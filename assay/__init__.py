@@ -79,7 +79,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("assay.record", "compare files with the record of what made them"),
     "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
-    "doctor": ("train.doctor.cli", "say what this machine can run"),
+    "doctor": ("train.doctor", "say what this machine can run"),
 }
 
 

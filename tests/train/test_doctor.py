@@ -1,10 +1,12 @@
-"""`assay doctor --for`: a node out of real files and commands, whole and with one thing wrong."""
+"""`assay doctor`: this machine, and a node out of real files and commands, whole and with one thing
+wrong."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from nodes import SMI, command, distribution, gpu_node
 from places import ROOT
 
 import assay
+from train import doctor as doctor_module
 
 SHAPE = {
     "model_type": "qwen3",
@@ -76,7 +79,9 @@ def test_a_node_that_has_all_is_let_through(tmp_path: Path) -> None:
     done = doctor(tmp_path, "--for", str(file), "cluster.gpus_per_node=1", bin_=bin_, site=site)
     assert missing(done) == {}, done.stderr
     assert done.stdout.startswith("for        assay sft --backend deepspeed")
-    assert "torch opens 2 GPU(s)" in done.stdout and "package    deepspeed 0.19.8" in done.stdout
+    assert (
+        "torch opens 2 of 1 GPU(s)" in done.stdout and "package    deepspeed 0.19.8" in done.stdout
+    )
 
 
 def test_rl_over_gpus_needs_more(tmp_path: Path) -> None:
@@ -84,7 +89,7 @@ def test_rl_over_gpus_needs_more(tmp_path: Path) -> None:
     bin_, site = gpu_node(tmp_path)
     done = doctor(tmp_path, "--for", str(run_file(tmp_path, RL)), bin_=bin_, site=site)
     assert set(missing(done)) <= {"cores", "memory"}, done.stderr
-    for line in ("flash-attn 2.8.3", "nccl       2.29.3", "CUDA 13.0", "package    sglang 0.5.12"):
+    for line in ("flash-attn 2.8.3", "nvidia-nccl-cu13 2.29.3", "CUDA 13.0", "sglang 0.5.12"):
         assert line in done.stdout
     assert "sandbox" not in done.stdout  # its tasks have no tools
 
@@ -142,7 +147,7 @@ def closed_cards(bin_: Path, site: Path) -> None:
         (other_compiler, "nvcc", "of CUDA 12.4 and torch of 13.0"),
         (no_compiler, "nvcc", "nvcc is not found"),
         (flash_attn_4, "flash-attn", "flash-attn-4 4.0.0b4 is, which is not the same"),
-        (other_nccl, "nccl", "nvidia-nccl-cu12 is not for torch's CUDA 13.0"),
+        (other_nccl, "nccl", "nvidia-nccl-cu12 2.27.5 is not for torch's CUDA 13.0"),
         (cpu_torch, "cuda", "is a CPU build"),
         (other_verl, "package", "install verl==0.9.1"),
         (closed_cards, "cuda", "torch opens 0 of 2 GPU(s)"),
@@ -170,7 +175,7 @@ def test_a_setting_takes_its_line_away(tmp_path: Path) -> None:
 def test_the_embedded_loop_needs_no_gpu_and_tools_need_the_sandbox(tmp_path: Path) -> None:
     file = run_file(tmp_path, RL, tools=True)
     done = doctor(tmp_path, "--for", str(file), "--backend", "embedded")
-    assert "sandbox    level " in done.stdout or "sandbox" in missing(done)
+    assert "sandbox    level: " in done.stdout or "sandbox" in missing(done)
     assert not {"gpu", "driver", "nvcc"} & set(missing(done))
     done = doctor(tmp_path, "--for", str(file), "--backend", "embedded", "engine.device=cuda")
     assert "no NVIDIA driver" in missing(done)["driver"] or Path("/proc/driver/nvidia").exists()
@@ -212,3 +217,107 @@ def test_every_configuration_over_gpus_that_ships_can_be_asked_about(
 ) -> None:
     said = missing(doctor(tmp_path, "--for", str(ROOT / "configs" / name), f"out={tmp_path}/o"))
     assert "gpu" in said and "nvidia-smi finds 0 GPU(s)" in said["gpu"]
+
+
+def test_the_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert assay.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    topics = {line.split()[0] for line in out.splitlines()}
+    assert topics == {
+        "python",
+        "package",
+        "cpu",
+        "memory",
+        "kernels",
+        "gpu",
+        "model",
+        "slurm",
+        "sandbox",
+        *("driver", "cuda", "nvcc", "glibc", "flash-attn", "nccl"),
+        *("shm", "ports", "scratch", "userns", "landlock"),
+    }
+    assert sys.executable in out and "torch 2." in out and "GB available" in out
+
+
+def test_attack_says_what_held_and_what_did_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rollouts.sandbox import canaries
+
+    held = canaries.Outcome("read gold", True, "", "confined")
+    through = canaries.Outcome("stat gold", False, "exit 0", "confined")
+    monkeypatch.setattr(doctor_module, "report", list)
+    for found, status in (([held, through], 1), ([held], 0)):
+        monkeypatch.setattr(canaries, "run_all", lambda level, found=found: found)
+        assert doctor_module.main(["--attack", "--level", "confined"]) == status
+        said = capsys.readouterr().out
+        assert f"level confined: 1 of {len(found)} stopped" in said
+        assert ("open: stat gold: exit 0" in said) == bool(status)
+
+
+def test_a_system_that_is_not_linux_gets_a_report_too(tmp_path: Path) -> None:
+    """As on a Mac: no affinity of cores, another processor, no C library of GNU."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, platform\n"
+        "if hasattr(os, 'sched_getaffinity'):\n    del os.sched_getaffinity\n"
+        "platform.machine = lambda: 'arm64'\nplatform.libc_ver = lambda *a, **k: ('', '')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", "doctor"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "glibc      none" in done.stdout and "sandbox    level: " in done.stdout
+
+
+def test_a_model_that_is_not_here_stops_a_run_without_the_hub() -> None:
+    there = doctor_module.model("nobody/has-this", {})
+    offline = doctor_module.model("nobody/has-this", {"HF_HUB_OFFLINE": "1"})
+    assert there.ok and not offline.ok and "hf download nobody/has-this" in offline.text
+
+
+def test_a_port_in_use_moves_the_others() -> None:
+    first = doctor_module.ports({"SLURM_JOB_ID": "7"})
+    base = int(first.text.split()[0])
+    with socket.socket() as taken:
+        taken.bind(("", base + 3))
+        moved = doctor_module.ports({"SLURM_JOB_ID": "7"})
+    assert first.ok and moved.ok and int(moved.text.split()[0]) > base + 3
+
+
+def test_shared_memory_and_disks(tmp_path: Path) -> None:
+    assert doctor_module.shared_memory(1e3, tmp_path).ok
+    small = doctor_module.shared_memory(1e18, tmp_path)
+    assert not small.ok and "--shm-size" in small.text
+    assert not doctor_module.shared_memory(1, tmp_path / "none").ok
+    assert doctor_module.scratch(tmp_path / "not" / "there").ok
+    assert not doctor_module.scratch(tmp_path, need=1e18).ok
+
+
+def test_gpus_are_what_this_process_may_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI}END")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert doctor_module.devices({})[0].memory_gb == pytest.approx(85.9, abs=0.1)
+    shown = [("1", ["1"]), ("", []), ("-1", []), ("GPU-8f2c", ["0"]), ("1,0", ["0", "1"])]
+    for text, indices in shown:
+        found = doctor_module.devices({"CUDA_VISIBLE_DEVICES": text})
+        assert [d.index for d in found] == indices
+    for broken in ("exit 9", "echo 'No devices were found'", "exit 0"):
+        command(tmp_path, "nvidia-smi", broken)
+        assert doctor_module.devices({}) == []
+    command(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI.replace('Disabled', 'Enabled')}END")
+    line = doctor_module.cards(doctor_module.devices({}))[0]
+    assert not line.ok and "MIG is on" in line.text
+
+
+def test_the_c_library() -> None:
+    assert doctor_module.glibc("2.36").ok and doctor_module.glibc("2.34").ok
+    old = doctor_module.glibc("2.31")
+    assert not old.ok and "wheels need 2.34" in old.text
+    assert not doctor_module.glibc("2.4").ok and not doctor_module.glibc("").ok

@@ -1,1 +1,0 @@
-"""What this machine has, and what a run needs of it: `assay doctor`."""
