@@ -70,7 +70,7 @@ ABSENT: dict[str, str] = {
     "sft.steps": "SFT counts in epochs, there is no sft.steps; set sft.epochs",
     "sft.max_steps": "SFT counts in epochs, there is no sft.max_steps; set sft.epochs",
     **dict.fromkeys(
-        ("rl.gold_state", "rl.gold_state_share", "rl.curriculum", "noise.share", "noise.by"),
+        ("rl.gold_state", "rl.gold_state_share", "rl.curriculum", "noise"),
         "it won nothing where it was measured (docs/results) and is gone; leave it out",
     ),
     "rl.epochs": "RL counts in steps, there is no rl.epochs; set rl.steps",
