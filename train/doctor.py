@@ -195,11 +195,12 @@ def sandbox_lines(found: Mapping[str, Any], uses: bool | None = None) -> list[Fi
     unsure = "" if uses else " (whether its tasks have tools is not known here)"
     cure = f", and tools want {least} or better{unsure}; {why or 'run on Linux'}"
     enough = level in LEVELS and LEVELS.index(level) <= LEVELS.index(least)
-    lines = [check("sandbox", enough, f"level: {level}", cure)]
-    for topic, key in (("userns", "user_ns"), ("landlock", "landlock_abi")):
-        text = f"{layers.get(key) or 'none'}{f' ({missing[key]})' if key in missing else ''}"
-        lines.append(Finding(topic, text, enough or bool(layers.get(key))))
-    return lines
+    user, lock = layers.get("user_ns"), layers.get("landlock_abi")
+    return [
+        check("sandbox", enough, f"level: {level}", cure),
+        check("userns", enough or user, str(user), f": {missing.get('user_ns', '')}"),
+        check("landlock", enough or lock, str(lock), f": {missing.get('landlock_abi', '')}"),
+    ]
 
 
 # --- GPUs ------------------------------------------------------------------------------------
