@@ -1,4 +1,4 @@
-"""The pool: a bounded queue in front of warm launchers, the one way to run a call, and the report
+"""The pool: a queue in front of warm launchers, the one way to run a call, and the report
 of what this machine can enforce."""
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ nanosleep clock_nanosleep sched_yield sched_getaffinity sched_getscheduler sched
 sched_getattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
 pidfd_open getsockname getpeername sendto recvfrom recvmsg recvmmsg setsockopt getsockopt shutdown
 """
-# Left out on purpose: timer_create goes on where nobody looks; setsid gets
+# Left out on purpose: timer_create sends a signal of its choice for ever; setsid gets
 # a share of the processors of its own where the kernel groups by session; sendmsg hides
 # descriptors, and all they hold, in a socket.
 _LISTENING = "bind listen accept accept4 connect"

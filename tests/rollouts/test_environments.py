@@ -185,7 +185,7 @@ def test_the_budget_of_seconds_holds_within_a_message(tmp_path: Path) -> None:
 def test_a_tool_runs_code_in_the_sandbox(tmp_path: Path) -> None:
     found, _ = play(tmp_path, double, ("double",), [call("double", number="21")])
     assert answers(found) == [("ok", "42")]
-    assert found.notes["sandbox"] in ("full", "full-noproc", "confined")
+    assert found.notes["sandbox"] in ("full", "confined")
 
 
 def test_own_tools_stand_beside_the_code_tool_and_not_beside_a_dialogue(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ ROWS = (
     ),
     Attack(
         122,
-        "a timer that wakes a frozen session",
+        "a timer with a signal of its choice",
         "event = (ctypes.c_int * 16)(0, 0, 18, 0)\n"
         'refused("timer_create", 1, ctypes.byref(event), ctypes.byref(ctypes.c_int()))',
     ),

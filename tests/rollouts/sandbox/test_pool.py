@@ -1,4 +1,4 @@
-"""The pool: the contract of `run`, queueing, recycling, lost jails, nothing left behind."""
+"""The pool: the contract of `run`, queueing, lost jails, nothing left behind."""
 
 from __future__ import annotations
 
