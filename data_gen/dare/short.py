@@ -4,7 +4,7 @@
 """`--short` with MM, XF or CF: few columns of plain names, few rows, a question of one line.
 
 A small model sees at most some hundred tokens of a table, so its columns stand in the question and
-there is no metadata file. `rollouts/dare/short.py` reads these questions again.
+there is no metadata file. `data_gen/dare/agents.py` reads these questions again.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from assay import console
 from assay.family import all_families
 from assay.files import atomic_write_set
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
+from data_gen.exports import forms
+from data_gen.exports.episodes import own_tools
 from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of
-from rollouts import adapters
 from rollouts.environments import EnvironmentFactory
-from rollouts.tool_episode import own_tools
 from rollouts.tools import Tool
 
 # form: (the adapter's file, how it is used)
@@ -85,7 +85,7 @@ def adapt(form: str, tasks: Sequence[tuple[Task, Path]], out: Path, env: Sequenc
         copied: dict[Path, str] = {}
         write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
         (new / SETTINGS).write_bytes(json_text(settings_of(origins, env), indent=1))
-        source = Path(adapters.__file__).with_name(name)
+        source = Path(forms.__file__).with_name(name)
         (new / name).write_bytes(source.read_bytes())
         if form == "gym":
             write_jsonl(new / "gym.jsonl", (gym_row(one.words, one.tools) for one in taken))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests" / "interop"  # what each library is installed with
-ADAPTERS = "tests/rollouts/adapters"
+ADAPTERS = "tests/data_gen/exports/forms"
 # tests/conftest.py needs more packages than these environments have
 ALONE = ["--noconftest", "-p", "family_fixtures", "-p", "no:cacheprovider"]
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))

@@ -14,7 +14,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 from assay.task import Task, read_tasks, write_jsonl  # noqa: E402
 from benchmarks import table_training as bench  # noqa: E402
 from benchmarks.stages import Place  # noqa: E402
-from rollouts.dare.short import choices, read_question, short_model_code  # noqa: E402
+from data_gen.dare.agents import choices, read_question, short_model_code  # noqa: E402
 
 QUESTION = "train_v2.csv, val_v2.csv. Predict y: regression. Numbers: a, b. Save prediction.csv."
 CALL = '<tool_call>{"code": "import pandas as pd\\nfrom sklearn.tree import X as M\\n"}</tool_call>'

@@ -22,7 +22,6 @@ from assay.family import score_answer
 from assay.files import write_text
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.dare.score import TableReward, mismatch
-from rollouts.dare.failures import category
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan
@@ -40,7 +39,7 @@ from train.evaluation.contract import (
     published_room,
     splits_of,
 )
-from train.evaluation.dare_tables import READINGS, by_track, costs, text_tables, totals
+from train.evaluation.dare_tables import READINGS, by_track, category, costs, text_tables, totals
 from train.evaluation.drawing import even_draw
 
 RELEASE = "Snowflake/dare-bench"  # the data set's name on the hub

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from assay.task import RIGHT
-from rollouts.dare.failures import CATEGORIES
+from assay.task import RIGHT, Score, Task
+from rollouts.trajectory import Trajectory
 from train.evaluation.contract import Row
 from train.evaluation.results import number
 from train.evaluation.stats import mean_interval
@@ -19,10 +19,30 @@ from train.evaluation.tables import ends, mean, source
 
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 READINGS = ("strict", "release")
+# why an answer did not succeed: the four causes of DARE-bench's Table 9
+CATEGORIES = ("instruction adherence", "code error", "code execution limit", "max token limit")
 NOTE = (
     "`strict` and `release` are two readings of the same files. Published numbers were computed as "
     "`release`; `strict` also wants every key exactly once."
 )
+
+
+def category(task: Task, trajectory: Trajectory, score: Score) -> str | None:
+    """None for a success, an infrastructure failure, or a usable prediction of a modelling task.
+
+    In order: the last message or the sequence was cut (`max token limit`); no usable prediction and
+    turns, time or the last run's limits used up (`code execution limit`); no usable prediction
+    otherwise (`code error`); a usable one that scores below 1 on IF (`instruction adherence`).
+    """
+    if score.outcome is None or score.outcome >= RIGHT:
+        return None
+    if score.parts.get("usable"):
+        return "instruction adherence" if is_following(task.track) else None
+    if trajectory.stop == "length":
+        return "max token limit"
+    ran_out = trajectory.stop in ("turns", "time")
+    at_limit = trajectory.notes.get("last_call") in ("timeout", "memory", "disk")
+    return "code execution limit" if ran_out or at_limit else "code error"
 
 
 def is_following(track: str) -> bool:

@@ -20,6 +20,7 @@ pytest.importorskip("pyarrow")
 from front import command  # noqa: E402
 
 from assay.task import TaskError, read_tasks  # noqa: E402
+from data_gen.dare.agents import faithful_code, short_code  # noqa: E402
 from data_gen.dare.database import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
@@ -32,7 +33,6 @@ from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
 from data_gen.dare.workers import without_copies  # noqa: E402
 from data_gen.groups import copies_of_tables  # noqa: E402
 from rewards.dare.score import score_table_row  # noqa: E402
-from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
 

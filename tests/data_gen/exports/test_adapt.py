@@ -15,7 +15,7 @@ from travelling import OWN_TOOLS, demo_tasks, tasks_file, tool_tasks
 from assay.task import Task, TaskError
 from data_gen.exports.adapt import FORMS, OFFER_TOOLS
 from data_gen.exports.cli import main as export
-from rollouts.tool_episode import Episodes
+from data_gen.exports.episodes import Episodes
 
 GOLD = {"answer": "8", "answer_type": "numeric_exact"}
 USER = [{"role": "user", "content": "how many plums?"}]

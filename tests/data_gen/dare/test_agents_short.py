@@ -13,17 +13,19 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
 from assay.task import Task, TaskError  # noqa: E402
-from data_gen.dare.short import mm_short, series_short  # noqa: E402
-from rewards.dare.score import score_table_row  # noqa: E402
-from rollouts.dare.agents import drawn_code, forest_code, reference_code  # noqa: E402
-from rollouts.dare.short import (  # noqa: E402
+from data_gen.dare.agents import (  # noqa: E402  # noqa: E402
     Asked,
     choices,
     default_choice,
     drawn_choice,
+    drawn_code,
+    forest_code,
     read_question,
+    reference_code,
     short_model_code,
 )
+from data_gen.dare.short import mm_short, series_short  # noqa: E402
+from rewards.dare.score import score_table_row  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
 

@@ -27,8 +27,8 @@ from nemo_gym.base_resources_server import (
 )
 from nemo_gym.server_utils import SESSION_ID_KEY
 
+from data_gen.exports.episodes import Episodes, ToolEpisode
 from rewards.adapters.words import score_text
-from rollouts.tool_episode import Episodes, ToolEpisode
 
 HERE = Path(__file__).resolve().parent
 EPISODES = Episodes(HERE)

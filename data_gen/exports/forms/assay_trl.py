@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task
+from data_gen.exports.episodes import Episodes, ToolEpisode, fields_of
 from rewards.adapters import trl_reward
 from rewards.adapters.words import bare, score_text
 from rollouts.event_loop import asyncio_run
-from rollouts.tool_episode import Episodes, ToolEpisode, fields_of
 from rollouts.tools import Tool
 
 HERE = Path(__file__).resolve().parent

@@ -15,9 +15,8 @@ from tiny_model import write_tiny_tokenizer  # noqa: E402
 
 from assay.family import score_answer  # noqa: E402
 from assay.task import Task  # noqa: E402
+from data_gen.dare.agents import LOAD, once, tool_call  # noqa: E402
 from rewards.dare.score import TableReward  # noqa: E402
-from rollouts.dare.agents import CHEATS  # noqa: E402
-from rollouts.dare.failures import category  # noqa: E402
 from rollouts.engines.scripted import ScriptedEngine  # noqa: E402
 from rollouts.environment import Budget  # noqa: E402
 from rollouts.environments import EnvironmentFactory, ToolSettings  # noqa: E402
@@ -25,7 +24,62 @@ from rollouts.episode import rollout  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.python_tool import NAME  # noqa: E402
 from rollouts.scripted_agents import script  # noqa: E402
+from rollouts.tool_calls import CallFormat  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
+from train.evaluation.dare_tables import category  # noqa: E402
+
+
+def cheat(body: str) -> Any:
+    """A script that sees `val`, `train`, `keys` and `targets`, and must write prediction.csv."""
+
+    def code(task: Task) -> str:
+        names = f"keys, targets = {task.gold['key_columns']!r}, {task.gold['targets']!r}\n"
+        return f"{LOAD}{names}guess = {{t: train[t].mode()[0] for t in targets}}\n{body}\n"
+
+    return once(code)
+
+
+SAVE = ".to_csv('prediction.csv', index=False)"
+CHEATS = {
+    "one_row_repeated": cheat(
+        f"one = val[keys].iloc[:1].assign(**guess)\npd.concat([one] * len(val)){SAVE}"
+    ),
+    "every_key_many_times": cheat(f"pd.concat([val[keys].assign(**guess)] * 50){SAVE}"),
+    "link_to_secret": cheat("import os\nos.symlink('/etc/hostname', 'prediction.csv')"),
+    "look_for_gold": cheat(
+        "import glob\n"
+        "names = ('ground_truth*', 'simulated_pred*', 'train_v1_no_err*', 'all_metadata*')\n"
+        "found = [p for n in names for top in ('.', '..', '/') for p in "
+        "glob.glob(f'{top}/**/{n}', recursive=True)[:1]]\n"
+        "open('prediction.csv', 'wb').write(open(found[0], 'rb').read() if found else b'none')"
+    ),
+}
+
+
+def malformed(task: Task, turn: int, calls: CallFormat) -> str:
+    bad = (
+        '<tool_call>\n{"name": "python_executor", "arguments": {code: 1}}\n</tool_call>',
+        '<tool_call>\n{"name": "bash", "arguments": {"cmd": "ls"}}\n</tool_call>',
+        '<tool_call>\n{"name": "python_executor", "arguments": {"code": 5}}\n</tool_call>',
+    )
+    return bad[turn % 3]
+
+
+FAILING: dict[str, Any] = {
+    "words": "words",
+    "crashing": lambda *asked: running("import pandas as pd\npd.read_csv('nowhere.csv')", *asked),
+    "slow": lambda *asked: running("import time\nwhile True: time.sleep(1)", *asked),
+    "malformed": malformed,
+    "endless": lambda *asked: (
+        '<tool_call>\n{"name": "python_executor", "arguments": {"code": "' + "x = 1; " * 4000
+    ),
+    "wordy": lambda *asked: "First I will plan. " * 40,
+}
+
+
+def running(code: str, task: Task, turn: int, calls: CallFormat) -> str:
+    return tool_call(task, code, calls)
+
 
 RECIPE = {
     "save_file_type": "csv",
@@ -106,7 +160,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Task]]:
 
 
 def run(
-    name: str,
+    solver: Any,
     tasks: tuple[Path, list[Task]],
     tokenizer: ChatTokenizer,
     run_s: float = 20.0,
@@ -114,7 +168,7 @@ def run(
     tokens: int = 6000,
 ) -> list[Any]:
     root, listed = tasks
-    engine = ScriptedEngine(script(name, listed, tokenizer.calls), tokenizer)
+    engine = ScriptedEngine(script(solver, listed, tokenizer.calls), tokenizer)
 
     async def go() -> Any:
         shop = EnvironmentFactory(root, ToolSettings(run_s=run_s, brief=True))
@@ -164,7 +218,7 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
         )
         for name, t in every
     ]
-    scripts = {name: script(name, named, tokenizer.calls) for name in CHEATS}
+    scripts = {name: script(solver, named, tokenizer.calls) for name, solver in CHEATS.items()}
 
     def say(turn: Any) -> str:
         name = next(n for n in CHEATS if f"{n} of " in turn.conversation)
@@ -203,7 +257,7 @@ def test_failures_have_a_cause(
     tasks: Any, tokenizer: Any, name: str, stop: str, cause: str, settings: dict[str, Any]
 ) -> None:
     root, listed = tasks
-    for task, t, score in run(name, (root, listed[:1]), tokenizer, **settings):
+    for task, t, score in run(FAILING[name], (root, listed[:1]), tokenizer, **settings):
         assert (t.stop, score.reward, category(task, t, score)) == (stop, 0.0, cause)
         if name in ("malformed", "crashing"):
             assert sum(t.errors.values()) == 3
