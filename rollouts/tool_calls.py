@@ -8,6 +8,7 @@ A call that cannot be read is still a call, with an `error`: the environment ans
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -249,24 +250,39 @@ def call_format(name: str) -> CallFormat:
 
 # --- arguments against the schema ---------------------------------------------------------------
 
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-}
+
+class Misfit(Exception):
+    """A value that does not fit; the message follows the name of the argument."""
 
 
-def fitting(spec: ToolSpec, call: ToolCall) -> tuple[dict[str, Any], str]:
-    """(the call's arguments, why they do not fit the schema or ""). What was only spelled is read
-    as the schema says: text stays text, anything else is JSON."""
-    arguments = dict(call.arguments)
+def fitting(
+    spec: ToolSpec, call: ToolCall, kinds: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], str]:
+    """(the call's arguments, why they do not fit the schema or "", for the model). What was only
+    spelled is read as the schema says: text stays text, anything else is JSON.
+
+    With `kinds`, a schema by argument, values are converted to it: it takes what models write,
+    numbers and lists spelled as text, 3.0 for an integer.
+    """
+    wanted: Mapping[str, Any] = spec.parameters.get("properties", {})
+    given = dict(call.arguments)
     for name, text in call.spelled.items():
-        rule: Mapping[str, Any] = spec.parameters.get("properties", {}).get(name, {})
-        arguments[name] = text if rule.get("type") == "string" else _as_json(text)
-    return arguments, argument_error(spec, arguments)
+        plain = kinds is not None or wanted.get(name, {}).get("type") == "string"
+        given[name] = text if plain else _as_json(text)
+    for name in spec.parameters.get("required", []):
+        if name not in given:
+            return given, f"argument {name!r} is missing"
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in wanted:
+            known = ", ".join(wanted) or "none"
+            return given, f"there is no argument {name!r}; the arguments are {known}"
+        try:
+            strict = kinds is None
+            made[name] = _exact(value, wanted[name]) if strict else converted(value, kinds[name])
+        except Misfit as error:
+            return given, f"argument {name!r}{error}"
+    return made, ""
 
 
 def _as_json(text: str) -> Any:
@@ -277,35 +293,138 @@ def _as_json(text: str) -> Any:
     return text if too_deep(value) else value
 
 
-def argument_error(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """Why the arguments do not fit a flat schema, in words for the model; "" when they do."""
-    wanted: dict[str, Any] = spec.parameters.get("properties", {})
-    for name in spec.parameters.get("required", []):
-        if name not in arguments:
-            return f"argument {name!r} is missing"
-    if extra := [name for name in arguments if name not in wanted]:
-        return f"there is no argument {extra[0]!r}; the arguments are {', '.join(wanted)}"
-    for name, value in arguments.items():
-        rule: dict[str, Any] = wanted[name]
-        if not _is(value, rule):
-            return f"argument {name!r} must be of type {_said(rule)}"
-    return ""
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError
+    return str(value)
 
 
-def _is(value: Any, rule: Mapping[str, Any]) -> bool:
-    if "type" not in rule:
-        return True
-    kind = _KINDS.get(str(rule["type"]), object)
-    if not isinstance(value, kind) or (isinstance(value, bool) and rule.get("type") != "boolean"):
-        return False
-    items = rule.get("items")
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError
+    return int(value.strip() if isinstance(value, str) else value)
+
+
+def _number(value: Any) -> float:
+    found = float(value)
+    if isinstance(value, bool) or not math.isfinite(found):
+        raise ValueError
+    return found
+
+
+def _truth(value: Any) -> bool:
+    return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
+
+
+def _nothing(value: Any) -> None:
+    if value is not None and str(value).strip().lower() not in ("null", "none", ""):
+        raise ValueError
+
+
+def _list(value: Any) -> list[Any]:
+    found: Any = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(found, list):
+        raise ValueError
+    return cast("list[Any]", found)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    found: Any = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(found, dict):
+        raise ValueError
+    return cast("dict[str, Any]", found)
+
+
+_TRUTHS = {"true": True, "false": False}
+# type of JSON → (Python's, what a value must be, how one is read: raises for what it is not)
+_Type = tuple[tuple[type, ...], str, Callable[[Any], Any]]
+_TYPES: dict[str, _Type] = {
+    "string": ((str,), "text", _text),
+    "integer": ((int,), "a whole number", _integer),
+    "number": ((int, float), "a number", _number),
+    "boolean": ((bool,), "true or false", _truth),
+    "null": ((type(None),), "null", _nothing),
+    "array": ((list,), "a list", _list),
+    "object": ((dict,), "an object", _object),
+}
+NULL = {"type": "null"}
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _type_of(rule: Mapping[str, Any]) -> _Type:
+    return _TYPES.get(str(rule.get("type")), ((object,), "", _anything))
+
+
+def _has_type(value: Any, rule: Mapping[str, Any]) -> bool:
+    types = _type_of(rule)[0]
+    return isinstance(value, types) and not (isinstance(value, bool) and int in types)
+
+
+def _exact(value: Any, rule: Mapping[str, Any]) -> Any:
+    """The value, if its types are those of a flat schema. Raises `Misfit`."""
+    if not _has_type(value, rule):
+        raise Misfit(f" must be {_type_of(rule)[1]}; got {_shown(value)}")
+    items: Any = rule.get("items")
     if isinstance(value, list) and isinstance(items, dict):
-        inner = cast("dict[str, Any]", items)
-        return all(_is(v, inner) for v in cast("list[Any]", value))
-    return True
+        return _each(cast("list[Any]", value), cast("dict[str, Any]", items), _exact)
+    return cast("Any", value)
 
 
-def _said(rule: Mapping[str, Any]) -> str:
-    items = rule.get("items")
-    inner = cast("dict[str, Any]", items) if isinstance(items, dict) else None
-    return f"array of {inner.get('type')}" if inner else str(rule.get("type"))
+def converted(value: Any, rule: Mapping[str, Any]) -> Any:
+    """`value` as a schema wants it. Raises `Misfit`."""
+    if "anyOf" in rule:
+        return _first_that_fits(value, rule["anyOf"])
+    if "enum" in rule:
+        return _chosen(value, rule["enum"])
+    _, wanted, read = _type_of(rule)
+    try:
+        found = read(value)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise Misfit(f" must be {wanted}; got {_shown(value)}") from None
+    inner = rule.get("items") or rule.get("additionalProperties")
+    return _each(found, inner, converted) if inner else found
+
+
+def _each(value: Any, rule: Mapping[str, Any], how: Callable[[Any, Any], Any]) -> Any:
+    """The members of a list or an object, each as the rule wants it."""
+    named = isinstance(value, dict)
+    made: dict[Any, Any] = dict(cast("dict[str, Any]", value) if named else enumerate(value))
+    for key, one in made.items():
+        try:
+            made[key] = how(one, rule)
+        except Misfit as error:
+            raise Misfit(f"[{key!r}]{error}") from None
+    return made if named else list(made.values())
+
+
+def _chosen(value: Any, choices: Sequence[Any]) -> Any:
+    same = [c for c in choices if type(c) is type(value) and c == value]
+    if found := same or [c for c in choices if str(c) == str(value)]:  # 3 for "3", "3" for 3
+        return found[0]
+    known = ", ".join(map(repr, choices))
+    raise Misfit(f" must be one of {known}; got {_shown(value)}")
+
+
+def _first_that_fits(value: Any, rules: Sequence[Mapping[str, Any]]) -> Any:
+    """As the rule whose type the value has; then as any that it converts to, text last."""
+    if value is None and NULL in rules:
+        return None
+
+    def place(rule: Mapping[str, Any]) -> tuple[bool, bool]:
+        return not ("type" in rule and _has_type(value, rule)), rule.get("type") == "string"
+
+    why = ""
+    for rule in sorted(rules, key=place):
+        try:
+            return converted(value, rule)
+        except Misfit as error:
+            why = why if rule == NULL else str(error)
+    raise Misfit(why)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 import tempfile
+import textwrap
 import time
 import types
 import typing
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rollouts.environment import EnvironmentFailure, ModelTurn, Reply
-from rollouts.tool_calls import ToolCall, ToolSpec, fitting
+from rollouts.tool_calls import NULL, ToolCall, ToolSpec, fitting
 
 if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it
     from rollouts.sandbox.model import Limits, Result
@@ -123,8 +123,8 @@ class Context:
 class Tool:
     """A function with its schema; calling it calls the function.
 
-    `kinds` are the annotations of the arguments a model gives, `context` the name of the parameter
-    that takes the `Context`, "" if there is none.
+    `kinds` are the schemas of the arguments, with null where an annotation allows None; `context`
+    is the name of the parameter that takes the `Context`, "" if there is none.
     """
 
     function: Callable[..., Any]
@@ -139,22 +139,6 @@ class Tool:
     def name(self) -> str:
         return self.spec.name
 
-    def fitted(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """(arguments as the function wants them, ""), or why they do not fit, for the model."""
-        for name in self.spec.parameters["required"]:
-            if name not in arguments:
-                return {}, f"argument {name!r} is missing"
-        made: dict[str, Any] = {}
-        for name, value in arguments.items():
-            if name not in self.kinds:
-                known = ", ".join(self.kinds) or "none"
-                return {}, f"there is no argument {name!r}; the arguments are {known}"
-            try:
-                made[name] = converted(value, self.kinds[name])
-            except Misfit as error:
-                return {}, f"argument {name!r}{error}"
-        return made, ""
-
 
 def tool(function: Callable[..., Any]) -> Tool:
     """Make a tool of a function, plain or `async`.
@@ -167,7 +151,7 @@ def tool(function: Callable[..., Any]) -> Tool:
     where = _where(function)
     if not inspect.getdoc(function):
         raise TaskError(f"{where}: it has no docstring; say there what it does: the model reads it")
-    about, helps = described(str(inspect.getdoc(function)))
+    told, helps = described(str(inspect.getdoc(function)))
     hints = _hints(function, where)
     kinds: dict[str, Any] = {}
     fields: dict[str, Any] = {}
@@ -185,8 +169,12 @@ def tool(function: Callable[..., Any]) -> Tool:
         if hints[name] is Context:
             context = name
             continue
-        kinds[name] = hints[name]
-        fields[name] = _field(hints[name], helps.get(name, ""), parameter, f"{where}: {name!r}")
+        try:
+            kinds[name] = schema_of(hints[name])
+        except TypeError as error:
+            raise TaskError(f"{where}: {name!r} {error}") from None
+        about = helps.get(name) or help_of(hints[name])
+        fields[name] = _field(kinds[name], about, parameter.default)
         if parameter.default is parameter.empty:
             required.append(name)
     schema = {
@@ -195,7 +183,7 @@ def tool(function: Callable[..., Any]) -> Tool:
         "required": required,
         "additionalProperties": False,
     }
-    return Tool(function, ToolSpec(function.__name__, about, schema), kinds, context)
+    return Tool(function, ToolSpec(function.__name__, told, schema), kinds, context)
 
 
 def _where(function: Callable[..., Any]) -> str:
@@ -216,16 +204,14 @@ def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
     return {name: kind for name, kind in found.items() if name != "return"}
 
 
-def _field(kind: Any, said: str, parameter: inspect.Parameter, where: str) -> dict[str, Any]:
-    """The schema of one argument, with its help and its default."""
-    try:
-        made = schema_of(kind)
-    except TypeError as error:
-        raise TaskError(f"{where} {error}") from None
-    if about := said or help_of(kind):
+def _field(kind: Mapping[str, Any], about: str, default: Any) -> dict[str, Any]:
+    """What the model is shown of an argument: its type, its help and its default."""
+    made = _without_null(kind)
+    if about:
         made["description"] = about
-    default = parameter.default
-    if default is not parameter.empty and not (default is None and is_optional(kind)):
+    if default is not inspect.Parameter.empty and not (
+        default is None and NULL in kind.get("anyOf", ())
+    ):
         try:
             json.dumps(default, allow_nan=False)
         except (TypeError, ValueError):
@@ -236,14 +222,24 @@ def _field(kind: Any, said: str, parameter: inspect.Parameter, where: str) -> di
 
 # --- what a docstring says ------------------------------------------------------------------------
 
-_SECTION = re.compile(
-    r"^(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?)\s*:?\s*$"
-)
-_TAKES = ("Args", "Arguments", "Parameters", "Params")
-_HEADS = {  # of an argument, by the habit
-    "google": re.compile(r"^(\s*)\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$"),
-    "numpy": re.compile(r"^()(\w+)\s*(?::\s*\S.*)?$"),
-    "sphinx": re.compile(r"^()(?::param\s+(?:[^:]*\s)?(\w+)|:\w+[^:]*)\s*:\s*(.*)$"),
+_TAKES = "Args|Arguments|Parameters|Params"
+_NAMED = rf"(?P<name>{_TAKES}|Returns?|Yields?|Raises|Examples?|Notes?)[ \t]*"
+_RULED = rf"{_NAMED.replace('?P<name>', '?:')}:?[ \t]*\n[ \t]*---+[ \t]*\n"
+_DEEPER = r"(?:[ \t]+.*\n|[ \t]*\n)*"
+# of a habit: a section with its body, and an argument in the body of one that has arguments
+_HABITS = {
+    "numpy": (
+        rf"^{_NAMED}:?[ \t]*\n[ \t]*---+[ \t]*\n(?P<body>(?:(?!{_RULED}).*\n)*)",
+        rf"^(\w+)[ \t]*(?::.*)?\n({_DEEPER})",
+    ),
+    "google": (
+        rf"^{_NAMED}:[ \t]*\n(?P<body>{_DEEPER})",
+        rf"^\*{{0,2}}(\w+)[ \t]*(?:\([^)\n]*\))?[ \t]*:(.*\n{_DEEPER})",
+    ),
+    "sphinx": (
+        r"(?P<body>^:(?:(?P<name>param)\b|\w+)[^:\n]*:.*\n(?:[ \t]+\S.*\n)*)",
+        r"^:param[ \t]+(?:[^:\n]*[ \t])?(\w+)[ \t]*:((?:.*\n)*)",
+    ),
 }
 
 
@@ -253,54 +249,30 @@ def described(docstring: str) -> tuple[str, dict[str, str]]:
     Reads `Args:` sections (Google), underlined `Parameters` (NumPy) and `:param x:` (Sphinx);
     other sections are left out.
     """
-    about: list[str] = []
-    helps: dict[str, str] = {}
-    style = name = ""
-    wanted, margin = False, 0
-    lines = docstring.splitlines()
-    for line, below in zip(lines, [*lines[1:], ""], strict=False):
-        section, ruled = _SECTION.match(line.rstrip()), set(below.strip()) == {"-"}
-        if section and (line.rstrip().endswith(":") or (ruled and len(below) > 2)):
-            style, name = "numpy" if ruled else "google", ""
-            wanted = section[1] in _TAKES
-            continue
-        outside = bool(line.strip()) and not line[0].isspace()
-        if (style == "google" and outside) or (style == "sphinx" and (outside or not line.strip())):
-            style = ""
-        if not style and (head := _HEADS["sphinx"].match(line)):
-            style, name, wanted = "sphinx", head[2] or "", bool(head[2])
-            helps |= {name: head[3]} if wanted else {}
-        elif not style:
-            about.append(line.rstrip())
-        elif head := _head(style, line, name, margin):
-            margin, name = len(head[1]), head[2]
-            helps |= {name: "" if style == "numpy" else head[3]} if wanted else {}
-        elif wanted and name and line.strip():
-            helps[name] = f"{helps[name]} {line.strip()}".strip()
-    return "\n".join(about).strip(), helps
+    about, helps = f"{docstring}\n", dict[str, str]()
+    for section, argument in _HABITS.values():
+        for found in re.finditer(section, about, re.MULTILINE):
+            if found["name"] in (*_TAKES.split("|"), "param"):
+                for name, said in re.findall(
+                    argument, textwrap.dedent(found["body"]), re.MULTILINE
+                ):
+                    helps[name] = " ".join(filter(None, map(str.strip, said.splitlines())))
+        about = re.sub(section, "", about, flags=re.MULTILINE)
+    return about.strip(), helps
 
 
-def _head(style: str, line: str, name: str, margin: int) -> re.Match[str] | None:
-    """The line as the head of an argument; one that stands deeper goes on with the last one."""
-    found = None if style == "sphinx" else _HEADS[style].match(line)
-    return found if found and (not name or len(found[1]) <= margin) else None
-
-
-# --- annotations as JSON schemas, and a model's values converted to them -------------------------
+# --- annotations as JSON schemas -----------------------------------------------------------------
 
 _NAMES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_NAMES[type(None)] = "null"
 _KNOWN = "str, int, float, bool, list, dict, Literal, Optional or a union of them"
-_NONE = type(None)
-
-
-class Misfit(Exception):
-    """A value that does not fit; the message follows the name of the argument."""
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
     """The JSON schema of an annotation. Raises `TypeError` for one that JSON cannot give."""
-    kind = _bare(kind)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return schema_of(inner[0])
     if kind is Any:
         return {}
     if kind in _NAMES:
@@ -310,24 +282,26 @@ def schema_of(kind: Any) -> dict[str, Any]:
     if kind is dict or origin in (dict, Mapping):
         if inner and inner[0] is not str:
             raise TypeError(f"has keys of type {_said(inner[0])}; keys of a JSON object are str")
-        made: dict[str, Any] = {"type": "object"}
-        if inner and (values := schema_of(inner[1])):
-            made["additionalProperties"] = values
-        return made
+        values = schema_of(inner[1]) if inner else {}
+        return {"type": "object", **({"additionalProperties": values} if values else {})}
     if origin is Literal:
-        return _literal(inner)
+        kinds = {_NAMES.get(type(v), "") for v in inner} - {"null"}
+        if "" in kinds:
+            raise TypeError("is a Literal of values that are no text or number; use str or int")
+        alike = len(kinds) == 1 and None not in inner
+        return {**({"type": kinds.pop()} if alike else {}), "enum": list(inner)}
     if origin in (Union, types.UnionType):
-        choices = [schema_of(k) for k in inner if k is not _NONE]
-        return choices[0] if len(choices) == 1 else {"anyOf": choices}
+        return {"anyOf": [schema_of(k) for k in inner]}
     raise TypeError(f"is of type {_said(kind)}, which a model cannot give; use {_KNOWN}")
 
 
-def _literal(values: tuple[Any, ...]) -> dict[str, Any]:
-    kinds = {_NAMES.get(type(v), "") for v in values if v is not None}
-    if "" in kinds:
-        raise TypeError("is a Literal of values that are no text or number; use str or int")
-    made: dict[str, Any] = {"enum": list(values)}
-    return {"type": kinds.pop(), **made} if len(kinds) == 1 and None not in values else made
+def _without_null(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema as the model sees it: what may be null may be left out."""
+    if "anyOf" in rule:
+        choices = [_without_null(choice) for choice in rule["anyOf"] if choice != NULL]
+        return choices[0] if len(choices) == 1 else {"anyOf": choices}
+    inner = {k: rule[k] for k in ("items", "additionalProperties") if k in rule}
+    return {**rule, **{k: _without_null(v) for k, v in inner.items()}}
 
 
 def help_of(kind: Any) -> str:
@@ -337,133 +311,8 @@ def help_of(kind: Any) -> str:
     return ""
 
 
-def is_optional(kind: Any) -> bool:
-    kind = _bare(kind)
-    return typing.get_origin(kind) in (Union, types.UnionType) and _NONE in typing.get_args(kind)
-
-
-def converted(value: Any, kind: Any) -> Any:
-    """`value` as the annotation wants it. Raises `Misfit`.
-
-    Takes what models write: numbers and lists spelled as text, 3.0 for an integer.
-    """
-    kind = _bare(kind)
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if kind in _SIMPLE:
-        wanted, read = _SIMPLE[kind]
-        try:
-            return read(value)
-        except (ValueError, TypeError, KeyError, OverflowError):
-            raise Misfit(f" must be {wanted}; got {_shown(value)}") from None
-    if kind is list or origin in (list, Sequence):
-        items = _container(value, list, "a list")
-        return [_within(v, inner[0], f"[{i}]") for i, v in enumerate(items)] if inner else items
-    if kind is dict or origin in (dict, Mapping):
-        pairs = _container(value, dict, "an object")
-        return {k: _within(v, inner[1], f"[{k!r}]") for k, v in pairs.items()} if inner else pairs
-    if origin is Literal:
-        return _chosen(value, inner)
-    return _first_that_fits(value, inner)
-
-
-def _bare(kind: Any) -> Any:
-    return _bare(typing.get_args(kind)[0]) if typing.get_origin(kind) is Annotated else kind
-
-
 def _said(kind: Any) -> str:
     return str(getattr(kind, "__name__", None) or kind)
-
-
-def _within(value: Any, kind: Any, place: str) -> Any:
-    try:
-        return converted(value, kind)
-    except Misfit as error:
-        raise Misfit(f"{place}{error}") from None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError
-    return str(value)
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError
-    return int(value.strip() if isinstance(value, str) else value)
-
-
-def _number(value: Any) -> float:
-    found = float(value)
-    if isinstance(value, bool) or not math.isfinite(found):
-        raise ValueError
-    return found
-
-
-def _truth(value: Any) -> bool:
-    return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
-
-
-def _nothing(value: Any) -> None:
-    if value is not None and str(value).strip().lower() not in ("null", "none", ""):
-        raise ValueError
-
-
-_TRUTHS = {"true": True, "false": False}
-# annotation → (what a value must be, how it is read: raises for what it is not)
-_SIMPLE: dict[Any, tuple[str, Callable[[Any], Any]]] = {
-    str: ("text", _text),
-    int: ("a whole number", _integer),
-    float: ("a number", _number),
-    bool: ("true or false", _truth),
-    _NONE: ("null", _nothing),
-}
-
-
-def _container(value: Any, kind: type, name: str) -> Any:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise Misfit(f" must be {name}; got {_shown(value)}") from None
-    if not isinstance(value, kind):
-        raise Misfit(f" must be {name}; got {_shown(value)}")
-    return value
-
-
-def _chosen(value: Any, choices: tuple[Any, ...]) -> Any:
-    for choice in choices:
-        if type(choice) is type(value) and choice == value:
-            return choice
-    for choice in choices:  # 3 for "3", "3" for 3
-        if str(choice) == str(value):
-            return choice
-    known = ", ".join(map(repr, choices))
-    raise Misfit(f" must be one of {known}; got {_shown(value)}")
-
-
-def _first_that_fits(value: Any, kinds: tuple[Any, ...]) -> Any:
-    """None as it is; then the kind whose JSON type the value has; then any that it converts to."""
-    if value is None and _NONE in kinds:
-        return None
-    if not isinstance(value, str) or str not in kinds:
-        exact = [k for k in kinds if type(value) is (typing.get_origin(k) or k)]
-    else:
-        exact = [str]
-    why = ""
-    for kind in [*exact, *(k for k in kinds if k is not str), *(k for k in kinds if k is str)]:
-        try:
-            return converted(value, kind)
-        except Misfit as error:
-            why = why if kind is _NONE else str(error)
-    raise Misfit(why)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -539,10 +388,8 @@ def _checked(
     if tool is None:
         why = f"there is no tool {call.name!r}; use {', '.join(known)}"
         raise Refused("unknown_tool", why)
-    if isinstance(tool, Tool):
-        arguments, problem = tool.fitted({**call.arguments, **call.spelled})
-    else:
-        arguments, problem = fitting(tool, call)
+    spec, kinds = (tool.spec, tool.kinds) if isinstance(tool, Tool) else (tool, None)
+    arguments, problem = fitting(spec, call, kinds)
     if problem:
         raise Refused("bad_arguments", problem)
     return arguments

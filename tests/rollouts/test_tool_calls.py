@@ -10,7 +10,7 @@ import thought_forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format, fitting
+from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolCall, ToolSpec, call_format, fitting
 
 texts = st.text(max_size=60)
 SPEC = ToolSpec(
@@ -175,7 +175,7 @@ def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any
 
 def test_spelled_values_that_do_not_fit_are_refused() -> None:
     (call,) = FORMATS["qwen_xml"].read(FORMATS["qwen_xml"].write("t", {"n": "five"}))
-    assert fitting(TYPED, call)[1] == "argument 'n' must be of type integer"
+    assert fitting(TYPED, call)[1] == "argument 'n' must be a whole number; got \"five\""
 
 
 def test_calls_in_one_message_are_bounded() -> None:
@@ -188,14 +188,14 @@ def test_calls_in_one_message_are_bounded() -> None:
     [
         ({"code": "x", "names": []}, ""),
         ({"code": "x"}, "'names' is missing"),
-        ({"code": 3, "names": []}, "'code' must be of type string"),
-        ({"code": "x", "names": "a"}, "'names' must be of type array of string"),
-        ({"code": "x", "names": [1]}, "'names' must be of type array of string"),
+        ({"code": 3, "names": []}, "'code' must be text; got 3"),
+        ({"code": "x", "names": "a"}, "'names' must be a list; got \"a\""),
+        ({"code": "x", "names": [1]}, "'names'[0] must be text; got 1"),
         ({"code": "x", "names": [], "more": 1}, "no argument 'more'"),
     ],
 )
 def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
-    found = argument_error(SPEC, arguments)
+    found = fitting(SPEC, ToolCall("t", arguments))[1]
     assert (why in found) if why else found == ""
 
 

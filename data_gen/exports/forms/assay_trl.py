@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import typing
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -129,16 +130,16 @@ def _method(tool: Tool) -> Callable[..., str]:
     def call(self: Workbench, **arguments: Any) -> str:
         return self._call(tool.name, arguments)
 
-    fields = fields_of(tool)
+    fields, hints = fields_of(tool), typing.get_type_hints(tool.function, include_extras=True)
     of = inspect.signature(tool.function).parameters
     lines = [f"    {name}: {field['description']}" for name, field in fields.items()]
     lines = ["", "Args:", *lines] if lines else []
     keyword = inspect.Parameter.KEYWORD_ONLY
-    taken = [of[name].replace(kind=keyword, annotation=tool.kinds[name]) for name in fields]
+    taken = [of[name].replace(kind=keyword, annotation=hints[name]) for name in fields]
     first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__name__ = call.__qualname__ = tool.name
     call.__doc__ = "\n".join([tool.spec.description, *lines])
-    call.__annotations__ = {**tool.kinds, "return": str}
+    call.__annotations__ = {**{name: hints[name] for name in fields}, "return": str}
     call.__signature__ = inspect.Signature([first, *taken])  # type: ignore[attr-defined]
     return call
 
