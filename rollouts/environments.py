@@ -36,7 +36,7 @@ from rollouts.environment import (
     Reply,
     shared_name,
 )
-from rollouts.sandbox.model import SandboxError
+from rollouts.sandbox.model import Limits, SandboxError
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
 from rollouts.words.templates import Places, Prompts, Words, prompts_of
@@ -319,6 +319,17 @@ class ToolSettings(ToolsConfig):
     uses: int = 5  # of the code tool, as the model is told; turns are what is enforced
     steps: int = 20  # actions of an agent that counts its own
     words: Mapping[str, Words] = field(default_factory=dict[str, Words])  # in place of ours
+
+    def limits(self, wall_s: float, output_kb: int = 0) -> Limits:
+        """What one run may use, with `tools.output_kb` of output where nothing else is given."""
+        return Limits(
+            wall_s=wall_s,
+            output_kb=output_kb or self.output_kb,
+            file_mb=self.file_mb,
+            fetch_mb=self.file_mb,
+            fetch_total_mb=self.folder_mb,
+            work_mb=max(1024, 8 * self.file_mb),
+        )
 
 
 def tool_settings(

@@ -23,7 +23,7 @@ from rollouts.environment import (
     ModelTurn,
     Reply,
 )
-from rollouts.sandbox.model import MIB, Limits, Result
+from rollouts.sandbox.model import MIB, Result
 from rollouts.sandbox.pool import FileStore
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls
@@ -154,7 +154,7 @@ class PythonExecutor:
             str(arguments["code"]),
             {n: folder[n] for n in load},
             fetch=list(dict.fromkeys(save)),
-            limits=self._limits(left),
+            limits=self._settings.limits(min(self._settings.run_s, left)),
             seed=derive_seed(self._seed, self._calls) % (1 << 32),
         )
         self._level = result.layers.get("level") or self._level
@@ -181,17 +181,6 @@ class PythonExecutor:
             if len(folder[name]) > self._settings.file_mb * MIB:
                 return f"file {name!r} is larger than {self._settings.file_mb} MB"
         return ""
-
-    def _limits(self, left: float) -> Limits:
-        mb = self._settings.file_mb
-        return Limits(
-            wall_s=min(self._settings.run_s, left),
-            file_mb=mb,
-            fetch_mb=mb,
-            fetch_total_mb=self._settings.folder_mb,
-            work_mb=max(1024, 8 * mb),
-            output_kb=self._settings.output_kb,
-        )
 
 
 def _refusal(why: str) -> str:

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from assay.thoughts import may_think, parted
@@ -321,18 +322,11 @@ def _nothing(value: Any) -> None:
         raise ValueError
 
 
-def _list(value: Any) -> list[Any]:
+def _container(kind: type, value: Any) -> Any:
     found: Any = json.loads(value) if isinstance(value, str) else value
-    if not isinstance(found, list):
+    if not isinstance(found, kind):
         raise ValueError
-    return cast("list[Any]", found)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    found: Any = json.loads(value) if isinstance(value, str) else value
-    if not isinstance(found, dict):
-        raise ValueError
-    return cast("dict[str, Any]", found)
+    return found
 
 
 _TRUTHS = {"true": True, "false": False}
@@ -344,8 +338,8 @@ _TYPES: dict[str, _Type] = {
     "number": ((int, float), "a number", _number),
     "boolean": ((bool,), "true or false", _truth),
     "null": ((type(None),), "null", _nothing),
-    "array": ((list,), "a list", _list),
-    "object": ((dict,), "an object", _object),
+    "array": ((list,), "a list", partial(_container, list)),
+    "object": ((dict,), "an object", partial(_container, dict)),
 }
 NULL = {"type": "null"}
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
-from rollouts.krama.folder import LakeFolder, closing
+from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import groups, snippet, title
 from rollouts.krama.words import KIND, csv_files, question_of, tables_of
 from rollouts.sandbox.model import Result
@@ -40,12 +40,10 @@ class DsGuru:
         self._variant = name.removeprefix(NAME).replace("_", "-")
         self._words = settings.words.get("ds_guru") or ours(KIND)
         self._lake = LakeFolder(task, seed, shop)
-        self._plan = self._code = ""
+        self._plan = ""
         self._tries = 0
         self._most = settings.tries if self._variant == "few-shot" else 1
-        self._response: dict[str, Any] = {}
-        self._published: dict[str, Any] = {}
-        self._values: list[Any] = []
+        self._lake.published = {}
         self._kind = "no_reply"
 
     async def open(self) -> EpisodeStart:
@@ -100,10 +98,11 @@ class DsGuru:
         self._kind = "ran" if not failed else result.status
         if failed:
             return self._after(found.code, result.stdout, _error(result), result.wall_s)
-        self._code = found.code
-        self._response, self._published = answer_of(self._plan, result.stdout, failed=False)
-        self._values = list((printed_values(result.stdout) or {}).values())
-        if not self._response:
+        lake = self._lake
+        lake.code = [found.code]
+        lake.response, lake.published = answer_of(self._plan, result.stdout, failed=False)
+        lake.values = list((printed_values(result.stdout) or {}).values())
+        if not lake.response:
             self._kind = "no_answer"
         record = {"try": self._tries, "status": result.status, "seconds": round(result.wall_s, 3)}
         return Reply(done=True, records=[record], seconds=result.wall_s)
@@ -127,22 +126,18 @@ class DsGuru:
 
     def _give_up(self, code: str, output: str) -> None:
         if self._variant == "few-shot":
-            self._published = {"id": "main-task", "answer": EXHAUSTED.format(self._most)}
+            self._lake.published = {"id": "main-task", "answer": EXHAUSTED.format(self._most)}
         else:
-            self._code = code  # the release keeps a single try's code, run or not
-            self._published = answer_of(self._plan, output, failed=bool(code))[1]
+            self._lake.code = [code]  # the release keeps a single try's code, run or not
+            self._lake.published = answer_of(self._plan, output, failed=bool(code))[1]
 
     async def close(self) -> EpisodeEnd:
-        notes = {
-            "agent": f"ds-guru {self._variant}",
-            "tries": self._tries,
-            "ended": self._kind,
-            "runs": self._lake.runs,
-            "run_s": round(self._lake.run_s, 3),
-            "sandbox": self._lake.level,
-            "plan_read": _is_array(self._plan),
-        }
-        return closing(self._response, self._published, self._values, self._code, notes)
+        return self._lake.close(
+            agent=f"ds-guru {self._variant}",
+            tries=self._tries,
+            ended=self._kind,
+            plan_read=_is_array(self._plan),
+        )
 
 
 def _error(result: Result) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.krama.folder import LakeFolder, closing
+from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import Ran, answer_calls, clip
@@ -73,9 +73,6 @@ class LakeAgent:
         self._task = task
         self._lake = LakeFolder(task, seed, shop)
         self._specs = {spec.name: spec for spec in TOOLS}
-        self._response: dict[str, Any] = {}
-        self._values: list[Any] = []
-        self._code: list[str] = []
         self._steps = 0
         self._read_bytes = 0
 
@@ -93,7 +90,7 @@ class LakeAgent:
         """Answer every call of the message; a final answer ends the episode."""
         self._steps += 1
         found = await answer_calls(
-            said, self._specs, self._run_call, refuse=str, over=lambda: bool(self._response)
+            said, self._specs, self._run_call, refuse=str, over=lambda: bool(self._lake.response)
         )
         records = [
             {"name": row["name"], "kind": row["kind"], "characters": len(row["answer"])}
@@ -102,17 +99,9 @@ class LakeAgent:
         return replace(found, records=records)
 
     async def close(self) -> EpisodeEnd:
-        notes = {
-            "agent": "lake agent",
-            "tries": self._steps,
-            "runs": self._lake.runs,
-            "run_s": round(self._lake.run_s, 3),
-            "sandbox": self._lake.level,
-            "bytes_read": self._read_bytes,
-            "ended": "answered" if self._response else "no_answer",
-        }
-        code = "\n\n".join(self._code)
-        return closing(self._response, self._response, self._values, code, notes)
+        ended = "answered" if self._lake.response else "no_answer"
+        read = self._read_bytes
+        return self._lake.close(agent="lake agent", tries=self._steps, bytes_read=read, ended=ended)
 
     async def _run_call(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
         before = self._lake.run_s
@@ -142,7 +131,7 @@ class LakeAgent:
         if left <= 0:
             return "the time for runs is used up", "time_up"
         result = await self._lake.run(code, left)
-        self._code.append(code)
+        self._lake.code.append(code)
         most = self._lake.settings.feedback // 2
         row = {
             "status": result.status,
@@ -154,9 +143,9 @@ class LakeAgent:
         return json.dumps(row, ensure_ascii=False), "ok" if result.status == "ok" else result.status
 
     def _finish(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        self._response = {"answer": arguments["answer"]}
+        self._lake.response = {"answer": arguments["answer"]}
         found: Any = arguments.get("found") or {}
-        self._values = list(cast("dict[str, Any]", found).values())
+        self._lake.values = list(cast("dict[str, Any]", found).values())
         return "received", "ok"
 
     def _lines(self, name: str, arguments: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
@@ -23,7 +22,11 @@ ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be 
 
 
 class LakeFolder:
-    """One task's lake: indexed on opening, mounted as `data/` in every run, never copied."""
+    """One task's lake: indexed on opening, mounted as `data/` in every run, never copied.
+
+    It keeps what an agent leaves: its `response`, what the `published` system would have answered
+    (None: the same), the `values` that were printed, and the `code` that was run.
+    """
 
     def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
         if KEY not in task.files:
@@ -40,6 +43,10 @@ class LakeFolder:
         self.run_s = 0.0
         self.runs = 0
         self.level: str | None = None  # of the sandbox
+        self.response: dict[str, Any] = {}
+        self.published: dict[str, Any] | None = None
+        self.values: list[Any] = []
+        self.code: list[str] = []
 
     @property
     def shared(self) -> dict[str, str]:
@@ -70,17 +77,13 @@ class LakeFolder:
             raise EnvironmentFailure(result.why)
         return result
 
-
-def closing(
-    response: Mapping[str, Any],
-    published: Mapping[str, Any],
-    values: list[Any],
-    code: str,
-    notes: Mapping[str, Any],
-) -> EpisodeEnd:
-    """What an agent leaves: the response, the printed values, the pipeline, and its cost."""
-    row = {"response": dict(response), "published": dict(published), "values": values}
-    data = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    if len(data) > 64 * MIB:
-        data = json.dumps({"response": {}, "published": {}, "values": []}).encode()
-    return EpisodeEnd({ANSWER: data, PIPELINE: code.encode("utf-8", "surrogatepass")}, dict(notes))
+    def close(self, **notes: Any) -> EpisodeEnd:
+        """What an agent leaves: the response, the printed values, the pipeline, and its cost."""
+        published = self.response if self.published is None else self.published
+        row = {"response": self.response, "published": published, "values": self.values}
+        data = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        if len(data) > 64 * MIB:
+            data = json.dumps({"response": {}, "published": {}, "values": []}).encode()
+        cost = {"runs": self.runs, "run_s": round(self.run_s, 3), "sandbox": self.level}
+        code = "\n\n".join(self.code).encode("utf-8", "surrogatepass")
+        return EpisodeEnd({ANSWER: data, PIPELINE: code}, {**cost, **notes})

@@ -6,12 +6,12 @@ that were printed before an error count as results of steps (sub-task credit), n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import blocks
-from rollouts.krama.folder import LakeFolder, closing
+from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import CHARS_A_TOKEN, FileNote, LakeIndex
 
 if TYPE_CHECKING:
@@ -71,9 +71,6 @@ class LakeScript:
     def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
         self._task = task
         self._lake = LakeFolder(task, seed, shop)
-        self._code = ""
-        self._response: dict[str, Any] = {}
-        self._values: list[Any] = []
         self._kind = "no_reply"
 
     async def open(self) -> EpisodeStart:
@@ -87,28 +84,20 @@ class LakeScript:
     async def reply(self, said: ModelTurn) -> Reply:
         """Run the script of this message; the episode ends with it."""
         found = blocks(said.text)
-        self._code = found.code
-        if not self._code:
+        if not found.code:
             self._kind = found.missing
             return Reply(done=True, errors={self._kind: 1})
-        result = await self._lake.run(self._code, max(said.seconds, 0.1))
+        result = await self._lake.run(found.code, max(said.seconds, 0.1))
         self._kind = "ran" if result.status == "ok" else result.status
-        self._values = list(printed(result.stdout))
-        if self._kind == "ran" and self._values:
-            self._response = {"answer": self._values[-1]}
+        self._lake.code, self._lake.values = [found.code], list(printed(result.stdout))
+        if self._kind == "ran" and self._lake.values:
+            self._lake.response = {"answer": self._lake.values[-1]}
         elif self._kind == "ran":
             self._kind = "no_answer"
         record = {"try": 1, "status": result.status, "seconds": round(result.wall_s, 3)}
-        errors = {} if self._response else {self._kind: 1}
+        errors = {} if self._lake.response else {self._kind: 1}
         return Reply(done=True, records=[record], errors=errors, seconds=result.wall_s)
 
     async def close(self) -> EpisodeEnd:
-        notes = {
-            "agent": "lake script",
-            "tries": int(self._kind != "no_reply"),
-            "ended": self._kind,
-            "runs": self._lake.runs,
-            "run_s": round(self._lake.run_s, 3),
-            "sandbox": self._lake.level,
-        }
-        return closing(self._response, self._response, self._values, self._code, notes)
+        tries = int(self._kind != "no_reply")
+        return self._lake.close(agent="lake script", tries=tries, ended=self._kind)

@@ -18,7 +18,7 @@ from assay.task import Task
 from rollouts.environment import EnvironmentFailure, EpisodeEnd
 from rollouts.krama.agents.cell_loop import OUTPUTS
 from rollouts.krama.agents.cell_tools import FINAL
-from rollouts.krama.folder import KEY, OUTPUT_KB, LakeFolder, closing
+from rollouts.krama.folder import KEY, OUTPUT_KB, LakeFolder
 from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool
@@ -153,14 +153,8 @@ class Notebook:
         self.task, self._seed, self._shop = task, seed, shop
         self.lake = LakeFolder(task, seed, shop) if KEY in task.files else None
         self.settings = settings = shop.settings
-        self._limits = Limits(
-            wall_s=settings.lake_run_s if self.lake else settings.run_s,
-            output_kb=OUTPUT_KB if self.lake else settings.output_kb,
-            file_mb=settings.file_mb,
-            fetch_mb=settings.file_mb,
-            fetch_total_mb=settings.folder_mb,
-            work_mb=max(1024, 8 * settings.file_mb),
-        )
+        seconds = settings.lake_run_s if self.lake else settings.run_s
+        self._limits = settings.limits(seconds, OUTPUT_KB if self.lake else 0)
         self._files: Mapping[str, bytes] = {}
         self._names: list[tuple[Path, int]] = []
         self._interpreter: Interpreter | None = None
@@ -246,9 +240,9 @@ class Notebook:
             "last_call": self._last,
             "ended": "answered" if done else "no_answer",
         }
-        code = "\n\n".join(self._code)
         if self.lake is not None:
-            return closing(self._answer, self._answer, [], code, notes)
+            self.lake.response, self.lake.code = self._answer, self._code
+            return self.lake.close(**notes)
         left = {} if self._prediction is None else {PREDICTION: self._prediction}
         return EpisodeEnd(left, notes)
 
