@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.fuzz_read import Read, scored
 from rewards.sql.data import Column, Database, Table, packed
-from rewards.sql.score import SqlReward, score_text
+from rewards.sql.score import SqlReward, score_query
 
 _QUERIES = (
     ("SELECT COUNT(*) FROM cars WHERE price >= 40", False),
@@ -40,5 +40,5 @@ def sql_read(pick: int, text: str) -> Read:
     """A whole output; every second one stands in a block, so that more of them are run."""
     gold = _task(pick)
     said = f"```sql\n{text}\n```" if pick % 2 else text
-    right = score_text(gold, sql_gold(pick), False, SqlReward())
-    return scored(score_text(gold, said, pick % 17 == 16, SqlReward()), right)
+    right = score_query(gold, sql_gold(pick), False, SqlReward())
+    return scored(score_query(gold, said, pick % 17 == 16, SqlReward()), right)

@@ -72,12 +72,13 @@ def parse(output: str, parsing: str = "strict") -> Parsed:
 
 
 def render(status: str, text: str) -> str:
-    """The answer a model should have given; `parse(render(s, t))` gives back `s` and `t`."""
+    """Write the answer a model should have given; `parse(render(s, t))` gives back `s` and `t`."""
     return f"<status>{status}</status><clean_text>{text}</clean_text>"
 
 
 def normalise_lines(text: str) -> str:
-    """n1: one line ending, no trailing blanks, at most one empty line in a row, trimmed.
+    """Bring line ends into one form (n1, spec section 12.1): one line ending, no trailing blanks,
+    at most one empty line in a row, trimmed.
 
     By splitting, not by the pattern `[ \\t]+\\n`, which is quadratic on a long run of spaces.
     """
@@ -87,13 +88,16 @@ def normalise_lines(text: str) -> str:
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Edits of a character each (Levenshtein). Texts are near to each other as a rule, and the
-    hint, which changes no result, lets the library look there first."""
+    """Count the edits of one character each between two texts (Levenshtein).
+
+    Texts are near to each other as a rule, and the hint, which changes no result, lets the library
+    look there first.
+    """
     return Levenshtein.distance(one, other, score_hint=abs(len(one) - len(other)))
 
 
 def same_text(one: str, other: str) -> bool:
-    """Whether two texts are equal after `normalise`."""
+    """Tell whether two texts are equal after `normalise`."""
     if one == other:
         return True
     # It only takes away spaces, tabs and line ends, beside what stands around the whole: where
@@ -109,7 +113,8 @@ def _solid(text: str) -> int:
 
 
 def normalise(text: str) -> str:
-    """n2: n1, then runs of spaces and tabs as one space and none before `, . ; : ! ?`."""
+    """Bring a text into the form that RS compares (n2, spec section 12.1): n1, then runs of
+    spaces and tabs as one space and none before `, . ; : ! ?`."""
     text = normalise_lines(text).replace("\t", " ")
     while "  " in text:  # a run is halved every time
         text = text.replace("  ", " ")

@@ -82,6 +82,7 @@ def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
 
 
 def options() -> Parser:
+    """Make the parser of `assay score`."""
     made = parser("score", __doc__)
     made.add_argument(
         "input",
@@ -102,8 +103,8 @@ def options() -> Parser:
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0; 3 when some row has no outcome. Raises `TaskError` and OSError for a file or
-    family that cannot be used."""
+    """Run `assay score`. Exit status 0; 3 when some row has no outcome. Raises `TaskError` and
+    OSError for a file or family that cannot be used."""
     args = options().parse_args(argv)
     if args.workers < 0:
         raise TaskError(f"--workers {args.workers}: wanted 1 or more, or 0 for all cores")
@@ -152,7 +153,7 @@ def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
 
 
 def score_row(row: Row, tasks: Tasks | None = None, weights: Weights = NO_WEIGHTS) -> Row:
-    """One result row: `{id, outcome, reward, parts, why}`, of a rollout with its `sample`. Raises
+    """Score one row: `{id, outcome, reward, parts, why}`, of a rollout with its `sample`. Raises
     `TaskError` or ValueError when the row itself cannot be used."""
     if tasks is None:
         return {"id": row.get("id"), **_open_row(row, weights).to_json()}
@@ -173,14 +174,14 @@ def score_row(row: Row, tasks: Tasks | None = None, weights: Weights = NO_WEIGHT
 
 
 def task_named(row: Row) -> tuple[str, Any]:
-    """(the field that names a row's task, what it says): `id`, of a rollout `task_id`."""
+    """Find the field that names a row's task, and what it says: `id`, of a rollout `task_id`."""
     named = ROLLOUT if ROLLOUT in row and "id" not in row else "id"
     return named, row.get(named)
 
 
 def rollout_answer(row: Row) -> Answer:
-    """What a row of `assay rollout` handed in. Of its files it keeps the names and sizes alone, so
-    with files it is an answer that cannot be scored again: its `failure` says so.
+    """Read what a row of `assay rollout` handed in. Of its files it keeps the names and sizes
+    alone, so with files it is an answer that cannot be scored again: its `failure` says so.
 
     Raises `TaskError` for a row without a text.
     """
@@ -257,8 +258,8 @@ def score_lines(
     first: int = 1,
     asked: TaskFilter = ALL_TASKS,
 ) -> Iterator[Row]:
-    """A result for every non-blank line that is asked for, in order; a bad line gives
-    `{id, error}`, which names it as `where` and its number, from `first` on."""
+    """Score every non-blank line that is asked for, in order; a bad line gives `{id, error}`,
+    which names it as `where` and its number, from `first` on."""
     for number, line in enumerate(lines, first):
         if line.strip() and (made := _result(f"{where} {number}", line, tasks, weights, asked)):
             yield made
@@ -319,7 +320,7 @@ def prepare(
 
 
 def score_block(job: Block) -> Scored:
-    """Results for the lines of a block, in order."""
+    """Score the lines of a block, in order."""
     tasks, weights, asked, several = _given
     # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
     lines = job.data.decode("utf-8", "replace").split("\n")
@@ -351,7 +352,7 @@ class TaskFile:
     places: dict[str, tuple[int, int]]
 
     def get(self, name: str, /) -> Task | None:
-        """The task of that id, or None. Raises `TaskError` when the file has changed."""
+        """Return the task of that id, or None. Raises `TaskError` when the file has changed."""
         place = self.places.get(name)
         return None if place is None else _task_at(self.path, self.changed, name, *place)
 
@@ -370,8 +371,9 @@ def _task_at(path: Path, changed: int, name: str, start: int, size: int) -> Task
 
 
 def open_tasks(name: str) -> Tasks:
-    """The tasks of a file; one that is no plain file of lines is read into memory. Raises
-    `TaskError` naming the line of a task that cannot be used, and for two tasks of one id."""
+    """Open the tasks of a file by id; one that is no plain file of lines is read into memory.
+    Raises `TaskError` naming the line of a task that cannot be used, and for two tasks of one
+    id."""
     places: dict[str, tuple[int, int]] = {}
     whole: dict[str, Task] = {}
     in_memory = not is_plain(name)

@@ -23,7 +23,7 @@ from data_gen.sql.wording import pieces, prompt, question
 from data_gen.sql.write import written
 from data_gen.tally import UNPROVABLE, Refusal, Tally
 from rewards.sql.family import hard_coded
-from rewards.sql.score import TWINS, SqlReward, fenced, score_text
+from rewards.sql.score import TWINS, SqlReward, fenced, score_query
 
 TRIES = 5  # drafts of a kind over a table
 SHORT_COLUMNS = 8
@@ -193,10 +193,10 @@ def _one(
 
 def _unscored(task: Task) -> str:
     """Why gold and its rows written down are not scored as they should be, "" where they are."""
-    score = score_text(task.gold, fenced(task.gold["sql"]), False, SqlReward())
+    score = score_query(task.gold, fenced(task.gold["sql"]), False, SqlReward())
     if (score.outcome, score.reward) != (1.0, 1.0):
         return f"{task.gold['sql']} ({score.why})"
-    constant = score_text(task.gold, hard_coded(task), False, SqlReward())
+    constant = score_query(task.gold, hard_coded(task), False, SqlReward())
     return "its rows written down are paid" if constant.reward else ""
 
 

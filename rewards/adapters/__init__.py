@@ -85,8 +85,8 @@ def verl_compute_score(
 
 
 def numbers(task: Task, score: Score) -> dict[str, float]:
-    """A score as verl's reward dict; the parts are those of `PARTS`, so
-    that all of its rows have the same keys."""
+    """Write a score as verl's reward dict; the parts are those of `PARTS`, so that all rows of a
+    family have the same keys."""
     valid = score.outcome is not None and score.reward is not None
     row = {
         "score": float(score.reward or 0.0) if valid else 0.0,
@@ -100,8 +100,8 @@ def numbers(task: Task, score: Score) -> dict[str, float]:
 
 
 def settings_of(weights: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Settings by family name, as each family's own weights. Raises `TaskError` for a family that
-    is not known, TypeError for a field that its weights do not have."""
+    """Read settings by family name as each family's own weights. Raises `TaskError` for a family
+    that is not known, TypeError for a field that its weights do not have."""
     made: dict[str, Any] = {}
     for name, given in (weights or {}).items():
         kind = family_named(name).weights
@@ -134,7 +134,7 @@ def trl_reward(
 
 
 def last_message(completion: Any) -> str:
-    """What the model said last: the text itself, or the last assistant message's content."""
+    """Return what the model said last: the text itself, or the last assistant message's content."""
     if isinstance(completion, str):
         return completion
     for message in reversed(cast("Sequence[Mapping[str, Any]]", completion)):
@@ -147,7 +147,7 @@ def last_message(completion: Any) -> str:
 
 
 def files_of(found: Any) -> dict[str, bytes]:
-    """Files as bytes; text is UTF-8, and what is no mapping is no files."""
+    """Read files as bytes; text is UTF-8, and what is no mapping is no files."""
     if not isinstance(found, Mapping):
         return {}
     made = cast("Mapping[str, Any]", found)
@@ -159,7 +159,7 @@ def files_of(found: Any) -> dict[str, bytes]:
 
 
 def task_of(row: Any) -> Task:
-    """A task from JSON text or from its mapping. Raises `TaskError` or ValueError."""
+    """Read a task from JSON text, cached, or from its mapping. Raises `TaskError` or ValueError."""
     if isinstance(row, str):
         return _from_text(row)
     return Task.from_json(cast("Mapping[str, Any]", row))

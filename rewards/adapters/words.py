@@ -51,7 +51,8 @@ MESSAGES = {
 
 
 def message_of(task: Task) -> str | None:
-    """The message that scores 1 for a task whose gold has files too; None where there is none."""
+    """Return the message that scores 1 for a task whose gold has files too; None where there is
+    none."""
     if (known := MESSAGES.get(task.family)) is not None:
         return known.gold(task)
     gold = gold_answer(family_of(task), task)
@@ -62,7 +63,7 @@ def message_of(task: Task) -> str | None:
 
 
 def said_gold(task: Task) -> str:
-    """Gold as a text. Raises `TaskError` for a task that is answered in files."""
+    """Return gold as a text. Raises `TaskError` for a task that is answered in files."""
     if (message := message_of(task)) is not None:
         return message
     gold = gold_answer(family_of(task), task)
@@ -75,8 +76,8 @@ def said_gold(task: Task) -> str:
 
 
 def in_words(task: Task) -> Words:
-    """The task with what a reader needs to answer it. Raises `TaskError` as `said_gold` does; a
-    task with tools may have gold in the files that they leave."""
+    """Make the chat and the gold text of a task. Raises `TaskError` as `said_gold` does; a task
+    with tools may have gold in the files that they leave."""
     made = gold_answer(family_of(task), task) if task.tools else None
     if made and made.files and message_of(task) is None:
         gold, files = made.text, made.files
@@ -93,13 +94,13 @@ def in_words(task: Task) -> Words:
 def score_text(
     task: Task, text: str, truncated: bool = False, files: Mapping[str, bytes] | None = None
 ) -> Score:
-    """The score of a message, with the `files` that its episode left; what `assay score` says of a
-    row with this output."""
+    """Score a message, with the `files` that its episode left, as `assay score` scores a row
+    with this output."""
     return score_answer(task, Answer(text, truncated, files=files or {}))
 
 
 def load(folder: str | Path) -> list[Words]:
-    """The tasks of an exported folder, its families added. Raises `TaskError`."""
+    """Read the tasks of an exported folder, its families added. Raises `TaskError`."""
     folder = Path(folder)
     settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     use_families(str(spec) for spec in settings["families"])
@@ -107,10 +108,10 @@ def load(folder: str | Path) -> list[Words]:
 
 
 def bare(task: Task) -> dict[str, Any]:
-    """The task as a row without files, which a text does not need."""
+    """Write the task as a row without files, which a text does not need."""
     return replace(task, files={}, tools=()).to_json()
 
 
 def settings_of(specs: Iterable[str], env: Iterable[str] = ()) -> Mapping[str, Any]:
-    """What stands in `assay.json`: families and environments of one's own, by whole paths."""
+    """Write what stands in `assay.json`: families and environments of one's own, by whole paths."""
     return {"families": list(specs), "env": list(env)}

@@ -59,8 +59,8 @@ class Broken:
 
 
 def gold_of(family: Family, task: Task) -> Answer:
-    """The task's gold answer; run where the family proves it. Raises `TaskError` in one sentence
-    where there is none."""
+    """Return the task's gold answer; run where the family proves it. Raises `TaskError` in one
+    sentence where there is none."""
     with called(family, task, "gold"):
         made: Any = gold_answer(family, task)
     if made is None and family.proof is None:
@@ -80,7 +80,7 @@ def gold_of(family: Family, task: Task) -> Answer:
 
 
 def scored(task: Task, answer: Answer, weights: Weights | None = None) -> Score:
-    """`score_answer`, where a scorer that raises gives no outcome and the reason."""
+    """Score an answer by `score_answer`; a scorer that raises gives no outcome and the reason."""
     try:
         return score_answer(task, answer, weights)
     except Exception as error:
@@ -88,7 +88,7 @@ def scored(task: Task, answer: Answer, weights: Weights | None = None) -> Score:
 
 
 def gold_law(task: Task, score: Score) -> Iterator[Broken]:
-    """Gold scores 1."""
+    """Yield what breaks the law that gold scores 1."""
     if score.outcome is None:
         yield Broken("gold", f"task {task.id}", f"gold has no outcome ({score.why})")
     elif score.outcome < RIGHT:
@@ -97,7 +97,7 @@ def gold_law(task: Task, score: Score) -> Iterator[Broken]:
 
 
 def empty_law(task: Task, score: Score) -> Iterator[Broken]:
-    """An empty answer scores 0 and earns nothing."""
+    """Yield what breaks the law that an empty answer scores 0 and earns nothing."""
     why = ""
     if score.outcome is None:
         why = f"has no outcome ({score.why})"
@@ -112,8 +112,8 @@ def empty_law(task: Task, score: Score) -> Iterator[Broken]:
 def cheat_laws(
     family: Family, examined: Sequence[Examined], errors: float = 0.0
 ) -> Iterator[Broken]:
-    """The mean outcome of every cheat of a family is no more than it admits to. `errors`: standard
-    errors that it must be above that, where the tasks examined are a sample."""
+    """Yield the cheats of a family whose mean outcome is above what they admit to. `errors`:
+    standard errors that it must be above that, where the tasks examined are a sample."""
     for name, cheat in family.cheats.items():
         scores = [e.scores[f"cheat {name}"] for e in examined if f"cheat {name}" in e.scores]
         outcomes = [s.outcome for s in scores if s.outcome is not None]
@@ -214,7 +214,8 @@ class Shared:
 
 
 def shared_content(splits: Mapping[str, Sequence[Task]]) -> dict[str, Shared]:
-    """What each two splits share by `Family.content`, under "one and other"."""
+    """Count what each two splits share by `Family.content`, under "one and other". Raises
+    `TaskError` where a content raises."""
     exact = {name: _contents(tasks, str) for name, tasks in splits.items()}
     normalised = {name: _contents(tasks, normal) for name, tasks in splits.items()}
     tables = {name: _tables(tasks) for name, tasks in splits.items()}
@@ -267,7 +268,7 @@ def _contents(tasks: Sequence[Task], form: Callable[[str], str]) -> dict[bytes, 
 
 
 def split_law(splits: Mapping[str, Sequence[Task]]) -> Iterator[Broken]:
-    """Two splits share no content, exactly or but for case and space."""
+    """Yield the pairs of splits that share content, exactly or but for case and space."""
     for pair, shared in shared_content(splits).items():
         if shared:
             one, other = shared.examples[0]
@@ -313,15 +314,15 @@ class Earned:
 
 
 def earned_by(policy: str, kind: str, scores: Iterable[Score]) -> Earned:
-    """What a policy's answers earn, those without an outcome counted apart."""
+    """Collect what a policy's answers earn, those without an outcome counted apart."""
     listed = list(scores)
     pairs = [(s.outcome, s.reward or 0.0) for s in listed if s.outcome is not None]
     return Earned(policy, kind, tuple(pairs), len(listed) - len(pairs))
 
 
 def mean_scores(examined: Sequence[Examined]) -> dict[str, dict[str, float | int]]:
-    """What every answer earns: its mean outcome and reward, its best outcome, and of how many
-    tasks, by the names of `examine`."""
+    """Sum up what every answer earns: its mean outcome and reward, its best outcome, and of how
+    many tasks, by the names of `examine`."""
     found: defaultdict[str, list[Score]] = defaultdict(list)
     for one in examined:
         for name, score in one.scores.items():
@@ -346,7 +347,7 @@ DEEP = 20_000  # brackets
 
 
 def attacks(gold: Answer) -> dict[str, Answer]:
-    """Answers that no model should profit from, by name, made from gold's text and files."""
+    """Make answers that no model should profit from, by name, from gold's text and files."""
     return {name: _changed(gold, change) for name, change in _ATTACKS.items()} | {
         "gold cut off": Answer(gold.text, True, gold.files)
     }

@@ -63,7 +63,7 @@ def _read(text: str) -> Shown:
 
 
 def shown(task: Task) -> Shown:
-    """The pieces of the task's last user message."""
+    """Cut the task's last user message into the pieces that policies use."""
     said = [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
     return _read(said[-1] if said else "")
 
@@ -119,7 +119,8 @@ HEDGES: Mapping[str, str] = {
 
 
 def fixed_policies(forms: Mapping[str, Form]) -> Iterator[tuple[str, Callable[[Task], Answer]]]:
-    """(name, answer to a task): every piece, constant and hedge in every form of a family."""
+    """Yield (name, answer to a task) of every piece, constant and hedge in every form of a
+    family."""
     texts: dict[str, Piece] = {**PIECES}
     texts |= {f"constant {c!r}": lambda s, c=c: c for c in CONSTANTS}
     texts |= {name: lambda s, text=text: text for name, text in HEDGES.items()}
@@ -143,7 +144,7 @@ class Farmed:
 
 
 def sample(tasks: Sequence[Task], most: int, seed: int, what: str) -> list[Task]:
-    """At most `most` tasks (0: all), drawn by their ids, in their order."""
+    """Draw at most `most` tasks (0: all) by their ids; in their order."""
     ranked = sorted(range(len(tasks)), key=lambda i: derive_seed(seed, what, tasks[i].id))
     return [tasks[i] for i in sorted(ranked[: most or None])]
 
@@ -195,7 +196,8 @@ def golds_of_others(
     tasks: Sequence[Task],
     score: Callable[[Task, Answer], Score],
 ) -> Iterator[Earned]:
-    """The gold of the next task; the best constant among golds; the same a group.
+    """Yield what three policies earn: the gold of the next task; the best constant among golds; the
+    same of each group.
 
     Constants are golds of one half, chosen there by reward, and counted on the other half.
     """
@@ -268,8 +270,8 @@ def _sum(
 
 
 def floor_laws(family: Family, earned: Sequence[Earned]) -> Iterator[Broken]:
-    """No policy without the work earns more than the floor of its kind, and no answer of one earns
-    more beyond its outcome than the floor says."""
+    """Yield the policies that earn more than the floor of their kind, or one of whose answers
+    earns more beyond its outcome than the floor says."""
     for one in earned:
         floor, where = family.audited.floor(one.kind), f"{one.policy} ({one.kind})"
         if one.policy.startswith(BY_GROUP):

@@ -74,8 +74,8 @@ class Audited:
 def audit_family(
     family: Family, tasks: Sequence[Task], seed: int, attacked: int, step: Step = lambda: None
 ) -> Audited:
-    """The whole audit: laws of every task, attacks on `attacked` of them (0: all), policies without
-    the work, twins, respellings, and one answer of 100 MB."""
+    """Audit a family: laws of every task, attacks on `attacked` of them (0: all), policies
+    without the work, twins, respellings, and one answer of 100 MB."""
     found = Audited()
     if found.look(family, tasks, seed, attacked, step):
         found.spelled = respelled(family, sample(tasks, RESPELLED, seed, "respelled"))
@@ -84,7 +84,8 @@ def audit_family(
 
 
 def huge_law(task: Task) -> list[Broken]:
-    """An answer of 100 MB, as text and as every file, is scored in time and earns nothing."""
+    """Score an answer of 100 MB, as text and as every file; return what is broken unless it is
+    scored in time and earns nothing."""
     text = "the " * (HUGE_BYTES // 4)
     data = text.encode()
     try:
@@ -178,7 +179,7 @@ def _within(seconds: float) -> Step:
 
 
 def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
-    """One sentence on the first broken law, floors first; "" without one."""
+    """Say the first broken law in one sentence, floors first; "" without one."""
     if not broken:
         return ""
     order = {"floor": 0, "cheat": 0, "gold": 1}
@@ -196,7 +197,7 @@ def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
 
 
 def row_of(family: Family, one: Earned) -> dict[str, Any]:
-    """One policy as a row of a report."""
+    """Write one policy as a row of a report."""
     floor = family.audited.floor(one.kind)
     return {
         "policy": one.policy,

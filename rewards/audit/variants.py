@@ -32,7 +32,7 @@ class Respelled:
 
 
 def respelled(family: Family, tasks: Sequence[Task]) -> dict[str, list[Respelled]]:
-    """By kind, every respelling of the family; empty where it has none."""
+    """Score every respelling of gold that the family gives, by kind; empty where it gives none."""
     audit = family.audited
     if audit.spellings is None:
         return {}
@@ -52,7 +52,7 @@ def respelled(family: Family, tasks: Sequence[Task]) -> dict[str, list[Respelled
 
 
 def respelled_lines(found: Mapping[str, Sequence[Respelled]]) -> list[str]:
-    """One line a kind: how many respellings score 1, and which do not."""
+    """Write one line a kind: how many respellings score 1, and which do not."""
     said: list[str] = []
     for kind, rows in sorted(found.items()):
         whole = [r for r in rows if r.training == r.tasks]
@@ -83,7 +83,7 @@ class Twinned:
 def twins_of(
     family: Family, tasks: Sequence[Task], seed: int, most: int = SAMPLED
 ) -> Iterator[tuple[Task, Task]]:
-    """(task, twin): tasks of the file that name another as `meta.plain`, then those that
+    """Yield (task, twin): tasks of the file that name another as `meta.plain`, then those that
     `Audit.twin` makes of a sample. Raises `TaskError` where that function raises."""
     known = {task.id: task for task in tasks}
     for task in tasks:
@@ -107,7 +107,8 @@ def twinned(
     step: Callable[[], object] = lambda: None,
     weights: Weights | None = None,
 ) -> Twinned:
-    """Gold of every twin scores 1; gold of the plain task earns no more than its kind's floor."""
+    """Check that gold of every twin scores 1, and that gold of the plain task earns no more on
+    it than its kind's floor."""
     again: defaultdict[str, list[Score]] = defaultdict(list)
     broken: list[Broken] = []
     count = 0
@@ -133,7 +134,7 @@ def twinned(
 
 
 def twins_as_data(found: Twinned) -> Mapping[str, object]:
-    """For a JSON report."""
+    """Write twins for a JSON report."""
     return {
         "twins": found.twins,
         "recalled": [

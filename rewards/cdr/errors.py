@@ -39,7 +39,7 @@ _REWRITTEN = 0.02  # share of word 3-grams that occur in neither input nor refer
 
 
 def steps_of(row: Row) -> list[BoundStep]:
-    """The row's recipe. Public rows carry no filter parameters: such filters are left out.
+    """Bind the row's recipe. Public rows carry no filter parameters: such filters are left out.
 
     Raises `GoldError` for an operator that does not exist.
     """
@@ -54,7 +54,8 @@ def steps_of(row: Row) -> list[BoundStep]:
 
 
 def failure_mode(row: Row, status: str, text: str, siblings: Sequence[str] = ()) -> str:
-    """The class of one wrong prediction; `siblings` are the golds of the row's other orders."""
+    """Classify one wrong prediction into a class of `MODES` (spec section 15); the first rule
+    that applies decides. `siblings`: the golds of the row's other orders."""
     reference, source = str(row["reference_text"]), str(row["input_text"])
     names = cast("list[str]", row.get("operator_sequence") or [])
     if not _same_status(row, status):
@@ -127,8 +128,9 @@ def _grams(text: str) -> list[tuple[str, ...]]:
 
 
 def operator_progress(row: Row, status: str, text: str) -> float | None:
-    """Completed steps over all: a mapper is complete when it changes nothing on the prediction, a
-    filter when it decides on it as in the reference run. None without an executable recipe."""
+    """Compute the share of completed steps, in [0, 1]: a mapper is complete when it changes
+    nothing on the prediction, a filter when it decides on it as in the reference run (spec
+    section 15). None without an executable recipe."""
     try:
         steps = steps_of(row)
         run = run_bound(str(row["input_text"]), steps)
@@ -145,7 +147,7 @@ def operator_progress(row: Row, status: str, text: str) -> float | None:
 
 
 def analyse(predictions: Sequence[Row]) -> dict[str, Any]:
-    """All analyses over release prediction rows; counts, shares and sample sizes."""
+    """Run all analyses over release prediction rows: counts, shares in [0, 1] and sample sizes."""
     modes: Counter[str] = Counter()
     answers = [*_answers(predictions)]
     shares = [operator_progress(row, status, text) for row, _, status, text, _ in answers]
@@ -233,7 +235,7 @@ def _shares(sides: Iterable[str]) -> dict[str, Any]:
 
 
 def error_text(found: Mapping[str, Any]) -> str:
-    """The analyses as a few lines of plain text."""
+    """Write the result of `analyse` as a few lines of plain text."""
     lines = [f"{found['failures']} of {found['predictions']} predictions wrong"]
     total = max(int(found["failures"]), 1)
     for name, count in sorted(found["failure_modes"].items(), key=lambda p: -p[1]):

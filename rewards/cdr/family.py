@@ -35,7 +35,7 @@ LENGTHS = (500, 1000, 2000, 4000, 8000)
 
 
 def length_slice(characters: int) -> str:
-    """The slice of an input by its length, in words."""
+    """Name the slice of an input by its length in characters (`≤ 500` … `> 8000`)."""
     bound = next((b for b in LENGTHS if characters <= b), None)
     return f"≤ {bound}" if bound else f"> {LENGTHS[-1]}"
 
@@ -91,20 +91,23 @@ def _content(task: Task) -> Iterable[str]:
 
 
 def score_text(task: Task, answer: Answer, weights: RefinementReward) -> Score:
-    """The strict reading of a refined text."""
+    """Score a refined text in the strict reading (`rewards.cdr.score.score_refinement`)."""
     return score_refinement(task.gold, answer.text, "strict", weights, truncated=answer.truncated)
 
 
 def score_json(task: Task, answer: Answer, weights: StructuredReward) -> Score:
-    """The strict reading of a JSON answer."""
+    """Score a JSON answer in the strict reading (`rewards.cdr.json_answers.score_structured`)."""
     return score_structured(task.gold, answer.text, weights=weights, truncated=answer.truncated)
 
 
 def score_release_row(
     gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementReward | StructuredReward
 ) -> Score:
-    """A row of `assay score`: `{output, truncated, parsing}`, `strict` where it names none. Gold of
-    the extension's JSON profiles is scored as JSON. Raises `TaskError` for a row without output."""
+    """Score a row of `assay score`: `{output, truncated, parsing}`; `parsing` is `strict` where it
+    names none. Gold of the extension's JSON profiles is scored as JSON.
+
+    Raises `TaskError` for a row without an output, ValueError for a parsing that does not exist.
+    """
     output, parsing = row.get("output"), str(row.get("parsing") or "strict")
     if not isinstance(output, str):
         raise TaskError("field 'output' is missing or not a string; give the model's answer there")

@@ -46,10 +46,11 @@ class JsonMatch:
 
 
 def parse_json(text: str) -> Any:
-    """The JSON value of a response, leniently; raises ValueError when there is none.
+    """Read the JSON value of a response, leniently: the whole response, else the content of the
+    first tag of each kind, else what the first `{` or `[` begins, with trailing text ignored (spec
+    section 12.5).
 
-    The whole response, else the content of the first tag of each kind, else what the first `{` or
-    `[` begins, with trailing text ignored (spec section 12.5). `null` alone is no answer.
+    `null` alone is no answer. Raises ValueError when there is none.
     """
     for piece in (text, *_tagged(text)):
         value = _load(piece.strip())
@@ -85,7 +86,8 @@ def _load(text: str) -> Any:
 
 
 def canonical(value: Any) -> Any:
-    """Strings stripped and lower-cased, lists sorted by their JSON text, objects by key."""
+    """Bring a JSON value into the form that the release compares: strings stripped and
+    lower-cased, lists sorted by their JSON text, objects by key (spec section 12.5)."""
     if isinstance(value, str):
         return value.strip().lower()
     if isinstance(value, list):
@@ -102,8 +104,8 @@ def _text(value: Any) -> str:
 
 
 def compare_json(reference: Any, predicted: str) -> JsonMatch:
-    """How a response compares with a reference (a JSON value, or JSON as text). Never raises on
-    what a model wrote; raises ValueError when the reference itself is no JSON."""
+    """Compare a response with a reference, a JSON value or JSON as text. Never raises on what a
+    model wrote; raises ValueError when the reference itself is no JSON."""
     wanted = canonical(parse_json(reference) if isinstance(reference, str) else reference)
     try:
         value = parse_json(predicted)
@@ -127,7 +129,8 @@ def compare_json(reference: Any, predicted: str) -> JsonMatch:
 
 
 def corrected_text(match: JsonMatch) -> str:
-    """The field that the mixed profile scores as text; missing or not text: empty."""
+    """Take the field that the mixed profile scores as text out of a compared response; "" where
+    it is missing or no text."""
     value = match.value
     found = cast("dict[str, Any]", value).get("corrected_text") if isinstance(value, dict) else None
     return found if isinstance(found, str) else ""
@@ -150,7 +153,7 @@ class PredictionScore:
 
 
 def profile_of(row: Mapping[str, Any]) -> str:
-    """The row's scoring profile; without one, a reference that looks like JSON is scored as JSON.
+    """Name the scoring profile of a row; without one, a reference that is JSON is scored as JSON.
 
     Raises `TaskError` for a profile that does not exist.
     """
@@ -276,12 +279,11 @@ def score_structured(
 
 def _nothing(why: str) -> Score:
     names = ("rg", "status_match", "strict_equal", "field_accuracy", "format")
-    parts: dict[str, float] = {name: 0.0 for name in names}
-    return Score(0.0, 0.0, parts, why)
+    return Score(0.0, 0.0, dict.fromkeys(names, 0.0), why)
 
 
 def gold_response(row: Mapping[str, Any]) -> str:
-    """The response that earns 1."""
+    """Write the response to a release row that earns 1."""
     if profile_of(row) == TEXT:
         return render(str(row.get("reference_status") or "KEEP"), str(row["reference_text"]))
     reference = row.get("reference_json") or row.get("reference_text")

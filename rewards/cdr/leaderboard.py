@@ -182,8 +182,8 @@ def _core_model(rows: Sequence[Row], metric: str) -> Row:
 
 
 def subtask_of(row: Mapping[str, Any]) -> str:
-    """What a semantic row counts under, as the release groups them: its `semantic_operator`, else
-    its `operator`, else its track."""
+    """Name the group that a semantic row counts under, as the release does: its
+    `semantic_operator`, else its `operator`, else its track."""
     names = (row.get(name) for name in ("semantic_operator", "operator", "source_track"))
     return str(next((name for name in names if name), "atomic"))
 
@@ -321,10 +321,12 @@ def _waterline(row: Row, metric: str, key: str, units: str) -> Row:
 
 
 def pct(value: float | None) -> str:
+    """Format a rate in [0, 1] as per cent with two digits; "" for None."""
     return "" if value is None else f"{100.0 * value:.2f}"
 
 
 def signed_pp(value: float | None) -> str:
+    """Format a difference of two rates as signed percentage points with two digits; "" for None."""
     return "" if value is None else f"{100.0 * value:+.2f}"
 
 

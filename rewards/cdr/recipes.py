@@ -11,7 +11,7 @@ from rewards.gold import BoundStep, Execution, Step, bind
 
 
 def recipe_of(gold: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The recipe a task's gold carries; empty when it has none."""
+    """Read the recipe that a task's gold carries; empty when it has none."""
     rows = cast("list[dict[str, Any]]", gold.get("recipe") or [])
     return tuple(Step(str(r["operator"]), dict(r.get("params") or {})) for r in rows)
 
@@ -22,12 +22,14 @@ def _bound(operator: str, params: str) -> BoundStep:
 
 
 def bound_recipe(gold: Mapping[str, Any]) -> list[BoundStep]:
-    """The recipe checked and bound, from a cache."""
+    """Check and bind the recipe of a task's gold; steps come from a cache. Raises `GoldError`
+    for one that cannot be executed."""
     return [_bound(s.operator, json.dumps(s.params, sort_keys=True)) for s in recipe_of(gold)]
 
 
 def written(recipe: Sequence[Step], steps: Sequence[BoundStep], run: Execution) -> list[str]:
-    """The entries of a right answer: one for each step that was executed, in their tags."""
+    """Write the entries of a right answer with states: one in its tags for each step that was
+    executed."""
     entries: list[str] = []
     done = 0
     for entry, asked, step in zip(run.trace, recipe, steps, strict=False):

@@ -58,7 +58,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 
 def check_row(row: Mapping[str, Any], where: str) -> None:
-    """Raises `TaskError` naming the field of a benchmark row that cannot be used."""
+    """Check that a benchmark row has the release's required fields with values that exist.
+
+    Raises `TaskError` naming `where` and the field that cannot be used.
+    """
     for name in REQUIRED:
         if row.get(name) is None:
             raise TaskError(f"{where}: field {name!r} is missing; benchmark rows need it")
@@ -70,8 +73,11 @@ def check_row(row: Mapping[str, Any], where: str) -> None:
 
 
 def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
-    """Track files of a benchmark folder (the release's, or what `assay tasks cdr` wrote), in the
-    benchmark's order. Raises `TaskError` when there is none, or a wanted one is missing."""
+    """Find the track files of a benchmark folder (the release's, or what `assay tasks cdr` wrote):
+    track name → path, in the benchmark's order.
+
+    Raises `TaskError` when there is none, or one of `names` is missing.
+    """
     refuse_unfinished(folder)
     places = (
         folder / "tracks",
@@ -133,10 +139,11 @@ def prompt_key(
     operators: Sequence[str],
     filter_params: dict[str, dict[str, Any]] | None,
 ) -> str:
-    """`recipe_prompt_key`: tasks with the same key are asked in the same words.
+    """Compute `recipe_prompt_key` (spec section 9): tasks with the same key are asked in the same
+    words.
 
     `track` is the construction-time name: atomic, main, order_sensitivity or
-    mapper_order_sensitivity.
+    mapper_order_sensitivity. `filter_params`: parameters of each filter by its name.
     """
     # repr, because 1 and 1.0 are equal and written differently
     known = (track, domain, recipe_type, order_slot, tuple(operators), repr(filter_params))
@@ -149,9 +156,10 @@ def prompt_key(
 
 
 def sample_variants(pool: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:
-    """Indices of the K prompt variants of an instance, ascending (spec section 10).
+    """Draw the indices of the K prompt variants of an instance, ascending (spec section 10).
 
-    K of 0 or less, or of the pool's size or more, means all of them.
+    `pool` is how many variants there are. K of 0 or less, or of `pool` or more, means all of them.
+    The draw depends on `seed`, `key` and `instance_id` alone.
     """
     if k <= 0 or k >= pool:
         return list(range(pool))
@@ -174,8 +182,9 @@ KINDS: tuple[Kind, Kind] = ("enumerating", "outcome")
 
 
 def kind_of(style: str, wording: str | None = None) -> Kind:
-    """The kind of a wording. `wording`: what a built row says of it, `steps` where a style about
-    the result had to list the operations; of the release's rows nothing is known."""
+    """Tell whether a wording lists the operations or says the result (paper, Fig. 12 right).
+    `wording`: what a built row says of it, `steps` where a style about the result had to list
+    the operations; of the release's rows nothing is known."""
     return "outcome" if style in RESULT_STYLES and wording != "steps" else "enumerating"
 
 
@@ -243,7 +252,8 @@ def score_file(
 
 
 def score_variants(row: Mapping[str, Any]) -> list[Row]:
-    """One row a variant prediction, by index. A request that failed is not scorable."""
+    """Score every variant prediction of a release row: one result row each, by variant index. A
+    request that failed (`valid_prediction` false, or an error) is not scorable."""
     found: list[Row] = []
     listed = cast("list[dict[str, Any]]", row.get("variant_predictions") or [])
     for variant in sorted(listed, key=lambda v: int(v.get("prompt_variant_index") or 0)):
@@ -272,7 +282,9 @@ def score_variants(row: Mapping[str, Any]) -> list[Row]:
 
 
 def instance_metrics(row: Mapping[str, Any], scored: Sequence[Row], k: int, seed: int) -> Row:
-    """Section 12.3: means over scorable variants, and success at K of a sampled K."""
+    """Sum up the scored variants of one task (spec section 12.3): mean RS and RG in [0, 1] over
+    scorable variants, and RS@K, whether any of K sampled variants is right (None when one of
+    them has no score)."""
     key = str(row.get("recipe_prompt_key") or row.get("recipe_id") or "")
     name = str(row.get("instance_id") or "")
     picked = [scored[i] for i in sample_variants(len(scored), k, seed, key, name)]
@@ -296,13 +308,14 @@ def instance_metrics(row: Mapping[str, Any], scored: Sequence[Row], k: int, seed
 
 
 def mean(values: Iterable[float | bool | None]) -> float | None:
-    """The mean of what is there; None of nothing."""
+    """Compute the mean of the values that are not None; None of nothing."""
     found = [float(v) for v in values if v is not None]
     return sum(found) / len(found) if found else None
 
 
 def group_success(instances: Sequence[Row], field: str) -> list[bool | None]:
-    """Per order group whether every row has `field` true; None when one is null or missing."""
+    """Tell of each order group whether every row has `field` true (OCS, spec section 12.4); None
+    where a value is null or a required slot is missing."""
     groups: dict[str, list[Row]] = {}
     for row in instances:
         if row.get("order_group_instance_id"):
@@ -321,7 +334,8 @@ def group_success(instances: Sequence[Row], field: str) -> list[bool | None]:
 
 
 def paper_metrics(instances: Sequence[Row], track: str, model: str, k: int, seed: int) -> Row:
-    """paper_metrics.json: fractions; keys that do not apply to the track are absent."""
+    """Compute paper_metrics.json from instance rows (spec section 13): fractions in [0, 1]; keys
+    that do not apply to the track are absent."""
     paper: Row = {
         "track": track,
         "model": model,
@@ -346,11 +360,14 @@ def paper_metrics(instances: Sequence[Row], track: str, model: str, k: int, seed
 
 
 def slot_name(slot: object) -> str | None:
-    """front, middle and end are reported as pre, mid and post; other names stay."""
+    """Name an order slot as the paper reports it: front, middle and end are pre, mid and post;
+    other names stay."""
     return None if slot is None else SLOT_NAMES.get(str(slot), str(slot))
 
 
 def overall(instances: Sequence[Row]) -> Row:
+    """Compute the means of RS, RS of variant 0, RS@K and RG over instance rows, each in [0, 1]
+    or None."""
     return {
         "num_instances": len(instances),
         "mean_rs": mean(row["rs"] for row in instances),
@@ -393,7 +410,8 @@ def summarise(
 
 
 def metric_row(score: PredictionScore, row: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The numbers the release writes for every scored prediction."""
+    """Write out the numbers that the release reports of one scored prediction: distances in
+    characters, shares in [0, 1]."""
     found: dict[str, Any] = {
         "status_match": score.status_match,
         "recipe_success": score.success,
@@ -433,7 +451,8 @@ def metric_row(score: PredictionScore, row: Mapping[str, Any], text: str) -> dic
 
 
 def write_scores(folder: Path, scored: ScoredFile) -> None:
-    """summary.json, paper_metrics.json, and both row files as JSONL and CSV."""
+    """Write the files of a scored track into `folder`: summary.json, paper_metrics.json, and
+    both row files as JSONL and CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "summary.json", scored.summary)
     write_json(folder / "paper_metrics.json", scored.paper)
@@ -446,12 +465,15 @@ def write_scores(folder: Path, scored: ScoredFile) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Sorted keys, indent 2, put in place when complete."""
+    """Write a value as JSON with sorted keys and an indent of 2; the file is put in place when
+    it is complete."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     write_text(path, text, errors="backslashreplace")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as CSV under the fields of all of them, in the order they are first seen;
+    objects and lists as JSON."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with io.StringIO(newline="") as file:
         writer = csv.DictWriter(file, names)

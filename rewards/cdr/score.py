@@ -87,7 +87,8 @@ def _to_do(input_text: str, gold_text: str) -> int:
 def refinement_metrics(
     input_text: str, gold_status: str, gold_text: str, status: str, text: str
 ) -> Metrics:
-    """RS, RG and the edit distances of one prediction; an empty `status` matches nothing.
+    """Compute RS, RG and the edit distances of one prediction (spec section 12.2); an empty
+    `status` matches nothing.
 
     (It is the release *parser* that reads an answer without a status as KEEP.)
     """
@@ -110,7 +111,7 @@ def refinement_metrics(
 
 
 def progress(metrics: Metrics, gold_length: int) -> float:
-    """How far the text went from both lazy answers, copy and nothing, to gold; in [0, 1].
+    """Measure how far a text went from both lazy answers, copy and nothing, to gold; in [0, 1].
 
     The smaller of RG and its twin measured from the empty text, so that neither the input nor ""
     earns anything. Success is all the way; an empty gold has no twin (there "" is the answer).
@@ -125,7 +126,8 @@ def progress(metrics: Metrics, gold_length: int) -> float:
 def shaped_reward(
     metrics: Metrics, gold_length: int, dropped: bool, weights: RefinementReward
 ) -> float:
-    """The reward of a well-formed answer. `dropped`: the answer's status is DROP."""
+    """Compute the reward in [0, 1] of a well-formed answer from its metrics. `gold_length` is in
+    characters; `dropped`: the answer's status is DROP."""
     if not metrics.status_match:
         return max(0.0, weights.format - (weights.wrong_drop if dropped else 0.0))
     if metrics.rs:
@@ -184,7 +186,8 @@ def filter_means_drop(task_gold: Mapping[str, Any], filtered: bool) -> str:
 
 
 def gold_answer(task_gold: Mapping[str, Any]) -> str:
-    """The answer that earns 1, with its states where the task asks for them."""
+    """Write the answer that earns 1, with its states where the task asks for them. Raises
+    `TaskError` for gold without its fields."""
     gold = _read_gold(task_gold)
     return gold_states(task_gold) + render(gold.status, gold.text)
 
@@ -240,7 +243,7 @@ Entry = tuple[str, str]  # (state or check, what stands between the tags)
 
 
 def split_written(output: str) -> tuple[list[Entry], str]:
-    """(the entries that lead an answer, the rest of it); no entry where none leads it."""
+    """Split an answer into the entries that lead it and the rest; no entry where none leads it."""
     entries: list[Entry] = []
     at = 0
     while len(entries) < MOST and (match := _ENTRY.match(output, at)):
@@ -254,8 +257,8 @@ def _lines(gold: Mapping[str, Any]) -> list[str]:
 
 
 def result_of(gold: Mapping[str, Any], output: str) -> str:
-    """The part of an answer that its outcome reads: all of it, but for the states or the analysis
-    that a task's mode has before the result."""
+    """Take the part of an answer that its outcome reads: all of it, but for the states or the
+    analysis that a task's mode has before the result."""
     mode = gold.get("mode") or gold.get("prompt_mode")
     if mode == MODE:
         return split_written(output)[1]

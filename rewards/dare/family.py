@@ -10,6 +10,7 @@ from assay.console import licences_of
 from assay.family import SOURCE, Answer, Cheat, Family
 from assay.fingerprints import TableMarks, tables_of
 from assay.task import Task
+from rewards.dare.read import read_truth
 from rewards.dare.score import FILE, TableReward, read_gold, score_file
 
 
@@ -18,8 +19,6 @@ def _gold(task: Task) -> Answer:
 
 
 def _frame(task: Task) -> tuple[Any, list[str], list[str]]:
-    from rewards.dare.read import read_truth
-
     gold = read_gold(task.gold)
     return read_truth(gold.truth_csv), list(gold.key_columns), list(gold.targets)
 

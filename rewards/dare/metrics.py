@@ -21,12 +21,14 @@ class MetricRaises(ValueError):
 
 
 def exact_list(truth: Column, said: Column) -> float:
-    """1 if the two are equal as Python lists: `1 == 1.0 == True`, text to the letter."""
+    """Return 1 if the two columns are equal as Python lists, else 0: `1 == 1.0 == True`, text to
+    the letter (the harness's comparison of IF labels, spec 8.3)."""
     return float(truth.tolist() == said.tolist())
 
 
 def within_tolerance(truth: Column, said: Column) -> float:
-    """1 if every row is within 1e-8 + 1e-5·|prediction|. Raises `MetricRaises` on text."""
+    """Return 1 if every row is within 1e-8 + 1e-5·|prediction| (`numpy.allclose`), else 0.
+    Raises `MetricRaises` on text."""
     import numpy as np
 
     try:
@@ -40,7 +42,8 @@ def _is_number(column: Column) -> bool:
 
 
 def macro_f1(truth: Column, said: Column) -> float:
-    """F1 of every class in truth or prediction, averaged; 0 where scikit-learn would refuse.
+    """Compute the macro-averaged F1 over every class in truth or prediction, in [0, 1]
+    (scikit-learn's `f1_score`); 0 where scikit-learn would refuse.
 
     Missing text is one more class; numbers must be whole and present on both sides.
     """
@@ -70,7 +73,8 @@ def macro_f1(truth: Column, said: Column) -> float:
 
 
 def raw_r2(truth: Column, said: Column) -> float | None:
-    """R2 without the clip, or None where scikit-learn would refuse (missing, infinite, text)."""
+    """Compute R2 without the clip (scikit-learn's `r2_score`), at most 1; None where
+    scikit-learn would refuse (missing, infinite, text)."""
     import numpy as np
 
     try:
@@ -90,7 +94,7 @@ def raw_r2(truth: Column, said: Column) -> float | None:
 
 
 def clipped_r2(truth: Column, said: Column) -> float:
-    """R2 within [0, 1]."""
+    """Compute R2 clipped to [0, 1]; 0 where scikit-learn would refuse."""
     value = raw_r2(truth, said)
     return 0.0 if value is None else min(1.0, max(0.0, value))
 

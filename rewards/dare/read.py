@@ -78,7 +78,8 @@ class ReadLimits:
 
 
 def prediction_bytes(path: str) -> bytes | None:
-    """A file's bytes, or None if there is none. Raises `Unreadable` for links, devices, size."""
+    """Read a file's bytes; None if there is none. Raises `Unreadable` for a link, a device, and
+    a file above `MAX_BYTES`."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -136,7 +137,8 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
 
 
 def short_of_memory(megabytes: int) -> bool:
-    """Whether a bound of this process (`ulimit -v`, `-d`) leaves less than so much to be had."""
+    """Tell whether a bound of this process (`ulimit -v`, `-d`) leaves less than so many MiB to
+    be had."""
     kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
     bounds = [soft for kind in kinds if (soft := resource.getrlimit(kind)[0]) >= 0]
     try:
@@ -184,7 +186,8 @@ def _frame(head: Any, body: memoryview) -> Frame:
 
 
 def read_here(data: bytes) -> Frame:
-    """The whole table read in this process, for files that our own code wrote."""
+    """Read the whole table in this process, for files that our own code wrote. Raises
+    `Unreadable`."""
     import pandas as pd
 
     try:
@@ -195,7 +198,8 @@ def read_here(data: bytes) -> Frame:
 
 @lru_cache(maxsize=64)
 def read_truth(text: str) -> Frame:
-    """A truth table from its CSV text; callers must not change it."""
+    """Read a truth table from its CSV text, from a cache; callers must not change it. Raises
+    `Unreadable`."""
     return read_here(text.encode("utf-8", "surrogatepass"))
 
 
@@ -244,6 +248,7 @@ class Reader:
         return struct.unpack("!i", reply[-4:])[0], reply[:-4]
 
     def alive(self) -> bool:
+        """Tell whether the process runs and is this one's own."""
         return self.pid == os.getpid() and self.process.poll() is None
 
     def close(self) -> None:
@@ -302,6 +307,7 @@ os.register_at_fork(after_in_child=_forget)
 
 @atexit.register
 def end_reader() -> None:
+    """End this process's reader, if it has one."""
     if _current is not None:
         _current.close()
 

@@ -62,12 +62,12 @@ class TableGold:
 
 
 def score_file(task: Task, answer: Answer, weights: TableReward) -> Score:
-    """The file is read in a confined process."""
+    """Score the file that an episode left; it is read in a confined process."""
     return score_table(read_gold(task.gold), answer.files.get(FILE), weights.reading)
 
 
 def score_trusted(task: Task, answer: Answer, weights: TableReward) -> Score:
-    """The file is read in this process."""
+    """Score a file that our own code wrote; it is read in this process."""
     data = answer.files.get(FILE)
     return score_table(read_gold(task.gold), data, weights.reading, trusted=True)
 
@@ -117,20 +117,21 @@ def _compare(gold: TableGold, said: Any, reading: str) -> Score:
         size = _joined_rows(truth, said, keys)
         if size is not None and size != len(truth):
             return _score(gold, {}, {}, reading, f"row_mismatch: {size} of {len(truth)}")
-    joined = _join(truth, said, keys, targets, there)
+    left = truth[keys + targets].rename(columns={t: f"{t}|truth" for t in targets})
+    right = said[keys + there].rename(columns={t: f"{t}|said" for t in there})
+    joined = _merged(left, right, keys)
     if joined is None:
         return _none(gold, "not comparable: the keys are of another type")
     if len(joined) != len(truth):
         return _score(gold, {}, {}, reading, f"row_mismatch: {len(joined)} of {len(truth)}")
     if reading == "strict" and repeated:
         return _score(gold, {}, {}, reading, "repeated_keys")
+    pairs = {name: (joined[f"{name}|truth"], joined[f"{name}|said"]) for name in there}
     metric = METRICS[gold.task_type]
-    scores = {name: 0.0 for name in targets}
+    scores = dict.fromkeys(targets, 0.0) | {name: metric(*p) for name, p in pairs.items()}
     raw: dict[str, float] = {}
-    for name in there:
-        pair = joined[f"{name}|truth"], joined[f"{name}|said"]
-        scores[name] = metric(*pair)
-        if gold.task_type in _R2 and (value := raw_r2(*pair)) is not None:
+    for name, pair in pairs.items() if gold.task_type in _R2 else ():
+        if (value := raw_r2(*pair)) is not None:
             raw[name] = value
     absent = [name for name in targets if name not in there]
     why = f"missing_targets: {', '.join(absent)}" if absent else "ok"
@@ -162,14 +163,8 @@ def _joined_rows(truth: Any, said: Any, keys: list[str]) -> int | None:
     return None if joined is None else int(joined["|times"].sum())
 
 
-def _join(truth: Any, said: Any, keys: list[str], targets: list[str], there: list[str]) -> Any:
-    """Rows whose key is in both, in the truth's order; None where the key types refuse."""
-    left = truth[keys + targets].rename(columns={t: f"{t}|truth" for t in targets})
-    right = said[keys + there].rename(columns={t: f"{t}|said" for t in there})
-    return _merged(left, right, keys)
-
-
 def _merged(left: Any, right: Any, keys: list[str]) -> Any:
+    """Rows whose key is in both, in the truth's order; None where the key types refuse."""
     try:
         return left.merge(right, on=keys, how="inner")
     except (ValueError, TypeError, MemoryError):
@@ -209,20 +204,16 @@ def _told(gold: TableGold, score: Score) -> Score:
 
 
 def mismatch(made_with: Mapping[str, str]) -> str:
-    """Packages whose release differs from the one gold was made with, "" if none does.
+    """Say which packages have another release here than the one gold was made with; "" if none has.
 
     Differences below the minor version (1.9.0, 1.9.1) are not counted.
     """
     said: list[str] = []
     for package, version in sorted(made_with.items()):
         here = _installed(package)
-        if here and _minor(here) != _minor(version):
+        if here and here.split(".")[:2] != version.split(".")[:2]:
             said.append(f"{package} {version}, here is {here}")
     return "; ".join(said)
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
 
 
 @lru_cache(maxsize=32)
@@ -249,7 +240,8 @@ _TRUTH = {
 
 
 def read_gold(task: Mapping[str, Any]) -> TableGold:
-    """Gold from a task's own field or a row's: in the open, or a folder and a variant."""
+    """Read gold from a task's own field or a row's: in the open, or as a folder and a variant.
+    Raises `TaskError` naming the field that cannot be used."""
     if "task_dir" in task:
         return _gold_of_folder(str(task["task_dir"]), str(task.get("variant", "")))
     kind, text = task.get("task_type"), task.get("truth_csv")
@@ -285,7 +277,8 @@ def _checked(gold: TableGold) -> TableGold:
 
 
 def task_type_of(folder: str, variant: str) -> str:
-    """`class-IF` … `time-CF` from a database's name and v1, v2, IF, MM, XF or CF."""
+    """Name the task type, `class-IF` … `time-CF`, of a database's name and v1, v2, IF, MM, XF or
+    CF. Raises `TaskError` for others."""
     family = folder.rstrip("/").rpartition("_")[2]
     if family not in _SUFFIX:
         raise TaskError(f"task_dir {folder!r}: its name must end in _class, _reg or _ts")
@@ -323,8 +316,8 @@ def _gold_of_folder(folder: str, variant: str) -> TableGold:
 def score_table_row(
     task: Mapping[str, Any], row: Mapping[str, Any], weights: TableReward | None = None
 ) -> Score:
-    """A row of `assay score`: the prediction is given as text, as base64, as a path, or not at all,
-    the reading by the row, or else by `weights`.
+    """Score a row of `assay score`: the prediction is given as text, as base64, as a path, or not
+    at all; the reading by the row, or else by `weights`.
 
     Raises `TaskError` when the row itself cannot be used.
     """

@@ -24,10 +24,10 @@ class GoldError(TaskError):
 
 
 def library(name: str, purpose: str, install: str = "", *, extra: str = "") -> Any:
-    """An optional library, imported by name because none of them carries complete types.
+    """Import an optional library by name, because none of them carries complete types.
 
-    Raises `GoldError` saying what wants it and how to install it: the requirement `install`, or
-    the project's own `extra`.
+    Raises `GoldError` saying what wants it and how to install it: the requirement `install`, or the
+    project's own `extra`.
     """
     try:
         return importlib.import_module(name)
@@ -37,7 +37,7 @@ def library(name: str, purpose: str, install: str = "", *, extra: str = "") -> A
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` for the closest known name, or an empty string."""
+    """Write `"; did you mean 'x'?"` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), 1, 0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -114,9 +114,11 @@ class Operator:
     bounds: tuple[str, str] = ("", "")
 
     def function(self, profile: Profile = "bench") -> Callable[..., Any]:
+        """Return the operator's function of a profile."""
         return self.dj if profile == "dj" and self.dj is not None else self.bench
 
     def defaults(self) -> dict[str, Any]:
+        """Return the defaults of the parameters that have one, by name."""
         return {p.name: p.default for p in self.params if not p.required}
 
 

@@ -56,6 +56,7 @@ writes the rows that the recipe keeps, with their new texts."""
 
 
 def parser() -> argparse.ArgumentParser:
+    """Make the parser of `assay execute`."""
     made = console.parser("execute", _DESCRIPTION)
     made.add_argument(
         "files",
@@ -92,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0, or 3 when some rows failed. Errors that a user can mend are raised."""
+    """Run `assay execute`. Returns 0, or 3 when some rows failed. Raises `GoldError` and OSError
+    for what a user can mend."""
     args = parser().parse_args(argv)
     if args.workers < 0 or args.deadline <= 0:
         raise GoldError("--workers must be 0 or more and --deadline above 0")
@@ -257,8 +259,8 @@ def _tables(
 
 
 def open_parquet(path: Path | str, stream: BinaryIO | None = None) -> Any:
-    """The parquet file of that name, read from `stream` where given. Raises `GoldError` when it is
-    none."""
+    """Open the parquet file of that name, read from `stream` where given. Raises `GoldError`
+    when it is none."""
     try:
         return library("pyarrow.parquet").ParquetFile(stream or path)
     except library().ArrowInvalid as error:
@@ -285,7 +287,8 @@ def _schema(sources: Sequence[str], column: str) -> tuple[Any, int]:
 
 
 def check_column(schema: Any, column: str, path: Path | str) -> None:
-    """Raises `GoldError` unless `column` is a text column and the status column is free."""
+    """Check that `column` is a text column and that the status column is free. Raises
+    `GoldError`."""
     kinds = library("pyarrow.types")
     if column not in schema.names:
         raise GoldError(f"{path}: no column {column!r}; it has {', '.join(schema.names)}")
@@ -306,15 +309,16 @@ def _table_batches(sources: Sequence[str], column: str) -> Iterator[tuple[Any, i
 
 
 def as_lines(texts: list[Any], first: int) -> list[bytes]:
-    """Row `first + i` as an input line; a null text is answered with an error."""
+    """Write texts as input lines, the first with the id `first`; a null text is answered with an
+    error."""
     return [
         json.dumps({"id": first + i, "input_text": text}).encode() for i, text in enumerate(texts)
     ]
 
 
 def with_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any, list[bytes]]:
-    """(the batch with new texts and a status column, its error lines). Failed rows keep their text
-    and have a null status."""
+    """Put the answers into a batch: (it with new texts and a status column, its error lines).
+    Failed rows keep their text and have a null status."""
     pa = library()
     results = [json.loads(a.line) for a in answers]
     old = batch.column(column).to_pylist()

@@ -17,6 +17,7 @@ _SPECIAL_BYTES = (string.punctuation + string.digits + string.whitespace).encode
 
 
 def no_subwords(operator: str, tokenization: bool) -> None:
+    """Raise `GoldError` where a recipe asks for subwords."""
     if tokenization:
         raise GoldError(
             f"{operator}: tokenization=true needs a subword model that gold never used; leave it "
@@ -38,24 +39,29 @@ def _ratio_of(text: str, ascii_bytes: bytes, belongs: Callable[[str], bool]) -> 
 
 
 def alnum_ratio(text: str, tokenization: bool = False) -> float:
+    """Compute the share of letters and digits in the text."""
     no_subwords("alphanumeric_filter", tokenization)
     return _ratio_of(text, _ALNUM_BYTES, str.isalnum)
 
 
 def avg_line_length(text: str) -> float:
+    """Compute the characters of the text, newlines included, over its number of lines."""
     lines = text.splitlines()
     return len(text) / len(lines) if lines else 0.0
 
 
 def max_line_length(text: str) -> int:
+    """Compute the length of the longest line."""
     return max(map(len, text.splitlines()), default=0)
 
 
 def text_len(text: str) -> int:
+    """Compute the number of characters (code points)."""
     return len(text)
 
 
 def char_rep_ratio(text: str, rep_len: Count = 10) -> float:
+    """Compute the share of the most frequent character n-grams among all of them."""
     total = len(text) - rep_len + 1
     if total < 1:
         return 0.0
@@ -73,6 +79,7 @@ def word_rep_ratio(
     *,
     special: frozenset[str] = SPECIAL_BENCH,
 ) -> float:
+    """Compute the share of word n-grams that occur more than once."""
     no_subwords("word_repetition_filter", tokenization)
     return repeated_share(refined_words(text.lower(), special), rep_len)
 
@@ -84,11 +91,14 @@ def num_words(
     *,
     special: frozenset[str] = SPECIAL_BENCH,
 ) -> int:
+    """Compute the number of words that are more than digits and punctuation."""
     no_subwords("words_num_filter", tokenization)
     return len(refined_words(text, special))
 
 
 def special_char_ratio(text: str, *, special: frozenset[str] = SPECIAL_BENCH) -> float:
+    """Compute the share of characters that are punctuation, digits, white space or listed
+    symbols."""
     return _ratio_of(text, _SPECIAL_BYTES, special.__contains__)
 
 
@@ -100,6 +110,7 @@ def listed_ratio(
     *,
     special: frozenset[str] = SPECIAL_BENCH,
 ) -> float:
+    """Compute the share of words that are in `word_list`, in [0, 1]."""
     no_subwords("word-list filters", tokenization)
     words = refined_words(text.lower(), special)
     if not words:
@@ -123,10 +134,10 @@ def within(
     max_closed_interval: bool = True,
     reversed_range: bool = False,
 ) -> bool:
-    """Whether a statistic passes. A bound of None is not checked.
+    """Tell whether a statistic passes its bounds. A bound of None is not checked.
 
-    `reversed_range` keeps what lies outside; the ends flip with it, so that a value on a closed
-    end is kept both ways.
+    `reversed_range` keeps what lies outside; the ends flip with it, so that a value on a closed end
+    is kept both ways.
     """
     closed_low = min_closed_interval is not reversed_range
     closed_high = max_closed_interval is not reversed_range
@@ -145,7 +156,7 @@ _SMALL = 400
 
 
 def char_ngram_counts(text: str, n: int) -> list[int]:
-    """How often each distinct substring of length n occurs, most frequent first; n ≥ 1."""
+    """Count how often each distinct substring of length n occurs, most frequent first; n ≥ 1."""
     total = len(text) - n + 1
     if total >= _SMALL:
         return _packed_counts(text, n)
@@ -182,7 +193,8 @@ def _packed_counts(text: str, n: int) -> list[int]:
 
 
 def repeated_share(words: list[str], n: int) -> float:
-    """Share of word n-grams that occur more than once; 0.0 where there are none."""
+    """Compute the share of word n-grams that occur more than once, in [0, 1]; 0.0 where there
+    are none."""
     total = len(words) - n + 1
     if n < 1 or total < 1 or len(set(words)) == len(words):
         return 0.0

@@ -24,6 +24,7 @@ def _escaped(text: str) -> str:
 
 
 def expand_macro(text: str) -> str:
+    """Expands argument-free `\\newcommand` and `\\def` macros, definition lines included."""
     if "\\newcommand" not in text and "\\def" not in text:
         return text
     macros: dict[str, str] = {}
@@ -41,6 +42,7 @@ def expand_macro(text: str) -> str:
 
 
 def remove_bibliography(text: str) -> str:
+    """Deletes everything from the first appendix or bibliography command on."""
     literals = ("\\appendix", "\\begin{references}", "\\begin{REFERENCES}")
     starts = [text.find(s) for s in (*literals, "\\begin{thebibliography}")]
     named = text.find("\\bibliography{")
@@ -67,6 +69,7 @@ def remove_comments(
     text: str, doc_type: Literal["tex"] = "tex", inline: bool = True, multiline: bool = True
 ) -> str:
     # Both questions are asked of the original text, before HTML comments go.
+    """Deletes TeX comments; in `bench` also HTML comments, and `#` or `//` lines elsewhere."""
     is_tex = any(mark in text for mark in TEX_MARKS)
     is_script = not is_tex and text.strip().startswith(("#", "//"))
     if "<!--" in text:
@@ -85,6 +88,7 @@ def remove_comments(
 def remove_comments_dj(
     text: str, doc_type: Literal["tex"] = "tex", inline: bool = True, multiline: bool = True
 ) -> str:
+    """`remove_comments_mapper` in profile `dj`; operators.yaml says how it differs."""
     if "%" not in text:
         return text
     if inline:
@@ -107,6 +111,7 @@ HEADERS = "|".join(
 
 def remove_header(text: str, drop_no_head: bool = True) -> str:
     # The reference replaces a lazy prefix plus header by the header: a leftmost search.
+    """Deletes what precedes the first sectioning command; without one nothing changes."""
     found = rx(HEADERS, regex.DOTALL).search(text)
     return text[found.start() :] if found else text
 
@@ -174,15 +179,11 @@ def _sub_figures(environment: str) -> tuple[list[Figure], str]:
     """(sub-figures with or without images, the environment with their markup cut out)."""
     found: list[Figure] = []
     spans: list[tuple[int, int]] = []
-    for match in rx(SUBFIGURE, regex.DOTALL).finditer(environment):
-        found.append(_alone(match[0]))
-        spans.append(match.span())
-    for match in rx(SUBFLOAT, regex.DOTALL).finditer(environment):
-        found.append(_alone(match[0], match[1].strip()))
-        spans.append(match.span())
-    for match in rx(SUBFLOAT_BARE, regex.DOTALL).finditer(environment):
-        found.append(_alone(match[0], ""))
-        spans.append(match.span())
+    for pattern in (SUBFIGURE, SUBFLOAT, SUBFLOAT_BARE):
+        for match in rx(pattern, regex.DOTALL).finditer(environment):
+            given = match[1].strip() if pattern == SUBFLOAT else ""
+            found.append(_alone(match[0], None if pattern == SUBFIGURE else given))
+            spans.append(match.span())
     covered = [False] * len(environment)
     for start, end in spans:
         covered[start:end] = [True] * (end - start)
@@ -244,6 +245,8 @@ def extract_figures(
     text_output_format: Literal["figure_context_blocks_v1"] = "figure_context_blocks_v1",
     citation_commands: Sequence[str] = CITATIONS,
 ) -> str:
+    """Replaces a paper by one block a figure: label, caption, images and citing paragraphs;
+    without a figure that has an image the text is unchanged."""
     if output_mode == "meta" or "\\includegraphics" not in text:
         return text
     figures: list[Figure] = []

@@ -53,6 +53,7 @@ class Summary:
 
     @property
     def rows(self) -> int:
+        """How many rows were executed or failed."""
         return self.kept + self.dropped + self.failed
 
     def count(self, done: Execution) -> None:
@@ -70,6 +71,7 @@ class Summary:
             found[4] += done.seconds[entry["step_index"]]
 
     def add(self, other: Summary) -> None:
+        """Add the counts of another summary."""
         self.kept += other.kept
         self.dropped += other.dropped
         self.failed += other.failed
@@ -78,7 +80,7 @@ class Summary:
             self.operators[name] = [a + b for a, b in zip(mine, more, strict=True)]
 
     def table(self) -> str:
-        """The counts in a line, and under it a line an operator."""
+        """Write the counts in a line, and under it a line an operator."""
         lines = [
             f"assay execute: {self.rows} rows: kept {self.kept}, dropped {self.dropped}, failed "
             f"{self.failed}"
@@ -113,7 +115,7 @@ class RowExecutor:
     )
 
     def line(self, line: bytes, place: str) -> Executed:
-        """The answer to the line at `place`; a row that cannot be executed has an `error`."""
+        """Answer the line at `place`; a row that cannot be executed has an `error`."""
         row: Any = None
         try:
             row = json.loads(line)
@@ -131,7 +133,7 @@ class RowExecutor:
         return self.failed(row, f"{place}: {why}")
 
     def failed(self, row: object, error: str) -> Executed:
-        """The answer to a row, however bad it is, that was not executed."""
+        """Answer a row, however bad it is, that was not executed."""
         self.summary.failed += 1
         name = cast("dict[str, Any]", row).get(self.id_field) if isinstance(row, dict) else None
         return Executed(json_line({self.id_field: name, "error": error}), False)
@@ -192,8 +194,8 @@ class Pool(WorkerPool):
     def execute(
         self, batches: Iterable[tuple[Key, int, list[bytes]]], named: bool = False
     ) -> Iterator[tuple[Key, list[Executed]]]:
-        """Answers of every batch (key, first line number, lines), in order. With `named` the key
-        is the input's name, and stands in the errors.
+        """Yield the answers of every batch (key, first line number, lines), in order. With `named`
+        the key is the input's name, and stands in the errors.
 
         Holds a few batches a worker at a time.
         """

@@ -62,6 +62,7 @@ def _lowered(text: str) -> str:
 
 
 def clean_email(text: str, repl: str = "") -> str:
+    """Replaces e-mail addresses; an upper-case letter in the domain ends the match."""
     if "@" not in text:
         return text
     if "\\" in repl:
@@ -79,6 +80,7 @@ def clean_email(text: str, repl: str = "") -> str:
 
 
 def clean_ip(text: str, repl: str = "") -> str:
+    """Replaces IPv4 and full IPv6 addresses, without any boundary check."""
     if not (text.count(":") >= 7 or ("." in text and std(_HAS_IPV4).search(text))):
         return text
     runs = (m.span() for m in std(_IP_RUN).finditer(text))
@@ -86,12 +88,15 @@ def clean_ip(text: str, repl: str = "") -> str:
 
 
 def clean_mac(text: str, repl: str = "") -> str:
+    """Replaces MAC addresses of six pairs joined by colons or hyphens."""
     if not std(_HAS_MAC).search(text):
         return text
     return sub_within(rx(MAC), repl, text, (m.span() for m in std(_MAC_RUN).finditer(text)))
 
 
 def clean_secret(text: str, repl: str = "") -> str:
+    """Replaces the value after a key such as `password` or `api_key` and `:` or `=`; the key,
+    the separator and an opening quote stay."""
     low = _lowered(text)
     if not any(word in low for word in SECRET_WORDS):
         return text
@@ -99,6 +104,7 @@ def clean_secret(text: str, repl: str = "") -> str:
 
 
 def clean_path(text: str, repl: str = "") -> str:
+    """Replaces file system paths of two or more components, relative URLs included."""
     if ":\\" in text or "\\\\" in text:
         text = std(PATH_BENCH[0]).sub(repl, text)
     # The look-behind moved behind the slash: a pattern that starts with a letter is searched for.
@@ -106,6 +112,7 @@ def clean_path(text: str, repl: str = "") -> str:
 
 
 def clean_path_dj(text: str, repl: str = "") -> str:
+    """`clean_path_mapper` in profile `dj`; operators.yaml says how it differs."""
     for literal, pattern in zip(("/", ":\\", "\\\\"), PATH_DJ, strict=True):
         if literal in text:
             text = rx(pattern).sub(r"\g<1>" + repl, text)
@@ -113,31 +120,37 @@ def clean_path_dj(text: str, repl: str = "") -> str:
 
 
 def clean_phone(text: str, repl: str = "") -> str:
+    """Replaces phone-like digit groups, including undecorated 7 to 11 digit numbers."""
     runs = (m.span() for m in std(_DIGIT_RUN).finditer(text))
     return sub_within(std(PHONE_BENCH), repl, text, runs)
 
 
 def clean_phone_dj(text: str, repl: str = "") -> str:
+    """`clean_phone_mapper` in profile `dj`; operators.yaml says how it differs."""
     if std("1[3-9]" + _ANY_DIGIT + "{9}").search(text):
         text = rx(PHONE_DJ[0]).sub(repl, text)
     return rx(PHONE_DJ[1]).sub(repl, text) if "+" in text else text
 
 
 def clean_id_card(text: str, repl: str = "") -> str:
+    """Replaces 18-character identity card numbers that hold a plausible date."""
     if std(_HAS_ID_CARD if text.isascii() else _ANY_DIGIT * 17).search(text):
         return rx(ID_CARD).sub(repl, text)
     return text
 
 
 def clean_jwt(text: str, repl: str = "") -> str:
+    """Replaces JSON web tokens (`eyJ…`, three parts)."""
     return rx(JWT).sub(repl, text) if "eyJ" in text else text
 
 
 def clean_pem(text: str, repl: str = "") -> str:
+    """Replaces PEM blocks from a BEGIN line to the next END line."""
     return rx(PEM, regex.MULTILINE).sub(repl, text) if "-----BEGIN " in text else text
 
 
 def clean_channel_id(text: str, repl: str = "") -> str:
+    """Replaces chat channel names after `channel:` and open or user identifiers."""
     low = text.lower()
     if "channel" in low:
         text = rx(CHANNEL_NAME, regex.IGNORECASE).sub(r"\g<1>" + repl, text)

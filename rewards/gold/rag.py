@@ -34,6 +34,8 @@ def _strip_dj(word: str) -> str:
 
 
 def remove_long_words(text: str, min_len: int = 1, max_len: int = INF) -> str:
+    """Deletes words whose length without punctuation is outside the limits; by default only
+    words that are nothing but punctuation."""
     low, high = min_len or 1, max_len or INF
     if low == 1 and high >= len(text):
         return std(_ONLY_PUNCTUATION).sub("", text)
@@ -46,6 +48,8 @@ def remove_long_words(text: str, min_len: int = 1, max_len: int = INF) -> str:
 
 
 def remove_long_words_dj(text: str, min_len: int = 1, max_len: int = INF) -> str:
+    """`remove_long_words_mapper` in profile `dj`; operators.yaml says how it differs."""
+
     def fits(word: str) -> bool:
         if min_len <= len(word) <= max_len:
             return True
@@ -62,6 +66,8 @@ def _has_substring(token: str, lowered: Sequence[str]) -> bool:
 
 
 def remove_words(text: str, lang: str = "en", substrings: Sequence[str] = SUBSTRINGS) -> str:
+    """Deletes words that contain one of the substrings; texts over 80,000 characters are
+    returned as they are."""
     if len(text) > MAX_GUARDED_LENGTH:
         return text
     lowered = [s.lower() for s in (substrings or SUBSTRINGS)]
@@ -83,6 +89,8 @@ def remove_words(text: str, lang: str = "en", substrings: Sequence[str] = SUBSTR
 
 
 def remove_words_dj(text: str, lang: str = "en", substrings: Sequence[str] = SUBSTRINGS) -> str:
+    """`remove_words_with_incorrect_substrings_mapper` in profile `dj`; operators.yaml says how
+    it differs."""
     if len(text) > MAX_GUARDED_LENGTH:
         return text
     wanted = substrings or SUBSTRINGS
@@ -133,6 +141,8 @@ def remove_repeat_sentences(
     ignore_special_character: bool = True,
     min_repeat_sentence_length: int = 2,
 ) -> str:
+    """Keeps the first of each repeated sentence; texts over 80,000 characters are returned as
+    they are."""
     if len(text) > MAX_GUARDED_LENGTH:
         return text
     seen: set[str] = set()
@@ -151,6 +161,7 @@ def remove_repeat_sentences(
 
 
 def remove_table_text(text: str, min_col: int = 2, max_col: int = 20) -> str:
+    """Deletes runs of two or more lines with the same number of columns."""
     for i in range(min_col - 1, max_col):
         text = rx(rf"(?<=\n)((\S+?)([ |\t](\S+?)){{{i}}}\n+){{2,}}").sub("", text)
     return text

@@ -49,11 +49,12 @@ class BoundStep:
     closed: tuple[bool, bool, bool] = (True, True, False)
 
     def judge(self, text: str) -> tuple[bool, dict[str, Any]]:
-        """(keep, statistics) of a filter step."""
+        """Compute (keep, statistics) of a filter step on a text."""
         statistic = self.call(text, **self.params)
         return self.keeps(statistic), {self.operator.stat_key: statistic}
 
     def keeps(self, statistic: float) -> bool:
+        """Tell whether a filter step keeps a text with this statistic."""
         low_closed, high_closed, reverse = self.closed
         return within(
             statistic,
@@ -153,10 +154,12 @@ def execute(text: str, recipe: Sequence[Step], profile: Profile = "bench") -> Ex
 
 
 def kind_of(value: object) -> str:
+    """Name the type of a JSON value in a message; `missing` for None."""
     return "missing" if value is None else type(value).__name__
 
 
 def read_profile(profile: object) -> Profile:
+    """Return a row's profile. Raises `GoldError` for one that does not exist."""
     if profile not in PROFILES:
         raise GoldError(f"field 'profile' is {profile!r}, wanted one of {', '.join(PROFILES)}")
     return profile

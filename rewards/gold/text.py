@@ -17,13 +17,13 @@ import regex
 
 @functools.lru_cache(maxsize=256)
 def rx(pattern: str, flags: int = 0) -> Any:
-    """A `regex` pattern (version 0 behaviour)."""
+    """Compile a pattern of `regex` (version 0 behaviour), cached."""
     return regex.compile(pattern, flags | regex.V0)
 
 
 @functools.lru_cache(maxsize=256)
 def std(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """A standard library pattern."""
+    """Compile a pattern of the standard library, cached."""
     return re.compile(pattern, flags)
 
 

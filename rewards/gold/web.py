@@ -16,6 +16,8 @@ from rewards.gold.text import SYMBOLS, rx, std, sub_within
 
 def clean_copyright(text: str) -> str:
     # Equal to searching the C-comment pattern: the first opener that is ever closed is the first.
+    """Cuts the first C-style comment if it mentions copyright; without such a comment, drops the
+    leading lines that are empty or start with `//`, `#` or `--`."""
     start = text.find("/*")
     end = text.find("*/", start + 2) + 2 if start >= 0 else 1
     if end > 1:
@@ -29,6 +31,7 @@ def clean_copyright(text: str) -> str:
 
 
 def clean_html(text: str, repl: str = "") -> str:
+    """Removes markup and decodes entities once."""
     if "<" in text:
         text = std(r"<!--.*?-->", re.DOTALL).sub(repl, text)
         text = std(r"<[^>\n]+>").sub(repl, text)
@@ -36,6 +39,7 @@ def clean_html(text: str, repl: str = "") -> str:
 
 
 def clean_html_dj(text: str, repl: str = "") -> str:
+    """`clean_html_mapper` in profile `dj`; operators.yaml says how it differs."""
     wanted = "clean_html_mapper in profile dj (the Modest engine of selectolax below 1.0)"
     parse = library("selectolax.parser", wanted, extra="dj").HTMLParser
     for old, new in (("<li>", "\n*"), ("</li>", ""), ("<ol>", "\n*"), ("</ol>", "")):
@@ -50,6 +54,7 @@ def extract_tables(
     include_header: bool = True,
     retain_html_tags: bool = False,
 ) -> str:
+    """Replaces a page by its tables as tab-separated rows; a page without a table is unchanged."""
     if output_mode == "meta" or "<table" not in text.lower():
         return text
     from bs4 import BeautifulSoup
@@ -117,6 +122,7 @@ PUNCTUATION = dict(
 
 
 def punctuation_normalization(text: str) -> str:
+    """Maps full-width and typographic punctuation to ASCII, one character at a time."""
     if text.isascii():
         return text
     return std(f"[{''.join(PUNCTUATION)}]").sub(lambda m: PUNCTUATION[m[0]], text)
@@ -128,11 +134,13 @@ def _deletion(characters: frozenset[str]) -> re.Pattern[str]:
 
 
 def remove_specific_chars(text: str, chars_to_remove: str | Sequence[str] = SYMBOLS) -> str:
+    """Deletes the listed characters."""
     characters = frozenset(c for c in chars_to_remove if len(c) == 1)
     return _deletion(characters).sub("", text) if characters else text
 
 
 def remove_specific_chars_dj(text: str, chars_to_remove: str | Sequence[str] = SYMBOLS) -> str:
+    """`remove_specific_chars_mapper` in profile `dj`; operators.yaml says how it differs."""
     if not chars_to_remove:
         return text
     pattern = "[" + "|".join(chars_to_remove) + "]"
@@ -149,6 +157,8 @@ SPACES = "\t\x84\u00a0\u2000-\u200d\u202f\u205f\u2060\u3000\ufffc"
 
 
 def whitespace_normalization(text: str) -> str:
+    """Strips the text and maps tabs and Unicode spaces to plain spaces; newlines stay and runs
+    are not collapsed."""
     return std(f"[{SPACES}]").sub(" ", text.strip())
 
 
@@ -191,10 +201,12 @@ def _link_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def clean_links(text: str, repl: str = "") -> str:
+    """Replaces web, FTP and bare-domain links; in `bench` e-mail addresses too."""
     return sub_within(std(LINK_BENCH, re.IGNORECASE), repl, text, _link_spans(text))
 
 
 def clean_links_dj(text: str, repl: str = "") -> str:
+    """`clean_links_mapper` in profile `dj`; operators.yaml says how it differs."""
     if ":" not in text and "/" not in text and "www" not in text.lower():
         return text
     return rx(LINK_DJ, regex.DOTALL).sub(repl, text)

@@ -322,17 +322,19 @@ def date_like(value: Any) -> bool:
 
 
 def text_key(value: Any) -> str:
-    """How text is compared: as `str()` shows it under NFC, stripped, in lower case."""
+    """Fold a text for comparison: as `str()` shows it under NFC, stripped, in lower case."""
     return unicodedata.normalize("NFC", str(value)).strip().lower()
 
 
 def close(said: float, want: float) -> bool:
-    """Equal within `TOLERANCE`, relative to the target; equality for a target of zero."""
+    """Tell whether a number is within `TOLERANCE` of the wanted one, relative to it; a target of
+    zero wants zero."""
     return said == want if want == 0 else abs(said - want) / abs(want) < TOLERANCE
 
 
 def relative_score(said: float, want: float) -> float:
-    """1 / (1 + |p - t| / |t|); for a target of zero 1 only for 0, else 0."""
+    """Compute 1 / (1 + |p - t| / |t|), in (0, 1] (the paper's Table 3); for a target of zero 1
+    only for 0, else 0."""
     return float(said == 0) if want == 0 else 1 / (1 + abs(said - want) / abs(want))
 
 
@@ -380,14 +382,14 @@ Same = Callable[[Any, Any], bool]
 
 
 def numbers_close(said: Any, want: Any) -> bool:
-    """Whether both are numbers, within `TOLERANCE`."""
+    """Tell whether both are numbers, within `TOLERANCE` of the wanted one."""
     found, wanted = number(said), number(want)
     return found is not None and wanted is not None and close(found, wanted)
 
 
 def exactly(said: Any, want: Any) -> bool:
-    """The same, but whole numbers are equal only to themselves; a fraction may differ from a whole
-    number by what rounding does."""
+    """Tell whether two values are equal as a reward asks: whole numbers only to themselves,
+    others within `TOLERANCE`; a fraction may differ from a whole number by what rounding does."""
     one, two = whole(said), whole(want)
     if one is not None and two is not None:
         return one == two
@@ -398,7 +400,8 @@ def exactly(said: Any, want: Any) -> bool:
 
 
 def equal(said: Any, want: Any, numbers: Same = numbers_close) -> bool:
-    """Elements of an exact list: numbers within 1e-6, text folded, rows element by element."""
+    """Tell whether an element equals one of an exact list: numbers within 1e-6, text folded,
+    rows element by element."""
     if isinstance(want, list | tuple):
         return rows_alike(said, cast("Sequence[Any]", want), partial(equal, numbers=numbers))
     if isinstance(want, int | float) and not isinstance(want, bool):
@@ -413,7 +416,7 @@ def equal(said: Any, want: Any, numbers: Same = numbers_close) -> bool:
 
 
 def rows_alike(said: Any, want: Sequence[Any], same: Same) -> bool:
-    """Whether `said` is a row as long as `want` whose elements are pairwise `same`."""
+    """Tell whether `said` is a row as long as `want` whose elements are pairwise `same`."""
     if not isinstance(said, list | tuple) or len(cast("Sequence[Any]", said)) != len(want):
         return False
     pairs = zip(cast("Sequence[Any]", said), want, strict=True)
@@ -423,7 +426,7 @@ def rows_alike(said: Any, want: Sequence[Any], same: Same) -> bool:
 def pairs_found(
     said: Sequence[Any], want: Sequence[Any], same: Same, reach: float, loose_text: bool = False
 ) -> int:
-    """How many targets find a partner: each takes the first free element that is `same`.
+    """Count the targets that find a partner: each takes the first free element that is `same`.
 
     `reach` is the widest relative distance at which `same` may hold for numbers. `loose_text`:
     `same` may hold for texts that differ, so every free element is asked (a judge). Elements are

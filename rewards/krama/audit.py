@@ -16,7 +16,8 @@ from rewards.krama.episode import printed, read_text
 
 
 def spellings(task: Task) -> Mapping[str, Answer]:
-    """Gold in other words of the same value: as a script prints it, and as a message says it."""
+    """Write gold in other words of the same value: as a script prints it, and as a message says
+    it."""
     gold = task.gold["answer"]
     made = _any(gold)
     if isinstance(gold, bool) or gold is None:
@@ -32,7 +33,7 @@ def spellings(task: Task) -> Mapping[str, Answer]:
 
 
 def benchmark(task: Task, answer: Answer) -> float | None:
-    """The published harness on the same response."""
+    """Score the same response by the published harness; the outcome, None where it has none."""
     left: Any = json.loads(answer.files[FILE]) if FILE in answer.files else None
     response: Any = left["published"] if left else read_text(answer.text)
     kind = str(task.gold["answer_type"])

@@ -39,16 +39,16 @@ class AnswerReward:
 
 
 def printed(value: Any, **more: Any) -> Answer:
-    """What an environment leaves when a script printed this value; both readings see it. `more`
-    stands beside it."""
+    """Make the answer that an environment leaves when a script printed this value; both readings
+    see it. `more` stands beside it."""
     response = {"answer": value}
     left = {"response": response, "published": response, **more}
     return Answer(files={ANSWER: json.dumps(left).encode()})
 
 
 def read_text(text: str) -> dict[str, Any]:
-    """The response in a message without files: the last `<answer>…</answer>`, or the last JSON
-    object with the key `answer`; `{}` when there is neither."""
+    """Read the response in a message without files: the last `<answer>…</answer>`, or the last
+    JSON object with the key `answer`; `{}` when there is neither."""
     text = text[-MAX_CHARS:]
     if tagged := _between(text, re.compile("<answer>"), re.compile("</answer>"), 0):
         inner = tagged[-1].rpartition("<answer>")[2].strip()  # a family of models adds its own
@@ -91,7 +91,8 @@ def score_episode(
     weights: AnswerReward | None = None,
     judge: Judge = deterministic,
 ) -> Score:
-    """Outcome by the reading; reward with sub-task credit, which stands apart in `parts`:
+    """Score what an episode left in files, or else what its message says. The outcome is in [0, 1]
+    by the reading of `weights`; the reward adds sub-task credit, which stands apart in `parts`:
     `subtask_credit` is the share of sub-answers found, `subtask_reward` what it added.
 
     Raises `TaskError` for gold without `answer_type` and `answer`.
@@ -124,7 +125,8 @@ def score_episode(
 
 
 def subtask_credit(steps: Sequence[Mapping[str, Any]], values: Sequence[Any]) -> float | None:
-    """Share of gold sub-answers that a pipeline printed; None without sub-tasks.
+    """Compute the share of gold sub-answers that a pipeline printed, in [0, 1]; None without
+    sub-tasks.
 
     Each printed value confirms one sub-task at most, and only the first 2n + 2 values count, so
     printing everything there is earns nothing more. Scored as the answers themselves are.
@@ -167,7 +169,7 @@ def untagged(value: Any) -> Any:
 
 
 def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
-    """One `assay score` row: `{reading, judge, task: {answer_type, answer}, response}`.
+    """Score one row: `{reading, judge, task: {answer_type, answer}, response}`.
 
     `judge` "yes" or "no" replays a verdict; null or absent asks the judge given here (the
     deterministic one by default). Raises `TaskError` naming the field that cannot be used.
@@ -222,13 +224,13 @@ def _unpaid(score: Score) -> Score:
 
 
 def score_lake(task: Task, answer: Answer, weights: AnswerReward) -> Score:
-    """The answer that an episode left, or the one that its last message says."""
+    """Score the answer that an episode left, or the one that its last message says."""
     judge = judge_of(weights.judge_url, weights.judge_model)
     return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights, judge)
 
 
 def score_lake_row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
-    """A row of `assay score`: `{response, reading}`, the reading of the settings where it names
-    none."""
+    """Score a row of `assay score`: `{response, reading}`, the reading of the settings where it
+    names none. Raises `TaskError` for a row that cannot be used."""
     judge = judge_of(weights.judge_url, weights.judge_model)
     return score_row({"reading": weights.reading, **row, "task": gold}, judge)

@@ -21,9 +21,9 @@ def category(
     code: str,
     gold_files: Sequence[str],
 ) -> str:
-    """right, partly, no_reply, thought_did_not_end, contract_broken, code_fails, time_limit,
-    gold_file_never_opened, ran_no_answer, wrong_type, scale_slip, rounding_slip, other_wrong,
-    recalled or infrastructure.
+    """Name why an answer failed (specification notes, section 11): right, partly, no_reply,
+    thought_did_not_end, contract_broken, code_fails, time_limit, gold_file_never_opened,
+    ran_no_answer, wrong_type, scale_slip, rounding_slip, other_wrong, recalled or infrastructure.
 
     `ended` is the agent's own word on how its last try went.
     """

@@ -156,8 +156,8 @@ _ASIDE = 2  # content words that an answer may have beside those of a short targ
 
 
 def says_much_more(prediction: str, target: str) -> bool:
-    """Whether a text has so many words beside the target's that it may list candidates, as all
-    names with blanks between them do."""
+    """Tell whether a text has so many words beside the target's that it may list candidates, as
+    all names with blanks between them do."""
     said, want = _read(prediction).content, _read(target).content
     return (Counter(said) - Counter(want)).total() > max(_ASIDE, len(want) // 2)
 
@@ -203,8 +203,11 @@ _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
 def yes_or_no(endpoint: ChatEndpoint, system: str, user: str) -> tuple[bool, str]:
-    """(the verdict, how it was found): the odds of Yes against No where the endpoint gives
-    log-probabilities, else the first of the two words. Raises `JudgeError` without a verdict."""
+    """Ask an endpoint a question of yes or no: (the verdict, how it was found), by the odds of Yes
+    against No where the endpoint gives log-probabilities, else by the first of the two words.
+
+    Raises `JudgeError` without a verdict.
+    """
     from assay.http_client import EndpointError  # an exported task has no judge behind a URL
 
     messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
@@ -228,8 +231,8 @@ def yes_or_no(endpoint: ChatEndpoint, system: str, user: str) -> tuple[bool, str
 
 
 def judged_coverage(steps: Sequence[str], code: str, endpoint: ChatEndpoint) -> float | None:
-    """Share of the key functionalities that code covers, by an endpoint's verdicts, one request a
-    step, as CodeJudge asks; None without any. Raises `JudgeError`."""
+    """Ask an endpoint which of the key functionalities code covers, one request a step, as
+    CodeJudge asks; the share in [0, 1], None without any. Raises `JudgeError`."""
     asked = [step for step in steps if step.strip()]
     if not asked:
         return None
@@ -284,7 +287,8 @@ def _odds(choice: Mapping[str, Any]) -> float | None:
 
 @lru_cache(maxsize=8)
 def judge_of(url: str, model: str) -> Judge:
-    """The judge of paraphrases: an endpoint, or without a URL the deterministic one."""
+    """Make the judge of paraphrases: an endpoint, or without a URL the deterministic one.
+    Cached."""
     if not url:
         return deterministic
     from assay.http_client import ChatEndpoint

@@ -62,7 +62,7 @@ class TypeCheckError(TypeError):
 
 
 def str_to_float(text: str) -> float:
-    """The published number rule: a trailing % divides by 100, else `float()`.
+    """Read a number by the published rule: a trailing % divides by 100, else `float()`.
 
     No thousands separators, currencies or units. Raises ValueError.
     """
@@ -173,7 +173,8 @@ def _f1_approximate(said: Any, want: Any, judge: Judge) -> float:
 
 
 def rouge1(said: str, want: str) -> tuple[float, float, float]:
-    """ROUGE-1 precision, recall and F over lower-case `[a-z0-9]+` words, no stemming."""
+    """Compute ROUGE-1 (precision, recall, F), each in [0, 1], over lower-case `[a-z0-9]+` words,
+    no stemming (specification notes, section 4)."""
     left, right = (Counter(re.findall(r"[a-z0-9]+", text.lower())) for text in (said, want))
     shared = sum((left & right).values())
     precision = shared / max(sum(left.values()), 1)
@@ -261,7 +262,8 @@ METRICS: dict[str, dict[str, Metric]] = {
 
 
 def direct(answer_type: str, target: Any, answer: Any, judge: Judge) -> dict[str, Any]:
-    """The metrics on typed values; a metric that raises gives `{"raises": name}`."""
+    """Compute the metrics of an answer type on typed values; a metric that raises gives
+    `{"raises": name}`."""
     values: dict[str, Any] = {}
     for name, metric in METRICS[answer_type].items():
         try:
@@ -272,7 +274,8 @@ def direct(answer_type: str, target: Any, answer: Any, judge: Judge) -> dict[str
 
 
 def harness(answer_type: str, target: Any, response: Any, judge: Judge) -> dict[str, Any]:
-    """The metrics as the harness stores them: both sides as stripped `str()`, failures 0.0."""
+    """Compute the metrics as the harness stores them: both sides as stripped `str()`, failures
+    0.0 (specification notes, section 4)."""
     metrics = METRICS[answer_type]
     if not isinstance(response, Mapping) or "answer" not in response:
         return dict.fromkeys(metrics, 0.0)

@@ -34,8 +34,9 @@ def _exchanged(sql: str, names: Mapping[str, str]) -> str:
 
 
 def query_twin(task: Task, seed: int) -> Task | None:
-    """The same question over a twin of the database whose tables and columns have other names:
-    neither a remembered result nor a remembered query is right there."""
+    """Ask the same question over a twin of the database whose tables and columns have other
+    names: neither a remembered result nor a remembered query is right there. None for gold that
+    cannot be read."""
     try:
         gold = read_gold(task.gold)
         base: Database = hidden_database(gold.database, gold.focus, derive_seed(seed, task.id), 0)
@@ -62,6 +63,7 @@ def _exchanged_text(text: str, names: Mapping[str, str]) -> str:
 
 
 def spellings(task: Task) -> dict[str, str]:
+    """Hand in the gold query in other frames and forms."""
     sql = str(task.gold.get("sql") or "")
     return {
         "with a semicolon": fenced(f"{sql};"),
@@ -78,7 +80,7 @@ def spellings(task: Task) -> dict[str, str]:
 
 
 def benchmark(task: Task, answer: Answer) -> float | None:
-    """The outcome with values compared exactly, as Spider's own script does."""
+    """Compute the outcome with values compared exactly, as Spider's own script does."""
     score = score_sql(task, answer, SqlReward())
     return None if score.outcome is None else score.parts["published"]
 

@@ -51,14 +51,15 @@ _NOTHING = Stored()
 
 
 def stored(cells: Iterable[Cell]) -> Stored:
-    """What is stored, of all the cells of a database."""
+    """Collect what is stored, of all the cells of a database."""
     found = frozenset(c for c in cells if isinstance(c, float) and math.isfinite(c))
     most = max(map(abs, found), default=1.0)
     return Stored(found, min(_LEAST, _ROUNDING * most) if most else _LEAST)
 
 
 def same_cell(gold: Cell, said: Cell, published: bool = False, known: Stored = _NOTHING) -> bool:
-    """NULL equals NULL alone, bytes equal bytes, text equals text (never a number)."""
+    """Tell whether two cells are equal: NULL equals NULL alone, bytes equal bytes, text equals
+    text (never a number), numbers as the head of this file says."""
     if isinstance(gold, int | float) and isinstance(said, int | float):
         return gold == said or (not published and _near(gold, said, known))
     if type(gold) is not type(said):
@@ -90,6 +91,7 @@ def _text(text: str) -> str:
 
 
 def same_row(one: Row, two: Row, same: Same = same_cell) -> bool:
+    """Tell whether two rows are as long and equal cell by cell."""
     return len(one) == len(two) and all(map(same, one, two))
 
 
@@ -100,8 +102,9 @@ def equal(
     published: bool = False,
     known: Stored = _NOTHING,
 ) -> bool:
-    """Whether the rows are the same under some exchange of the columns of `said`; `ordered`: in
-    the same order, else as a multiset. `known`: what stands in the database."""
+    """Tell whether two results are the same under some exchange of the columns of `said`;
+    `ordered`: rows in the same order, else as a multiset. `known`: what stands in the database.
+    `published`: as the test-suite evaluation of Spider compares."""
     if not gold and not said:
         return True
     if len(gold) != len(said) or len(gold[0]) != len(said[0]):
@@ -118,7 +121,8 @@ def equal(
 
 
 def bird_equal(gold: Sequence[Row], said: Sequence[Row]) -> bool:
-    """BIRD's execution accuracy: the sets of rows are equal, columns in their order."""
+    """Tell whether two results are equal by BIRD's execution accuracy: as sets of rows, columns
+    in their order."""
     return set(gold) == set(said)
 
 

@@ -35,6 +35,7 @@ class Column:
     refers: tuple[str, str] | None = None
 
     def declared(self) -> str:
+        """Write the column as `CREATE TABLE` declares it."""
         words = [quoted(self.name), self.type]
         words += ["NOT NULL"] if self.required else []
         words += ["UNIQUE"] if self.unique else []
@@ -53,26 +54,28 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The statement that makes the table."""
+        """Write the statement that makes the table."""
         inner = ", ".join(c.declared() for c in self.columns)
         return f"CREATE TABLE {quoted(self.name)} ({inner})"
 
     @property
     def insert(self) -> str:
+        """Write the statement that inserts one row, with a `?` a cell."""
         marks = ", ".join("?" for _ in self.columns)
         return f"INSERT INTO {quoted(self.name)} VALUES ({marks})"
 
     def values(self, column: str) -> tuple[Cell, ...]:
+        """Return the cells of a column, in the order of the rows."""
         return self._columns[column]
 
     def distinct(self, column: str) -> list[Any]:
-        """The different values of a column, without a missing one: numbers before texts."""
+        """List the different values of a column, without a missing one: numbers before texts."""
         if column not in self._distinct:
             self._distinct[column] = sorted({*self.values(column)} - {None}, key=_order)
         return [*self._distinct[column]]
 
     def missing(self, column: str) -> int:
-        """In how many rows a column has no value."""
+        """Count the rows in which a column has no value."""
         return self.values(column).count(None)
 
     @cached_property
@@ -123,17 +126,19 @@ class Database:
         return stored(cell for t in self.tables for row in t.rows for cell in row)
 
     def table(self, name: str) -> Table:
+        """Return the table of that name."""
         return next(t for t in self.tables if t.name == name)
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it, in quotation marks where it needs them."""
+    """Write a name as SQL does, in quotation marks where it needs them."""
     simple = name.isascii() and name.isidentifier() and name == name.lower()
     return name if simple and name.upper() not in RESERVED else '"' + name.replace('"', '""') + '"'
 
 
 def packed(database: Database) -> str:
-    """The database as text; `unpacked(packed(d)) == d`, and the same database the same text."""
+    """Write a database as text; `unpacked(packed(d)) == d`, and the same database gives the same
+    text."""
     body = [
         {
             "name": t.name,
@@ -153,7 +158,7 @@ def _column_row(column: Column) -> list[Any]:
 
 @lru_cache(maxsize=64)
 def unpacked(text: str) -> Database:
-    """Raises `TaskError` for a text that `packed` did not write."""
+    """Read a database from the text that `packed` wrote. Raises `TaskError` for another text."""
     try:
         reader = zlib.decompressobj()
         body = reader.decompress(base64.b85decode(text), MOST_BYTES)
@@ -165,8 +170,8 @@ def unpacked(text: str) -> Database:
 
 
 def read_tables(found: Any) -> Database:
-    """A database from plain data: `[{"name", "columns": [[name, type, …]], "rows"}]`. Raises
-    `TaskError` naming the table that cannot be used."""
+    """Read a database from plain data: `[{"name", "columns": [[name, type, …]], "rows"}]`.
+    Raises `TaskError` naming the table that cannot be used."""
     if not isinstance(found, list) or not found:
         raise TaskError("gold: the database has no tables; give a list of them")
     return Database(tuple(_table(one) for one in cast("list[Any]", found)))
@@ -202,12 +207,14 @@ def _column(found: Sequence[Any]) -> Column:
 
 
 def in_digits(cell: Any) -> dict[str, str]:
-    """How bytes, which JSON does not know, are written (`json.dumps(…, default=in_digits)`)."""
+    """Write bytes, which JSON does not know, as hexadecimal digits (`json.dumps(…,
+    default=in_digits)`)."""
     return {"hex": cell.hex()}
 
 
 def cell_of(cell: Any) -> Cell:
-    """A cell from plain data: bytes are `{"hex": …}`. Raises ValueError for what is no cell."""
+    """Read a cell from plain data: bytes are `{"hex": …}`. Raises ValueError for what is no
+    cell."""
     if isinstance(cell, dict):
         return bytes.fromhex(str(cast("dict[str, Any]", cell)["hex"]))
     if isinstance(cell, bool) or not isinstance(cell, None | int | float | str):
@@ -216,7 +223,7 @@ def cell_of(cell: Any) -> Cell:
 
 
 def renamed(database: Database, names: Mapping[str, str]) -> Database:
-    """The database under other names of tables and columns."""
+    """Give the tables and columns of a database other names."""
 
     def column(one: Column) -> Column:
         refers = one.refers and (names[one.refers[0]], names[one.refers[1]])

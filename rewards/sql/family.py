@@ -14,24 +14,13 @@ from rewards.sql.run import RunnerLost
 from rewards.sql.score import SqlReward, case_of, fenced, read_gold, score_sql
 
 
-def _gold(task: Task) -> str:
-    return fenced(str(task.gold.get("sql") or ""))
-
-
 def first_table(task: Task) -> str:
+    """Return the name of the first table of a task's database, as SQL writes it."""
     return quoted(read_gold(task.gold).database.tables[0].name)
 
 
-def _everything(task: Task) -> str:
-    return fenced(f"SELECT * FROM {first_table(task)}")
-
-
-def _count(task: Task) -> str:
-    return fenced(f"SELECT COUNT(*) FROM {first_table(task)}")
-
-
 def literal(cell: Cell) -> str:
-    """A value as SQL writes it."""
+    """Write a value as SQL does."""
     if cell is None:
         return "NULL"
     if isinstance(cell, bytes):
@@ -42,7 +31,7 @@ def literal(cell: Cell) -> str:
 
 
 def hard_coded(task: Task) -> str:
-    """Gold's rows written down: right on the task's database, wrong on its twins."""
+    """Write gold's rows down as a query: right on the task's database, wrong on its twins."""
     try:
         rows = case_of(read_gold(task.gold), None).rows[:40]
     except RunnerLost:
@@ -87,7 +76,8 @@ def _content(task: Task) -> Iterable[str | TableMarks]:
 
 @lru_cache(maxsize=256)
 def marks_of(database: str) -> tuple[TableMarks, ...]:
-    """The marks of the tables of a packed database."""
+    """Compute the marks of the tables of a packed database (`assay.fingerprints`). Raises
+    `TaskError`."""
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
     found = [
@@ -100,11 +90,13 @@ def marks_of(database: str) -> tuple[TableMarks, ...]:
 SQL = Family(
     name="sql",
     score=score_sql,
-    gold=_gold,
+    gold=lambda task: fenced(str(task.gold.get("sql") or "")),
     weights=SqlReward,
     cheats={
-        "everything": Cheat(_everything, admits=0.05),
-        "count of rows": Cheat(_count, admits=0.05),
+        "everything": Cheat(lambda task: fenced(f"SELECT * FROM {first_table(task)}"), admits=0.05),
+        "count of rows": Cheat(
+            lambda task: fenced(f"SELECT COUNT(*) FROM {first_table(task)}"), admits=0.05
+        ),
         "gold's rows written down": Cheat(hard_coded, admits=1.0),
         "a constant in place of a column": Cheat(constant_column, admits=1.0),
     },

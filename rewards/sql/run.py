@@ -76,7 +76,7 @@ class _Runner:
         self._lock = threading.Lock()
 
     def ask(self, database: Database, sql: str, limits: Limits) -> dict[str, Any]:
-        """The process's answer. Raises `RunnerLost`."""
+        """Return the process's answer to one query. Raises `RunnerLost`."""
         asked: dict[str, Any] = {"database": database.digest, "sql": sql, "limits": asdict(limits)}
         with self._lock:
             try:
@@ -147,7 +147,7 @@ atexit.register(_RUN.stop)
 
 
 def run(database: Database, sql: str, limits: Limits | None = None) -> list[Row] | Failed:
-    """The rows of one query over a database, or why there are none. Raises `RunnerLost`.
+    """Run one query over a database: its rows, or why there are none. Raises `RunnerLost`.
 
     A query that ended the process is run once more in a fresh one; the second time it is its own
     fault (`crashed`), as long as a plain query can be run.

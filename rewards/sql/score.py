@@ -37,7 +37,7 @@ class Extracted:
 
 
 def extract(text: str) -> Extracted:
-    """The query of the last closed block of three backticks. Never raises.
+    """Read the query of the last closed block of three backticks. Never raises.
 
     A block may be labelled `sql` or `sqlite` or have no label. `why` is `no_answer` (no closed
     block), `other_language`, `empty` or `too_long`.
@@ -64,8 +64,8 @@ def extract(text: str) -> Extracted:
 
 
 def fenced(sql: str) -> str:
-    """The message that hands in a query; `extract(fenced(sql)).sql == sql` for a trimmed query
-    without a line that begins with a fence."""
+    """Write the message that hands in a query; `extract(fenced(sql)).sql == sql` for a trimmed
+    query without a line that begins with a fence."""
     return f"```sql\n{sql}\n```"
 
 
@@ -103,7 +103,7 @@ class Gold:
 
 
 def read_gold(gold: Mapping[str, Any]) -> Gold:
-    """Raises `TaskError` naming the field that cannot be used."""
+    """Read a task's gold, from a cache. Raises `TaskError` naming the field that cannot be used."""
     key = (gold.get("sql"), gold.get("ordered"), gold.get("seed", 0), gold.get("twins", TWINS))
     try:
         rest = [gold.get("database"), gold.get("tables"), gold.get("focus"), gold.get("result")]
@@ -150,7 +150,7 @@ def _rows(text: str) -> list[Row] | None:
 
 @lru_cache(maxsize=512)
 def case_of(gold: Gold, number: int | None) -> Case:
-    """The task's own database (None) or one of the hidden ones, with gold's rows. Raises
+    """Run gold on the task's own database (None) or on one of the hidden ones; cached. Raises
     `RunnerLost` where gold does not run, or returns here something else than was recorded."""
     base = gold.database
     hidden = number is not None
@@ -164,10 +164,10 @@ def case_of(gold: Gold, number: int | None) -> Case:
 
 
 @lru_cache(maxsize=512)
-def twins_of(gold: Gold) -> int:
-    """On how many hidden databases a query is run: as many as gold says, and more as long as one
-    value stands in a column of gold's result throughout (the data, all of them so far). Raises
-    `RunnerLost`."""
+def count_hidden(gold: Gold) -> int:
+    """Count the hidden databases that a query is run on: as many as gold says, and more as long
+    as one value stands in a column of gold's result throughout (the data, all of them so far).
+    Raises `RunnerLost`."""
     count = gold.twins
     if not count:
         return 0
@@ -180,7 +180,7 @@ def twins_of(gold: Gold) -> int:
 
 
 def constants(results: Sequence[Sequence[Row]]) -> set[Cell]:
-    """The values that a column of these results has in every row of each."""
+    """Collect the values that a column of these results has in every row of each."""
     rows = [row for result in results for row in result]
     columns = list(zip(*rows, strict=True))
     return {
@@ -189,7 +189,7 @@ def constants(results: Sequence[Sequence[Row]]) -> set[Cell]:
 
 
 def right_on(case: Case, sql: str, ordered: bool) -> bool:
-    """Whether a query gives gold's rows there."""
+    """Tell whether a query gives gold's rows there. Raises `RunnerLost`."""
     rows = run(case.database, sql)
     return not isinstance(rows, Failed) and equal(
         case.rows, rows, ordered, known=case.database.stored
@@ -197,14 +197,18 @@ def right_on(case: Case, sql: str, ordered: bool) -> bool:
 
 
 def score_sql(task: Task, answer: Answer, weights: SqlReward) -> Score:
-    """The query in the last fenced block, run on the task's database and on the hidden ones."""
-    return score_text(task.gold, answer.text, answer.truncated, weights)
+    """Score the query in the last fenced block, run on the task's database and on the hidden
+    ones."""
+    return score_query(task.gold, answer.text, answer.truncated, weights)
 
 
-def score_text(found: Mapping[str, Any], text: str, truncated: bool, weights: SqlReward) -> Score:
-    """`outcome`: execution accuracy on the task's database (`compare.equal`). `reward`: 1
-    only where the query is right on every twin too. Raises `TaskError` for gold that cannot be
-    used; never for what a model wrote."""
+def score_query(found: Mapping[str, Any], text: str, truncated: bool, weights: SqlReward) -> Score:
+    """Score a message against gold. `outcome` is 0 or 1: execution accuracy on the task's database
+    (`compare.equal`). `reward`: 1 only where the query is right on every hidden database too, else
+    `weights.runs` where it runs.
+
+    Raises `TaskError` for gold that cannot be used; never for what a model wrote.
+    """
     gold = read_gold(found)
     said = extract(text)
     parts = {"runs": 0.0, "twins": 0.0, "published": 0.0, "bird": 0.0}
@@ -230,7 +234,7 @@ def _scored(gold: Gold, sql: str, parts: dict[str, float], weights: SqlReward) -
     if not equal(case.rows, rows, gold.ordered, known=known):
         order = gold.ordered and equal(case.rows, rows, False, known=known)
         return Score(0.0, weights.runs, parts, "wrong_order" if order else "wrong")
-    count = twins_of(gold)
+    count = count_hidden(gold)
     right = sum(right_on(case_of(gold, number), sql, gold.ordered) for number in range(count))
     parts["twins"] = right / count if count else 1.0
     if right < count:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from assay.task import Answer, Task
 from rewards.sql.compare import Row, equal
 from rewards.sql.run import Failed, RunnerLost, run
-from rewards.sql.score import Gold, case_of, extract, read_gold, right_on, twins_of
+from rewards.sql.score import Gold, case_of, count_hidden, extract, read_gold, right_on
 from train.view.explain import Explanation, Finding, Work, align, plain_spine
 
 _SHOWN = 200  # characters of a row
@@ -34,7 +34,7 @@ def _said(gold: Gold, sql: str) -> str:
             return f"The query returns nothing ({rows.error}): {rows.why}."
         if not equal(case.rows, rows, gold.ordered, known=case.database.stored):
             return _differing(case.rows, rows, gold.ordered)
-        for number in range(twins_of(gold)):
+        for number in range(count_hidden(gold)):
             if not right_on(case_of(gold, number), sql, gold.ordered):
                 return (
                     "The result is right on this database and wrong on another of the same schema: "

@@ -20,10 +20,10 @@ from rewards.sql.score import (
     SqlReward,
     case_of,
     constants,
+    count_hidden,
     fenced,
     read_gold,
-    score_text,
-    twins_of,
+    score_query,
 )
 
 KINDS: dict[str, tuple[Column, st.SearchStrategy[Cell]]] = {
@@ -63,14 +63,14 @@ def test_a_constant_in_place_of_a_column_is_never_paid(
     table = Table("t", (column, Column("b", "INTEGER")), tuple(cells))
     gold = {"sql": sql, "ordered": ordered, "database": packed(Database((table,))), "seed": seed}
     rows = case_of(read_gold(gold), None).rows
-    assert score_text(gold, fenced(sql), False, SqlReward()).reward == 1.0
+    assert score_query(gold, fenced(sql), False, SqlReward()).reward == 1.0
     width = len(rows[0]) if rows else 0
     names = ", ".join(f"c{at}" for at in range(width))
     for at in range(width):
         for value in list({row[at] for row in rows})[:5]:
             said = ", ".join(literal(value) if c == at else f"c{c}" for c in range(width))
             cheat = f"WITH g({names}) AS ({sql}) SELECT {said} FROM g"
-            assert score_text(gold, fenced(cheat), False, SqlReward()).reward == 0.0, cheat
+            assert score_query(gold, fenced(cheat), False, SqlReward()).reward == 0.0, cheat
 
 
 def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
@@ -78,7 +78,7 @@ def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
     base = Database((Table("t", (Column("a", "INTEGER"), Column("b", "INTEGER")), rows),))
     gold = {"sql": "SELECT AVG(a) FROM t", "ordered": False, "database": packed(base)}
     value = case_of(read_gold(gold), None).rows[0][0]
-    assert score_text(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
+    assert score_query(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
 
 
 def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> None:
@@ -88,14 +88,14 @@ def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> Non
     for seed in range(5):
         sql = "SELECT a, b FROM t WHERE c > 20 ORDER BY c DESC LIMIT 1"
         gold = read_gold({"sql": sql, "ordered": True, "database": base, "seed": seed})
-        count = twins_of(gold)
+        count = count_hidden(gold)
         assert TWINS <= count <= TWINS + MORE
         assert not constants([case_of(gold, n).rows for n in (None, *range(count))])
     same = "SELECT a FROM t WHERE a = 'EUR' LIMIT 1"
     asked = {"sql": same, "ordered": True, "database": base, "focus": [["t", "a", "EUR"]]}
-    assert twins_of(read_gold(asked)) == TWINS  # the question says the value
+    assert count_hidden(read_gold(asked)) == TWINS  # the question says the value
     assert constants([[(1, "a"), (2, "a")], [], [(3, "a")]]) == {"a"}
-    assert twins_of(read_gold({**asked, "twins": 0})) == 0
+    assert count_hidden(read_gold({**asked, "twins": 0})) == 0
 
 
 def test_the_cheat_of_the_audit_is_not_paid() -> None:
