@@ -32,7 +32,7 @@ from assay.task import json_line
 from assay.workers import usable_cores
 from rewards.gold.core import PROFILES, GoldError
 from rewards.gold.core import library as optional_library
-from rewards.gold.pool import Executed, Pool
+from rewards.gold.pool import Pool
 from rewards.gold.recipe import read_recipe
 
 BAD_ROWS = 3
@@ -159,8 +159,7 @@ def _rows(
     ):
         found = _batches(followed(), asked)
         for _, answers in pool.execute(found, named=len(inputs) > 1):
-            for answer in answers:
-                out.write(answer.line)
+            out.writelines(answers)
             bar.add(len(answers), place=position)
             out.flush()
         if asked and not pool.summary.rows:
@@ -316,11 +315,11 @@ def as_lines(texts: list[Any], first: int) -> list[bytes]:
     ]
 
 
-def with_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any, list[bytes]]:
+def with_answers(batch: Any, column: str, answers: list[bytes]) -> tuple[Any, list[bytes]]:
     """Put the answers into a batch: (it with new texts and a status column, its error lines).
     Failed rows keep their text and have a null status."""
     pa = library()
-    results = [json.loads(a.line) for a in answers]
+    results = [*map(json.loads, answers)]
     old = batch.column(column).to_pylist()
     texts = [r.get("reference_text", o) for r, o in zip(results, old, strict=True)]
     index = batch.schema.get_field_index(column)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from assay.task import json_line
 from assay.workers import WorkerPool
@@ -32,13 +32,6 @@ from rewards.gold.recipe import (
 Key = TypeVar("Key")
 Batch = tuple[str, int, list[bytes]]  # what lines are called, number of the first, lines
 _CACHE_LIMIT = 1000
-
-
-class Executed(NamedTuple):
-    """One row's answer: a JSON line, and whether the row was executed."""
-
-    line: bytes
-    good: bool
 
 
 @dataclass
@@ -114,12 +107,12 @@ class RowExecutor:
         default_factory=dict[str, tuple[BoundStep, ...]]
     )
 
-    def line(self, line: bytes, place: str) -> Executed:
+    def line(self, line: bytes, place: str) -> bytes:
         """Answer the line at `place`; a row that cannot be executed has an `error`."""
         row: Any = None
         try:
             row = json.loads(line)
-            return Executed(json_line(self.row(row)), True)
+            return json_line(self.row(row))
         except GoldError as error:
             why = str(error)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -132,11 +125,11 @@ class RowExecutor:
             why = f"executing failed: {type(error).__name__}: {error}"
         return self.failed(row, f"{place}: {why}")
 
-    def failed(self, row: object, error: str) -> Executed:
+    def failed(self, row: object, error: str) -> bytes:
         """Answer a row, however bad it is, that was not executed."""
         self.summary.failed += 1
         name = cast("dict[str, Any]", row).get(self.id_field) if isinstance(row, dict) else None
-        return Executed(json_line({self.id_field: name, "error": error}), False)
+        return json_line({self.id_field: name, "error": error})
 
     def row(self, row: object) -> dict[str, Any]:
         """Execute one row. Raises `GoldError` naming the field that is wrong."""
@@ -193,7 +186,7 @@ class Pool(WorkerPool):
 
     def execute(
         self, batches: Iterable[tuple[Key, int, list[bytes]]], named: bool = False
-    ) -> Iterator[tuple[Key, list[Executed]]]:
+    ) -> Iterator[tuple[Key, list[bytes]]]:
         """Yield the answers of every batch (key, first line number, lines), in order. With `named`
         the key is the input's name, and stands in the errors.
 
@@ -210,11 +203,11 @@ class Pool(WorkerPool):
             self.summary.add(summary)
             yield keys.popleft(), answers
 
-    def _one_by_one(self, batch: Batch, status: int) -> tuple[list[Executed], Summary]:
+    def _one_by_one(self, batch: Batch, status: int) -> tuple[list[bytes], Summary]:
         where, number, lines = batch
         whole = Summary()
         if len(lines) > 1:
-            answers: list[Executed] = []
+            answers: list[bytes] = []
             for place, line in enumerate(lines, number):
                 found, summary = self.run(_execute, (where, place, [line]), self._one_by_one)
                 answers += found
@@ -249,10 +242,10 @@ def _start(deadline: float, options: dict[str, Any]) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
-def _execute(batch: Batch) -> tuple[list[Executed], Summary]:
+def _execute(batch: Batch) -> tuple[list[bytes], Summary]:
     """The answers to the lines of a batch, each under the deadline, and their counts."""
     where, first, lines = batch
-    answers: list[Executed] = []
+    answers: list[bytes] = []
     _executor.summary = Summary()
     for number, line in enumerate(lines, first):
         signal.setitimer(signal.ITIMER_PROF, _deadline)

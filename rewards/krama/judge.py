@@ -2,7 +2,7 @@
 
 Three of them share one signature, `(prediction, target) -> Verdict`: a deterministic one (the
 default; specification notes, section 6), a scripted one (tests and replayed verdicts), and any
-OpenAI-compatible chat endpoint (`EndpointJudge`), which judges pipelines too.
+OpenAI-compatible chat endpoint (`endpoint_judge`), which judges pipelines too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.thoughts import answer_after_thoughts
@@ -246,27 +246,20 @@ def judged_coverage(steps: Sequence[str], code: str, endpoint: ChatEndpoint) -> 
     return hits / len(asked)
 
 
-@dataclass
-class EndpointJudge:
-    """Asks for one word and weighs Yes against No, as ParaPluie does, where the endpoint gives
-    log-probabilities; else the first yes or no of the reply counts. Verdicts are remembered."""
+def endpoint_judge(endpoint: ChatEndpoint) -> Judge:
+    """Make a judge that asks an endpoint for one word and weighs Yes against No, as ParaPluie does,
+    where it gives log-probabilities; else the first yes or no of the reply counts. Verdicts are
+    remembered. The judge raises `JudgeError` without one."""
 
-    endpoint: ChatEndpoint
-    known: dict[tuple[str, str], Verdict] = field(default_factory=dict[tuple[str, str], Verdict])
-
-    def __call__(self, prediction: str, target: str) -> Verdict:
-        key = (prediction, target)
-        if key not in self.known:
-            self.known[key] = self._ask(prediction, target)
-        return self.known[key]
-
-    def _ask(self, prediction: str, target: str) -> Verdict:
+    @cache
+    def judge(prediction: str, target: str) -> Verdict:
         if prediction.strip() == target.strip():
             return Verdict(True, "equal")
         # a wall between data and instructions, and a bound on what one answer may cost
         shown = json.dumps({"reference": target, "candidate": prediction[:20_000]})
-        said = yes_or_no(self.endpoint, _SYSTEM, f"{shown}\n\nSame facts? Yes or No.")
-        return Verdict(*said)
+        return Verdict(*yes_or_no(endpoint, _SYSTEM, f"{shown}\n\nSame facts? Yes or No."))
+
+    return judge
 
 
 def _odds(choice: Mapping[str, Any]) -> float | None:
@@ -293,4 +286,4 @@ def judge_of(url: str, model: str) -> Judge:
         return deterministic
     from assay.http_client import ChatEndpoint
 
-    return EndpointJudge(ChatEndpoint(url, model, KEY_ENV))
+    return endpoint_judge(ChatEndpoint(url, model, KEY_ENV))

@@ -23,7 +23,7 @@ from rewards.krama.answer import (
     table3,
 )
 from rewards.krama.episode import ANSWER, read_text, score_episode, score_row
-from rewards.krama.judge import EndpointJudge, deterministic, judged_coverage
+from rewards.krama.judge import deterministic, endpoint_judge, judged_coverage
 from rewards.krama.release import bleu, rouge1
 from rewards.score import score_lines
 
@@ -337,7 +337,7 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
     endpoint, asked = judge_server
 
     def ask(model: str) -> Any:
-        judge = EndpointJudge(ChatEndpoint(endpoint, model, patience=Patience(1)))
+        judge = endpoint_judge(ChatEndpoint(endpoint, model, patience=Patience(1)))
         first = score_response("string_approximate", "b", {"answer": "a"}, judge=judge)
         assert score_response("string_approximate", "b", {"answer": "a"}, judge=judge) == first
         return first
