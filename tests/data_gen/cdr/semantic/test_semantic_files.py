@@ -48,7 +48,7 @@ def write_sources(folder: Path) -> list[str]:
 def test_the_command_writes_tracks_tasks_and_what_it_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["semantic", *write_sources(tmp_path / "in"), "--heldout", "0.4"]
+    words = ["semantic", *write_sources(tmp_path / "in"), "--heldout-share", "0.4"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 0
     assert "privacy_mask does not fit source_text" in capsys.readouterr().out
     out = tmp_path / "out"
@@ -83,7 +83,14 @@ def test_the_command_writes_tracks_tasks_and_what_it_left_out(
 def test_samples_that_may_be_the_benchmarks_are_held_out_and_train_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["semantic", *write_sources(tmp_path / "in"), "--out", str(tmp_path), "--heldout", "0"]
+    words = [
+        "semantic",
+        *write_sources(tmp_path / "in"),
+        "--out",
+        str(tmp_path),
+        "--heldout-share",
+        "0",
+    ]
     assert main(words) == 0
     said = capsys.readouterr()
     assert "held out: 24 rows from the part" in said.out
