@@ -112,7 +112,7 @@ def test_patterns_folders_and_urls(tmp_path: Path) -> None:
         ("{}/*.jsonl", "no file fits this pattern"),
         ("{}", "no file of documents"),
         ("memory://nothing/here", "no such file or folder"),
-        ("gs://bucket/docs", "needs a driver that is not installed"),
+        ("gs://bucket/docs", "install gcsfs"),
         ("nosuch://bucket/docs", "a URL that fsspec knows"),
     ],
 )
