@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from threading import RLock
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, TextIO, TypeVar, cast
 
@@ -359,7 +360,8 @@ class Progress:
 
         log: TextIO = to or sys.stderr
         drawn = log.isatty()
-        tqdm.monitor_interval = 0  # no thread of its own
+        tqdm.monitor_interval = 0  # no thread of its own, nor a process for its lock
+        tqdm.set_lock(RLock())
         self._name, self._unit, self._count = name, unit, done
         self._bar: tqdm[Any] = tqdm(
             total=total,

@@ -267,7 +267,7 @@ def test_a_missing_driver_is_one_sentence(capsys: pytest.CaptureFixture[str]) ->
     except ImportError:
         assert main(["s3://bucket/in.jsonl", "-"]) == 2
         said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "run: pip install s3fs" in said
+        assert said.count("\n") == 1 and "s3fs" in said
 
 
 def test_rows_that_kill_are_found_wherever_they_stand_in_a_batch(tmp_path: Path) -> None:
