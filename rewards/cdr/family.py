@@ -25,8 +25,10 @@ from rewards.cdr.score import (
     copy_input,
     filter_means_drop,
     gold_answer,
+    result_of,
     score_refinement,
 )
+from rewards.parse import parse_strict
 
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
@@ -117,6 +119,13 @@ def score_release_row(
     if "reference_text" in gold and profile_of(gold) in (JSON, MIXED):
         return score_structured(gold, output, parsing, None, cut)
     return score_refinement(gold, output, parsing, weights, cut)
+
+
+def labels(task: Task, answer: Answer) -> tuple[str, str]:
+    """(status of gold, status that the answer names or `none`), for `assay eval`."""
+    said = parse_strict(result_of(task.gold, answer.text))
+    status = task.gold.get("status") or task.gold.get("reference_status") or ""
+    return str(status), said.status if said.why == "ok" and said.status else "none"
 
 
 REFINEMENT = Family(
