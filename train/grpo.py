@@ -33,7 +33,6 @@ from rollouts.episode import rollout
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
-from train.lengths import fitting
 from train.model.batch import (
     Batch,
     Groups,
@@ -53,7 +52,7 @@ from train.model.loss import (
     token_weight,
 )
 from train.model.optim import MasterAdamW, backward, learning_rate
-from train.model.order import balanced_batch, instead, strata
+from train.model.order import balanced_batch, fitting, instead, strata
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.run.log import rollout_metrics

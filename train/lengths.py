@@ -1,4 +1,4 @@
-"""What fits, decided here alone: which tasks, and what `sft.max_length=auto`, `rl.max_length=auto`
+"""What fits: what `sft.max_length=auto`, `rl.max_length=auto`
 and `rl.max_new_tokens=auto` come to, bounded by the model's context and by memory."""
 
 from __future__ import annotations
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from assay.memory import available_memory
-from assay.task import Task, TaskError
+from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoRunConfig
@@ -20,6 +19,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text
 from train.examples import Example
 from train.memory import cache_bytes, state_bytes, token_bytes
+from train.model.order import prompt_lengths
 from train.model.shape import Shape, context_in, shape_of
 from train.run.record import read_run_record
 
@@ -100,41 +100,6 @@ def for_run(
     room = room if engine else Room(room.context)
     made, said = fit_rl(rl, measured(tasks, tokenizer), room, config.out)
     return replace(config, rl=made), said
-
-
-_LENGTHS: WeakKeyDictionary[ChatTokenizer, dict[int, tuple[Any, int]]] = WeakKeyDictionary()
-
-
-def prompt_lengths(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[int]:
-    """Tokens of each task's prompt. A prompt is tokenised once, however many steps of a run ask."""
-    known = _LENGTHS.setdefault(tokenizer, {})
-    for task in tasks:
-        if (
-            id(task.prompt) not in known
-        ):  # what is kept of it is the prompt itself, so no other has its id
-            known[id(task.prompt)] = (task.prompt, len(tokenizer.prompt(task.prompt)))
-    return [known[id(task.prompt)][1] for task in tasks]
-
-
-def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
-    """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
-    `TaskError` if none does."""
-    if not config.max_length:
-        return tasks
-    room = config.max_length - config.max_new_tokens
-    # with tools the environment writes the prompt; the episode's budget limits its length
-    found = prompt_lengths(tasks, tokenizer)
-    lengths = [0 if t.tools else length for t, length in zip(tasks, found, strict=True)]
-    kept = [t for t, length in zip(tasks, lengths, strict=True) if length <= room]
-    if not kept:
-        wanted = config.max_new_tokens + max(lengths)
-        raise TaskError(
-            f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
-            f"rl.max_new_tokens); raise rl.max_length, to {wanted} for all of them"
-        )
-    if len(kept) < len(tasks):
-        print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
-    return kept
 
 
 def fit_sft(

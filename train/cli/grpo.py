@@ -56,7 +56,8 @@ def run(config: GrpoRunConfig) -> None:
     from rollouts.event_loop import asyncio_run
     from rollouts.prompts import ChatTokenizer
     from train.grpo import budget_of, train_grpo
-    from train.lengths import fitting, for_run
+    from train.lengths import for_run
+    from train.model.order import fitting
     from train.model.source import resolve_model
     from train.run.run import Run
     from train.run.setup import settled

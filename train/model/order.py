@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, TaskError
+from configs.training import GrpoConfig
+from rollouts.prompts import ChatTokenizer
 
 
 @lru_cache(maxsize=32)  # of the epochs and strata in use: 8 MB for a million rows
@@ -63,6 +67,41 @@ def balanced_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: 
         key = derive_seed(seed, "stratum", which)
         rows.append(group[_in_turn(turn, len(group), key)])
     return rows
+
+
+_LENGTHS: WeakKeyDictionary[ChatTokenizer, dict[int, tuple[Any, int]]] = WeakKeyDictionary()
+
+
+def prompt_lengths(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[int]:
+    """Tokens of each task's prompt. A prompt is tokenised once, however many steps of a run ask."""
+    known = _LENGTHS.setdefault(tokenizer, {})
+    for task in tasks:
+        if (
+            id(task.prompt) not in known
+        ):  # what is kept of it is the prompt itself, so no other has its id
+            known[id(task.prompt)] = (task.prompt, len(tokenizer.prompt(task.prompt)))
+    return [known[id(task.prompt)][1] for task in tasks]
+
+
+def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
+    """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
+    `TaskError` if none does."""
+    if not config.max_length:
+        return tasks
+    room = config.max_length - config.max_new_tokens
+    # with tools the environment writes the prompt; the episode's budget limits its length
+    found = prompt_lengths(tasks, tokenizer)
+    lengths = [0 if t.tools else length for t, length in zip(tasks, found, strict=True)]
+    kept = [t for t, length in zip(tasks, lengths, strict=True) if length <= room]
+    if not kept:
+        wanted = config.max_new_tokens + max(lengths)
+        raise TaskError(
+            f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
+            f"rl.max_new_tokens); raise rl.max_length, to {wanted} for all of them"
+        )
+    if len(kept) < len(tasks):
+        print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
+    return kept
 
 
 def instead(

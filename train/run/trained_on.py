@@ -24,8 +24,7 @@ from assay.marks import marks_of
 from assay.task import Task, TaskError, with_absolute_files
 from configs.training import GrpoConfig
 from rollouts.prompts import ChatTokenizer
-from train.lengths import fitting
-from train.model.order import balanced_batch, strata
+from train.model.order import balanced_batch, fitting, strata
 from train.run.known_tables import NO_TABLES, Tables
 
 NAME = "trained_on.bin"

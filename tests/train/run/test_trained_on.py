@@ -18,7 +18,8 @@ from assay.marks import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError
 from configs.training import GrpoConfig
 from rollouts.prompts import ChatTokenizer
-from train.lengths import fitting, measured
+from train.lengths import measured
+from train.model.order import fitting
 from train.run.trained_on import (
     NAME,
     Stage,

@@ -19,8 +19,7 @@ from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
-from train.lengths import fitting
-from train.model.order import balanced_batch, strata
+from train.model.order import balanced_batch, fitting, strata
 from train.run.data import asked_for
 from train.run.trained_on import marks_from, trained_before, write_trained
 
