@@ -16,7 +16,6 @@ from functools import cache, cached_property
 from typing import Any
 
 from assay.tables.number_format import (
-    NO_DAYS,
     SIGNS,
     Marks,
     Sentinel,
@@ -32,6 +31,7 @@ from assay.tables.number_format import (
     missing_in_text,
     missing_words,
     mostly_numbers,
+    no_day,
     open_words,
     plain_number,
     sentinels,
@@ -53,7 +53,6 @@ _OTHERWISE = re.compile(
     r"|(?:EUR|CHF|USD|GBP|Rs\.?|R\$|¥|₹)\s?[-+]?[0-9][0-9.,']*"
 )
 _NESTED = frozenset(("dict", "list", "ndarray", "bytes", "bytearray"))
-_OTHERS = 5  # days beside which one may mean no value
 _FEW = 3  # words among numbers that may mean no value; more are values of a column of text
 
 
@@ -81,6 +80,11 @@ class Column:
         """Whether the filled cells are numbers as programs write them (`all_simple`)."""
         self.filled(missing)
         return self._filled[tuple(missing)][1]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The cells that mean no value, were it a column of numbers or dates."""
+        return missing_words(self.cells)
 
     @cached_property
     def _filled(self) -> dict[tuple[str, ...], tuple[Cells, bool]]:
@@ -228,7 +232,7 @@ def word_doubt(name: str, filled: Cells, numbers: int = 0) -> Doubt | None:
 
 def _otherwise(column: Column) -> Doubt | None:
     """The doubt of a column of numbers some of which are written as no reader takes them."""
-    filled = column.filled(missing_words(column.cells))
+    filled = column.filled(column.words)
     odd = [c for c in filled if not looks_numeric(c)]
     if not odd or not all(_OTHERWISE.fullmatch(c.strip()) for c in odd):
         return None
@@ -242,7 +246,7 @@ def _otherwise(column: Column) -> Doubt | None:
 
 def _among_days(column: Column) -> Doubt | None:
     """The doubt of a column of days some of which are text."""
-    odd = list(column.filled(missing_words(column.cells)))
+    odd = list(column.filled(column.words))
     if not column.days or not odd:
         return None
     said = f"{shown(odd[0])} is text, and other cells are days; write them alike"
@@ -303,7 +307,7 @@ def spelled(value: float) -> str:
 
 def _missing_for(column: Column, rule: FileSettings) -> tuple[str, ...]:
     told = rule.missing_of(column.name)
-    return missing_words(column.cells) if told is None else told
+    return column.words if told is None else told
 
 
 def _marks(
@@ -440,28 +444,12 @@ def _dated(
         return doubting(plan, Doubt("sentinel", said, settle, name))
     words = tuple(w for w in _missing_for(column, rule) if w in column.cells)
     if rule.missing_of(name) is None:
-        plan = doubting(plan, _no_day(name, cells, days[form]))
+        plan = doubting(plan, no_day(name, cells, days[form]))
     return replace(
         plan,
         dates={**plan.dates, name: form},
         missing=_with(plan.missing, name, words),
     )
-
-
-def _no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:
-    """The doubt of days such as 9999-12-31 and 1900-01-01 far from all others."""
-    typical = parsed.dt.strftime("%Y-%m-%d").isin(NO_DAYS)
-    rest = parsed[~typical]
-    if not bool(typical.any()) or len(rest) < _OTHERS:
-        return None
-    low, high = rest.min(), rest.max()
-    gap = (parsed - high).where(parsed > high, low - parsed)
-    odd = [c for c, far in zip(cells, typical & (gap >= 0.3 * (high - low)), strict=True) if far]
-    if not odd:
-        return None
-    said = f"{shown(odd[0])} is far from the other days, {low:%Y-%m-%d} to {high:%Y-%m-%d}: "
-    settle = f"missing: {{{yaml_word(column)}: {yaml_list(odd)}}}  # or [] if it is a day"
-    return Doubt("sentinel", f"{said}a value, or none", settle, column)
 
 
 def _rest(plan: ReadPlan, column: Column, rule: FileSettings) -> ReadPlan:

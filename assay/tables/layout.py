@@ -407,8 +407,9 @@ def delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> Re
     heads = doubts_of(plan.columns, layout.rows[:_HEAD], lines, rule, above, heads=True)
     if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
         raise in_doubt(*heads)
-    lines = [line_in_file(n, dropped) for n in layout.numbers]
-    check_fill(rule, plan.columns, dict(zip(lines, layout.rows, strict=True)))
+    if rule.fill_down and dropped:
+        lines = [line_in_file(n, dropped) for n in layout.numbers]
+        check_fill(rule, plan.columns, dict(zip(lines, layout.rows, strict=True)))
     return plan
 
 

@@ -283,6 +283,8 @@ def _reading(plan: ReadPlan) -> Generator[dict[str, Any]]:
             found = f"{said[0].lower()}{said[1:]}: a row has more fields than the others"
             wide = Doubt("wide_rows", found, "ragged: skip  # leaves out such rows")
             raise in_doubt(wide) from None
+        if plan.form != "csv":
+            said = f"no readable {plan.form} file ({type(error).__name__}: {said})"
         raise Unreadable(f"{plan.name}: {said[:160]}") from None
 
 

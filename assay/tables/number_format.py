@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from assay.tables.settings import Doubt, shown, yaml_word
+from assay.tables.settings import Doubt, shown, yaml_list, yaml_word
 
 SIGNS = "$€£%"
 _LEFT_OUT = "$€£% \t\r\u00a0\u202f"  # of a number, but not line ends
@@ -301,6 +302,7 @@ NO_DAYS = (
 )
 _LITTLE = (-1.0, -7.0, -8.0, -9.0)  # that mean no value only beside numbers of 1 and above
 _LEAST = 10  # other values that a column must have
+_OTHERS = 5  # days beside which one may mean no value
 _OFTEN = 5  # times that a number among the others stands there, before it is suspicious
 _DIGITS = frozenset("0123456789")
 
@@ -384,3 +386,19 @@ def sentinels(values: Sequence[float], counts: Sequence[int]) -> list[Sentinel]:
         if far or (times > _OFTEN and abs(value) >= 777 and times >= 3 * most):
             found.append(Sentinel(value, times, rows, low, high))
     return found
+
+
+def no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:
+    """The doubt of days such as 9999-12-31 and 1900-01-01 far from all others."""
+    typical = parsed.dt.strftime("%Y-%m-%d").isin(NO_DAYS)
+    rest = parsed[~typical]
+    if not bool(typical.any()) or len(rest) < _OTHERS:
+        return None
+    low, high = rest.min(), rest.max()
+    gap = (parsed - high).where(parsed > high, low - parsed)
+    odd = [c for c, far in zip(cells, typical & (gap >= 0.3 * (high - low)), strict=True) if far]
+    if not odd:
+        return None
+    said = f"{shown(odd[0])} is far from the other days, {low:%Y-%m-%d} to {high:%Y-%m-%d}: "
+    settle = f"missing: {{{yaml_word(column)}: {yaml_list(odd)}}}  # or [] if it is a day"
+    return Doubt("sentinel", f"{said}a value, or none", settle, column)

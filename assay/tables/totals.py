@@ -347,7 +347,7 @@ def _figures(row: int, what: str, strips: Sequence[Strip]) -> bool:
     for strip in strips:
         if not strip.numeric or np.isnan(strip.values[row]):
             continue
-        found: list[float] = []
+        found: list[Any] = []
         for end in range(max(2, row - _TAIL), row + 1):
             above = strip.values[:end][~np.isnan(strip.values[:end])]
             if len(above) > 1:
