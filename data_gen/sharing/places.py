@@ -1,8 +1,11 @@
-"""Where data sets lie: a folder, a URL that fsspec knows, or a repository of the hub."""
+"""Where data sets lie: a folder, a .tar.gz, a URL that fsspec knows, or a repository of the hub."""
 
 from __future__ import annotations
 
+import gzip
 import shutil
+import tarfile
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,14 +13,36 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from assay import hub
-from assay.files import UNFINISHED
+from assay.files import UNFINISHED, atomic_write
 from assay.rows import file_system, is_url, stored
 from assay.task import TaskError
-from data_gen.sharing.layout import CARD, DATA, FILES, MANIFEST, Manifest, read_manifest
+from data_gen.sharing.layout import CARD, DATA, FILES, MANIFEST, Manifest, inside, read_manifest
+
+ARCHIVES = (".tar.gz", ".tgz")
 
 
 def is_remote(name: str) -> bool:
     return is_url(name)
+
+
+def is_archive(name: str) -> bool:
+    return name.endswith(ARCHIVES)
+
+
+def archive(new: Path, made: Manifest, out: str) -> None:
+    """Put a data set from a folder into one file: a tar of regular files in order of name, without
+    times and owners, below a folder of the file's name."""
+    top = Path(out).name.removesuffix(ARCHIVES[0]).removesuffix(ARCHIVES[1])
+    with (
+        atomic_write(out) as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in sorted((*made.files, CARD, MANIFEST)):
+            about = tarfile.TarInfo(f"{top}/{name}")
+            about.mode, about.size = 0o644, (new / name).stat().st_size
+            with open(new / name, "rb") as data:
+                tar.addfile(about, data)
 
 
 def files_at(folder: Path) -> list[str]:
@@ -79,7 +104,7 @@ def _to_hub(new: Path, out: str, public: bool) -> None:
 @contextmanager
 def here(source: str) -> Generator[tuple[Path, Manifest]]:
     """A data set as a folder of this machine, with its list. Raises `TaskError`."""
-    if not is_remote(source):
+    if not is_remote(source) and not is_archive(source):
         folder = Path(source.removeprefix("file://"))
         if (folder / UNFINISHED).exists():
             raise TaskError(f"{source}: a push was killed while it put its files here; push again")
@@ -93,7 +118,9 @@ def here(source: str) -> Generator[tuple[Path, Manifest]]:
         return
     with TemporaryDirectory(prefix="assay-") as temporary:
         folder = Path(temporary)
-        if source.startswith(hub.PREFIX):
+        if is_archive(source):
+            _unpack(source, folder)
+        elif source.startswith(hub.PREFIX):
             folder = _from_hub(source, folder)
         else:
             _fetch(source, MANIFEST, folder)
@@ -104,10 +131,28 @@ def here(source: str) -> Generator[tuple[Path, Manifest]]:
                 f"{source}: holds no {MANIFEST}; give what `assay push` wrote"
             ) from None
         made = read_manifest(data, f"{source}/{MANIFEST}")
-        if not source.startswith(hub.PREFIX):
+        if not source.startswith(hub.PREFIX) and not is_archive(source):
             for name in made.files:
                 _fetch(source, name, folder)
         yield folder, made
+
+
+def _unpack(source: str, folder: Path) -> None:
+    """The regular files of an archive, without its top folder. Raises `TaskError`."""
+    try:
+        with stored(source) as packed, tarfile.open(fileobj=packed, mode="r|gz") as tar:
+            for member in tar:
+                name, data = member.name.partition("/")[2], tar.extractfile(member)
+                if data is None or not inside(name):
+                    continue
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with open(target, "wb") as out:
+                    shutil.copyfileobj(data, out)
+    except FileNotFoundError:
+        raise TaskError(f"{source}: no such file") from None
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TaskError(f"{source}: is no whole .tar.gz ({error}); push again") from None
 
 
 def _fetch(source: str, name: str, folder: Path) -> None:

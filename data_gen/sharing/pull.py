@@ -1,8 +1,8 @@
 """`assay pull SOURCE --out T`: a set of tasks that `assay push` wrote, as `assay tasks` leaves it.
 
-SOURCE is a folder, a URL that fsspec knows, or hf://datasets/OWNER/NAME[@REVISION]. Every file is
-held against the hash that came with it; where one is missing or changed, nothing is written. The
-tasks have the ids, the gold and the files that were pushed.
+SOURCE is a folder, a .tar.gz, a URL that fsspec knows, or hf://datasets/OWNER/NAME[@REVISION].
+Every file is held against the hash that came with it; where one is missing or changed, nothing is
+written. The tasks have the ids, the gold and the files that were pushed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ RECORD = "pulled.json"
 
 def options() -> console.Parser:
     made = console.parser("pull", __doc__)
-    made.add_argument("source", metavar="SOURCE", help="folder, URL, or hf://datasets/OWNER/NAME")
+    made.add_argument(
+        "source", metavar="SOURCE", help="folder, .tar.gz, URL, or hf://datasets/OWNER/NAME"
+    )
     console.add_out(made, "folder to write into", required=True)
     add_filter(made)
     return made

@@ -1,9 +1,9 @@
 """`assay push T --out DEST`: a set of tasks as an ordinary dataset folder.
 
-DEST is a folder, a URL that fsspec knows, or hf://datasets/OWNER/NAME. It gets a parquet file for
-each split, a card (README.md), the certificate, and every file that tasks need;
-`datasets.load_dataset` reads it without a script, and `assay pull` makes the set again. The same
-set and packages give the same bytes.
+DEST is a folder, a file .tar.gz of this machine, a URL that fsspec knows, or
+hf://datasets/OWNER/NAME. It gets a parquet file for each split, a card (README.md), the
+certificate, and every file that tasks need; `datasets.load_dataset` reads it without a script, and
+`assay pull` makes the set again. The same set and packages give the same bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def options() -> console.Parser:
     made = console.parser("push", __doc__)
     made.add_argument("folder", type=Path, metavar="T", help="folder that `assay tasks` wrote")
     made.add_argument(
-        "--out", required=True, metavar="DEST", help="folder, URL, or hf://datasets/OWNER/NAME"
+        "--out",
+        required=True,
+        metavar="DEST",
+        help="folder, .tar.gz, URL, or hf://datasets/OWNER/NAME",
     )
     made.add_argument("--name", default="", help="title of the card (default: DEST's last word)")
     made.add_argument(
@@ -68,10 +71,16 @@ def main(argv: list[str]) -> int:
     args = options().parse_args(argv)
     name = args.name or args.out.rstrip("/").rpartition("/")[2]
     asked = Asked(args.folder, name, task_filter(args), not args.without_gold)
-    if places.is_remote(args.out):
+    remote, archived = places.is_remote(args.out), places.is_archive(args.out)
+    if remote and archived:
+        raise TaskError(f"--out {args.out}: an archive is written on this machine; give a path")
+    if remote or archived:
         with tempfile.TemporaryDirectory(prefix="assay-") as folder:
             made = write(asked, Path(folder))
-            places.send(Path(folder), made, args.out, args.public)
+            if archived:
+                places.archive(Path(folder), made, args.out)
+            else:
+                places.send(Path(folder), made, args.out, args.public)
     else:
         out = Path(args.out.removeprefix("file://"))
         if out.resolve() == args.folder.resolve():
@@ -84,9 +93,8 @@ def main(argv: list[str]) -> int:
     splits = ", ".join(f"{s.tasks} {s.name}" for s in made.splits)
     print(f"{args.out}: {made.tasks} tasks ({splits}), {len(made.files)} files")
     said = "gold travels with the tasks" if made.gold else "without gold: nobody can score it alone"
-    print(
-        f"{said}; load_dataset({args.out!r}), or `assay pull {args.out} --out T`", file=sys.stderr
-    )
+    read = "" if archived else f"load_dataset({args.out!r}), or "
+    print(f"{said}; {read}`assay pull {args.out} --out T`", file=sys.stderr)
     return console.DONE
 
 

@@ -123,6 +123,7 @@ class _Runner:
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(),),
+                        process_group=0,  # an interrupt at the terminal is ours alone
                     )
                 except OSError as error:
                     why = f"the process that runs queries does not start: {error}"

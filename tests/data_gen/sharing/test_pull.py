@@ -251,3 +251,29 @@ def test_only_some_tracks_and_licences_are_pulled(place: Path) -> None:
     assert [t.id for t in read_tasks(back / "train.jsonl")] == ["in", "none"]
     with pytest.raises(TaskError, match=r"no task is left by --licence GPL; there are tracks"):
         pull([str(out), "--out", str(back), "--licence", "GPL"])
+
+
+def test_one_file_travels_as_a_folder_does(place: Path, tmp_path: Path) -> None:
+    plain = there_and_back(place)
+    for name in ("set.tar.gz", "again/set.tar.gz"):
+        push([str(place), "--out", str(tmp_path / name), "--name", "rain"])
+    packed = tmp_path / "set.tar.gz"
+    assert packed.read_bytes() == (tmp_path / "again/set.tar.gz").read_bytes()
+    for source in (str(packed), packed.as_uri()):
+        pull([source, "--out", str(tmp_path / "one")])
+        found = bytes_of(tmp_path / "one")
+        assert found.pop("pulled.json")
+        assert found == {k: v for k, v in bytes_of(plain).items() if k != "pulled.json"}
+        assert (tmp_path / "one/lakes/empty").is_dir()
+        shutil.rmtree(tmp_path / "one")
+
+
+@pytest.mark.parametrize("kept", [0, 40, 2000])
+def test_half_an_archive_is_refused(place: Path, tmp_path: Path, kept: int) -> None:
+    push([str(place), "--out", str(tmp_path / "set.tgz")])
+    data = (tmp_path / "set.tgz").read_bytes()
+    assert kept < len(data)
+    (tmp_path / "set.tgz").write_bytes(data[:kept])
+    with pytest.raises(TaskError, match=r"set\.tgz"):
+        pull([str(tmp_path / "set.tgz"), "--out", str(tmp_path / "back")])
+    assert not (tmp_path / "back").exists()
