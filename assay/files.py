@@ -67,7 +67,8 @@ def _temporary(path: Path) -> tuple[Path, BinaryIO]:
     start = f".{path.name[:100]}.{platform.node()[:40]}"
     temporary = path.with_name(f"{start}.tmp")
     with suppress(OSError):  # it is another one's, or there are no locks
-        out = open(temporary, "ab")  # noqa: SIM115
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        out = os.fdopen(handle, "wb")  # what another one writes is cut only once it is locked
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(out.fileno()), temporary.stat()):

@@ -287,3 +287,13 @@ def test_a_yaml_file_of_a_module_is_read_in_its_order_once(tmp_path: Path) -> No
     first = yaml_beside(module, "words.yaml")
     assert list(first.items()) == [("b", ["ä", "c d"]), ("a", "")]
     assert yaml_beside(module, "words.yaml") is first
+
+
+def test_a_writer_may_go_back(tmp_path: Path) -> None:
+    """A zip file's headers are written last, in front of what they tell of."""
+    for _ in range(2):
+        with atomic_write(tmp_path / "a.bin") as out:
+            out.write(b"....tail")
+            out.seek(0)
+            out.write(b"head")
+        assert (tmp_path / "a.bin").read_bytes() == b"headtail"

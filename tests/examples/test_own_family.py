@@ -35,7 +35,7 @@ def test_tasks_have_splits_and_a_certificate(built: Path) -> None:
     proof = json.loads((built / "T" / "certificate.json").read_text("utf-8"))
     assert proof["ok"] is True
     names = {path.stem for path in (built / "T").glob("*.jsonl")}
-    assert names == {"train", "validation", "heldout"}
+    assert names == {"train", "validation", "heldout", "refused"}
     assert all(row["family"] == "json_repair" for row in rows(built / "T" / "train.jsonl"))
 
 

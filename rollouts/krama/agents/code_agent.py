@@ -251,6 +251,8 @@ def showing(code: str) -> str | None:
         return None
     if not body or not isinstance(last := body[-1], ast.Expr):
         return None
+    if isinstance(last.value, ast.Starred):
+        return None  # no expression by itself
     lines = [line.encode() for line in code.splitlines(keepends=True)]
     end = last.end_lineno or last.lineno
     if last.col_offset and lines[last.lineno - 1][: last.col_offset].strip():

@@ -134,6 +134,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     *(["--short"] if style == "mini" else []),
                     "--databases",
                     "2",
+                    "--validation-share",
+                    "0",
                     "--out",
                     out,
                     "--workers",

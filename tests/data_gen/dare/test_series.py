@@ -13,6 +13,7 @@ from data_gen.dare.build import inputs_of  # noqa: E402
 from data_gen.dare.database import Built, Settings  # noqa: E402
 from data_gen.dare.series import opened  # noqa: E402
 from data_gen.dare.sources import sources  # noqa: E402
+from data_gen.tally import Refusal  # noqa: E402
 
 SETTINGS = Settings(Path(), 0, False, frozenset())
 
@@ -45,5 +46,6 @@ def test_double_stamps_are_a_doubt_until_the_user_settles_it(tmp_path: Path) -> 
 
 def test_what_was_built_and_is_not_used_says_so() -> None:
     built = [Built("more", [{"file_path": "x"}]), Built("none")]
+    built += [Built("more", refused=[Refusal("enough", "there were enough without it", "x")])]
     told = {one.name: one.why for one in inputs_of(built, [])}
-    assert all(told.values()) and "enough" in told["more"][0]
+    assert told["more"] == ("x: there were enough without it",) and told["none"]

@@ -89,14 +89,14 @@ def test_every_column_is_a_target_or_says_why_not() -> None:
         "time": "clock",
         "grade": "unfit",
     }
-    assert all(why.said and why.what == n for n, why in found.items() if why is not None)
+    assert all(why.where == n for n, why in found.items() if why is not None)
 
 
 def test_a_column_called_class_keeps_no_other_reason_back() -> None:
     looked = clean(people().rename(columns={"verdict": "class"}), 0)
     assert looked is not None
     made, refused = plans(looked, Wish(), SETTINGS, 0)
-    assert {why.what for why in refused} == set(people().columns) - {"size", "verdict"}
+    assert {why.where for why in refused} == set(people().columns) - {"size", "verdict"}
     assert {p.targets[0] for p in made} == {"size", "class"}
     assert made[0].targets[0] == "class"  # what is called so is asked for first
 

@@ -175,7 +175,7 @@ def changed_and_noticed(
         try:
             agreed(plan, broken, rows, one, second, ROWS)
         except Refused as error:
-            noticed += error.reason.startswith("proof")
+            noticed += error.why.code.startswith("proof")
     return changed, noticed
 
 

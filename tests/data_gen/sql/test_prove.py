@@ -229,7 +229,7 @@ def test_nothing_is_ranked_where_all_is_equal_and_no_more_rows_than_there_are(
         one = written(plan, unit)
         with pytest.raises(Refused) as caught:
             prove.proved(plan, unit, one, question(plan, unit, Random(1)), found, ROWS, 1)
-        return caught.value.reason
+        return str(caught.value.why)
 
     gains = Filter(fields["gain"], "<", 0.1)
     few = Plan("top", (gains,), (fields["suit"],), measure=fields["gain"], limit=5)

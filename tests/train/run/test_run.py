@@ -167,5 +167,5 @@ def test_the_first_interrupt_saves_and_the_second_ends_at_once() -> None:
         stop.deaf()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     said, asked = Stopped(3, "SIGINT"), Stopped(3, "SIGTERM")
-    assert [status_of(e, "assay sft", ()) for e in (said, asked)] == [130, 75]
+    assert [status_of(e, "assay sft") for e in (said, asked)] == [130, 75]
     assert "saved step 3, run the same command to go on" in str(said)
