@@ -93,7 +93,8 @@ def report() -> list[Finding]:
     environ, (name, total) = os.environ, total_memory("cpu")
     free = available_memory()
     lines = [Finding("python", f"{platform.python_version()} at {sys.executable}")]
-    lines += [Finding("package", f"{n} {v}") for n, v in installed(PACKAGES).items()]
+    found = {n: v for n, v in installed(PACKAGES).items() if n != "python"}
+    lines += [Finding("package", f"{n} {v}") for n, v in found.items()]
     lines += [
         Finding("cpu", f"{cpu_name()}, {usable_cores()} cores usable"),
         Finding("memory", f"{(free or 0) / 1e9:.1f} of {total / 1e9:.1f} GB available, {name}"),
