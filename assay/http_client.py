@@ -296,7 +296,7 @@ def _proxy_of(url: str) -> str | None:
 # --- a streamed answer
 
 _DONE = re.compile(rb"(?m)^data: ?\[DONE\]")
-# texts that come whole: an endpoint may say them with every piece
+# fields that are whole in each piece of a stream: repeats are not joined
 _WHOLE = frozenset({"role", "type", "id", "format"})
 
 

@@ -259,7 +259,8 @@ def _on_nodes(config: Run, shape: Shape) -> list[str]:
 
 
 def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
-    """Batch arithmetic and memory of a DeepSpeed run. Raises `ConfigError` if it cannot fit."""
+    """Say how a DeepSpeed run divides its batch and how much memory it needs. Raises `ConfigError`
+    if it cannot fit."""
     cluster, sft = config.cluster, config.sft
     shape = shape_of(config.model.path)
     if sft.batch_size % cluster.devices:
@@ -290,7 +291,8 @@ def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
 
 
 def grpo_report(config: GrpoRunConfig) -> str:
-    """Batch arithmetic and memory of a verl run. Raises `ConfigError` if it cannot fit."""
+    """Say how a verl run divides its batch and how much memory it needs. Raises `ConfigError` if it
+    cannot fit."""
     rl, cluster = config.rl, config.cluster
     shape = shape_of(config.model.path)
     _refuse_impossible(config, shape)

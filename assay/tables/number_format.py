@@ -389,7 +389,8 @@ def sentinels(values: Sequence[float], counts: Sequence[int]) -> list[Sentinel]:
 
 
 def no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:
-    """The doubt of days such as 9999-12-31 and 1900-01-01 far from all others."""
+    """Doubt a column in which days such as 9999-12-31 or 1900-01-01 stand far from all others: they
+    may mean that there is no date. None without such days."""
     typical = parsed.dt.strftime("%Y-%m-%d").isin(NO_DAYS)
     rest = parsed[~typical]
     if not bool(typical.any()) or len(rest) < _OTHERS:

@@ -93,7 +93,8 @@ async def _check_all(folders: Sequence[Path], args: argparse.Namespace) -> list[
 
 
 async def _check(one: _Checked, args: argparse.Namespace, pool: Pool) -> None:
-    """One directory: read, its solution and doing nothing verified. Raises what refuses it."""
+    """Read one task directory; run its verifier on its solution, and on nothing done. Raises the
+    reason for which it is refused."""
     task = read_task(one.folder, args.offline)
     about = task.config["metadata"]
     one.licence = str(about.get("licence") or about.get("license") or "unknown")

@@ -108,13 +108,7 @@ def here(source: str) -> Generator[tuple[Path, Manifest]]:
         folder = Path(source.removeprefix("file://"))
         if (folder / UNFINISHED).exists():
             raise TaskError(f"{source}: a push was killed while it put its files here; push again")
-        try:
-            data = (folder / MANIFEST).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise TaskError(
-                f"{source}: holds no {MANIFEST}; give what `assay push` wrote"
-            ) from None
-        yield folder, read_manifest(data, f"{source}/{MANIFEST}")
+        yield folder, _manifest(folder, source)
         return
     with TemporaryDirectory(prefix="assay-") as temporary:
         folder = Path(temporary)
@@ -124,17 +118,18 @@ def here(source: str) -> Generator[tuple[Path, Manifest]]:
             folder = _from_hub(source, folder)
         else:
             _fetch(source, MANIFEST, folder)
-        try:
-            data = (folder / MANIFEST).read_bytes()
-        except FileNotFoundError:
-            raise TaskError(
-                f"{source}: holds no {MANIFEST}; give what `assay push` wrote"
-            ) from None
-        made = read_manifest(data, f"{source}/{MANIFEST}")
-        if not source.startswith(hub.PREFIX) and not is_archive(source):
-            for name in made.files:
+            for name in _manifest(folder, source).files:
                 _fetch(source, name, folder)
-        yield folder, made
+        yield folder, _manifest(folder, source)
+
+
+def _manifest(folder: Path, source: str) -> Manifest:
+    """Read the list of a data set in a local folder. Raises `TaskError` where there is none."""
+    try:
+        data = (folder / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise TaskError(f"{source}: holds no {MANIFEST}; give what `assay push` wrote") from None
+    return read_manifest(data, f"{source}/{MANIFEST}")
 
 
 def _unpack(source: str, folder: Path) -> None:

@@ -62,7 +62,7 @@ def _lowered(text: str) -> str:
 
 
 def clean_email(text: str, repl: str = "") -> str:
-    """Replaces e-mail addresses; an upper-case letter in the domain ends the match."""
+    """Replaces e-mail addresses. A domain is matched up to its first upper-case letter."""
     if "@" not in text:
         return text
     if "\\" in repl:

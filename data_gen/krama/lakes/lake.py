@@ -81,7 +81,8 @@ class Lake:
     def inputs(
         self, tasks: Mapping[str, int], tally: Tally, licence: str = "unknown"
     ) -> list[Input]:
-        """A line for each table: `tasks` counts by its key, `tally` what became of the drafts."""
+        """Make one `Input` for each table. `tasks`: how many tasks used a table, by its key;
+        `tally`: what became of the drafts."""
 
         def unused(table: Table) -> tuple[str, ...]:
             if tasks.get(table.key):
