@@ -18,30 +18,36 @@ help:
 	@echo "make check  ruff and pyright"
 	@echo "make docs   the documentation site, in site/"
 	@echo "make setup  make .venv (the others call it first)"
-	@echo "make lock   make requirements.lock again, from pyproject.toml (lock-gpu: slurm/gpu.lock)"
+	@echo "make lock   make requirements.lock again, from pyproject.toml (lock-gpu: slurm/gpu*.lock)"
 	@echo "make clean  remove .venv"
 
 # The versions and hashes of requirements.lock; SETUP=--unlocked takes the newest in range.
 setup:
 	@$(PYTHON) -m train.install $(SETUP)
 
-# Make the lock file again (needs uv). torch is pinned in train/install.py: its build depends on
-# the machine, and so do the CUDA packages that come with it.
+# Make the lock files again (needs uv). What is locked stays; UPGRADE=--upgrade takes the newest.
+# Only what is asked for is read, nothing is downloaded.
+UPGRADE ?=
+COMPILE = uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-annotate \
+  --no-header --quiet $(UPGRADE)
+
+# A machine's own: torch is pinned in train/install.py, because its build depends on the machine, and
+# so do the CUDA packages that come with it.
 lock:
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	  --extra train --extra parquet --extra sandbox --extra client --extra build --extra dj \
-	  --extra agents --extra test --no-annotate --no-header --no-emit-package torch \
-	  --no-emit-package triton \
+	echo torch==$$($(PYTHON) -c "from train.install import TORCH; print(TORCH)") | $(COMPILE) - \
+	  --universal --extra train --extra parquet --extra sandbox --extra client --extra build \
+	  --extra dj --extra agents --extra test --no-emit-package torch --no-emit-package triton \
 	  $(foreach name,$(CUDA),--no-emit-package $(name)) --output-file requirements.lock
 
-# Versions and hashes of a GPU node (docs/clusters.md), torch and CUDA among them. Only what is asked
-# for is read, nothing is downloaded. What is locked stays; UPGRADE=--upgrade takes the newest.
-UPGRADE ?=
+# A node of a cluster (docs/clusters.md), torch and CUDA among them: verl's rollouts by SGLang, or by
+# vLLM, which needs an older C library (RHEL 8). One environment for all that is done there.
+EXTRAS_GPU := train sandbox client cluster deepspeed build dj lora wandb tensorboard
+COMPILE_GPU = $(COMPILE) $(addprefix --extra ,$(EXTRAS_GPU)) --override slurm/gpu-overrides.txt
 lock-gpu:
-	uv pip compile pyproject.toml slurm/gpu.in --extra train --extra sandbox --extra client \
-	  --extra cluster --override slurm/gpu-overrides.txt --python-version 3.11 \
-	  --python-platform x86_64-manylinux_2_34 --generate-hashes --no-annotate --no-header --quiet \
-	  $(UPGRADE) --output-file slurm/gpu.lock
+	$(COMPILE_GPU) slurm/gpu.in --python-platform x86_64-manylinux_2_34 \
+	  --output-file slurm/gpu.lock
+	$(COMPILE_GPU) slurm/gpu-vllm.in --python-platform x86_64-manylinux_2_28 \
+	  --output-file slurm/gpu-vllm.lock
 
 demo: setup
 	$(BIN)/assay demo $(ARGS)

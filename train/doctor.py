@@ -328,8 +328,8 @@ def flash_attention() -> Finding:
         "flash-attn",
         two.startswith("2."),
         two,
-        f" version 2 is not installed{other}; pip install flash-attn==2.8.3 --no-build-isolation, "
-        "or set cluster.attention=sdpa (with cluster.sequence_parallel=1)",
+        f" version 2 is not installed{other}; pip install flash-attn==2.8.3.post2 "
+        "--no-build-isolation, or set cluster.attention=sdpa (with cluster.sequence_parallel=1)",
     )
 
 

@@ -1,4 +1,4 @@
-"""slurm/gpu.lock: the versions of a GPU node, and whether they are still what is asked for."""
+"""slurm/gpu*.lock: the versions of a GPU node, and whether they are still what is asked for."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from places import ROOT
 
-LOCK = ROOT / "slurm" / "gpu.lock"
-EXTRAS = ("train", "sandbox", "client", "cluster")
+LOCKS = {"gpu": "sglang", "gpu-vllm": "vllm"}  # and what serves verl's rollouts
 # how uv says that an index cannot be reached
 FAR = ("error sending request", "failed to fetch", "dns error", "connect", "timed out")
 
 
-def locked() -> dict[str, str]:
+def lock(name: str) -> Path:
+    return ROOT / "slurm" / f"{name}.lock"
+
+
+def locked(name: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in LOCK.read_text("utf-8").splitlines():
+    for line in lock(name).read_text("utf-8").splitlines():
         if not line.startswith(" "):
-            name, _, rest = line.partition("==")
-            assert name not in found and rest, line
-            found[name] = rest.split()[0]
+            package, _, rest = line.partition("==")
+            assert package not in found and rest, line
+            found[package] = rest.split()[0]
     return found
 
 
-def command(out: Path) -> list[str]:
+def command(name: str, out: Path) -> list[str]:
     """The Makefile's own, with another place for what it writes."""
     said = subprocess.run(
         ["make", "-n", "--no-print-directory", "lock-gpu"],
@@ -40,57 +43,60 @@ def command(out: Path) -> list[str]:
         text=True,
         check=True,
     )
-    words = shlex.split(said.stdout.replace("\\\n", " "))
-    return [str(out) if word == "slurm/gpu.lock" else word for word in words]
+    calls = [shlex.split(line) for line in said.stdout.replace("\\\n", " ").splitlines()]
+    found = next(call for call in calls if call[-1] == f"slurm/{name}.lock")
+    return [*found[:-1], str(out)]
 
 
-def test_it_is_in_range_of_all_that_is_asked_for() -> None:
+@pytest.mark.parametrize("name", LOCKS)
+def test_it_is_in_range_of_all_that_is_asked_for(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = list(project["dependencies"])
-    for extra in EXTRAS:
+    extras = re.findall(r"--extra (\w+)", shlex.join(command(name, lock(name))))
+    assert {"train", "sandbox", "client", "cluster", "deepspeed", "build"} <= set(extras)
+    for extra in extras:
         wanted += project["optional-dependencies"][extra]
-    asked = (ROOT / "slurm" / "gpu.in").read_text("utf-8").splitlines()
+    asked = (ROOT / "slurm" / f"{name}.in").read_text("utf-8").splitlines()
     wanted += [line for line in asked if line and not line.startswith("#")]
-    versions = locked()
+    versions = locked(name)
     for line in wanted:
         need = Requirement(line)
         assert versions[canonicalize_name(need.name)] in need.specifier, line
-    assert {f"--extra {name}" for name in EXTRAS} == set(
-        re.findall(r"--extra \w+", shlex.join(command(LOCK)))
-    )
 
 
-def test_transformers_can_be_imported_with_it() -> None:
+@pytest.mark.parametrize("name", LOCKS)
+def test_transformers_can_be_imported_with_it(name: str) -> None:
     """transformers checks the versions of packages that it can do without when it is imported;
     it states their ranges in a table of its own, which a resolver does not read."""
     import transformers
     from transformers.dependency_versions_check import pkgs_to_check_at_runtime
     from transformers.dependency_versions_table import deps
 
-    versions = locked()
+    versions = locked(name)
     if transformers.__version__.rpartition(".")[0] != versions["transformers"].rpartition(".")[0]:
-        pytest.skip("the installed transformers is not the release of slurm/gpu.lock")
+        pytest.skip("the installed transformers is not the release that is locked")
     # what it checks at every import, and what its models import where it is installed
-    names = [name for name in (*pkgs_to_check_at_runtime, "kernels") if name in versions]
-    assert {"tokenizers", "kernels"} <= set(names)
-    needs = [Requirement(deps[name]) for name in names]
+    checked = [p for p in (*pkgs_to_check_at_runtime, "kernels") if p in versions]
+    assert {"tokenizers", "kernels"} <= set(checked)
+    needs = [Requirement(deps[package]) for package in checked]
     wrong = [str(n) for n in needs if versions[canonicalize_name(n.name)] not in n.specifier]
     assert wrong == []
 
 
-def test_it_has_what_a_gpu_node_runs_and_names_no_index() -> None:
-    versions = locked()
+@pytest.mark.parametrize("name", LOCKS)
+def test_it_has_what_a_gpu_node_runs_and_names_no_index(name: str) -> None:
+    versions = locked(name)
     assert versions["verl"] == "0.9.1" and versions["transformers"] == "5.9.0"
-    assert {"sglang", "torch", "nvidia-nccl-cu13", "ray", "transferqueue"} <= set(versions)
-    text = LOCK.read_text("utf-8")
+    assert {LOCKS[name], "torch", "nvidia-nccl-cu13", "ray", "transferqueue"} <= set(versions)
+    text = lock(name).read_text("utf-8")
     assert "http:" not in text and "https:" not in text and "file:" not in text
     blocks = re.split(r"\n(?=\S)", text.strip())
     assert len(blocks) == len(versions) and all("--hash=sha256:" in block for block in blocks)
 
 
-def compiled(made: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def compiled(name: str, made: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(made),
+        command(name, made),
         cwd=ROOT,
         env={**os.environ, **more},
         capture_output=True,
@@ -100,20 +106,21 @@ def compiled(made: Path, **more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_is_what_is_compiled_from_the_same_files_today(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LOCKS)
+def test_it_is_what_is_compiled_from_the_same_files_today(name: str, tmp_path: Path) -> None:
     """Versions that are locked stay, so new releases change nothing; a requirement that moved, or
     a version that was withdrawn, does."""
     if shutil.which("uv") is None:
-        pytest.skip("uv is not installed: slurm/gpu.lock is not compiled again")
+        pytest.skip("uv is not installed: the lock is not compiled again")
     made = tmp_path / "gpu.lock"
-    shutil.copyfile(LOCK, made)
+    shutil.copyfile(lock(name), made)
     try:
-        done = compiled(made)
+        done = compiled(name, made)
         if "failed to initialize cache" in done.stderr.lower():  # a home that nobody can write to
-            done = compiled(made, UV_CACHE_DIR=str(tmp_path / "cache"))
+            done = compiled(name, made, UV_CACHE_DIR=str(tmp_path / "cache"))
     except subprocess.TimeoutExpired:
-        pytest.skip("the package index does not answer: slurm/gpu.lock is not compiled again")
+        pytest.skip("the package index does not answer: the lock is not compiled again")
     if done.returncode and any(sign in done.stderr.lower() for sign in FAR):
-        pytest.skip("no package index can be reached: slurm/gpu.lock is not compiled again")
+        pytest.skip("no package index can be reached: the lock is not compiled again")
     assert done.returncode == 0, done.stderr
-    assert made.read_text("utf-8") == LOCK.read_text("utf-8")
+    assert made.read_text("utf-8") == lock(name).read_text("utf-8")

@@ -60,7 +60,7 @@ def require_attention(cluster: ClusterConfig) -> None:
         raise ConfigError(
             "cluster.attention=flash_attention_2: flash-attn 2 is not installed"
             f"{f' (flash-attn {found} is)' if found else ''}; pip install "
-            "flash-attn==2.8.3 --no-build-isolation, or set cluster.attention=sdpa (with "
+            "flash-attn==2.8.3.post2 --no-build-isolation, or set cluster.attention=sdpa (with "
             "cluster.sequence_parallel=1)"
         )
 
