@@ -43,12 +43,12 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "assay tasks krama --workload legal.json --lakes lakes/ --out tasks",
     ),
     "lake": (
-        "data_gen.krama.lakes.build:main",
+        "data_gen.queries.lake_build:main",
         "questions over your own folders of tables, with executed gold",
         "assay tasks lake --lakes my_lake/ --heldout other_lake/ --out tasks",
     ),
     "sql": (
-        "data_gen.sql.build:main",
+        "data_gen.queries.sql_build:main",
         "text-to-SQL questions over your own tables and SQLite files, proved twice",
         "assay tasks sql --tables my_tables/ --out tasks",
     ),

@@ -57,7 +57,7 @@ NAMES_LEFT = {
     "data_gen/demo/build.py": "2026-11-22",
     "rollouts/scripted_agents.py": "2026-11-22",
 }
-ROOMS = {"cdr", "dare", "krama", "sql"}
+ROOMS = {"cdr", "dare", "krama", "queries", "sql"}
 # a benchmark's name as a word of an identifier or of a text: krama_main, KramaAgent, "dare:"
 BENCHMARK = re.compile(
     r"(?<![A-Za-z])(?:krama|dare|cdr)(?![a-z])|(?:Krama|Dare|Cdr)(?![a-z])"

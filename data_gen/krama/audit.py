@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Task
-from data_gen.krama.lakes.constants import best_constants, paying
+from data_gen.queries.pays import best_constants, paying
 from rewards.audit.laws import Broken
 
 

@@ -28,7 +28,7 @@ from data_gen.krama.importer import (
     sub_task,
     view_files,
 )
-from data_gen.krama.obscure.published import obscure
+from data_gen.krama.obscured import obscure
 from data_gen.krama.release import absent_files, find_copy, gathered
 from rewards.krama.answer import score_response
 from rewards.krama.release import MODES, Mode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from data_gen.krama.lakes.files import Layout, write_frames
+from data_gen.queries.files import Layout, write_frames
 
 KINDS = ("Turm", "Hof", "Büro", "Haus", "Stall", "Halle", "Laden", "Garten", "Kino", "Bad", "Amt")
 TITLES = ("Häuser of the town", "Source: see the notes")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from data_gen.krama.lakes.lake import Lake, open_lake
-from data_gen.krama.lakes.ops import Op, Source
-from data_gen.krama.lakes.pandas_code import written
-from data_gen.krama.lakes.pipeline import LakeStep, Question
-from data_gen.krama.lakes.pipeline_runner import Pandas, answer
+from data_gen.queries.lake import Lake, open_lake
+from data_gen.queries.ops import Op, Source
+from data_gen.queries.pandas_code import written
+from data_gen.queries.pipeline import LakeStep, Question
+from data_gen.queries.pipeline_runner import Pandas, answer
 
 KINDS = ("Turm", "Hof", "Büro", "Haus", "Scheune", "Mühle", "Kirche")
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import lake_training as bench
 from configs.schema import GrpoRunConfig, SftRunConfig
-from data_gen.krama.lakes.build import options
+from data_gen.queries.lake_build import options
 from rollouts.environments import ENVIRONMENTS
 from train.run.settings import load_run
 

@@ -14,7 +14,7 @@ from small_lake import CODE, PLAN, make_lake
 from assay.task import Task, TaskError, read_tasks
 from data_gen.krama.cli import build
 from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
-from data_gen.krama.obscure.words import exchange, new_words
+from data_gen.krama.obscured import exchange, new_words
 from rewards.krama.episode import subtask_credit
 from rewards.krama.failure import category
 from rewards.published import refuse_published

@@ -16,13 +16,17 @@ pytest.importorskip("duckdb")
 pytest.importorskip("openpyxl")
 pytest.importorskip("python_calamine")
 
-from data_gen.krama.lakes.lake import Lake, open_lake  # noqa: E402
-from data_gen.sql.drafts import ONE, NoPlan, draft  # noqa: E402
-from data_gen.sql.plans import Plan  # noqa: E402
-from data_gen.sql.prove import Refused, agreed, equal  # noqa: E402
-from data_gen.sql.second import Second  # noqa: E402
-from data_gen.sql.tables import Unit, made, read_frame  # noqa: E402
-from data_gen.sql.write import written  # noqa: E402
+from data_gen.queries.database import Unit, made, read_frame  # noqa: E402
+from data_gen.queries.lake import Lake, open_lake  # noqa: E402
+from data_gen.queries.sql_pandas import Second  # noqa: E402
+from data_gen.queries.sql_plans import (  # noqa: E402
+    ONE,
+    NoPlan,
+    Plan,
+    draft,
+)
+from data_gen.queries.sql_prove import Refused, agreed, equal  # noqa: E402
+from data_gen.queries.sql_write import written  # noqa: E402
 from rewards.sql.run import Failed, run  # noqa: E402
 
 Frame = Any

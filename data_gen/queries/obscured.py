@@ -1,0 +1,372 @@
+"""Generated tasks obscured: the same questions over tables whose names and numbers are others.
+
+Words (of file names, column names, every text cell and title lines) are exchanged by a bijection,
+measured columns are multiplied by a factor each (whole numbers by a whole one), years moved. A
+question is composed
+again from the same draws over the changed tables, so thresholds follow, and its gold pipeline is
+run again: the answer is computed, never carried over. What a model remembers of a public table
+answers the plain question and not this one (specification notes, section 9).
+"""
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+from assay.errors import TaskError
+from assay.seeds import derive_seed
+from assay.tables.load import load_file, written
+from assay.tables.plan import ReadPlan, Skipped
+from assay.tables.settings import FileSettings, read_settings
+from data_gen.describe import About
+from data_gen.krama.obscured import CALENDAR, WORD, exchange, new_words
+from data_gen.queries.files import Frame, Layout, top_lines, write_frames, write_rules
+from data_gen.queries.tables import Half, Read, Refers, Table
+
+_MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
+_WHOLE = (2, 3, 4, 6, 7, 8, 9)
+_ABSENT = frozenset(  # texts that say "no value"
+    ("NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "(null)")
+)
+_SHIFTS = (-17, -13, -11, -7, 7, 11, 13, 17)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One lake's key: old word → new word, column → factor, and how far years move. They move
+    alike in all tables, which may be joined by them."""
+
+    words: Mapping[str, str]
+    factors: Mapping[str, Decimal]
+    shift: int
+
+    def said(self, text: str) -> str:
+        return exchange(text, self.words)
+
+    def path(self, path: str) -> str:
+        """The file's new name; its ending stays."""
+        stem, dot, suffix = path.rpartition(".")
+        return self.said(stem) + dot + suffix
+
+
+def make_key(name: str, tables: Sequence[Table], seed: int, texts: Iterable[str] = ()) -> Key:
+    """A key for a lake, from its name, its tables, the seed and the `texts` that its files hold
+    beside what the tables' descriptions tell."""
+    spoken = {w.lower() for text in texts for w in WORD.findall(text)}
+    factors: dict[str, Decimal] = {}
+    for table in tables:
+        heads = [table.path.rpartition(".")[0], _part(table.reading), table.about.title]
+        heads += [*table.columns, *table.about.columns.values()]
+        spoken |= {w.lower() for text in heads for w in WORD.findall(text) if len(w) > 1}
+        cells = [v for values in table.values.values() for v in values]
+        cells += [v for half in table.halves for v in half.values]
+        spoken |= {w.lower() for cell in cells for w in WORD.findall(cell)}
+        for column in table.numbers:
+            rng = Random(derive_seed(seed, "factor", name, column))
+            whole = column in table.whole
+            drawn = Decimal(rng.choice(_WHOLE)) if whole else Decimal(rng.randrange(12, 98)) / 10
+            factors.setdefault(column, drawn)
+    shift = Random(derive_seed(seed, "shift", name)).choice(_SHIFTS)
+    old = sorted(spoken - CALENDAR)
+    new = new_words(len(old), derive_seed(seed, "words", name), frozenset(spoken | CALENDAR))
+    return Key(dict(zip(old, new, strict=True)), factors, shift)
+
+
+_SWAPPED = str.maketrans(",.", ".,")
+
+
+def scaled(cell: Any, factor: Decimal, mark: str = ".") -> Any:
+    """A number times the factor, exactly, with the marks it is written with (`mark` before the
+    decimals of a text); else unchanged."""
+    if isinstance(cell, str) and mark == ",":
+        return scaled(cell.translate(_SWAPPED), factor).translate(_SWAPPED)
+    if isinstance(cell, str):
+        match = _MARKED.fullmatch(cell)
+        if match is None:
+            return cell
+        before, digits, after = match.groups()
+        value = Decimal(digits.replace(",", "")) * factor
+        return (
+            f"{before}{value:,f}{after}" if "," in digits else f"{before}{_written(value)}{after}"
+        )
+    if cell is None or isinstance(cell, bool) or cell != cell:
+        return cell
+    try:
+        value = Decimal(str(cell)) * factor
+    except InvalidOperation:
+        return cell
+    return int(value) if value == value.to_integral_value() and abs(value) < 2**53 else float(value)
+
+
+def _written(value: Decimal) -> str:
+    return f"{value:f}" if -12 < value.adjusted() < 16 else str(value)
+
+
+def moved(cell: Any, shift: int) -> Any:
+    """A year moved by whole years; what is no year stays."""
+    try:
+        value = Decimal(str(cell)) + shift
+    except InvalidOperation:
+        return cell
+    if not value.is_finite():
+        return cell
+    return str(value) if isinstance(cell, str) else type(cell)(value)
+
+
+def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
+    """A table's cells and column names under the key. Raises ValueError when two names meet."""
+    out = frame.astype(object).copy()
+    kinds = {c: frame[c].dtype for c in frame.columns}
+    mark = "," if getattr(table.reading, "decimal", "") == "," else "."
+    holes: Mapping[str, Sequence[str]] = getattr(table.reading, "missing", {})
+    for column in out.columns:
+        kept = frozenset(w.strip() for w in holes.get(str(column), ()))
+        if column in table.numbers:
+            factor = key.factors[column]
+            out[column] = out[column].map(
+                lambda v, f=factor, k=kept: v if _said(v) in k else scaled(v, f, mark)
+            )
+        elif column in table.years:
+            out[column] = out[column].map(
+                lambda v, k=kept: v if _said(v) in k else moved(v, key.shift)
+            )
+        elif str(column) not in _plain(table):
+            gone = kept | _ABSENT
+            out[column] = out[column].map(
+                lambda v, k=gone: key.said(v) if isinstance(v, str) and v.strip() not in k else v
+            )
+        if kinds[column].kind in "iuf":  # a typed file keeps a column of numbers
+            whole = kinds[column].kind != "f" and all(isinstance(v, int) for v in out[column])
+            out[column] = out[column].astype("int64" if whole else "float64")
+    names = [key.said(str(c)) for c in out.columns]
+    if len(set(names)) < len(names):
+        raise ValueError("two columns have one name under the key")
+    out.columns = names
+    return out
+
+
+def _plain(table: Table) -> frozenset[str]:
+    """Columns whose cells are numbers or dates: no names stand there."""
+    reading = table.reading
+    return frozenset((*getattr(reading, "numbers", ()), *getattr(reading, "dates", {})))
+
+
+def texts_in(frame: Frame, table: Table) -> list[str]:
+    """Every distinct text of a table's cells, whatever its column is good for."""
+    found: set[str] = set()
+    for column in frame.columns:
+        if str(column) not in _plain(table) and frame[column].dtype.kind not in "iufbmM":
+            cells = frame[column].dropna().unique().tolist()
+            found |= {c for c in cells if isinstance(c, str) and c.strip() not in _ABSENT}
+    return sorted(found)
+
+
+def change_table(table: Table, key: Key) -> Table:
+    """The description of a changed table: every field mapped in its order, so that a question
+    composed from the same draws asks the same of it."""
+
+    def names(columns: Sequence[str]) -> tuple[str, ...]:
+        return tuple(key.said(c) for c in columns)
+
+    return replace(
+        table,
+        reading=_renamed(table, key),
+        columns=names(table.columns),
+        numbers=names(table.numbers),
+        groups=names(table.groups),
+        names=names(table.names),
+        years=names(table.years),
+        totals=names(table.totals),
+        holes=names(table.holes),
+        whole=names(table.whole),
+        single_years=names(table.single_years),
+        halves=tuple(
+            Half(key.said(h.column), h.cut, tuple(map(key.said, h.values))) for h in table.halves
+        ),
+        values={key.said(c): [key.said(v) for v in vs] for c, vs in table.values.items()},
+        fewest={key.said(c): n for c, n in table.fewest.items()},
+        spans={key.said(c): [v + key.shift for v in vs] for c, vs in table.spans.items()},
+        levels={
+            key.said(c): [float(Decimal(str(v)) * key.factors[c]) for v in vs]
+            for c, vs in table.levels.items()
+        },
+        marks=frozenset(f"{mark} obscured" for mark in table.marks),
+        about=About(
+            key.said(table.about.title),
+            table.about.licence,
+            columns={key.said(c): key.said(w) for c, w in table.about.columns.items()},
+        ),
+        keys=names(table.keys),
+        sense={key.said(c): replace(s, name=key.said(c)) for c, s in table.sense.items()},
+        doubts=(),
+        refers=tuple(
+            Refers(key.said(r.column), key.said(r.part), key.said(r.theirs)) for r in table.refers
+        ),
+    )
+
+
+def _said(cell: Any) -> str:
+    """A cell as the words for missing values are written."""
+    return cell.strip() if isinstance(cell, str) else f"{cell:g}" if _is_number(cell) else ""
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _part(reading: Read) -> str:
+    """The part of a file that has a name of its own: tables of a page are numbered."""
+    return "" if reading.form == "html" else reading.part
+
+
+def _renamed(table: Table, key: Key) -> Read:
+    """How the changed table is read, before its file is written: a form that has to be looked at
+    first has no such file, so that no pipeline runs on it."""
+    layout, reading = layout_of(table, key), table.reading
+    if isinstance(reading, ReadPlan):
+        return ReadPlan(f"{layout.path}.unread", reading.form, layout.sheet)
+    own = cast("Any", reading)  # every form has a path, and lists of columns
+    lists = [n for n in ("columns", "numbers") if hasattr(own, n)]
+    new = {n: tuple(key.said(c) for c in getattr(own, n)) for n in lists}
+    return replace(own, path=layout.path, **new)
+
+
+def raw_frame(reading: Read, folder: Path) -> Frame:
+    """The table with its cells as they are written. Raises what readers raise."""
+    if isinstance(reading, ReadPlan):
+        return written(reading, folder)
+    return cast("Any", reading).load(folder)
+
+
+_SUFFIXES = {  # of the forms that are written; any other becomes delimited text
+    "csv": (".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data"),
+    "excel": (".xlsx", ".xlsm"),
+    "json": (".json",),
+    "lines": (".jsonl", ".ndjson"),
+    "parquet": (".parquet", ".pq"),
+    "html": (".html", ".htm"),
+    "sqlite": (".sqlite", ".sqlite3", ".db"),
+}
+_NO_SHEET = re.compile(r"[\[\]:*?/\\!]")  # no sheet may be called so
+
+
+def layout_of(table: Table, key: Key, top: Sequence[str] = ()) -> Layout:
+    """The file that the changed table is written into; `top` stands above the names there."""
+    old = table.reading
+    path = key.path(old.path)
+    if not isinstance(old, ReadPlan):
+        return Layout(path, cast("Any", old.form))
+    form = old.form if old.form in _SUFFIXES else "csv"
+    part = key.said(_part(old))
+    if Path(path).suffix.lower() not in _SUFFIXES[form] or old.form == "zip":
+        inside = f"-{_NO_SHEET.sub('_', part)}" if form == "csv" and part else ""
+        path = f"{path}{inside}{_SUFFIXES[form][0]}"
+    if form == "excel":
+        part = _NO_SHEET.sub("_", part)[:31]  # a workbook's own limit
+    sheet = "" if form == "csv" else part
+    return Layout(path, cast("Any", form), old.sep, sheet=sheet, top=tuple(map(key.said, top)))
+
+
+def _rule(table: Table, rule: FileSettings, layout: Layout, key: Key) -> dict[str, Any]:
+    """What `tables.yaml` has to say of the changed table: what the user said, where it still holds
+    of the file as it is written now; and the decimal mark, as a factor may make `1.234` of `0.62`.
+    """
+    reading, made = table.reading, dict[str, Any]()
+    if not isinstance(reading, ReadPlan):
+        return made
+
+    def named(columns: Iterable[str]) -> dict[str, str]:
+        return {c: key.said(c) for c in columns if c == "*" or c in table.columns}
+
+    if rule.sep and layout.form == "csv":
+        made["sep"] = layout.sep
+    if rule.skip is not None:
+        made["skip"] = len(layout.top)
+    if layout.form in ("csv", "html") and (reading.decimal or table.numbers):
+        made["decimal"] = reading.decimal or "."
+        made |= {"thousands": reading.thousands} if reading.thousands else {}
+    made["missing"] = {n: list(rule.missing[c]) for c, n in named(rule.missing).items()}
+    made["dates"] = {n: rule.dates[c] or False for c, n in named(rule.dates).items()}
+    made["text"] = [*named(rule.text).values()]
+    made["numbers"] = [*named(rule.numbers).values()]
+    made["spellings"] = dict.fromkeys(named(rule.spellings).values(), "distinct")
+    made = {k: v for k, v in made.items() if v or k == "skip"}
+    if rule.drop_rows is not None or rule.drop_where:  # all that are left are rows
+        made["drop_rows"] = []
+    return made
+
+
+def _above(reading: Read, folder: Path) -> tuple[str, ...]:
+    """The lines above the column names."""
+    if not isinstance(reading, ReadPlan) or reading.form not in ("csv", "excel"):
+        return ()
+    place = folder / reading.path
+    return top_lines(place, reading.form, reading.part, reading.skip, reading.encoding)
+
+
+def obscure_tables(
+    folder: Path, name: str, tables: Sequence[Table], used: Collection[str], seed: int, target: Path
+) -> list[Table]:
+    """The changed descriptions of all tables, in order; the files in `used` (old paths) are written
+    below `target`, with `tables.yaml`, and read again. A file that cannot be written under the key,
+    or cannot be read then, is left out, as all others are: questions about it find no file."""
+    raw: dict[str, Frame] = {}
+    above: dict[str, tuple[str, ...]] = {}
+    texts: list[str] = []
+    for table in tables:
+        if table.path not in used:
+            continue
+        try:
+            raw[table.key] = raw_frame(table.reading, folder)
+        except (TaskError, ValueError, TypeError, OverflowError):
+            continue
+        above[table.key] = _above(table.reading, folder)
+        texts += [*texts_in(raw[table.key], table), *above[table.key]]
+    key = make_key(name, tables, seed, texts)
+    said = read_settings(folder)
+    files: dict[str, list[_Written]] = {}
+    rules: dict[tuple[str, str], dict[str, Any]] = {}
+    for place, table in enumerate(tables):
+        if table.key not in raw:
+            continue
+        layout = layout_of(table, key, above[table.key])
+        try:
+            frame = change_frame(raw[table.key], table, key)
+        except (ValueError, TypeError, OverflowError):
+            continue
+        parts = files.setdefault(layout.path, [])
+        if layout.sheet in (other.sheet for _, other, _ in parts):
+            layout = replace(layout, sheet=f"{layout.sheet[:28]}_{len(parts)}")
+        parts.append((place, layout, frame))
+        rule = _rule(table, said.of(table.path, table.reading.part), layout, key)
+        part = str(len(parts) - 1) if layout.form == "html" else layout.sheet
+        rules[layout.path, part] = rule
+    for parts in files.values():
+        write_frames(target, [(layout, frame) for _, layout, frame in parts])
+    write_rules(target, rules)
+    found = [change_table(table, key) for table in tables]
+    for path, parts in files.items():
+        readings = _read_again(target, path)
+        for number, (place, layout, _) in enumerate(parts):
+            part = str(number) if layout.form == "html" else layout.sheet
+            if part in readings:
+                found[place] = replace(found[place], reading=readings[part])
+    return found
+
+
+_Written = tuple[int, Layout, Frame]  # (place among the tables, how it is laid out, the table)
+
+
+def _read_again(target: Path, path: str) -> dict[str, Read]:
+    """The tables of a written file that are read, by their parts."""
+    found = (one[0] for one in load_file(target / path, target) if not isinstance(one, Skipped))
+    return {plan.part: plan for plan in found}
