@@ -42,6 +42,7 @@ from data_gen.cdr.stages.work import (
     layout_of,
 )
 from data_gen.readers import CorpusError
+from data_gen.rewording import KEY_ENV, add_writer
 from data_gen.tally import say_inputs
 from rewards.cdr.release_files import RESULT_STYLES
 
@@ -56,8 +57,9 @@ SHOWN = 5  # rows left out that are named on the screen
 
 def main(argv: Sequence[str]) -> int:
     args = _parser().parse_intermixed_args(argv)  # settings may stand between options
-    words = [f"paraphrase.model={args.paraphrase_model}"] if args.paraphrase_model else []
-    words += [f"paraphrase.url={args.paraphrase}"] if args.paraphrase else []
+    words = [f"paraphrase.model={args.writer_model}"] if args.writer_model else []
+    words += [f"paraphrase.url={args.writer}"] if args.writer else []
+    words += [f"paraphrase.key_env={args.key_env}"] if args.key_env != KEY_ENV else []
     words += [f"fields.text={args.text_field}"] if args.text_field else []
     words += [f"workers={args.workers}"] if args.workers else []
     config = load(CdrConfig, args.config, [*args.settings, *words])
@@ -147,12 +149,7 @@ def _parser() -> console.Parser:
         metavar="SIZE",
         help="of all processes together, such as 1G: fewer workers when they would not fit",
     )
-    parser.add_argument(
-        "--paraphrase",
-        metavar="URL",
-        help="OpenAI-compatible endpoint to ask for freer wordings (paraphrase.url; docs/cdr.md)",
-    )
-    parser.add_argument("--paraphrase-model", metavar="NAME", help="its model (paraphrase.model)")
+    add_writer(parser)
     shards = parser.add_argument_group("a corpus in shards (docs/clusters.md)")
     shards.add_argument("--stage", choices=STAGES, help="run this stage alone")
     shards.add_argument("--shards", type=int, default=1, metavar="K", help="parts of the corpus")
@@ -188,7 +185,6 @@ def _paraphrases(counts: dict[str, Any]) -> str:
         f"paraphrases: {counts['styles_paraphrased']} of {counts['styles_of_recipes']} wordings; "
         f"{counts['accepted']} of {counts['candidates']} candidates accepted"
         + (f"; refused: {refused}" if refused else "")
-        + (f"; {counts['not_answered']} not answered" if counts["not_answered"] else "")
     )
 
 

@@ -1,27 +1,48 @@
-"""Freer wordings from any OpenAI-compatible endpoint, accepted only when they can be proved.
+"""Freer wordings of recipes from an endpoint, accepted only when they can be proved.
 
-A paraphrase is kept when its recipe is recovered from its own words (by our grammar where that
-accounts for every character, else by the endpoint choosing, for each instruction in the text, from
-a menu of all operations, which must give exactly the recipe with its numbers), and when the judge's
-five checks of the specification's section 10 hold with a mean score of at least 3.5. What a model
-says is never trusted for gold.
+As in the benchmark's construction (spec section 10): per recipe and style a few candidates are
+asked for at temperature 0.8. One is accepted when its recipe is recovered from its own words (by
+our grammar where that accounts for every character, else by the endpoint choosing, for each
+instruction in the text, from a menu of all operations, which must give exactly the recipe with its
+numbers), and when the judge's five checks hold with a mean score of at least 3.5. Of a style's
+accepted ones the one with the smallest hash is used; where none is accepted the grammar's own
+wording stays. What a model says is never trusted for gold.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from assay.http_client import ChatEndpoint
-from data_gen.cdr.instruct import InstructionError, PromptVariant, read_instruction
+from assay.console import Progress
+from assay.seeds import derive_seed
+from assay.task import TaskError, write_jsonl
+from configs.cdr import InstructConfig, ParaphraseConfig
+from data_gen.cdr.instruct import (
+    InstructionError,
+    PromptVariant,
+    chosen,
+    pool,
+    read_instruction,
+    wordings_of,
+)
 from data_gen.cdr.language import read_number, say_number, say_step
 from data_gen.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
+from data_gen.cdr.rows import PlannedRow, key_of
+from data_gen.rewording import FILE as JOURNAL
+from data_gen.rewording import Endpoint, Job, Proof, Rewording, reword_all
+from data_gen.tally import Refusal
 from rewards.cdr.json_answers import parse_json
+from rewards.cdr.release_files import stable_id
 from rewards.gold import RECIPE_PARAMS, Step
 
+FILE = "paraphrases.jsonl"  # every candidate, and why it is not used
 CHECKS = (
     "functional_equivalence",
     "order_correct",
@@ -35,25 +56,174 @@ MOST_CHARS = 3000
 _CODE = re.compile(r"_mapper|_filter|\bmin_|\bmax_|\b\w+_\w+\(", re.IGNORECASE)
 # Parts of the request around the requirement; in it they would end or open one.
 _WRAPPER = re.compile(r"</?(?:input|status|clean_text|analyze)>|```", re.IGNORECASE)
+_ASK = (
+    "Rewrite this instruction in the style '{style}'. Keep every operation, their order and every "
+    "number; add nothing, name no code. Answer with the instruction alone.\n\n{base}"
+)
+_MENU = (
+    "Which operations does this instruction ask for, in which order? Answer with a JSON list "
+    'of {{"operation": menu number, "number": the stated N as written, or null}}. For anything '
+    "that is not on the menu the menu number is 0.\n\nMenu:\n{menu}\n\nInstruction:\n{text}"
+)
+_JUDGE = (
+    "Judge the paraphrase of an instruction. Answer with one JSON object: the keys "
+    f"{', '.join(CHECKS)} (true or false), {', '.join(SCORES)} (1 to 5) and verdict (keep or "
+    "drop). Its style should be: {style}. It will stand before the text it is about; the text, the "
+    "answer format and the names of code are not for it to say.\n\n"
+    "Original:\n{base}\n\nParaphrase:\n{text}"
+)
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One wording an endpoint gave: `refused` says why it is not used, "" that it is.
-
-    `steps` is the recipe that was recovered from an accepted one.
-    """
+class Wording:
+    """An accepted paraphrase, and the recipe that was recovered from it."""
 
     text: str
-    refused: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...]
 
 
-def say(endpoint: ChatEndpoint, prompt: str, temperature: float = 0.0) -> str:
-    """The text of one answer. Raises `EndpointError` when the endpoint gives none."""
-    return endpoint.ask([{"role": "user", "content": prompt}], temperature=temperature).text
+# (recipe_prompt_key, style id) -> the wording that stands in for the grammar's
+Wordings = Mapping[tuple[str, str], Wording]
+Style = tuple[str, tuple[Step, ...], PromptVariant]  # of a recipe: its key and steps
 
 
+def paraphrase_units(
+    units: Sequence[Sequence[PlannedRow]],
+    instruct: InstructConfig,
+    config: ParaphraseConfig,
+    out: Path,
+) -> tuple[dict[tuple[str, str], Wording], dict[str, Any]]:
+    """(wordings to use, counts). What the journal in `out` holds is not asked again; all candidates
+    are written to `out/paraphrases.jsonl`. Raises `TaskError` when the endpoint is gone."""
+    if (out / FILE).exists() and not (out / JOURNAL).exists():
+        raise TaskError(f"{out / FILE}: is of an older Assay and not read; remove it to ask again")
+    styles = list(_styles(units, instruct, config))
+    jobs = [
+        job_of(steps, base, derive_seed(slot, key, base.style_id, "paraphrase"))
+        for key, steps, base in styles
+        for slot in range(config.candidates)
+    ]
+    options = {"in_flight": config.workers, "timeout_s": config.timeout_s}
+    writer = Endpoint(config.url, config.model, out / JOURNAL, key_env=config.key_env, **options)
+    with Progress("paraphrases", "candidates", len(jobs)) as bar:
+        made = reword_all(jobs, writer, bar.add)
+    found: dict[tuple[str, str], Wording] = {}
+    rows: list[dict[str, Any]] = []
+    for (key, steps, base), first in zip(
+        styles, range(0, len(made), config.candidates), strict=True
+    ):
+        own = [
+            _row(key, base, slot, one)
+            for slot, one in enumerate(made[first : first + config.candidates])
+        ]
+        rows += own
+        if good := [row for row in own if not row["refused"]]:
+            best = min(good, key=lambda r: _rank(base, r["candidate_id"]))
+            found[key, base.style_id] = Wording(best["text"], steps)
+    write_jsonl(out / FILE, rows)
+    refused = Counter(str(row["refused"]) for row in rows if row["refused"])
+    return found, {
+        "styles_of_recipes": len(styles),
+        "styles_paraphrased": len(found),
+        "candidates": len(rows),
+        "accepted": len(rows) - refused.total(),
+        "refused": dict(sorted(refused.items())),
+    }
+
+
+def _rank(base: PromptVariant, candidate: str) -> str:
+    return stable_id("prompt-candidate-canonical", base.style_id, candidate)
+
+
+def _row(key: str, base: PromptVariant, slot: int, made: Rewording) -> dict[str, Any]:
+    return {
+        "recipe_prompt_key": key,
+        "style_id": base.style_id,
+        "slot": slot,
+        "candidate_id": stable_id(key, f"{base.style_id}__{slot}", made.said),
+        "base": base.user_requirement,
+        "text": made.said,
+        "refused": made.refused.coded() if made.refused else "",
+    }
+
+
+def _styles(
+    units: Sequence[Sequence[PlannedRow]], instruct: InstructConfig, config: ParaphraseConfig
+) -> Iterator[Style]:
+    """The styles that the units' tasks are asked in, recipe by recipe, each once."""
+    pools: dict[str, list[PromptVariant]] = {}
+    seen: set[tuple[str, str]] = set()
+    for planned in (planned for unit in units for planned in unit):
+        key = key_of(planned)
+        if int(stable_id("paraphrase", key), 16) >= config.share * (1 << 64):
+            continue
+        if key not in pools:
+            try:
+                pools[key] = pool(planned.steps, key, instruct.seed, instruct.forms)
+            except InstructionError:  # left out later, with this reason
+                pools[key] = []
+        size, name = len(pools[key]), planned.instance.id
+        picked = list(range(size))
+        if not instruct.all_prompts and size:
+            picked = chosen(size, instruct.variants, instruct.seed, key, name)
+            count = max(len(picked), instruct.variants_per_task)
+            picked += wordings_of(size, picked, count, instruct.seed, key, name)[len(picked) :]
+        for variant in (pools[key][i] for i in picked):
+            if (key, variant.style_id) not in seen:
+                seen.add((key, variant.style_id))
+                yield key, tuple(planned.steps), variant
+
+
+def job_of(steps: Sequence[Step], base: PromptVariant, seed: int) -> Job:
+    """One candidate for a variant in its style, and all that proves it; cheap checks come first."""
+
+    def lacks(text: str) -> Refusal | None:
+        if not text or len(text) > MOST_CHARS:
+            return Refusal("too long" if text else "empty")
+        if _WRAPPER.search(text):
+            return Refusal("parts of the request in it")
+        if _CODE.search(text):
+            return Refusal("names of code in it")
+        if not numbers_kept(steps, text):
+            return Refusal("a number is missing")
+        with_grammar = _by_grammar(text)
+        return _other(with_grammar, steps) if with_grammar is not None else None
+
+    def menu_for(text: str) -> str:
+        if _by_grammar(text) is not None:
+            return ""
+        listed = "\n".join(f"{i}. {words}" for i, (_, words, _) in enumerate(menu(), 1))
+        return _MENU.format(menu=listed, text=text)
+
+    def chosen_otherwise(_: str, reply: str) -> Refusal | None:
+        return _other(_by_menu(reply), steps)
+
+    def verdict_on(text: str) -> str:
+        return _JUDGE.format(style=base.style_label, base=base.user_requirement, text=text)
+
+    def judged_bad(_: str, reply: str) -> Refusal | None:
+        return Refusal("judge", why) if (why := _verdict(reply)) else None
+
+    prompt = _ASK.format(style=base.style_label, base=base.user_requirement)
+    proofs = (Proof(menu_for, chosen_otherwise), Proof(verdict_on, judged_bad))
+    return Job(base.user_requirement, prompt, seed, lacks, proofs)
+
+
+def _other(found: Sequence[Step], wanted: Sequence[Step]) -> Refusal | None:
+    if list(found) == list(wanted):
+        return None
+    return Refusal("another recipe was recovered" if found else "no recipe was recovered")
+
+
+def _by_grammar(text: str) -> list[Step] | None:
+    """The recipe where our grammar accounts for every character; else None."""
+    try:
+        return read_instruction(text)[0]
+    except InstructionError:
+        return None
+
+
+@lru_cache(maxsize=1)
 def menu() -> list[tuple[str, str, str | None]]:
     """(operator, its canonical words, the bound a number is needed for) of every operation."""
     rng = Random(0)
@@ -66,36 +236,19 @@ def menu() -> list[tuple[str, str, str | None]]:
     return found
 
 
-def recover(text: str, endpoint: ChatEndpoint) -> list[Step]:
-    """The recipe of a paraphrase: by our grammar, else by the endpoint's choice from the menu.
-
-    [] when it names none, or something that is not on the menu. Raises `EndpointError`.
-    """
+def _by_menu(reply: str) -> list[Step]:
+    """What the endpoint chose; [] when it names none, or something that is not on the menu."""
     try:
-        return read_instruction(text)[0]
-    except InstructionError:
-        pass
-    options = menu()
-    listed = "\n".join(f"{i}. {words}" for i, (_, words, _) in enumerate(options, 1))
-    answer = say(
-        endpoint,
-        "Which operations does this instruction ask for, in which order? Answer with a JSON list "
-        'of {"operation": menu number, "number": the stated N as written, or null}. For anything '
-        "that is not on the menu the menu number is 0.\n\n"
-        f"Menu:\n{listed}\n\nInstruction:\n{text}",
-    )
-    try:
-        rows: Any = parse_json(answer)
-        return [_chosen(options, row) for row in cast("list[dict[str, Any]]", rows)]
+        return [_chosen(row) for row in cast("list[dict[str, Any]]", parse_json(reply))]
     except (ValueError, LookupError, TypeError, OverflowError):
         return []
 
 
-def _chosen(options: Sequence[tuple[str, str, str | None]], row: dict[str, Any]) -> Step:
+def _chosen(row: dict[str, Any]) -> Step:
     number = int(row["operation"])
     if number < 1:
         raise LookupError("not on the menu")
-    name, _, key = options[number - 1]
+    name, _, key = menu()[number - 1]
     if key is None:
         return Step(name, dict(RECIPE_PARAMS.get(name, {})))
     return Step(name, {key: read_number(key, str(row["number"]))})
@@ -113,58 +266,17 @@ def numbers_kept(steps: Sequence[Step], text: str) -> bool:
     return True
 
 
-def judged(text: str, base: PromptVariant, endpoint: ChatEndpoint) -> str:
+def _verdict(reply: str) -> str:
     """Why the judge refuses a paraphrase, or "": all five checks, `keep`, and a mean score of 3.5
-    or more are wanted. Raises `EndpointError` when there is no verdict."""
-    answer = say(
-        endpoint,
-        "Judge the paraphrase of an instruction. Answer with one JSON object: the keys "
-        f"{', '.join(CHECKS)} (true or false), {', '.join(SCORES)} (1 to 5) and verdict (keep or "
-        f"drop). Its style should be: {base.style_label}. It will stand before the text it is "
-        "about; the text, the answer format and the names of code are not for it to say.\n\n"
-        f"Original:\n{base.user_requirement}\n\nParaphrase:\n{text}",
-    )
+    or more are wanted."""
     try:
-        verdict = cast("dict[str, Any]", parse_json(answer))
+        verdict = cast("dict[str, Any]", parse_json(reply))
         for name in CHECKS:
             if verdict[name] is not True:
-                return f"judge: {name}"
+                return name
         if str(verdict["verdict"]).strip().lower() != "keep":
-            return "judge: drop"
+            return "drop"
         scores = [float(verdict[name]) for name in SCORES]
-        return "" if sum(scores) / len(scores) >= LEAST_SCORE else "judge: low score"
+        return "" if sum(scores) / len(scores) >= LEAST_SCORE else "low score"
     except (ValueError, LookupError, TypeError):
-        return "judge: no verdict"
-
-
-def paraphrase(steps: Sequence[Step], base: PromptVariant, endpoint: ChatEndpoint) -> Candidate:
-    """One candidate for a variant in its style, accepted or refused. Raises `EndpointError` when
-    the endpoint cannot be had: then nothing is known of it."""
-    text = say(
-        endpoint,
-        f"Rewrite this instruction in the style '{base.style_label}'. Keep every operation, their "
-        "order and every number; add nothing, name no code. Answer with the instruction alone."
-        f"\n\n{base.user_requirement}",
-        temperature=0.8,
-    ).strip()
-    return Candidate(text, *_proved(text, list(steps), base, endpoint))
-
-
-def _proved(
-    text: str, wanted: list[Step], base: PromptVariant, endpoint: ChatEndpoint
-) -> tuple[str, tuple[Step, ...]]:
-    """(why it is refused or "", the recipe that was recovered); cheap checks come first."""
-    if not text or len(text) > MOST_CHARS:
-        return "empty" if not text else "too long", ()
-    if text == base.user_requirement:
-        return "not changed", ()
-    if _WRAPPER.search(text):
-        return "parts of the request in it", ()
-    if _CODE.search(text):
-        return "names of code in it", ()
-    if not numbers_kept(wanted, text):
-        return "a number is missing", ()
-    found = recover(text, endpoint)
-    if found != wanted:
-        return "another recipe was recovered" if found else "no recipe was recovered", ()
-    return judged(text, base, endpoint), tuple(found)
+        return "no verdict"

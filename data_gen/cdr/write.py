@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import Manners, PromptVariant, chosen, wordings_of
-from data_gen.cdr.paraphrase_pool import Wordings
+from data_gen.cdr.paraphrase import Wordings
 from data_gen.cdr.pools import (
     Asked,
     Frozen,

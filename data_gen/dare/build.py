@@ -29,9 +29,11 @@ from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_tables
+from data_gen.dare.writer import recipe_in, reword_rows
 from data_gen.describe import read_describe
 from data_gen.groups import copies_of_tables, kin_of_databases
 from data_gen.licences import read_licences
+from data_gen.rewording import writer_of
 from data_gen.splits import taken
 from data_gen.tally import (
     DIFFERS,
@@ -266,17 +268,15 @@ def without_repeats(
 
 def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
     """Let an endpoint reword the questions, if one is given; what became of it."""
-    if not args.writer:
+    writer = writer_of(args, args.out)
+    if writer is None:
         return {}
-    from data_gen.dare.refine import recipe_in
-    from data_gen.dare.writer import reword_rows
-
     recipes: dict[str, Any] = {}
     for row in rows:
         about = args.out / "databases" / row["file_path"] / "verify" / "all_metadata.json"
         if (recipe := recipe_in(about.read_bytes())) is not None:
             recipes[row["file_path"]] = recipe
-    report = reword_rows(rows, recipes, args.out, (args.writer, args.writer_model), seed)
+    report = reword_rows(rows, recipes, writer, seed)
     said = {key: report[key] for key in ("asked", "reworded", "refused")}
     print(f"wordings: {json.dumps(said)}", file=sys.stderr)
     return {"reworded": report}

@@ -13,6 +13,7 @@ from assay.workers import usable_cores
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
 from data_gen.licences import add_described
+from data_gen.rewording import add_writer, writer_of
 from data_gen.splits import share_of
 from rewards.dare.score import read_gold, score_table
 from rollouts.sandbox.model import Config
@@ -66,7 +67,7 @@ def _parser() -> console.Parser:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
-    _words(parser)
+    add_writer(parser)
     _shares(parser)
     _wishes(parser)
     return parser
@@ -92,17 +93,6 @@ def _import(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write the tasks of a copy without their gold, to index.jsonl, and compute nothing",
     )
-
-
-def _words(parser: argparse.ArgumentParser) -> None:
-    """Who may say the questions otherwise."""
-    parser.add_argument(
-        "--writer",
-        metavar="URL",
-        help="endpoint that may say the questions in other words, kept only when proved "
-        "(OpenAI-compatible; key: $OPENAI_API_KEY)",
-    )
-    parser.add_argument("--writer-model", default="", metavar="NAME", help="its model")
 
 
 def _shares(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +143,7 @@ def _wishes(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str]) -> int:
     """Exit status 0; errors that a user can mend are raised."""
     args = _parser().parse_args(argv)
-    if args.writer is not None:
+    if args.writer:
         _check_writer(args)
     if args.source is not None:
         ids = frozenset(args.ids.read_text("utf-8").split("\n")) - {""} if args.ids else None
@@ -179,10 +169,9 @@ def _check_writer(args: argparse.Namespace) -> None:
     """Say before anything is built what `--writer` cannot do."""
     if args.tables is None:
         raise TaskError("--writer rewords what is built from --tables; published tasks stay")
-    if not args.writer.startswith(("http://", "https://")) or not args.writer_model:
-        raise TaskError("--writer: give a URL of http or https, and --writer-model NAME")
     if args.short:
         raise TaskError("--writer does not go with --short; leave one of them out")
+    writer_of(args, args.out)
 
 
 async def remake(source: Path, out: Path) -> None:

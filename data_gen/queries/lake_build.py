@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay import console
 from assay.console import Progress
@@ -33,10 +33,8 @@ from data_gen.queries.table_folders import (
     opened,
 )
 from data_gen.queries.tables import ROWS
+from data_gen.rewording import add_writer, writer_of
 from rewards.krama.release import COUNTS
-
-if TYPE_CHECKING:
-    from data_gen.rewording import Endpoint
 
 
 def _wanted(count: int, sides: Mapping[str, Sequence[Lake]], train: bool) -> dict[str, int]:
@@ -48,7 +46,7 @@ def _wanted(count: int, sides: Mapping[str, Sequence[Lake]], train: bool) -> dic
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
-    writer = _writer(args)
+    writer = writer_of(args, args.out)
     form = SHORT if args.short else FULL
     with opened(args, [*args.heldout, *args.lakes]) as (lakes, _):
         lakes = [short_lake(lake) for lake in lakes] if args.short else lakes
@@ -90,15 +88,6 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     return proof
 
 
-def _writer(args: argparse.Namespace) -> Endpoint | None:
-    """The endpoint that rewords, if one is given; what it said stands beside the tasks."""
-    if not args.writer:
-        return None
-    from data_gen.rewording import FILE, Endpoint
-
-    return Endpoint(args.writer, args.writer_model, args.out / FILE, args.key_env)
-
-
 def _obscured(
     parts: Parts,
     sides: dict[str, list[Lake]],
@@ -127,12 +116,7 @@ def options() -> console.Parser:
     parser.add_argument("--obscured", action="store_true", help=again)
     short = "one plain table of at most 12 columns, one or two steps: for small models"
     add_options(parser, 500, 0.0, short)
-    writer = parser.add_argument_group("an endpoint that rewords; accepted only when proved")
-    url = "OpenAI-compatible endpoint; ends before /chat/completions"
-    writer.add_argument("--writer", default="", metavar="URL", help=url)
-    writer.add_argument("--writer-model", default="", metavar="NAME", help="its model")
-    key = "environment variable with its key (%(default)s)"
-    writer.add_argument("--key-env", default="OPENAI_API_KEY", metavar="NAME", help=key)
+    add_writer(parser)
     return parser
 
 

@@ -21,7 +21,7 @@ from data_gen.queries.obscured import obscure_tables
 from data_gen.queries.ops import in_order
 from data_gen.queries.pays import Watch, best_listing, pays
 from data_gen.queries.pipeline import Frames, Question, gold_subtasks
-from data_gen.rewording_facts import Facts
+from data_gen.rewording import Facts
 from data_gen.tally import Refusal, Tally
 
 TRIES = 60  # questions a wanted task, before a lake is given up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from assay.console import Progress
 from assay.seeds import derive_seed
@@ -28,10 +28,7 @@ from data_gen.queries.ops import (
 )
 from data_gen.queries.pipeline import Question
 from data_gen.queries.tables import Table
-from data_gen.rewording_facts import Facts
-
-if TYPE_CHECKING:
-    from data_gen.rewording import Endpoint
+from data_gen.rewording import Endpoint, Facts, job_of, report, reword_all
 
 # sentences that say how to count and how to answer
 _FIXED = re.compile(
@@ -105,10 +102,8 @@ def reworded_tasks(
 ) -> tuple[dict[str, list[Task]], dict[str, Any]]:
     """(the tasks of each part with their accepted rewordings, what became of all). Raises
     `TaskError` when the endpoint cannot be had."""
-    from data_gen.rewording import report, reword_all
-
     tasks = [task for part in parts.values() for task in part]
-    jobs = [(_asked(t), facts[t.id], derive_seed(seed, "rewording", t.id)) for t in tasks]
+    jobs = [job_of(_asked(t), facts[t.id], derive_seed(seed, "rewording", t.id)) for t in tasks]
     with Progress("rewordings", "questions", len(jobs)) as bar:
         found = reword_all(jobs, writer, bar.add)
     said = {task.id: one for task, one in zip(tasks, found, strict=True)}

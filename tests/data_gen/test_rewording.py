@@ -12,7 +12,7 @@ pytest.importorskip("aiohttp")
 from chat_server import serving
 
 from assay.task import TaskError
-from data_gen.rewording import FILE, Endpoint, Facts, Job, report, reword_all
+from data_gen.rewording import FILE, Endpoint, Facts, Job, job_of, report, reword_all
 
 QUESTION = "What is the mean of 'Rain' in rain.csv, rounded to 2 decimals?"
 FACTS = Facts(("rain.csv",))
@@ -23,8 +23,8 @@ def writer(url: str, folder: Path, **more: Any) -> Endpoint:
     return Endpoint(url, "m", folder / FILE, pause_s=0.001, **more)
 
 
-def jobs(count: int) -> list[Job]:
-    return [(QUESTION.replace("Rain", f"Rain{c}"), FACTS, 5) for c in "abcdefgh"[:count]]
+def jobs(count: int, seed: int = 5) -> list[Job]:
+    return [job_of(QUESTION.replace("Rain", f"Rain{c}"), FACTS, seed) for c in "abcdefgh"[:count]]
 
 
 def reply(body: dict[str, Any]) -> str:
@@ -37,7 +37,7 @@ def reply(body: dict[str, Any]) -> str:
 def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "abc")
     with serving(lambda _: f"<think>hm</think>\n{OTHER}\n") as (url, seen):
-        found = reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path, key_env="MY_KEY"))[0]
+        found = reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path, key_env="MY_KEY"))[0]
     assert (found.text, found.refused) == (OTHER, None)
     (body,) = seen
     assert body["path"] == "/v1/chat/completions" and body["key"] == "Bearer abc"
@@ -60,7 +60,7 @@ def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_a_refused_rewording_keeps_the_question(tmp_path: Path, said: Any, why: str) -> None:
     with serving(lambda _: said) as (url, _):
-        found = reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
+        found = reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
     assert found.refused and (found.text, found.refused.coded()) == (QUESTION, why)
     told = report({"t1": found})
     assert (told["asked"], told["reworded"]) == (1, 0)
@@ -79,7 +79,7 @@ def test_the_journal_answers_the_same_command(tmp_path: Path) -> None:
     # an answer counts for its own request alone: another seed is asked, and nothing is lost
     with serving(reply) as (url, seen):
         more = writer(url, tmp_path)
-        again = reword_all([(q, f, 6) for q, f, _ in jobs(2)], more)
+        again = reword_all(jobs(2, 6), more)
         assert len(seen) == 2 == more.asked and again == first[:2]
     rows = (tmp_path / FILE).read_bytes().splitlines()
     assert len(rows) == 10 and set(data.splitlines()) < set(rows)
@@ -96,7 +96,7 @@ def test_the_journal_does_not_show_which_answer_came_first(tmp_path: Path) -> No
 def test_a_failure_that_passes_is_tried_again(tmp_path: Path, status: int) -> None:
     replies: list[str | int] = [status, status, OTHER]
     with serving(lambda _: replies.pop(0)) as (url, seen):
-        assert reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0].text == OTHER
+        assert reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path))[0].text == OTHER
         assert len(seen) == 3
 
 
@@ -121,14 +121,16 @@ def test_an_endpoint_that_does_not_answer_ends(tmp_path: Path) -> None:
         return OTHER
 
     with serving(late) as (url, _), pytest.raises(TaskError, match="TimeoutError"):
-        reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path, attempts=2, timeout_s=0.05))[0]
+        reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path, attempts=2, timeout_s=0.05))[
+            0
+        ]
     assert not (tmp_path / FILE).exists()
 
 
 def test_a_refusal_of_the_endpoint_is_not_tried_again(tmp_path: Path) -> None:
     with serving(lambda _: 401) as (url, seen):
         with pytest.raises(TaskError, match="HTTP 401"):
-            reword_all([(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
+            reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
         assert len(seen) == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.rewording_facts import Facts, lacks, named
+from data_gen.rewording import Facts, lacks, named
 from data_gen.tally import Refusal
 
 QUESTION = (

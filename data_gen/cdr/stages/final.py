@@ -30,7 +30,7 @@ from data_gen.cdr.out import (
     write_lines,
     write_tracks,
 )
-from data_gen.cdr.paraphrase_pool import paraphrase_units
+from data_gen.cdr.paraphrase import paraphrase_units
 from data_gen.cdr.pools import Asked, Pool, distinct, pool_of
 from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.sampling import Choice, balance, choice_of, thin
@@ -79,10 +79,10 @@ def make_plan(work: Work, crew: WorkerPool, kept: Path) -> None:
         numbers = [one.number for one in _chosen(work, units, crew)]
     if config.tracks and config.paraphrase.url:
         chosen = [planned_unit(work, units, number) for number in numbers]
-        spoken = paraphrase_units(chosen, config.instruct, config.paraphrase, kept)
-        said = [[key, style, asdict(w)] for (key, style), w in spoken.wordings.items()]
+        spoken, counts = paraphrase_units(chosen, config.instruct, config.paraphrase, kept)
+        said = [[key, style, asdict(w)] for (key, style), w in spoken.items()]
         write_json(work.plan / "wordings.json", said)
-        write_json(work.plan / "paraphrases.json", spoken.counts)
+        write_json(work.plan / "paraphrases.json", counts)
     _make_pools(work, numbers, crew)
     save_arrays(work.plan / "chosen", {"numbers": np.array(numbers, np.int64)})
 

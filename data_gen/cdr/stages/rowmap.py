@@ -16,7 +16,7 @@ from assay.task import json_line
 from assay.workers import WorkerPool
 from data_gen.cdr.construct import instance_row, swap_row
 from data_gen.cdr.instruct import PromptVariant
-from data_gen.cdr.paraphrase_pool import Wording, Wordings
+from data_gen.cdr.paraphrase import Wording, Wordings
 from data_gen.cdr.pools import Pool, Pools
 from data_gen.cdr.records import Record, Replays
 from data_gen.cdr.rows import PlannedRow, planned_instances, planned_pair

@@ -15,9 +15,11 @@ from chat_server import Body, serving
 from front import command
 from small_corpus import write_corpus
 
-from assay.http_client import GIVE_UP, ChatEndpoint, EndpointError, Patience
+from assay.task import TaskError
 from data_gen.cdr.instruct import pool, read_instruction
-from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
+from data_gen.cdr.paraphrase import CHECKS, FILE, SCORES, job_of, menu
+from data_gen.rewording import FILE as JOURNAL
+from data_gen.rewording import Endpoint, Rewording, reword_all
 from rewards.cdr.release_files import find_tracks
 from rewards.gold import Step
 
@@ -45,18 +47,16 @@ def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[B
     return reply
 
 
-def made_of(reply: Callable[[Body], str]) -> Any:
+def made_of(reply: Callable[[Body], str], folder: Path) -> Rewording:
     with serving(reply) as (url, _):
-        return paraphrase(
-            STEPS, BASE, ChatEndpoint(url, "stub", timeout_s=10, patience=Patience(1))
-        )
+        return reword_all([job_of(STEPS, BASE, 0)], Endpoint(url, "stub", folder / JOURNAL))[0]
 
 
-def test_a_faithful_paraphrase_is_accepted() -> None:
-    made = made_of(answers(FREE))
-    assert (made.refused, made.text, list(made.steps)) == ("", FREE, STEPS)
+def test_a_faithful_paraphrase_is_accepted(tmp_path: Path) -> None:
+    made = made_of(answers(FREE), tmp_path / "a")
+    assert (made.refused, made.text) == (None, FREE)
     other = pool(STEPS, "key")[4].user_requirement  # words of our own grammar need no menu
-    assert made_of(answers(other, "nothing")).refused == ""
+    assert made_of(answers(other, "nothing"), tmp_path / "b").text == other
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,17 @@ def test_a_faithful_paraphrase_is_accepted() -> None:
         ("", CHOICE, GOOD, "empty"),
     ],
 )
-def test_what_cannot_be_proved_is_refused(text: str, choice: Any, verdict: Any, why: str) -> None:
-    assert made_of(answers(text, choice, verdict)).refused == why
+def test_what_cannot_be_proved_is_refused(
+    tmp_path: Path, text: str, choice: Any, verdict: Any, why: str
+) -> None:
+    made = made_of(answers(text, choice, verdict), tmp_path)
+    assert made.refused and (made.refused.coded(), made.text) == (why, BASE.user_requirement)
 
 
-def test_an_endpoint_that_is_not_there_is_no_verdict() -> None:
-    with pytest.raises(EndpointError):
-        paraphrase(STEPS, BASE, ChatEndpoint("http://127.0.0.1:9/v1", "stub", patience=Patience(1)))
+def test_an_endpoint_that_is_not_there_is_no_verdict(tmp_path: Path) -> None:
+    nobody = Endpoint("http://127.0.0.1:9/v1", "stub", tmp_path / JOURNAL, attempts=1)
+    with pytest.raises(TaskError, match="gave no answer"):
+        reword_all([job_of(STEPS, BASE, 0)], nobody)
 
 
 SMALL = (
@@ -132,9 +136,9 @@ def build(folder: Path, url: str, *more: str) -> int:
             "--out",
             str(folder / "out"),
             *SMALL,
-            "--paraphrase",
+            "--writer",
             url,
-            "--paraphrase-model",
+            "--writer-model",
             "m",
             *more,
         ]
@@ -184,12 +188,22 @@ def test_an_endpoint_that_goes_away_is_said_and_what_it_gave_is_kept(
 
     with serving(reply) as (url, _):
         assert build(tmp_path, url, "paraphrase.workers=1") == 2
-        assert f"{GIVE_UP} requests in a row failed" in capsys.readouterr().err
-        kept = (tmp_path / "out" / "paraphrases.jsonl").read_text().splitlines()
-        assert 2 <= len(kept) <= 9
+        assert "HTTP 403; 9 new answers are kept" in re.sub(
+            r"HTTP 403: [^;]*", "HTTP 403", said(capsys)
+        )
+        journal = tmp_path / "out" / JOURNAL
+        assert len(journal.read_text().splitlines()) == 9
         assert not (tmp_path / "out" / "tracks").exists()
-        with open(tmp_path / "out" / "paraphrases.jsonl", "a") as file:
+        with open(journal, "a") as file:
             file.write('{"torn')
         left[0] = 100_000
         assert build(tmp_path, url) == 0
+        (tmp_path / "out" / FILE).write_text("{}\n")
+        journal.unlink()
+        assert build(tmp_path, url) == 2
+        assert "of an older Assay" in said(capsys)
     assert main(["cdr", "--corpus", "x", "--out", str(tmp_path), "paraphrase.url=x"]) == 2
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err

@@ -20,8 +20,15 @@ from front import command  # noqa: E402
 
 from assay.task import read_tasks  # noqa: E402
 from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question  # noqa: E402
-from data_gen.dare.writer import facts_of, opening_of, reword_rows  # noqa: E402
-from data_gen.rewording import FILE  # noqa: E402
+from data_gen.dare.writer import (  # noqa: E402
+    facts_of,
+    lost_in,
+    misread,
+    opening_of,
+    reword_rows,
+)
+from data_gen.rewording import FILE, Endpoint  # noqa: E402
+from data_gen.tally import Refusal  # noqa: E402
 
 RECIPE = house_recipe(
     save_file_type="sqlite",
@@ -45,7 +52,7 @@ def row(text: str) -> dict[str, Any]:
 def reword(out: Path, text: str, said: Any) -> tuple[str, dict[str, Any]]:
     rows = [row(text)]
     with serving(said) as (url, _):
-        report = reword_rows(rows, {"shop_reg": RECIPE}, out, (url, "m"), 0)
+        report = reword_rows(rows, {"shop_reg": RECIPE}, Endpoint(url, "m", out / FILE), 0)
     return rows[0]["question_v1"], report
 
 
@@ -62,7 +69,8 @@ def test_another_description_is_kept(tmp_path: Path, seed: int) -> None:
     assert (report["asked"], report["reworded"]) == (1, 1)
     assert (tmp_path / FILE).is_file() and len(opening_of(text)) > 40
     again = [row(text)]  # the journal answers: nobody listens there
-    reword_rows(again, {"shop_reg": RECIPE}, tmp_path, ("http://127.0.0.1:9/v1", "m"), 0)
+    nobody = Endpoint("http://127.0.0.1:9/v1", "m", tmp_path / FILE)
+    reword_rows(again, {"shop_reg": RECIPE}, nobody, 0)
     assert again[0]["question_v1"] == found
 
 
@@ -207,3 +215,93 @@ def test_steps_that_read_otherwise_are_refused(tmp_path: Path, change: dict[str,
     assert found == text and report["reworded"] == 0
     (refusal,) = report["refusals"].values()
     assert f"not read back: {next(iter(change))}" in refusal["why"]
+
+
+# --- what a free rewording of an IF question must hold
+
+PLAIN = house_recipe(stated=["filter", "model", "features", "seed", "order", "scale"])
+ASKED = if_question(PLAIN, random.Random(0))
+PLAIN_READ = {
+    "model": "Ridge",
+    "random_state": 7,
+    "features": ["size", "town", "age"],
+    "ranges": {"size": [2.0, 41.0], "town": ["Bonn", "Ulm"]},
+    "keep_missing": True,
+    "imputer": None,
+    "scale": True,
+}
+
+
+def coded(why: Refusal | None) -> str:
+    """A refusal in words, "" for none."""
+    return why.coded() if why else ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("`age`", "`ages`", "names"),
+        ("41", "42", "numbers"),
+        (" 2 ", " two ", "numbers"),
+        ("random_state=7", "a fixed seed", "numbers"),
+        ("'Ulm'", "'Cologne'", "categories"),
+        ("Ridge", "Lasso", "model"),
+        ("StandardScaler", "scaler", ""),
+        (", in this order", "", "step"),
+        ("one-hot encode", "encode", "step"),
+        ("missing", "odd", "step"),
+        ("`size`, `town`, `age`", "`town`, `size`, `age`", "order"),
+        ("dense", "nice", "step"),
+    ],
+)
+def test_what_a_rewrite_lost_is_found(old: str, new: str, why: str) -> None:
+    lowered = ASKED.replace("One-hot", "one-hot")
+    changed = lowered.replace(old, new).replace("Numeric: `size`", "Numeric: `size`")
+    assert changed != lowered
+    found = lost_in(lowered, changed, ["size", "town", "age"])
+    assert coded(found).startswith(why) if why else True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "Lasso"},
+        {"random_state": None},
+        {"features": ["town", "size", "age"]},
+        {"ranges": {"size": [2, 40], "town": ["Bonn", "Ulm"]}},
+        {"keep_missing": False},
+        {"scale": False},
+    ],
+)
+def test_a_rewrite_that_reads_otherwise_is_found(change: dict[str, Any]) -> None:
+    said = f"Sure:\n```json\n{json.dumps(PLAIN_READ | change)}\n```"
+    assert misread(PLAIN, said) == next(iter(change))
+
+
+def test_a_rewrite_that_reads_as_the_recipe_is_proved() -> None:
+    assert misread(PLAIN, json.dumps(PLAIN_READ)) == ""
+    for said in ('["no object"]', "nothing", "{" * 3000, '{"features": NaN}'):
+        assert misread(PLAIN, said)
+
+
+def test_a_resampling_is_kept() -> None:
+    cf = cf_question("load", ["day"], ("1W", "mean"), random.Random(0))
+    assert coded(lost_in(cf, cf.replace("1W", "1D"), [])).startswith("categories")
+
+
+WORDS = {"size": "floor area in square metres", "age": "age, in years"}
+
+
+def test_words_for_columns_are_as_fixed_as_names() -> None:
+    recipe = PLAIN | {"column_words": WORDS}
+    question = if_question(recipe, random.Random(0))
+    assert "floor area in square metres" in question
+    said = {
+        "features": ["floor area in square metres", "town", "age, in years"],
+        "ranges": {"floor area in square metres": [2, 41], "town": ["Bonn", "Ulm"]},
+    }
+    assert misread(recipe, json.dumps(PLAIN_READ | said)) == ""
+    assert misread(recipe, json.dumps(PLAIN_READ)) == "features, ranges"
+    lost = question.replace("floor area in", "area in")
+    assert coded(lost_in(question, lost, [], WORDS)).startswith("names")
+    assert lost_in(question, question.replace("“", "").replace("”", ""), [], WORDS) is None
