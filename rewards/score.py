@@ -180,8 +180,9 @@ def task_named(row: Row) -> tuple[str, Any]:
 
 
 def rollout_answer(row: Row) -> Answer:
-    """Read what a row of `assay rollout` handed in. Of its files it keeps the names and sizes
-    alone, so with files it is an answer that cannot be scored again: its `failure` says so.
+    """Read what a row of `assay rollout` handed in. It keeps what short files of text held
+    (`file_texts`); with another file it is an answer that cannot be scored again: its `failure`
+    says so.
 
     Raises `TaskError` for a row without a text.
     """
@@ -196,7 +197,7 @@ def rollout_answer(row: Row) -> Answer:
     if not isinstance(text, str):
         raise TaskError("a rollout without `text`, and without `messages` that end in an answer")
     left: dict[str, bytes] = {}
-    for name, held in _files(row).items():
+    for name, held in {**_files(row), **_files(row, "file_texts")}.items():
         if held != 0 and not isinstance(held, str):
             why = f"the row keeps the size of {name!r} ({held} bytes) and not what it held"
             return Answer(text, truncated, failure=f"{why}: sample it again to score it again")
@@ -204,10 +205,10 @@ def rollout_answer(row: Row) -> Answer:
     return Answer(text, truncated, left)
 
 
-def _files(row: Row) -> dict[str, Any]:
-    files: Any = row.get("files") or {}
+def _files(row: Row, field: str = "files") -> dict[str, Any]:
+    files: Any = row.get(field) or {}
     if not isinstance(files, dict):
-        raise TaskError("field 'files' is no object; give {name: text}")
+        raise TaskError(f"field {field!r} is no object; give {{name: text}}")
     return cast("dict[str, Any]", files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -59,6 +60,21 @@ class Completion:
 
 
 UNTOLD = "messages_without_usage"  # in `notes`: how many messages' tokens nobody told
+
+
+KEPT_FILE = 64 * 1024
+"""Bytes of the longest file whose text a row of rollouts keeps."""
+
+
+def file_texts(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The files that are UTF-8 text of at most `KEPT_FILE` bytes, by name: what `assay view` shows
+    beside gold, and what `assay score` scores again."""
+    found: dict[str, str] = {}
+    for name, data in sorted(files.items()):
+        if len(data) <= KEPT_FILE:
+            with suppress(UnicodeDecodeError):
+                found[name] = data.decode("utf-8")
+    return found
 
 
 @dataclass(frozen=True)
@@ -132,6 +148,7 @@ class Trajectory:
             row["usage"] = dict(self.usage)
         if self.files or task.tools:
             row["files"] = {name: len(data) for name, data in sorted(self.files.items())}
+            row["file_texts"] = file_texts(self.files)
         if self.failure is not None or task.tools:
             row["failure"] = self.failure
         if not task.tools:

@@ -142,7 +142,6 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
         "readings": readings,
         **dare_dsbench.more(task, run, args.dsbench),
         "errors": dict(run.errors),
-        "files": {name: len(data) for name, data in sorted(run.files.items())},
         "failure_category": category(task, run, score),
     }
 

@@ -35,6 +35,8 @@ from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
+# what rows.jsonl keeps and results.json does not
+JOURNAL_ONLY = frozenset(("messages", "file_texts", ASKED))
 
 
 def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
@@ -167,7 +169,7 @@ def _results(
         "code": revision(),
         "machine": machine(),
     }
-    lean = [{k: v for k, v in row.items() if k not in ("messages", ASKED)} for row in rows]
+    lean = [{k: v for k, v in row.items() if k not in JOURNAL_ONLY} for row in rows]
     found = tables(rows, Draw(seed=args.seed))
     return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
 

@@ -23,7 +23,6 @@ from train.evaluation.results import (
     shown,
     texts,
 )
-from train.evaluation.stats import Interval
 from train.evaluation.tables import ends
 from train.report.curves import figure
 from train.report.markup import (
@@ -37,7 +36,7 @@ from train.report.markup import (
     table,
     wide,
 )
-from train.report.slicing import slices
+from train.report.slicing import picture, slices
 from train.report.svg import interval_mark, line_chart
 
 Row = Mapping[str, Any]
@@ -57,7 +56,7 @@ def evaluation(data: Mapping[str, Any], links: Links) -> list[str]:
     rows = {p.name: named_rows(data).get(p.name, []) for p in parts if not p.baseline}
     head = "Held-out results" if heldout(data) else "Results"
     return [
-        section(head, *map(quiet, provenance(data)), _results(parts, links)),
+        section(head, *map(quiet, provenance(data)), picture(parts, data), _results(parts, links)),
         section("Families", plain(family_table(parts), "Families")),
         _compared(comparisons(data), links),
         _curve(parts),
@@ -80,10 +79,10 @@ def _results(parts: Sequence[Shown], links: Links) -> str:
             for name, text in zip(names, texts(part, names), strict=True)
         ]
         kind = "" if part.baseline else "trained"
-        lines.append((kind, [cells[0], _mark(part), *cells[1:]]))
+        lines.append((kind, cells))
     failed = sum(part.cell["no_outcome"] for part in parts)
     note = f" {failed} answers have no outcome and count nowhere." if failed else ""
-    return wide(table([names[0], "", *names[1:]], lines), "Results") + quiet(
+    return wide(table(names, lines), "Results") + quiet(
         "Outcome: mean of the benchmark's metric, with 95 % intervals clustered by source "
         "(document, table, lake). Reward: mean of what RL sees. Balanced: every class of gold "
         "counts alike."
@@ -100,11 +99,6 @@ def _linked(part: Shown, name: str, text: str, links: Links) -> str:
     return linked + (bounds_text(part.cell["interval"], "{:.3f}") if bracket else "")
 
 
-def _mark(part: Shown) -> str:
-    bounds = part.cell["interval"]
-    return interval_mark(Interval(part.cell["mean_outcome"], *bounds)) if bounds else ""
-
-
 def _curve(parts: Sequence[Shown]) -> str:
     """RS@1 to RS@K, as a table and, of models, drawn."""
     lines = curve_table(parts)
@@ -116,15 +110,13 @@ def _curve(parts: Sequence[Shown]) -> str:
         if not part.baseline and part.cell.get("rs_curve")
     ]
     chart = line_chart(drawn, "K", "RS@K")
-    picture = figure("RS@K", [name for name, _ in drawn], chart) if drawn else ""
-    pictures = f'<div class="charts">{picture}</div>'
+    drawing = figure("RS@K", [name for name, _ in drawn], chart) if drawn else ""
+    pictures = f'<div class="charts">{drawing}</div>'
     note = (
         "Share of instances right in one of K wordings, over the instances that have all of them. "
         "RS@1 is the mean over wordings."
     )
-    return section(
-        "RS@K", f'<div class="charts">{pictures}</div>', plain(lines, "RS@K"), quiet(note)
-    )
+    return section("RS@K", pictures, plain(lines, "RS@K"), quiet(note))
 
 
 def _compared(found: Sequence[Comparison], links: Links) -> str:

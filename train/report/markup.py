@@ -60,15 +60,20 @@ class Links:
 NO_LINKS = Links()
 HEAD = re.compile(r'<section id="([^"]*)"><h2>(.*?)</h2>')
 DRAWN = '<td class="drawn">'
+LISTED = 4  # columns of a table whose rows a narrow screen shows as lists
 Line = tuple[str, Sequence[str]]  # class of the row, its cells as HTML
 
 
 def table(headings: Iterable[str], lines: Iterable[Line], kind: str = "") -> str:
     """Headings are escaped here; cells come as HTML. A column without a heading holds pictures of
-    the number beside it, which a narrow screen has no room for."""
+    the number beside it. A narrow screen shows a row of many columns as a list of its cells, each
+    with its heading, and no pictures."""
     names = list(headings)
     head = "".join(f"<th>{escape(h)}</th>" if h else DRAWN + "</td>" for h in names)
-    starts = ["<td>" if h else DRAWN for h in names]
+    listed = len(names) >= LISTED and kind != "words"
+    kind = f"{kind} listed".strip() if listed else kind
+    label = ' data-head="{}"' if listed else ""
+    starts = [f"<td{label.format(escape(h))}>" if h else DRAWN for h in names]
     rows = "".join(
         f'<tr class="{row}">'
         + "".join(f"{start}{c}</td>" for start, c in zip(starts, cells, strict=True))

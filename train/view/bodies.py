@@ -28,7 +28,8 @@ def list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-_KEPT = ("failure", "errors", "notes", "files", "turns", "tool_s", "usage", "cost", "seed", "said")
+_KEPT = ("failure", "errors", "notes", "files", "file_texts", "turns", "tool_s", "usage", "cost")
+_KEPT += ("seed", "said")
 
 
 def body_of(

@@ -41,7 +41,7 @@ def followed(tab: Any, page: Path, row: str, column: int, table: str) -> str:
 
 def test_a_number_opens_the_rollouts_behind_it(tab: Any, site: Path) -> None:
     page = site / "a" / "report.html"
-    assert followed(tab, page, "rl", 3, "held-out-results").startswith("8 rollouts (8 of")
+    assert followed(tab, page, "rl", 2, "held-out-results").startswith("8 rollouts (8 of")
     gained = followed(tab, page, "sft → rl", 6, "what-each-stage-changed")
     assert gained == "4 tasks"
     lost = followed(tab, page, "sft → rl", 7, "what-each-stage-changed")

@@ -236,6 +236,28 @@ def test_results_json_survives_lone_surrogates(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text())["rows"]["rl"][1]["output"] == EVIL
 
 
+def sliced(n: int, **slices: str) -> dict[str, Any]:
+    return row(n, "KEEP", n % 3 > 0) | {"slices": slices}
+
+
+def test_results_are_a_picture_first_and_small_slices_are_folded(tmp_path: Path) -> None:
+    """Of slices that part the tasks alike the first is shown; one of few tasks is folded."""
+    kinds = ["a"] * 12 + ["b"] * 10 + ["<c>"] * 3
+    rows = [sliced(n, kind=kind, track=f"t-{kind}") for n, kind in enumerate(kinds)]
+    page = write_report(tmp_path, {"rows": {"m": rows}, "meta": {"bootstrap": 50}}).read_text()
+    drawn, rest = page.split('<div class="dots one">')[1].split("</div>", 1)
+    assert re.findall(r'class="name">([^<]*)<', drawn) == [
+        "all tasks",
+        "kind = a (12)",
+        "kind = b (10)",
+    ]
+    places = [float(found) for found in re.findall(r'<b style="left:([\d.]+)%', drawn)]
+    assert places == pytest.approx([64.0, 66.7, 60.0])
+    large, small = rest.split('id="slices"')[1].split("<details>")[:2]
+    assert "kind = a" in large and "kind = &lt;c&gt;" not in large
+    assert "kind = &lt;c&gt;" in small and "track = " not in page
+
+
 def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
     plain = {"label": None, "said": None, "slices": {}, "parts": {}, "family": "own"}
     rows = [
@@ -249,7 +271,7 @@ def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
     data = {"rows": {"m": rows}, "meta": {}}
     assert "counted nowhere: 1 answers" in text_table(data) and "balanced" not in text_table(data)
     page = write_report(tmp_path, data).read_text()
-    assert "<td>0.350</td>" in page and "gold None" not in page
+    assert ">0.350</td>" in page and "gold None" not in page
 
 
 def test_a_run_that_was_trained_and_not_evaluated_has_a_page(

@@ -53,7 +53,7 @@ class App {
     addEventListener("hashchange", () => this.follow());
     addEventListener("keydown", (event) => this.key(event));
     this.follow();
-    if (!location.hash) put(this.parts.detail, this.hint());
+    if (!location.hash) this.openFirst();
     if (this.where === "server") setInterval(() => this.poll(), 2000);
   }
 
@@ -165,6 +165,15 @@ class App {
     this.refilter();
     put(this.parts.detail, this.hint());
     this.back();
+  }
+
+  /** Without an address: the first failure, where the screen has room for it beside the list. */
+  openFirst() {
+    put(this.parts.detail, this.hint());
+    const first = this.mode === "rollouts" ? firstFailure(this.ix, this.items) : undefined;
+    if (first === undefined || !matchMedia("(min-width: 801px)").matches) return;
+    history.replaceState(null, "", `#${this.links[first]}`);
+    this.follow();
   }
 
   hint() {

@@ -53,12 +53,39 @@ function groupWords(ix, group) {
 function goldPart(asked, body) {
   const gold = asked.gold;
   if (!gold) return part("Against gold", el("p", { class: "quiet" }, "Gold is not known here: the tasks file is not at hand (give it with --tasks)."));
-  const files = Object.entries(gold.files || {}).map(([name, text]) => el("details", {}, el("summary", {}, `gold file ${name}`), pre(text)));
-  const made = Object.entries(body.files || {}).map(([name, size]) => `${name} (${size} bytes)`).join(", ");
+  const made = Object.entries(body.files || {}).filter(([name]) => !(gold.files || {})[name]);
   return part("Against gold", gold.why ? el("p", { class: "quiet" }, gold.why) : null,
-    gold.text ? [el("h4", {}, "Gold"), pre(gold.text)] : null, files,
-    el("h4", {}, "Answer"), pre(body.answer ?? body.text),
-    made ? el("p", {}, `Files handed in, which rollouts do not keep: ${made}.`) : null);
+    gold.text ? [el("h4", {}, "Gold"), pre(gold.text)] : null,
+    Object.entries(gold.files || {}).map(([name, text]) => filePair(name, text, body)),
+    body.text.trim() || gold.text ? [el("h4", {}, "Answer"), pre(body.answer ?? body.text)] : null,
+    made.map(([name, size]) => madeFile(name, size, body)));
+}
+
+/** A file of gold and what the answer has under its name, side by side; lines that differ are marked. */
+function filePair(name, gold, body) {
+  const size = (body.files || {})[name], answer = (body.file_texts || {})[name];
+  const said = size === undefined ? "The answer has no such file."
+    : `${size} bytes, which rollouts do not keep: they keep UTF-8 text of at most 64 kB.`;
+  return el("div", { class: "panes" },
+    el("div", {}, el("h4", {}, `Gold: ${name}`), markedLines(gold, answer)),
+    el("div", {}, el("h4", {}, `Answer: ${name}`),
+      answer === undefined ? el("p", { class: "quiet" }, said) : markedLines(answer, gold)));
+}
+
+/** A text whose lines are marked where the other text has another line, or none, at their place. */
+function markedLines(text, other) {
+  if (other === undefined || text === other) return pre(text);
+  const theirs = other.split("\n");
+  const made = el("pre", { tabindex: "0" });
+  text.split("\n").forEach((line, i) => made.append(i ? "\n" : "", line === theirs[i] ? line : el("span", { class: "bad" }, line || " ")));
+  return made;
+}
+
+/** A file of the answer that gold has not. */
+function madeFile(name, size, body) {
+  const text = (body.file_texts || {})[name];
+  return el("details", {}, el("summary", {}, `answer file ${name} (${size} bytes)`),
+    text === undefined ? el("p", { class: "quiet" }, "Rollouts keep UTF-8 text of at most 64 kB.") : pre(text));
 }
 
 function partsPart(ix, i) {

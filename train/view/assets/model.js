@@ -128,6 +128,12 @@ function sortRows(ix, rows, key, descending) {
   });
 }
 
+/** The first of the rows that the model got wrong, else the first that has no outcome; undefined where all are right. */
+function firstFailure(ix, rows) {
+  const is = (...classes) => rows.find((i) => classes.includes(outcomeClass(ix.rows.outcome[i])));
+  return is("wrong", "partly") ?? is("none");
+}
+
 /** All rollouts of row `i`'s task in its step and set. */
 function groupOf(ix, i) {
   const r = ix.rows, found = [];
