@@ -69,7 +69,9 @@ def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> No
     assert {(r["turns"], r["tokens_in"], r["tokens_out"]) for r in found} == {(3, 300, 60)}
     (row,) = rows_of(tmp_path / "d")
     assert (row["failure"], row["turns"], row["outcome"]) == (None, 3, 1.0)
-    assert list(row["files"]) == ["prediction.csv"] == list(row["file_texts"])
+    assert list(row["files"]) == ["prediction.csv"] and "file_texts" not in row
+    kept = json.loads((tmp_path / "d" / "rows.jsonl").read_text().splitlines()[0])
+    assert list(kept["file_texts"]) == ["prediction.csv"]
     assert len({str(b["messages"][0]) for b in asked}) == 1  # one system message, always first
     assert max(len(b["messages"]) for b in asked) == 2
 
