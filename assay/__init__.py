@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from assay.task import Score as Score
     from assay.task import Task as Task
     from assay.task import TaskError as TaskError
+    from data_gen.pipeline import Builder as Builder
+    from data_gen.tally import Refused as Refused
     from rollouts.episode import rollout as rollout
     from rollouts.tools import Context as Context
     from rollouts.tools import tool as tool
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
 PUBLIC = {
     "Answer": "assay.task:Answer",
     "Audit": "assay.family:Audit",
+    "Builder": "data_gen.pipeline:Builder",
     "Cheat": "assay.family:Cheat",
     "Context": "rollouts.tools:Context",
     "Family": "assay.family:Family",
     "Floor": "assay.family:Floor",
+    "Refused": "data_gen.tally:Refused",
     "Score": "assay.task:Score",
     "Task": "assay.task:Task",
     "TaskError": "assay.task:TaskError",

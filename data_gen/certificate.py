@@ -6,8 +6,9 @@ Every builder writes the same keys first; what only one has to say stands under 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -85,13 +86,15 @@ def counted(
 
 
 def write_set(
-    out: Path,
-    splits: Mapping[str, Sequence[Task]],
-    proof: dict[str, Any],
-    stale: Collection[str] = (),
+    out: Path, splits: Mapping[str, Sequence[Task]], proof: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write every split and the certificate, all or none; files of an older build (`stale`) go.
+    """Write every split and the certificate, all or none; files that an older certificate names go.
     Returns the certificate with the SHA-256 of each file."""
+    try:
+        older: Any = json.loads((out / CERTIFICATE).read_text(encoding="utf-8"))
+        stale = [name for name in older["sha256"] if Path(name).name == name]
+    except (OSError, ValueError, KeyError, TypeError):
+        stale = []
     with atomic_write_set(out, stale=stale) as new:
         for name, tasks in splits.items():
             write_jsonl(new / f"{name}.jsonl", (task.to_json() for task in tasks))

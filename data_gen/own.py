@@ -10,7 +10,6 @@ import hashlib
 import inspect
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,9 +28,9 @@ from assay.console import (
 from assay.family import Family, all_families, family_named, use_families
 from assay.task import Answer, Task, TaskError, json_line
 from data_gen.builder_settings import read_settings
-from data_gen.certificate import CERTIFICATE, certificate, write_set
+from data_gen.pipeline import finish
 from data_gen.splits import Wanted, add_splits, read_list, resplit
-from data_gen.tally import Input, say_empty, say_inputs
+from data_gen.tally import Input, Tally
 from rewards.audit.laws import (
     Broken,
     empty_law,
@@ -42,16 +41,15 @@ from rewards.audit.laws import (
     split_law,
 )
 
-SAID = ("heldout", "validation")  # splits that are missed when they are empty
 _SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a builder gave, checked: tasks by split, and the certificate."""
+    """What a builder gave, checked: tasks by split, and what became of its drafts."""
 
     splits: dict[str, list[Task]]
-    certificate: dict[str, Any]
+    tally: Tally
 
 
 def build(
@@ -59,7 +57,7 @@ def build(
 ) -> Built:
     """Run the family's builder, take out what is `wanted` for other splits, and check all of it.
     Raises `TaskError` in one sentence."""
-    made = _called(family, seed, settings)
+    made, tally = _called(family, seed, settings)
     if wanted is not None:
         made = resplit(family, made, wanted, seed)
     splits = {
@@ -71,7 +69,7 @@ def build(
             _refuse([*gold_law(task, scored(task, gold_of(family, task)))])
             _refuse([*empty_law(task, scored(task, Answer()))])
     _refuse([replace(b, where=f"splits {b.where}") for b in split_law(splits)])
-    return Built(splits, _certificate(family, seed, settings, splits))
+    return Built(splits, tally)
 
 
 def _refuse(broken: Sequence[Broken]) -> None:
@@ -79,8 +77,11 @@ def _refuse(broken: Sequence[Broken]) -> None:
         raise TaskError(f"{broken[0]}; nothing was written")
 
 
-def _called(family: Family, seed: int, settings: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What `build` returned, as lists, its shape checked."""
+def _called(
+    family: Family, seed: int, settings: Mapping[str, Any]
+) -> tuple[dict[str, list[Any]], Tally]:
+    """What `build` returned, as lists, its shape checked; and what became of the drafts, where it
+    is built by the skeleton (`data_gen.pipeline`)."""
     builder = f"build of family {family.name}"
     if family.build is None:
         raise TaskError(
@@ -89,6 +90,7 @@ def _called(family: Family, seed: int, settings: Mapping[str, Any]) -> dict[str,
         )
     try:
         made: Any = family.build(seed, **settings)
+        tally: Tally = getattr(made, "tally", None) or Tally()
         if isinstance(made, Mapping):
             made = {name: list(tasks) for name, tasks in made.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     except TaskError as error:
@@ -106,7 +108,7 @@ def _called(family: Family, seed: int, settings: Mapping[str, Any]) -> dict[str,
             raise TaskError(f"{builder}: split {name!r} is no file name; use letters and digits")
     if not any(splits.values()):
         raise TaskError(f"{builder} gave no task; nothing was written")
-    return splits
+    return splits, tally
 
 
 def _as_read(task: Any, family: Family, split: str) -> Task:
@@ -141,48 +143,29 @@ def _ids_occur_once(splits: Mapping[str, Sequence[Task]]) -> None:
             seen[task.id] = split
 
 
-def _certificate(
-    family: Family, seed: int, settings: Mapping[str, Any], splits: Mapping[str, Sequence[Task]]
-) -> dict[str, Any]:
-    return certificate(
-        family.name,
-        splits,
-        {
-            pair: {"exact": found.exact, "normalised": found.normalised}
-            for pair, found in shared_content(splits).items()
-        },
-        seed,
-        origin=family.origin,
-        sha256=origin_hash(family),
-        settings=dict(settings),
-        checks={"gold_scores_one": True, "empty_scores_zero": True, "ids_occur_once": True},
-    )
-
-
 def origin_hash(family: Family) -> str | None:
     """SHA-256 of the file that the family's builder (else its scorer) stands in."""
     try:
-        path = inspect.getsourcefile(inspect.unwrap(family.build or family.score))
+        own = inspect.unwrap(family.build or family.score)
+        path = inspect.getsourcefile(type(own.__self__) if inspect.ismethod(own) else own)
     except TypeError:
         return None
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
 
 
-def write(built: Built, out: Path) -> None:
-    """Write every split, the certificate, and a line for each source of tasks. All take their
-    places together; files of an older build go."""
-    try:
-        old: Any = json.loads((out / CERTIFICATE).read_text(encoding="utf-8"))
-        stale = [name for name in old["sha256"] if Path(name).name == name]
-    except (OSError, ValueError, KeyError, TypeError):
-        stale = []
-    write_set(out, built.splits, built.certificate, stale)
+def inputs_of(built: Built) -> list[Input]:
+    """A line for each source of tasks, and for each that gave none."""
     tasks = Counter(
         (str(t.meta.get("source") or f"tasks of {split}"), ", ".join(licences_of(t)))
         for split, own in built.splits.items()
         for t in own
     )
-    say_inputs([Input(name, count, (), licence) for (name, licence), count in tasks.items()], out)
+    used = {name for name, _ in tasks}
+    idle = [name for name in built.tally.inputs if name not in used]
+    return [
+        *(Input(name, count, (), licence) for (name, licence), count in tasks.items()),
+        *(Input(name, 0, (built.tally.why_none(name),)) for name in idle),
+    ]
 
 
 def main(name: str, argv: Sequence[str]) -> int:
@@ -190,21 +173,31 @@ def main(name: str, argv: Sequence[str]) -> int:
     made = options(name)
     args = made.parse_intermixed_args(argv)
     family = _family(name, args.family)
-    settings = read_settings(family, args.settings)
-    wanted = Wanted(args.heldout_share, args.validation_share, read_list(args.heldout))
+    shares = {"heldout_share": args.heldout_share, "validation_share": args.validation_share}
+    # a builder that divides its sources itself is told; of another's tasks, some are moved
+    known = set(inspect.signature(family.build).parameters) if family.build else set[str]()
+    told = [f"{n}={share}" for n, share in shares.items() if share is not None and n in known]
+    heldout, validation = (None if n in known else share for n, share in shares.items())
+    settings = read_settings(family, [*args.settings, *told])
+    wanted = Wanted(heldout, validation, read_list(args.heldout))
     built = build(family, args.seed, settings, wanted)
-    write(built, args.out)
-    for split, tasks in built.splits.items():
-        tracks = built.certificate["tracks"][split]
-        listed = ", ".join(f"{n} {track or 'without a track'}" for track, n in tracks.items())
-        print(f"{args.out / split}.jsonl: {len(tasks)} tasks ({listed or 'none'})")
-        if not tasks and split not in SAID:
-            print(f"assay tasks: split {split} is empty", file=sys.stderr)
-    counts = {split: len(tasks) for split, tasks in built.splits.items()}
-    options_ = "--heldout-share 0.2 --validation-share 0.1 take some of train, by source"
-    say_empty(counts, args.out, options_)
-    print(f"{args.out / CERTIFICATE}: gold scores 1, an empty answer 0, no content is shared")
-    return 0
+    return finish(
+        family.name,
+        args.out,
+        built.splits,
+        {
+            pair: {"exact": found.exact, "normalised": found.normalised}
+            for pair, found in shared_content(built.splits).items()
+        },
+        inputs_of(built),
+        args.seed,
+        tally=built.tally,
+        hint="--heldout-share 0.2 --validation-share 0.1 take some of train, by source",
+        origin=family.origin,
+        sha256=origin_hash(family),
+        settings=dict(settings),
+        checks={"gold_scores_one": True, "empty_scores_zero": True, "ids_occur_once": True},
+    )
 
 
 def options(name: str) -> Parser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ from assay.task import Task, TaskError
 from data_gen.certificate import shared
 from data_gen.corpora import CorpusError, Document
 from data_gen.demo.passages import canonical_hash, cut_passages
+
+TRAIN = "train"
+SPLITS = (TRAIN, "validation", "heldout")
+VALIDATION = 0.1  # share that validates by default, from `ENOUGH` sources on
+ENOUGH = 10
 
 
 def taken(
@@ -36,6 +42,33 @@ def taken(
     must = sum(name in listed for name in ranked)
     wanted = max(round(share * (of or len(ranked))), least if share > 0 else 0)
     return ranked[: max(must, min(wanted, len(ranked) - spare))]
+
+
+def sides_of(
+    names: Iterable[str],
+    heldout: float,
+    validation: float | None,
+    rank: Callable[[str], Any],
+    listed: Collection[str] = (),
+) -> dict[str, str]:
+    """Name → its split: a share of the names, and those listed, is held out; a share of what is
+    left validates (None: `VALIDATION` from `ENOUGH` names on). A share above 0 takes at least one
+    name as long as one is left to train on."""
+    every = set(names)
+    if validation is None:
+        validation = VALIDATION if len(every) >= ENOUGH else 0.0
+    held = taken(every, heldout, rank, listed, least=1, spare=1)
+    rest = every - {*held}
+    chosen = taken(rest, validation, rank, least=1, spare=1)
+    side = dict.fromkeys(rest, TRAIN) | dict.fromkeys(held, "heldout")
+    return side | dict.fromkeys(chosen, "validation")
+
+
+def wanted_of(count: int, side: Mapping[str, str]) -> dict[str, int]:
+    """How many of `count` tasks each split gets: as large a share as it has of the sources."""
+    sizes = Counter(side.values())
+    away = {n: round(count * sizes[n] / len(side)) for n in SPLITS[1:]}
+    return {TRAIN: count - sum(away.values())} | away
 
 
 def split_documents(
@@ -62,21 +95,27 @@ def split_documents(
     return [d for d in ordered if d.id not in heldout], [d for d in ordered if d.id in heldout]
 
 
+def add_shares(
+    to: Parser,
+    what: str,
+    heldout: str = "0.2; of two or more at least one",
+    validation: str = "0.1 from ten on",
+) -> None:
+    """The options by which a user says how much is held out; the last two say defaults."""
+    for name, of, default in (
+        ("heldout", f"of the {what}, to test on", heldout),
+        ("validation", f"of the {what} that are left, to choose settings on", validation),
+    ):
+        to.add_argument(f"--{name}-share", type=share_of, metavar="SHARE", help=f"{of} ({default})")
+
+
 def add_splits(to: Parser, what: str, share: str, validation: str) -> None:
-    """The options by which a user says what is held out; `share` and `validation` say defaults."""
-    to.add_argument(
-        "--heldout-share", type=share_of, metavar="SHARE", help=f"of the {what} ({share})"
-    )
+    """The same, and a list of what is held out by name."""
+    add_shares(to, what, share, validation)
     to.add_argument(
         "--heldout",
         metavar="LIST",
         help=f"file of ids of {what} that must be held out, one a line",
-    )
-    to.add_argument(
-        "--validation-share",
-        type=share_of,
-        metavar="SHARE",
-        help=f"of the {what} that are left, to choose settings on ({validation})",
     )
 
 
@@ -139,9 +178,6 @@ def _prints(tasks: Sequence[Task]) -> dict[str, set[str]]:
     }
 
 
-TRAIN = "train"
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Shares of the sources of split `train` (None: none are taken), and ids of tasks, or names of
@@ -173,39 +209,27 @@ def resplit(
                 f"{len(splits[name])} tasks for {name} itself; leave the option"
             )
     tasks: list[Task] = [task for task in splits.get(TRAIN, []) if isinstance(task, Task)]
-    side = _sides(family, tasks, wanted, seed)
-    moved = {name: [t for t in tasks if side[source_of(family, t)] == name] for name in SIDES}
-    if not moved[TRAIN]:
-        raise TaskError(
-            f"nothing would be left to train on: the {len(tasks)} tasks of split {TRAIN} come from "
-            f"{len(side)} source(s); give more sources, or smaller shares"
-        )
-    splits[TRAIN] = moved[TRAIN]
-    for name in SIDES[1:]:
-        if moved[name]:
-            splits[name] = [*splits.get(name, []), *moved[name]]
-    return splits
-
-
-SIDES = (TRAIN, "validation", "heldout")
-
-
-def _sides(family: Family, tasks: Sequence[Task], wanted: Wanted, seed: int) -> dict[str, str]:
-    """Source → its split."""
-    sources = {task.id: source_of(family, task) for task in tasks}
-    known = {*sources, *sources.values()}
-    if gone := sorted(wanted.listed - known):
+    source = {task.id: source_of(family, task) for task in tasks}
+    if gone := sorted(wanted.listed - {*source, *source.values()}):
         raise TaskError(
             f"--heldout: no task of split {TRAIN} has the id or source {gone[0]!r} "
             f"({len(gone)} are unknown)"
         )
-    must = {s for name, s in sources.items() if name in wanted.listed or s in wanted.listed}
+    must = {s for name, s in source.items() if name in wanted.listed or s in wanted.listed}
 
-    def rank(source: str) -> int:
-        return derive_seed(seed, "heldout", source)
+    def rank(name: str) -> int:
+        return derive_seed(seed, "heldout", name)
 
-    away = taken(sources.values(), wanted.heldout or 0.0, rank, must, least=1)
-    rest = {*sources.values()} - {*away}
-    chosen = taken(rest, wanted.validation or 0.0, rank, least=1)
-    side = dict.fromkeys(rest, TRAIN) | dict.fromkeys(chosen, "validation")
-    return side | dict.fromkeys(away, "heldout")
+    names = {*source.values()}
+    side = sides_of(names, wanted.heldout or 0.0, wanted.validation or 0.0, rank, must)
+    if {*side.values()} in ({TRAIN}, {"heldout"}):
+        raise TaskError(
+            f"nothing would be left to train on: the {len(tasks)} tasks of split {TRAIN} come from "
+            f"{len(side)} source(s); give more sources, or smaller shares"
+        )
+    moved = {name: [t for t in tasks if side[source[t.id]] == name] for name in SPLITS}
+    splits[TRAIN] = moved[TRAIN]
+    for name in SPLITS[1:]:
+        if moved[name]:
+            splits[name] = [*splits.get(name, []), *moved[name]]
+    return splits

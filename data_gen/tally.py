@@ -42,6 +42,16 @@ class Refusal:
 
 # codes of gold that a second computation does not give, or cannot
 DIFFERS, UNPROVABLE = "proof: differs", "proof: not provable"
+# verdicts of one that gives it; once: over a file that one library alone reads
+AGREED, ONCE = "agreed", "proved once"
+
+
+class Refused(Exception):
+    """A draft that becomes no task: its code, a sentence, and what it is about."""
+
+    def __init__(self, code: str, what: str = "", where: str = "") -> None:
+        super().__init__(code)
+        self.why = Refusal(code, what, where)
 
 
 @dataclass
@@ -58,8 +68,11 @@ class Tally:
     most: int = 5
 
     def refuse(self, why: Refusal, inputs: Iterable[str] = ()) -> None:
-        """Count a draft that became no task, also for its inputs."""
+        """Count a draft that became no task, also for its inputs; and its verdict, where gold was
+        not proved."""
         self.refused[why.code] += 1
+        if why.code in (DIFFERS, UNPROVABLE):
+            self.proof[why.code.removeprefix("proof: ")] += 1
         self.note(why, inputs)
         kept = self.examples.setdefault(why.code, [])
         if (why.what or why.where) and len(kept) < self.most:
@@ -160,9 +173,12 @@ def doubts_said(inputs: Iterable[Input]) -> list[str]:
 
 
 def say_empty(counts: Mapping[str, int], out: Path, why: str) -> None:
-    """Say in a sentence that there is nothing to test on, or to choose settings on."""
-    for name, what in (("heldout", "test on"), ("validation", "choose settings on")):
+    """Say in a sentence that there is nothing to test on, or to choose settings on; and of any
+    other split that it is empty."""
+    needed = {"heldout": "test on", "validation": "choose settings on"}
+    for name in {**needed, **counts}:
         if not counts.get(name):
             file = out / f"{name}.jsonl"
+            said = f"there is nothing to {needed[name]}; {why}" if name in needed else "no task"
             state = "is empty" if name in counts else "was not written"
-            print(f"{file} {state}: there is nothing to {what}; {why}", file=sys.stderr)
+            print(f"{file} {state}: {said}", file=sys.stderr)

@@ -7,22 +7,25 @@ the two counts (KEEP and DROP) are asked to be equal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 from assay.console import progress
 from assay.seeds import derive_seed
 from assay.task import Task
-from data_gen.corpora import Corpus, Document
-from data_gen.demo.drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
-from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.corpora import Corpus
+from data_gen.demo.inject import WEAVERS, Woven, frame, pick, weave, weave_markup, wrap
+from data_gen.demo.passages import Passage, canonical_hash
+from data_gen.demo.refinements import DemoTaskError, Draft, Refinements, split_tasks, with_states
 from data_gen.demo.settings import DemoTaskSettings, preset
-from data_gen.demo.wording import filter_number, filter_step, read_requirement
-from data_gen.splits import sentence_keys, shuffled, split_documents
-from rewards.cdr.recipes import bound_recipe, recipe_of, written
-from rewards.cdr.score import MODE, TAG, gold_answer, score_refinement
-from rewards.gold import Execution, execute, run_bound
+from data_gen.demo.wording import filter_number, filter_step, read_requirement, say_recipe
+from data_gen.splits import shuffled
+from data_gen.tally import Tally
+from rewards.gold import Execution, Step, execute
+from rewards.parse import normalise
 
 __all__ = [
     "DemoTaskError",
@@ -30,22 +33,18 @@ __all__ = [
     "build_demo_splits",
     "build_demo_tasks",
     "preset",
-    "rebuild_gold",
-    "verify",
     "with_states",
 ]
 
-SYSTEM = (
-    "Do the steps in order. Answer <status>KEEP</status><clean_text>result</clean_text>. "
-    "If a step rejects the text, stop with DROP and the text so far."
-)
-
-LEAST = 128  # tokens of an answer
-STATES_SYSTEM = (
-    "Do the steps in order. After each write <state>text so far</state>, or where it may reject "
-    "<check>count: KEEP</check>; stop at DROP. Then answer "
-    "<status>KEEP</status><clean_text>result</clean_text>, or DROP and the text so far."
-)
+# Spoken thresholds. Passages come clearly below or clearly above all of them.
+THRESHOLDS: dict[str, tuple[int, ...]] = {
+    "text_length_filter": (90, 100, 110),
+    "words_num_filter": (14, 16, 18),
+    "maximum_line_length_filter": (60, 70, 80),
+    "alphanumeric_filter": (35, 40),
+}
+_RECIPE_TRIES = 60
+_TEXT_TRIES = 40
 
 
 def build_demo_tasks(
@@ -57,101 +56,217 @@ def build_demo_tasks(
 
 
 def build_demo_splits(
-    corpus: Corpus, settings: DemoTaskSettings, seed: int, listed: Collection[str] = ()
+    corpus: Corpus,
+    settings: DemoTaskSettings,
+    seed: int,
+    listed: Collection[str] = (),
+    tally: Tally | None = None,
 ) -> dict[str, list[Task]]:
     """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`. Same corpus, settings and seed
-    give the same tasks; documents whose ids are listed are held out.
+    give the same tasks; documents whose ids are listed are held out. `tally` counts how often gold
+    was computed twice.
 
     No document, sentence or input of the held-out and validation splits occurs in any other; SFT
     and RL share documents but no input. Raises `DemoTaskError` when the corpus is too small for the
     settings.
     """
-    rest, heldout = split_documents(corpus.documents, settings.heldout_documents, seed, listed)
-    share = settings.validation_documents if settings.validation else 0.0
-    train, chosen = split_documents(rest, share, seed, key="validation")
-    pool = _pool(train, settings, frozenset())
-    between = _pool(chosen, settings, sentence_keys(train))
-    other = _pool(heldout, settings, sentence_keys(rest))
-    used: set[str] = set()
-    return {
-        "train_sft": _split("train_sft", settings.train_sft, pool, settings, seed, used),
-        "train_rl": _split("train_rl", settings.train_rl, pool, settings, seed, used),
-        # A record of its own, so that these tasks do not depend on the training counts.
-        "validation": _split("validation", settings.validation, between, settings, seed, set()),
-        "heldout": _split("heldout", settings.heldout, other, settings, seed, set()),
-    }
+    found = split_tasks(DemoBuilder(settings, seed), corpus, listed, tally)
+    return {n: shuffled(tasks, derive_seed(seed, n, "order")) for n, tasks in found.items()}
 
 
-def rebuild_gold(task: Task) -> Execution:
-    """Run the recipe that the task's own words stand for on the task's own input."""
-    steps = read_requirement(str(task.meta["requirement"]))
-    return execute(str(task.gold["input_text"]), steps)
+@dataclass(frozen=True)
+class Recipe:
+    """What a task asks for: steps, their wording, and the mappers in order."""
+
+    steps: tuple[Step, ...]
+    requirement: str
+
+    @property
+    def mappers(self) -> tuple[str, ...]:
+        return tuple(s.operator for s in self.steps if not _is_filter(s))
+
+    @property
+    def filter_at(self) -> int | None:
+        """Index of the filter among the steps (one at most), or None."""
+        return next((i for i, s in enumerate(self.steps) if _is_filter(s)), None)
 
 
-def verify(task: Task) -> str:
-    """Why a task must not be written, or an empty string."""
-    run = rebuild_gold(task)
-    if (run.status, run.text) != (task.gold["status"], task.gold["text"]):
-        return "its instruction does not lead to its gold"
-    score = score_refinement(task.gold, gold_answer(task.gold))
-    return "" if (score.outcome, score.reward) == (1.0, 1.0) else "its gold does not score 1"
+@dataclass(frozen=True)
+class _Fitting:
+    """A text for which a recipe ends as wanted, and the statistic of its filter."""
+
+    passage: Passage
+    text: str
+    run: Execution
+    statistic: float | None
 
 
-def with_states(task: Task, brief: bool = False) -> Task:
-    """The task in the mode `states`: another system message (the same where it is `brief`), and
-    gold with the entry of every executed step. Raises `DemoTaskError` where a text holds a tag of
-    the format."""
-    steps = bound_recipe(task.gold)
-    run = run_bound(str(task.gold["input_text"]), steps)
-    if any(TAG.search(text) for text in run.states):
+class DemoBuilder(Refinements[DemoTaskSettings]):
+    """Draws recipes and texts for one split until they fit each other."""
+
+    sentences = 3
+
+    def counts(self) -> dict[str, int]:
+        asked = self.settings
+        return {
+            "train_sft": asked.train_sft,
+            "train_rl": asked.train_rl,
+            "validation": asked.validation,
+            "heldout": asked.heldout,
+        }
+
+    def drafts(self, source: str, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
+        """Pairs for the filters, single texts for the rest."""
+        cells = [
+            filter_step(name, way, number)
+            for name in self.settings.filters
+            for way in self.settings.directions
+            for number in THRESHOLDS[name]
+        ]
+        cells.sort(key=lambda s: derive_seed(self.seed, source, s.operator, *filter_number(s)))
+        plan = _plan(self.counts()[source], self.settings)
+        for index, statuses in enumerate(progress(plan, f"tasks {source}", "tasks")):
+            step = cells[index % len(cells)] if statuses != ("",) else None
+            for recipe, found in self._group(source, index, step, statuses):
+                yield Draft(
+                    id=f"demo-{source}-{len(made):05d}",
+                    track="demo",
+                    passage=found.passage,
+                    text=found.text,
+                    steps=recipe.steps,
+                    run=found.run,
+                    requirement=recipe.requirement,
+                    meta=_meta(recipe, found),
+                )
+
+    def _group(
+        self, split: str, index: int, filter_: Step | None, statuses: tuple[str, ...]
+    ) -> list[tuple[Recipe, _Fitting]]:
+        """One recipe with a text for each status. Raises `DemoTaskError` after many tries."""
+        for attempt in range(_RECIPE_TRIES):
+            rng = Random(derive_seed(self.seed, split, index, attempt))
+            recipe = self._recipe(rng, split, index + attempt, filter_)
+            found: list[_Fitting] = []
+            for status in statuses:
+                one = self._fitting(rng, recipe, status)
+                if one is None:
+                    break
+                found.append(one)
+            if len(found) == len(statuses):
+                for one in found:
+                    self.pool.mark_used(one.passage)
+                    self.used.add(canonical_hash(one.text))
+                return [(recipe, one) for one in found]
+        what = filter_.operator if filter_ else "no filter"
         raise DemoTaskError(
-            f"task {task.id}: its text holds a tag of the states' format; leave it out"
+            f"split {split}: no passage fits recipe {index} ({what}); use a larger corpus, "
+            "fewer mappers in a recipe, or wider margins"
         )
-    prompt = task.prompt if brief else [{"role": "system", "content": STATES_SYSTEM}]
-    prompt = prompt if brief else [*prompt, *task.prompt[1:]]
-    gold = {**task.gold, "mode": MODE, "written": written(recipe_of(task.gold), steps, run)}
-    # Two tokens for three characters: tags and numbers have few characters a token. A power of
-    # two, so that an evaluation has few kinds of tasks.
-    room = 1 << (max(LEAST, len(gold_answer(gold)) * 2 // 3) - 1).bit_length()
-    meta = {**task.meta, "mode": MODE, "answer_tokens": room}
-    return replace(task, prompt=prompt, gold=gold, meta=meta)
 
+    def _recipe(self, rng: Random, split: str, turn: int, filter_: Step | None) -> Recipe:
+        """Mappers (each operator first in turn), the filter at a random place, a wording."""
+        settings = self.settings
+        mix = settings.sft_mappers if split == "train_sft" else ()
+        count = _weighted(rng, mix or settings.mappers)
+        chosen = [settings.operators[turn % len(settings.operators)]]
+        while len(chosen) < count:
+            name = pick(rng, settings.operators)
+            if name not in chosen:
+                chosen.insert(int(rng.random() * (len(chosen) + 1)), name)
+        steps = [Step(name) for name in chosen]
+        if filter_ is not None:
+            places = {"any": int(rng.random() * (count + 1)), "first": 0, "last": count}
+            steps.insert(places[settings.filter_place], filter_)
+        said = say_recipe(steps, rng, settings.forms, settings.polarities)
+        if read_requirement(said) != steps:
+            raise DemoTaskError(f"the wording {said!r} does not read back to its recipe")
+        return Recipe(tuple(steps), said)
 
-def _pool(
-    documents: Sequence[Document], settings: DemoTaskSettings, banned: frozenset[str]
-) -> PassagePool:
-    return PassagePool((p for d in documents for p in cut_passages(d, settings.max_chars)), banned)
+    def _fitting(self, rng: Random, recipe: Recipe, status: str) -> _Fitting | None:
+        """A text for which the recipe ends as wanted and does only what its words say."""
+        at = recipe.filter_at
+        filter_ = recipe.steps[at] if at is not None else None
+        high = filter_ is not None and (status == "KEEP") == (filter_number(filter_)[0] == "min")
+        for _ in range(_TEXT_TRIES):
+            made = self._compose(rng, recipe, filter_, high)
+            if made is None:
+                continue
+            passage, woven = made
+            text = woven.render()
+            if canonical_hash(text) in self.used:
+                continue
+            run = execute(text, recipe.steps)
+            statistic = _statistic(run, at) if at is not None else None
+            if filter_ is not None and statistic is not None:
+                reached = [statistic]
+                if self.settings.steady:
+                    reached.append(_statistic(execute(text, [filter_]), 0))
+                if not all(self._clear(filter_, value, high) for value in reached):
+                    continue
+            if (run.status == status or not status) and _as_meant(woven, recipe, run):
+                return _Fitting(passage, text, run, statistic)
+        return None
 
+    def _clear(self, filter_: Step, value: float, high: bool) -> bool:
+        """Is the statistic on its side of the threshold, with the margin to spare?"""
+        _, number = filter_number(filter_)
+        bound = number / 100 if filter_.operator == "alphanumeric_filter" else number
+        if high:
+            return value >= self.settings.high_margin * bound
+        return value <= self.settings.low_margin * bound
 
-def _split(
-    split: str,
-    count: int,
-    pool: PassagePool,
-    settings: DemoTaskSettings,
-    seed: int,
-    used: set[str],
-) -> list[Task]:
-    """`count` tasks: pairs for the filters, single ones for the rest, in shuffled order."""
-    cells = [
-        filter_step(name, way, number)
-        for name in settings.filters
-        for way in settings.directions
-        for number in THRESHOLDS[name]
-    ]
-    cells.sort(key=lambda step: derive_seed(seed, split, step.operator, *filter_number(step)))
-    builder = Builder(split, pool, settings, seed, used)
-    tasks: list[Task] = []
-    plan = _plan(count, settings)
-    for index, statuses in enumerate(progress(plan, f"tasks {split}", "tasks")):
-        step = cells[index % len(cells)] if statuses != ("",) else None
-        for recipe, draft in builder.group(index, step, statuses):
-            task = _task(f"demo-{split}-{len(tasks):05d}", split, recipe, draft)
-            if settings.states:
-                task = with_states(task)
-            if reason := verify(task):
-                raise DemoTaskError(f"task {task.id} is refused: {reason}")
-            tasks.append(task)
-    return shuffled(tasks, derive_seed(seed, split, "order"))
+    def _compose(
+        self, rng: Random, recipe: Recipe, filter_: Step | None, high: bool
+    ) -> tuple[Passage, Woven] | None:
+        """A passage of a fitting size, laid out, with an item for every mapper woven in."""
+        settings = self.settings
+        low_chars, high_chars = self._size(rng, filter_, high)
+        operators = list(recipe.mappers)
+        tagged = "clean_html_mapper" in operators and rng.random() < 0.4
+        passage = self.pool.draw(rng, low_chars, high_chars, markup=tagged)
+        if passage is None:
+            return None
+        if settings.distractors and rng.random() < settings.distractors:
+            operators.append(pick(rng, settings.operators))
+        if tagged:  # real tags; the other items go around them
+            woven = weave_markup(passage.markup)
+            for name in WEAVERS:
+                if name in operators and name != "clean_html_mapper":
+                    woven = WEAVERS[name](woven, rng)
+        else:
+            woven = weave(passage.text, operators, rng)
+        if len(woven.render()) > settings.max_chars:
+            return None
+        return passage, self._layout(rng, woven, filter_, high)
+
+    def _size(self, rng: Random, filter_: Step | None, high: bool) -> tuple[int, int]:
+        """Characters of the bare passage that can end on the wanted side of the filter."""
+        least, most = self.settings.min_chars, self.settings.max_chars
+        if filter_ is None:
+            middle = least + int(rng.random() * (0.8 * most - least))
+            return max(least, middle - 25), min(most, middle + 25)
+        number = filter_number(filter_)[1]
+        if filter_.operator == "alphanumeric_filter":
+            return (40, most) if high else (least, 60)
+        if filter_.operator == "maximum_line_length_filter":
+            return (int(1.5 * number), most) if high else (40, most)
+        per_unit = 6 if filter_.operator == "words_num_filter" else 1
+        if high:
+            return min(most - 30, int(self.settings.high_margin * number * per_unit * 0.85)), most
+        return least, int(self.settings.low_margin * number * per_unit)
+
+    def _layout(self, rng: Random, woven: Woven, filter_: Step | None, high: bool) -> Woven:
+        """One line, short lines, or a banner between rules."""
+        operator = filter_.operator if filter_ else ""
+        if operator == "maximum_line_length_filter":
+            return woven if high else wrap(woven, 22 + int(rng.random() * 10))
+        if operator == "alphanumeric_filter" and not high:
+            return frame(woven, rng)
+        if rng.random() < self.settings.wrapped:
+            return wrap(woven, 26 + int(rng.random() * 20))
+        if not operator and "alphanumeric_filter" in self.settings.filters and rng.random() < 0.06:
+            return frame(woven, rng)
+        return woven
 
 
 def _plan(count: int, settings: DemoTaskSettings) -> list[tuple[str, ...]]:
@@ -164,28 +279,7 @@ def _plan(count: int, settings: DemoTaskSettings) -> list[tuple[str, ...]]:
     return [("KEEP", "DROP")] * pairs + single + [("",)] * (count - with_filter)
 
 
-def _task(name: str, split: str, recipe: Recipe, draft: Draft) -> Task:
-    run, document = draft.run, draft.passage.document
-    user = f"{recipe.requirement}\nText:\n{draft.text}"
-    return Task(
-        id=name,
-        family="refinement",
-        track="demo",
-        split=split,
-        prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}],
-        gold={
-            "status": run.status,
-            "text": run.text,
-            "recipe": [{"operator": s.operator, "params": dict(s.params)} for s in recipe.steps],
-            "states": list(run.states),
-            "input_text": draft.text,
-            "full_run_text": run.full_run_text,
-        },
-        meta=_meta(recipe, draft, document),
-    )
-
-
-def _meta(recipe: Recipe, draft: Draft, document: Document) -> dict[str, Any]:
+def _meta(recipe: Recipe, draft: _Fitting) -> dict[str, Any]:
     at = recipe.filter_at
     spoken: dict[str, Any] | None = None
     if at is not None:
@@ -199,15 +293,35 @@ def _meta(recipe: Recipe, draft: Draft, document: Document) -> dict[str, Any]:
         }
     kind = "keep" if at is None else "drop" if draft.run.status == "DROP" else "keep_filter"
     return {
-        "document": document.id,
-        "domain": document.domain,
-        "source": document.source,
-        "licence": document.licence,
         "difficulty": len(recipe.steps),
         "class": kind,
         "has_filter": at is not None,
         "filter": spoken,
         "mappers": list(recipe.mappers),
-        "requirement": recipe.requirement,
-        "sentences": [canonical_hash(s) for s in draft.passage.sentences],
     }
+
+
+def _is_filter(step: Step) -> bool:
+    return step.operator in THRESHOLDS
+
+
+def _weighted(rng: Random, weights: Sequence[float]) -> int:
+    """1 + an index drawn in proportion to its weight."""
+    point = rng.random() * sum(weights)
+    for index, weight in enumerate(weights, 1):
+        point -= weight
+        if point < 0:
+            return index
+    return len(weights)
+
+
+def _statistic(run: Execution, step: int) -> float:
+    return float(next(iter(run.trace[step]["stats"].values())))
+
+
+def _as_meant(woven: Woven, recipe: Recipe, run: Execution) -> bool:
+    """Does every state equal what the items say, and does every mapper have work to do?"""
+    states = [normalise(state) for state in run.states]
+    meant = [normalise(woven.render(recipe.mappers[:k])) for k in range(len(states))]
+    idle = any(before == after for before, after in pairwise(states))
+    return states == meant and not idle and bool(normalise(run.text))

@@ -12,15 +12,14 @@ from typing import Any
 from assay.console import Parser, add_out, add_seed, parser
 from assay.task import Task
 from data_gen.builder_settings import given_values
-from data_gen.certificate import CERTIFICATE, certificate, write_set
+from data_gen.certificate import counted
 from data_gen.corpora import Corpus, Document, read_corpus
-from data_gen.demo.build import DemoTaskError, build_demo_splits
+from data_gen.demo.build import build_demo_splits
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
+from data_gen.pipeline import finish
 from data_gen.splits import add_splits, read_list, shared_passages
-from data_gen.tally import Input, say_empty, say_inputs
-
-FILES = tuple(f"{n}.jsonl" for n in ("train_sft", "train_rl", "validation", "heldout"))
+from data_gen.tally import Input, Tally
 
 
 def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
@@ -32,38 +31,42 @@ def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
     return preset(str(changes.pop("difficulty", "medium")), **changes)
 
 
-def write_splits(
+def write(
     builder: str,
     splits: Mapping[str, Sequence[Task]],
     out: Path,
     corpus: Corpus,
     settings: Any,
     seed: int,
-    **own: Any,
-) -> dict[str, Any]:
-    """Write the splits, certificate.json and a line for each source; returns the certificate.
-
-    Raises `DemoTaskError` when a split would share anything with the held-out one.
-    """
-    proof = certificate(
+    tally: Tally,
+) -> int:
+    """Write the splits, certificate.json and a line for each source; returns the exit status.
+    Raises `TaskError` when a split would share anything with the held-out one."""
+    if not splits["validation"]:
+        splits = {name: tasks for name, tasks in splits.items() if name != "validation"}
+    return finish(
         builder,
+        out,
         splits,
         shared_passages(splits),
+        inputs_of(splits, corpus),
         seed,
+        tally=tally,
+        kind=_class,
+        hint="set heldout=N and validation=N above 0",
         settings=asdict(settings),
         corpus={
             "sha256": corpus.sha256,
             "documents": len(corpus.documents),
             "rows_left_out": len(corpus.problems),
         },
-        **own,
+        classes=counted(splits, lambda task: (_class(task),)),
     )
-    if not proof["ok"]:
-        raise DemoTaskError(f"the splits overlap: {proof['shared']}; nothing was written")
-    write_set(out, splits, proof, FILES)
-    say_inputs(inputs_of(splits, corpus), out)
-    say_empty(proof["tasks"], out, "set heldout=N and validation=N above 0")
-    return proof
+
+
+def _class(task: Task) -> str:
+    """Without a filter, with one that keeps, with one that drops."""
+    return str(task.meta["class"])
 
 
 def inputs_of(splits: Mapping[str, Sequence[Task]], corpus: Corpus) -> list[Input]:
@@ -82,23 +85,11 @@ def inputs_of(splits: Mapping[str, Sequence[Task]], corpus: Corpus) -> list[Inpu
 
 def write_demo(
     corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path, listed: Collection[str] = ()
-) -> dict[str, Any]:
-    """Build and write the splits and certificate.json; returns the certificate. Documents whose ids
-    are listed are held out.
-
-    Raises `DemoTaskError` when a split would share anything with the held-out one.
-    """
-    splits = build_demo_splits(corpus, settings, seed, listed)
-    if not settings.validation:
-        del splits["validation"]
-    classes = {name: class_counts(tasks) for name, tasks in splits.items()}
-    return write_splits("demo", splits, out, corpus, settings, seed, classes=classes)
-
-
-def class_counts(tasks: Sequence[Task]) -> dict[str, int]:
-    """Tasks without a filter, with one that keeps, with one that drops."""
-    counts = Counter(str(task.meta["class"]) for task in tasks)
-    return {name: counts[name] for name in ("keep", "keep_filter", "drop")}
+) -> int:
+    """Build and write the demo's splits; documents whose ids are listed are held out."""
+    tally = Tally()
+    splits = build_demo_splits(corpus, settings, seed, listed, tally)
+    return write("demo", splits, out, corpus, settings, seed, tally)
 
 
 def _options(name: str, what: str, settings: type) -> Parser:
@@ -141,12 +132,7 @@ def demo(argv: Sequence[str]) -> int:
     args = _options("demo", what, DemoTaskSettings).parse_intermixed_args(argv)
     settings = parse_settings([*args.settings, *_shares(args)])
     listed = read_list(args.heldout)
-    proof = write_demo(_corpus(args.corpus), settings, args.seed, args.out, listed)
-    for name, counts in proof["demo"]["classes"].items():
-        listed = ", ".join(f"{n} {kind}" for kind, n in counts.items())
-        print(f"{args.out / name}.jsonl: {sum(counts.values())} tasks ({listed})")
-    print(f"{args.out / CERTIFICATE}: no document, sentence or input is shared with heldout")
-    return 0
+    return write_demo(_corpus(args.corpus), settings, args.seed, args.out, listed)
 
 
 def order(argv: Sequence[str]) -> int:
@@ -154,11 +140,6 @@ def order(argv: Sequence[str]) -> int:
     what = "Short order groups: one filter and one mapper in both orders."
     args = _options("order", what, OrderSettings).parse_intermixed_args(argv)
     settings = OrderSettings(**given_values(OrderSettings, [*args.settings, *_shares(args)]))
-    corpus = _corpus(args.corpus)
-    splits = build_order_tasks(corpus, settings, args.seed, read_list(args.heldout))
-    if not splits["validation"]:
-        del splits["validation"]
-    write_splits("order", splits, args.out, corpus, settings, args.seed)
-    for name, tasks in splits.items():
-        print(f"{args.out / name}.jsonl: {len(tasks)} tasks in {len(tasks) // 2} order groups")
-    return 0
+    corpus, tally = _corpus(args.corpus), Tally()
+    splits = build_order_tasks(corpus, settings, args.seed, read_list(args.heldout), tally)
+    return write("order", splits, args.out, corpus, settings, args.seed, tally)

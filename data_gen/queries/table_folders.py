@@ -136,9 +136,8 @@ def finish(
         kinds=counted(parts, lambda task: (str(task.meta["kind"]),)),
         **own,
     )
-    stale = [f"{n}{o}.jsonl" for n in SPLITS for o in ("", "_obscured")]
     placed = {n: [with_relative_files(t, args.out) for t in tasks] for n, tasks in parts.items()}
-    proof = write_set(args.out, placed, proof, stale)
+    proof = write_set(args.out, placed, proof)
     _say(inputs, args.out)
     say_empty(proof["tasks"], args.out, "give more tables, or set the shares")
     for name, count in proof["tasks"].items():

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from assay.task import read_tasks
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
+from data_gen.demo.build import THRESHOLDS, DemoBuilder, DemoTaskError, build_demo_tasks, preset
 from data_gen.demo.cli import parse_settings
-from data_gen.demo.drafts import THRESHOLDS
 from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
 from data_gen.demo.settings import PRESETS
 from data_gen.demo.wording import (
@@ -26,7 +25,7 @@ from data_gen.demo.wording import (
     say_recipe,
 )
 from data_gen.splits import shared_passages
-from rewards.cdr.score import always_drop, copy_input, score_refinement
+from rewards.cdr.score import always_drop, copy_input, gold_answer, score_refinement
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
 
@@ -54,14 +53,25 @@ def every_task():
 
 def test_every_task_passes_its_own_scorer_from_its_own_words():
     for task in every_task():
-        assert verify(task) == ""
-        run = rebuild_gold(task)
+        run = execute(task.gold["input_text"], read_requirement(task.meta["requirement"]))
+        assert (run.status, run.text) == (task.gold["status"], task.gold["text"])
         assert (run.states, run.full_run_text) == (task.gold["states"], task.gold["full_run_text"])
+        score = score_refinement(task.gold, gold_answer(task.gold))
+        assert (score.outcome, score.reward) == (1.0, 1.0)
 
 
-def test_a_task_whose_gold_was_changed_is_refused():
-    task = built()[0][0]
-    assert "instruction" in verify(replace(task, gold=task.gold | {"text": "else"}))
+def test_words_that_do_not_lead_to_gold_are_refused(monkeypatch):
+    seen = []
+
+    def draft(self, source, rng, made):
+        for one in plain(self, source, rng, made):
+            seen.append(replace(one, requirement="Remove every word."))
+            yield seen[-1]
+
+    plain = DemoBuilder.drafts
+    monkeypatch.setattr(DemoBuilder, "drafts", draft)
+    with pytest.raises(DemoTaskError, match="does not lead to gold"):
+        build_demo_tasks(corpus(), preset("easy", **SIZES), 7)
 
 
 def test_counts_and_classes_are_as_asked():

@@ -9,7 +9,8 @@ import pytest
 from assay.task import Task, read_tasks
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import order
-from data_gen.demo.order import BRIEF, OrderSettings, build_order_tasks
+from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.demo.refinements import BRIEF
 from data_gen.demo.wording import read_requirement
 from rewards.gold import execute
 from rewards.parse import normalise

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from assay.task import Answer, Task, TaskError
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_states
+from data_gen.demo.build import build_demo_tasks, preset, with_states
 from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.demo.refinements import STATES_SYSTEM
 from rewards.cdr.audit import refinement_twin
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import (

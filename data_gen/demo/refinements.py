@@ -1,0 +1,183 @@
+"""What the demo's tasks and the order tasks share: passages of three sides, a recipe, its gold."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Generic, Protocol, TypeVar
+
+from assay.task import Task, TaskError
+from data_gen.corpora import Corpus, Document
+from data_gen.demo.passages import Passage, PassagePool, canonical_hash, cut_passages
+from data_gen.demo.wording import read_requirement
+from data_gen.pipeline import Builder, tasks_of
+from data_gen.splits import sentence_keys, split_documents
+from data_gen.tally import DIFFERS, Refused, Tally
+from rewards.cdr.recipes import bound_recipe, recipe_of, written
+from rewards.cdr.score import MODE, TAG, gold_answer
+from rewards.gold import Execution, Step, execute, run_bound
+
+SYSTEM = (
+    "Do the steps in order. Answer <status>KEEP</status><clean_text>result</clean_text>. "
+    "If a step rejects the text, stop with DROP and the text so far."
+)
+STATES_SYSTEM = (
+    "Do the steps in order. After each write <state>text so far</state>, or where it may reject "
+    "<check>count: KEEP</check>; stop at DROP. Then answer "
+    "<status>KEEP</status><clean_text>result</clean_text>, or DROP and the text so far."
+)
+BRIEF = "Do the steps in order."
+LEAST = 128  # tokens of an answer
+
+
+class DemoTaskError(TaskError):
+    """Tasks that cannot be built from this corpus with these settings."""
+
+
+class RefinementSettings(Protocol):
+    """What the settings of both have."""
+
+    @property
+    def max_chars(self) -> int: ...
+    @property
+    def states(self) -> bool: ...
+    @property
+    def heldout_documents(self) -> float: ...
+    @property
+    def validation_documents(self) -> float: ...
+
+
+Settings = TypeVar("Settings", bound=RefinementSettings)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A text for a recipe, what the executor makes of it, and what the task is called."""
+
+    id: str
+    track: str
+    passage: Passage
+    text: str
+    steps: tuple[Step, ...]
+    run: Execution
+    requirement: str
+    meta: Mapping[str, Any]
+    group: str | None = None
+
+
+class Refinements(Builder[str, Draft, Execution], Generic[Settings]):
+    """Tasks over short passages. A source is the passages of one split: `pool`, of which `used` are
+    texts that occur already."""
+
+    sentences: int  # of a passage at most
+    brief = False  # a short system message without the answer's form
+
+    def __init__(self, settings: Settings, seed: int) -> None:
+        self.settings, self.seed = settings, seed
+        self.pool, self.used = PassagePool(()), set[str]()
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """How many tasks each split is asked for."""
+
+    def gold(self, draft: Draft) -> Execution:
+        return draft.run
+
+    def again(self, draft: Draft, gold: Execution) -> None:
+        """Run the recipe that the task's own words stand for."""
+        run = execute(draft.text, read_requirement(draft.requirement))
+        if (run.status, run.text) != (gold.status, gold.text):
+            raise Refused(DIFFERS, f"{draft.requirement!r} does not lead to gold", draft.id)
+
+    def words(self, draft: Draft, gold: Execution) -> str:
+        return f"{draft.requirement}\nText:\n{draft.text}"
+
+    def task(self, draft: Draft, gold: Execution, words: str) -> Task:
+        document = draft.passage.document
+        system = BRIEF if self.brief else SYSTEM
+        task = Task(
+            id=draft.id,
+            family="refinement",
+            track=draft.track,
+            split="",
+            prompt=[{"role": "system", "content": system}, {"role": "user", "content": words}],
+            gold={
+                "status": gold.status,
+                "text": gold.text,
+                "recipe": [{"operator": s.operator, "params": dict(s.params)} for s in draft.steps],
+                "states": list(gold.states),
+                "input_text": draft.text,
+                "full_run_text": gold.full_run_text,
+            },
+            group=draft.group,
+            meta={
+                "document": document.id,
+                "domain": document.domain,
+                "source": document.source,
+                "licence": document.licence,
+                **draft.meta,
+                "requirement": draft.requirement,
+                "sentences": [canonical_hash(s) for s in draft.passage.sentences],
+            },
+        )
+        return with_states(task, self.brief) if self.settings.states else task
+
+
+def split_tasks(
+    builder: Refinements[Settings], corpus: Corpus, listed: Collection[str], tally: Tally | None
+) -> dict[str, list[Task]]:
+    """Tasks of every split. No document and no sentence is on two of the three sides; both training
+    splits draw from one. Raises `DemoTaskError` where a draft is refused."""
+    tally = Tally() if tally is None else tally
+    settings, counts = builder.settings, builder.counts()
+    rest, heldout = split_documents(
+        corpus.documents, settings.heldout_documents, builder.seed, listed
+    )
+    share = settings.validation_documents if counts["validation"] else 0.0
+    train, chosen = split_documents(rest, share, builder.seed, key="validation")
+
+    def pool(documents: list[Document], others: list[Document]) -> PassagePool:
+        cut = (
+            passage
+            for document in documents
+            for passage in cut_passages(document, settings.max_chars, builder.sentences)
+        )
+        return PassagePool(cut, sentence_keys(others))
+
+    # Held-out and validation tasks do not depend on the training counts.
+    training = pool(train, []), set[str]()
+    sides = {
+        "train_sft": training,
+        "train_rl": training,
+        "validation": (pool(chosen, train), set[str]()),
+        "heldout": (pool(heldout, rest), set[str]()),
+    }
+    made: dict[str, list[Task]] = {}
+    for split, (builder.pool, builder.used) in sides.items():
+        found = tasks_of(builder, split, counts[split], Random(0), tally)
+        if tally.refused:
+            raise DemoTaskError(f"split {split}: refused {dict(tally.refused)}: {tally.examples}")
+        made[split] = [replace(task, split=split) for task in found]
+    return made
+
+
+def with_states(task: Task, brief: bool = False) -> Task:
+    """The task in the mode `states`: another system message (the same where it is `brief`), and
+    gold with the entry of every executed step. Raises `DemoTaskError` where a text holds a tag of
+    the format."""
+    steps = bound_recipe(task.gold)
+    run = run_bound(str(task.gold["input_text"]), steps)
+    if any(TAG.search(text) for text in run.states):
+        raise DemoTaskError(
+            f"task {task.id}: its text holds a tag of the states' format; leave it out"
+        )
+    prompt = task.prompt if brief else [{"role": "system", "content": STATES_SYSTEM}]
+    prompt = prompt if brief else [*prompt, *task.prompt[1:]]
+    gold = {**task.gold, "mode": MODE, "written": written(recipe_of(task.gold), steps, run)}
+    # Two tokens for three characters: tags and numbers have few characters a token. A power of
+    # two, so that an evaluation has few kinds of tasks.
+    room = 1 << (max(LEAST, len(gold_answer(gold)) * 2 // 3) - 1).bit_length()
+    meta = {**task.meta, "mode": MODE, "answer_tokens": room}
+    return replace(task, prompt=prompt, gold=gold, meta=meta)

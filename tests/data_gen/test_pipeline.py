@@ -1,0 +1,122 @@
+"""The skeleton of every builder: what is refused, asked twice, divided, written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from assay import family as families
+from assay.family import Answer, Family, Score
+from assay.task import Task, TaskError
+from data_gen.pipeline import Builder, finish
+from data_gen.tally import DIFFERS, Input, Refused, Tally
+
+
+class Sums(Builder[int, tuple[int, int], int]):
+    """What a number and another one are together; `wrong` makes the second way err."""
+
+    def __init__(self, sources: int = 12, wrong: bool = False, gold: str = "sum") -> None:
+        self.count, self.wrong, self.named = sources, wrong, gold
+
+    def sources(self) -> Mapping[str, int]:
+        return {f"number {n}": n for n in range(self.count)}
+
+    def draft(self, source: int, rng: Random) -> tuple[int, int] | None:
+        other = rng.randrange(8)
+        return None if other == 7 else (source, other)
+
+    def gold(self, draft: tuple[int, int]) -> int:
+        if draft[1] == 0:
+            raise Refused("nothing to add")
+        return sum(draft)
+
+    def again(self, draft: tuple[int, int], gold: int) -> None:
+        if len([None] * draft[0] + [None] * draft[1]) + self.wrong != gold:
+            raise Refused(DIFFERS, f"{gold} is not it")
+
+    def words(self, draft: tuple[int, int], gold: int) -> str:
+        return f"{draft[0]} and {draft[1]}?"
+
+    def task(self, draft: tuple[int, int], gold: int, words: str) -> Task:
+        prompt = [{"role": "user", "content": words}]
+        return Task(words, "sums", "plain", "", prompt, {self.named: gold})
+
+    def inputs(self, draft: tuple[int, int]) -> tuple[str, ...]:
+        return (f"number {draft[0]}",)
+
+
+def _score(task: Task, answer: Answer) -> Score:
+    right = float(answer.text == str(task.gold.get("sum")))
+    return Score(right, right, {}, "ok")
+
+
+@pytest.fixture(autouse=True)
+def sums(no_family_of_another_test: None) -> None:
+    gold = lambda task: str(task.gold.get("sum", "?"))  # noqa: E731
+    families._added["sums"] = Family("sums", _score, gold=gold)
+
+
+def test_no_question_is_asked_twice_and_no_source_is_in_two_splits() -> None:
+    made = Sums().build(3, count=48)
+    questions = [t.id for tasks in made.values() for t in tasks]
+    assert len(questions) == len({*questions}) == 48
+    assert made["train"] and made["validation"] and made["heldout"]
+    sides = [{t.meta["source"] for t in tasks} for tasks in made.values()]
+    assert sum(map(len, sides)) == 12 == len(set[str]().union(*sides))
+    assert all(t.split == name for name, tasks in made.items() for t in tasks)
+    assert made.tally.refused["asked already"] and made.tally.refused["nothing to add"]
+    assert Sums().build(3, count=48) == made != Sums().build(4, count=48)
+
+
+def test_a_source_that_runs_out_gives_fewer() -> None:
+    made = Sums(sources=2).build(0, count=100)
+    assert [len(tasks) for tasks in made.values()] == [6, 0, 6]  # 1 to 6 can be added
+
+
+def test_gold_that_is_not_proved_or_does_not_score_is_refused() -> None:
+    wrong = Sums(wrong=True).build(0, count=6)
+    assert not any(wrong.values()) and wrong.tally.proof.keys() == {"differs"}
+    assert wrong.tally.examples[DIFFERS][0].endswith("is not it")
+    assert "proof: differs: " in wrong.tally.why_none("number 1")
+    lawless = Sums(gold="other").build(0, count=6)
+    assert not any(lawless.values()) and lawless.tally.refused["law broken: gold"]
+
+
+def test_nothing_is_written_where_splits_share_something(tmp_path: Path) -> None:
+    made = Sums().build(0)
+    shares = {"train and heldout": {"tables": 1}}
+    with pytest.raises(TaskError, match=r"share .*tables.*; nothing was written"):
+        finish("sums", tmp_path, made, shares, [], 0)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_an_older_build_left_goes_and_an_empty_split_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, inputs = Sums().build(0), [Input("number 1", 1)]
+    assert finish("sums", tmp_path, made | {"more": made["train"]}, {}, inputs, 0) == 0
+    empty = {"train": made["train"], "more": []}
+    assert finish("sums", tmp_path, empty, {}, inputs, 0, tally=Tally(), wanted=10**6) == 0
+    said = capsys.readouterr().err
+    assert "heldout.jsonl was not written: there is nothing to test on" in said
+    assert "more.jsonl is empty: no task" in said and "fewer tasks than asked for" in said
+    assert not (tmp_path / "heldout.jsonl").exists() and (tmp_path / "refused.jsonl").exists()
+    proof = json.loads((tmp_path / "certificate.json").read_text())
+    assert proof["tasks"] == {"train": len(made["train"]), "more": 0}
+
+
+def test_a_check_of_its_own_is_a_reason(tmp_path: Path) -> None:
+    class Even(Sums):
+        def check(self, draft: tuple[int, int], gold: int, task: Task) -> None:
+            if gold % 2:
+                raise Refused("an odd sum", where=task.id)
+
+    made = Even().build(1)
+    assert made.tally.refused["an odd sum"]
+    assert all(t.gold["sum"] % 2 == 0 for tasks in made.values() for t in tasks)
+    assert replace(made["train"][0], split="train") == made["train"][0]
