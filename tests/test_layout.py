@@ -32,6 +32,7 @@ EXCEPTIONS = {
     ("assay/__init__.py", "rewards"),
     ("assay/__init__.py", "configs"),
     ("assay/__init__.py", "rollouts"),
+    ("assay/__init__.py", "data_gen"),
 }
 HEAVY = ("torch", "transformers", "safetensors")
 CLUSTER = ("verl", "ray")
@@ -54,7 +55,7 @@ ONE_DICT = {
 NAMES_LEFT = {
     "data_gen/audit.py": "2026-11-22",
     "data_gen/check.py": "2026-11-22",
-    "data_gen/demo/build.py": "2026-11-22",
+    "data_gen/demo/refinements.py": "2026-11-22",
     "rollouts/scripted_agents.py": "2026-11-22",
 }
 ROOMS = {"cdr", "dare", "krama", "queries", "sql"}
