@@ -28,8 +28,10 @@ def list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-_KEPT = ("failure", "errors", "notes", "files", "file_texts", "turns", "tool_s", "usage", "cost")
-_KEPT += ("seed", "said")
+_KEPT = (
+    *("failure", "errors", "notes", "files", "file_texts", "turns", "tool_s", "usage", "cost"),
+    *("seed", "said"),
+)
 
 
 def body_of(
