@@ -8,25 +8,22 @@ trained model's record (docs/heldout.md). The same rollouts give the same bytes.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import heapq
 import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from assay import console
 from assay.console import Progress, TaskFilter, add_filter, task_filter
 from assay.family import use_families
-from assay.files import write_text
+from assay.files import file_hash, write_text
 from assay.rows import is_parquet, matching, total_bytes
 from assay.seeds import derive_seed
-from assay.task import TaskError, parse_object
-from data_gen.selection.index import Index, Place, checked, refuse_unknown
-from data_gen.selection.spool import Spool
+from assay.task import TaskError
+from data_gen.selection.store import Store
 from data_gen.selection.strategies import PICK, Caps, Rules, pick
 from data_gen.selection.training_set import write_training_set
 
@@ -54,24 +51,18 @@ NO_CAPS = Caps()
 
 
 def choose(
-    index: Index,
-    names: Sequence[str],
-    strategy: str,
-    rules: Rules,
-    wanted: Wanted,
-    caps: Caps,
+    store: Store, names: Sequence[str], strategy: str, rules: Rules, wanted: Wanted, caps: Caps
 ) -> dict[str, int]:
-    """Apply the strategy to every task of the index, one at a time, and note there what is kept;
-    returns how many rollouts each rule dropped. `names`: of the files in the index.
+    """Apply the strategy to every task of the store, one at a time, and note there what is kept;
+    returns how many rollouts each rule dropped. `names`: of the files in the store.
 
     Raises `TaskError` for a rollout that would be kept and has no word to learn.
 
     `caps.per_track` keeps those of a track whose hash is smallest: a sample that depends on no
-    order, for which no more rollouts than the cap are remembered.
+    order.
     """
     dropped: Counter[str] = Counter()
-    drawn: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for group in index.groups():
+    for group in store.groups():
         looked: list[dict[str, Any]] = []
         for row in group:
             if why := wanted.why_not(row):
@@ -81,21 +72,16 @@ def choose(
         for row in pick(looked, strategy, rules, dropped, caps):
             if row["unlearnable"]:
                 raise TaskError(
-                    f"{names[row['place'].file]}: task {row['task_id']} sample {row['sample']} has "
+                    f"{names[row['file']]}: task {row['task_id']} sample {row['sample']} has "
                     f"outcome {row['outcome']:g} and {row['unlearnable']}: there is no word to "
                     "learn (an answer in files alone?); sample such tasks from a model that works "
                     "with tools, or leave them out with --track or --only-family"
                 )
-            number = index.keep(row, once=caps.deduplicate)
-            if number is None:
-                dropped["says what another one says"] += 1
-            elif caps.per_track:
-                rank = derive_seed(0, "per_track", row["task_id"], row["sample"])
-                heap = drawn[row["track"]]
-                heapq.heappush(heap, (-rank, number))
-                if len(heap) > caps.per_track:
-                    index.forget(heapq.heappop(heap)[1])
-                    dropped["over the cap of its track"] += 1
+            store.keep(row, derive_seed(0, "per_track", row["task_id"], row["sample"]))
+    if caps.deduplicate and (gone := store.thin("said", "kept.number", 1)):
+        dropped["says what another one says"] += gone
+    if caps.per_track and (gone := store.thin("track", "rank", caps.per_track)):
+        dropped["over the cap of its track"] += gone
     return dict(sorted(dropped.items()))
 
 
@@ -114,48 +100,42 @@ def build(
     if not out.name.lower().endswith(NAMES):
         raise TaskError(f"--out {out}: its name says the form; wanted one of {', '.join(NAMES)}")
     names = matching(rollouts)
-    index = Index()
-    with ExitStack() as stack:
-        spool = Spool(names, stack)
-        bar = stack.enter_context(Progress("assay select", "rollouts", total_bytes(names)))
-        digests = index.read(names, spool, bar)
-        refuse_unknown("track", wanted.tracks, index.values("track"))
-        refuse_unknown("family", wanted.families, index.values("family"))
-        dropped = choose(index, names, strategy, rules, wanted, caps)
-        if not index.kept():
+    store = Store()
+    with Progress("assay select", "rollouts", total_bytes(names)) as bar:
+        digests = store.read(names, bar)
+        _refuse_unknown("track", wanted.tracks, store.tracks)
+        _refuse_unknown("family", wanted.families, store.families)
+        dropped = choose(store, names, strategy, rules, wanted, caps)
+        kept = len(store.kept())
+        if not kept:
             listed = ", ".join(names)
             raise TaskError(f"{listed}: {strategy} keeps nothing ({json.dumps(dropped)})")
-        rows = (_whole(spool, names, place, sample) for place, sample in index.places())
-        alike = index.same_tools()
-        tools = alike and _whole(spool, names, alike, 0).get("tools")
-        write_training_set(rows, out, tools, index.kept_members())
+        members = {name for (said, _) in store.kept("members") for name in said.split()}
+        write_training_set(store.kept_rows(), out, store.same_tools(), members)
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),
         **{name: list(values) for name, values in asdict(wanted).items()},
         **asdict(caps),
-        "rollouts": {"sha256": digests, "rows": index.rows, "tasks": index.tasks()},
-        "kept": {"rows": index.kept(), "tasks": index.kept("task"), "tracks": index.kept_tracks()},
+        "rollouts": {"sha256": digests, "rows": store.rows, "tasks": store.tasks},
+        "kept": {
+            "rows": kept,
+            "tasks": len(store.kept("task")),
+            "tracks": dict(store.kept("track")),
+        },
         "dropped": dropped,
-        "parquet_sha256" if is_parquet(out) else "sha256": _sha256(out),
+        "parquet_sha256" if is_parquet(out) else "sha256": file_hash(out),
     }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     write_text(out.with_name(out.name + ".manifest.json"), text)
     return manifest
 
 
-def _whole(spool: Spool, names: Sequence[str], place: Place, sample: int) -> dict[str, Any]:
-    """The rollout at a place, under its number over all runs."""
-    line = spool.line(place.file, place.start, place.size)
-    where = f"{names[place.file]}: was changed while it was read"
-    row = parse_object(line.decode("utf-8", "replace"), where)
-    checked(row, where)
-    return row | {"sample": sample}
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _refuse_unknown(field: str, wanted: Collection[str], there: Collection[str]) -> None:
+    """Raise `TaskError` for a wanted name (or pattern) that no rollout has."""
+    for name in wanted:
+        if not any(fnmatchcase(one, name.removeprefix("!")) for one in there):
+            raise TaskError(f"no rollout has {field} {name!r}; there is {', '.join(sorted(there))}")
 
 
 def parser() -> argparse.ArgumentParser:

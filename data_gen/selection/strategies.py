@@ -70,7 +70,7 @@ class Rules:
         """What "fastest" goes by: seconds, or tokens written and calls made (a call as 100)."""
         if self.fastest_by == "wall_clock":
             return float(row.get("wall_s") or 0.0), int(row["sample"])
-        calls = len(row.get("tool_calls") or ())
+        calls = int(row.get("calls") or 0)
         return float(row["tokens"] + 100 * calls), int(row["sample"])
 
 
@@ -93,6 +93,10 @@ class Caps:
                 raise TaskError(f"{name}={getattr(self, name)}: wanted 0 (no cap) or more")
 
 
+# strategy → (whether the task must be diverse, how many of its best good rows are kept, 0: all)
+PICK = {"fv": (False, 1), "av": (False, 0), "bv": (True, 1), "dv": (True, 2)}
+
+
 def pick(
     rows: Sequence[Row],
     strategy: str,
@@ -103,19 +107,19 @@ def pick(
     """What a strategy keeps of one task's rollouts, in order of rank; `dropped` counts the others
     by reason. Raises `TaskError` for a strategy that does not exist."""
     caps = caps or Caps()
-    _known(strategy)
+    if strategy not in PICK:
+        raise TaskError(f"strategy {strategy!r}: wanted one of {', '.join(PICK)}")
+    needs_diversity, most = PICK[strategy]
     group = sorted(
         (r for r in rows if r.get("outcome") is not None), key=lambda r: int(r["sample"])
     )
     _count(dropped, "no outcome (infrastructure)", len(rows) - len(group))
-    if not group:
-        return []
-    needs_diversity, choose = PICK[strategy]
-    if needs_diversity and not rules.diverse(group):
+    if group and needs_diversity and not rules.diverse(group):
         _count(dropped, "task not diverse", len(group))
         return []
     good = [r for r in group if rules.allow_invalid or rules.is_valid(r)]
-    dropped["not valid"] += len(group) - len(good)
+    if group:
+        dropped["not valid"] += len(group) - len(good)
     for why in {str(r["unlearnable"]) for r in good if r.get("unlearnable")}:
         # one that is right and says nothing stays, for the caller to refuse
         others = [
@@ -128,18 +132,17 @@ def pick(
         _count(dropped, "says what another one says", valid - len(good))
     if not good:
         return []
-    chosen: list[Row] = choose(good, group, rules)
+    best = _best(good, rules)
+    chosen = best[:most] if most else good
+    if strategy == "dv" and rules.graded(str(group[0]["track"])):
+        mean = fmean(float(r["outcome"]) for r in group)
+        chosen = [r for r in chosen if float(r["outcome"]) > mean]
     dropped["not among the best"] += len(good) - len(chosen)
     if caps.per_task and len(chosen) > caps.per_task:
         _count(dropped, "over the cap of its task", len(chosen) - caps.per_task)
-        best = {int(r["sample"]) for r in _best(chosen, rules)[: caps.per_task]}
-        chosen = [r for r in chosen if int(r["sample"]) in best]
+        kept = {int(r["sample"]) for r in best[: caps.per_task]}
+        chosen = [r for r in chosen if int(r["sample"]) in kept]
     return chosen
-
-
-def _known(strategy: str) -> None:
-    if strategy not in PICK:
-        raise TaskError(f"strategy {strategy!r}: wanted one of {', '.join(PICK)}")
 
 
 def _count(dropped: Counter[str], why: str, rows: int) -> None:
@@ -152,30 +155,3 @@ def _best(good: Sequence[Row], rules: Rules) -> list[Row]:
     if rules.graded(str(good[0]["track"])):
         return sorted(good, key=lambda r: (-float(r["outcome"]), rules.speed(r)))
     return sorted(good, key=lambda r: (not rules.is_valid(r), rules.speed(r)))
-
-
-def _one(good: Sequence[Row], group: Sequence[Row], rules: Rules) -> list[Row]:
-    del group
-    return _best(good, rules)[:1]
-
-
-def _all(good: Sequence[Row], group: Sequence[Row], rules: Rules) -> list[Row]:
-    del group, rules
-    return list(good)
-
-
-def _two(good: Sequence[Row], group: Sequence[Row], rules: Rules) -> list[Row]:
-    best = _best(good, rules)[:2]
-    if not rules.graded(str(group[0]["track"])):
-        return best
-    mean = fmean(float(r["outcome"]) for r in group)
-    return [r for r in best if float(r["outcome"]) > mean]
-
-
-# strategy → (whether the task must be diverse, what is picked from its good rows)
-PICK: dict[str, Any] = {
-    "fv": (False, _one),
-    "av": (False, _all),
-    "bv": (True, _one),
-    "dv": (True, _two),
-}

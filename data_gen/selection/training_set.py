@@ -11,7 +11,7 @@ from assay.console import licences_in
 from assay.files import atomic_write
 from assay.parquet import library
 from assay.rows import is_parquet, write_rows
-from data_gen.selection.index import kept_messages
+from data_gen.selection.store import kept_messages
 
 GROUP_ROWS = 1024  # of a row group
 GROUP_TOKENS = 2 << 20  # or as many tokens

@@ -15,8 +15,7 @@ from picked import select
 
 from assay.console import Progress
 from data_gen.selection import training_set
-from data_gen.selection.index import Index
-from data_gen.selection.spool import Spool
+from data_gen.selection.store import Store
 from data_gen.selection.strategies import PICK, Rules
 
 main = command("select")
@@ -179,49 +178,26 @@ def test_a_large_set_is_written_in_row_groups(
     assert pq.read_schema(tmp_path / "s.parquet").equals(schema)
 
 
-def held_by_an_index(folder: Path, count: int) -> int:
+def held_by_a_store(folder: Path, count: int) -> int:
     rows = rollouts(count, tasks=count)
     for row in rows:
         row["messages"][0]["content"] = "x" * 2000
     source = write(folder / f"{count}.jsonl", rows)
-    from contextlib import ExitStack
-
-    index = Index()
+    store = Store()
     tracemalloc.start()
     try:
-        with ExitStack() as stack, Progress("", "rows") as bar:
-            index.read([source], Spool([source], stack), bar)
-            for group in index.groups():
-                index.keep(group[0])
+        with Progress("", "rows") as bar:
+            store.read([source], bar)
+            for group in store.groups():
+                store.keep(group[0])
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
 def test_memory_does_not_grow_with_the_rollouts(tmp_path: Path) -> None:
-    few, many = (held_by_an_index(tmp_path, count) for count in (400, 4000))
+    few, many = (held_by_a_store(tmp_path, count) for count in (400, 4000))
     assert many < 1.5 * few + 200_000
-
-
-def test_a_file_that_changes_between_the_passes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from data_gen.selection import cli
-
-    source = tmp_path / "r.jsonl"
-    write(source, rollouts(40))
-    real = cli.choose
-
-    def change(*args: Any) -> Any:
-        source.write_text("{}\n")
-        return real(*args)
-
-    monkeypatch.setattr(cli, "choose", change)
-    out = tmp_path / "s.parquet"
-    out.write_text("old")
-    assert main(["--rollouts", str(source), "--strategy", "av", "--out", str(out)]) == 2
-    assert "was changed while it was read" in capsys.readouterr().err
-    assert out.read_text() == "old"
 
 
 def test_caps_below_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
