@@ -1,4 +1,4 @@
-"""What answers without the work earn, over the families here: the table of docs/audit.md.
+"""What answers without the work earn, over the families here: the table of docs/checks.md.
 
     python -m benchmarks.audit_table [--keep DIR] [--only WORD] [--seed N]
 

@@ -5,7 +5,7 @@ answer gets the same bits twice; chatter around gold, NaN, nulls, huge and neste
 above gold and never make the scorer fail; two files share no content. Policies that never see gold
 (constants, the prompt, the gold of other tasks) earn no more than the floors that the family
 states; remembered gold fails on twins. No model is needed. Exit status 1 when a law is broken.
-docs/audit.md says how to read it.
+docs/checks.md says how to read it.
 """
 
 from __future__ import annotations

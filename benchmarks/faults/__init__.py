@@ -1,1 +1,1 @@
-"""Real faults in real commands: does each end as docs/reliability.md says? See __main__.py."""
+"""Real faults in real commands: does each end as docs/checks.md says? See __main__.py."""

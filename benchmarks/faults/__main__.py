@@ -1,4 +1,4 @@
-"""Injects real faults into real commands, and says whether each ended as docs/reliability.md says.
+"""Injects real faults into real commands, and says whether each ended as docs/checks.md says.
 
     python -m benchmarks.faults [--only WORD] [--seed N] [--jobs N] [--short] [--json] [--keep DIR]
 

@@ -192,7 +192,7 @@ def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
     return (
         f"the audit of {tasks} tasks before training found: family {name} breaks the law "
         f"{first.law!r}: {first}{more}; {why}: mend the reward or the tasks, see `assay audit` and "
-        "docs/audit.md"
+        "docs/checks.md"
     )
 
 

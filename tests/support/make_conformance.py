@@ -2,7 +2,7 @@
 
     python tests/support/make_conformance.py DIR
 
-`DIR` holds the full sets (docs/conformance.md). Only rows are taken whose texts may be given on:
+`DIR` holds the full sets (docs/checks.md). Only rows are taken whose texts may be given on:
 short cases written for these sets, records made by Faker from templates written for these sets,
 numbers, and tables under CC0, MIT, Apache-2.0 or PDDL. The same sets give the same bytes.
 """

@@ -16,7 +16,7 @@ from places import ROOT, SHARED
 SAMPLE = ROOT / "tests" / "conformance"
 needs_full_vectors = pytest.mark.skipif(
     not (SHARED / "cdr" / "conformance").is_dir(),
-    reason="needs the full conformance vectors (docs/conformance.md); the sample has no such rows",
+    reason="needs the full conformance vectors (docs/checks.md); the sample has no such rows",
 )
 # rows of (file, kind) of the full refinement set; "" stands for the whole file
 LEAST = {

@@ -28,7 +28,7 @@ def test_a_leaky_reward_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert not found.ok and found.tasks == {"leaky": 24}
     assert found.refusal.startswith("the audit of 24 tasks before training found: ")
     assert "a mean reward of 0.9" in found.refusal and "the floor is 0.5" in found.refusal
-    assert "\n" not in found.refusal and found.refusal.endswith("docs/audit.md")
+    assert "\n" not in found.refusal and found.refusal.endswith("docs/checks.md")
     assert found.best["leaky"]["reward"] == pytest.approx(0.9)
     assert audit_sample(tasks_of(tmp_path, "digits"), 0) == found
 
