@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import sys
@@ -102,7 +101,7 @@ def _build(args: argparse.Namespace, settings: Settings) -> None:
     share = args.validation_share
     share = default_validation(len(groups)) if share is None else share
     side = splits_of(groups, args.heldout_share, share)
-    tasks = asyncio.run(_tasks(args.out, rows, side))
+    tasks = _tasks(args.out, rows, side)
     splits = {name: [t for t in tasks if t.split == name] for name in SPLITS}
     for name, own in splits.items():
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in own))
@@ -282,9 +281,7 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -
     return {"reworded": report}
 
 
-async def _tasks(
-    out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str]
-) -> list[Task]:
+def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str]) -> list[Task]:
     by_name = {str(row["file_path"]): row for row in rows}
     tasks: list[Task] = []
     for entry in read_entries(out):
@@ -292,7 +289,7 @@ async def _tasks(
         meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
         split = splits[row["table_group"]]
         for variant in variants_of(entry):
-            tasks.append(await task_of(entry, variant, out, split, pool=None, meta=meta))
+            tasks.append(task_of(entry, variant, out, split, meta=meta))
     for task in tasks:
         gold = read_gold(task.gold)
         if score_table(gold, gold.truth_csv.encode(), trusted=True).outcome != 1.0:

@@ -28,6 +28,7 @@ from data_gen.dare.database import (
     write_proved,
 )
 from data_gen.dare.layout import KIND, Frame, json_bytes
+from data_gen.dare.reference_solution import versions
 from data_gen.dare.short import few_columns, mm_short
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
@@ -46,8 +47,6 @@ from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from data_gen.dare.words import phrases, plain_about
 from data_gen.leaks import given_away
-from rollouts.sandbox.model import SandboxError
-from rollouts.sandbox.pool import Pool
 
 TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table
 
@@ -62,7 +61,6 @@ class Table:
     texts: Mapping[str, str]
     wish: Wish
     settings: Settings
-    pool: Pool
     keys: frozenset[str] = frozenset()  # columns that with a time name its rows
 
 
@@ -84,16 +82,16 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
     return out
 
 
-async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
+def build_table(source: Source, settings: Settings, room: int) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is."""
     built = Built(source.name, licence=source.licence, once=source.once)
-    table = opened(source, settings, pool, built)
+    table = opened(source, settings, built)
     if table is not None:
-        await _databases(table, built, derive_seed(settings.seed, source.name), room)
+        _databases(table, built, derive_seed(settings.seed, source.name), room)
     return built
 
 
-def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Table | None:
+def opened(source: Source, settings: Settings, built: Built) -> Table | None:
     """The table, ready to be asked about; None, with the reason noted, where it is not fit."""
     seed = derive_seed(settings.seed, source.name)
     wish = settings.wishes.of(source.name)
@@ -126,10 +124,10 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
     built.marks = fingerprints(raw)
     if published(built.marks, settings):
         return built.refuse("published", "the table of a published evaluation database")
-    return Table(source, raw, looked, texts, wish, settings, pool, frozenset(keys_of(raw)))
+    return Table(source, raw, looked, texts, wish, settings, frozenset(keys_of(raw)))
 
 
-async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
+def _databases(table: Table, built: Built, seed: int, room: int) -> None:
     source = table.source
     listed = () if table.wish.targets else source.listed
     made, refused = plans(table.looked, table.wish, table.settings, seed, listed)
@@ -142,17 +140,17 @@ async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
         where = f"{plan.family} {', '.join(plan.targets)}"
         try:
-            if why := await _database(table, plan, own, built):
+            if why := _database(table, plan, own, built):
                 built.refuse("draft", why, where)
         except Unproved as error:
             built.refused.append(replace(error.why, where=where))
         except Exception as error:  # one odd table must not end a build of hundreds; it is counted
-            if machine_failed(error) or isinstance(error, SandboxError):
+            if machine_failed(error):
                 raise
             built.refuse("broke", f"broke: {type(error).__name__}: {error}"[:200], where)
 
 
-async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
+def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
     """Build and write one tabular database; "" or why it was refused. One of a user's own table is
     drafted several times, and comes without its IF variant when that cannot be proved."""
     own = not table.source.many or bool(table.wish.targets)
@@ -174,10 +172,7 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
         if "IF" not in wanted:
             built.rows.append(_write(table, bare, made, None, rng, wanted))
             return ""
-        try:
-            proof, why = await prove(table.pool, made, rng)
-        except TaskError as error:
-            proof, why = None, str(error)
+        proof, why = prove(made, rng)
         if proof is not None and (alike := _answers_alike(proof.answer)):
             proof, why = None, f"the reference gives every row one answer for {alike}"
         if proof is not None:
@@ -251,7 +246,7 @@ def _write(
     }
     if proof is not None:
         files["verify/simulated_pred_local.csv"] = proof.answer.encode()
-        files["verify/made_with.json"] = json_bytes(proof.versions)
+        files["verify/made_with.json"] = json_bytes(versions())
         files["verify/fitted.json"] = json_bytes(proof.fitted)
     write_proved(source, settings, name, files)
     asked = _asked(made, settings, proof is not None, rng, "MM" in wanted)

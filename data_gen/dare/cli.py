@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 from assay import console
 from assay.task import TaskError, read_tasks, write_jsonl
-from assay.workers import usable_cores
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
 from data_gen.licences import add_described
 from data_gen.rewording import add_writer, writer_of
 from data_gen.splits import share_of
 from rewards.dare.score import read_gold, score_table
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
 
 
 def _parser() -> console.Parser:
@@ -151,13 +147,13 @@ def main(argv: Sequence[str]) -> int:
         if args.list:
             list_tasks(args.source, args.out, wanted)
         else:
-            asyncio.run(import_copy(args.source, args.out, wanted))
+            import_copy(args.source, args.out, wanted)
     elif args.import_dsbench is not None:
         from data_gen.dare.dsbench import import_dsbench
 
-        asyncio.run(import_dsbench(args.import_dsbench, args.out))
+        import_dsbench(args.import_dsbench, args.out)
     elif args.remake is not None:
-        asyncio.run(remake(args.remake, args.out))
+        remake(args.remake, args.out)
     else:
         from data_gen.dare.build import build_all
 
@@ -174,11 +170,10 @@ def _check_writer(args: argparse.Namespace) -> None:
     writer_of(args, args.out)
 
 
-async def remake(source: Path, out: Path) -> None:
+def remake(source: Path, out: Path) -> None:
     """Write `out/tasks.jsonl`: the tasks of a file, their IF answers made again."""
     tasks = read_tasks(source)
-    async with Pool(Config(workers=usable_cores())) as pool:
-        found = await remade(tasks, source.parent, out, pool)
+    found = remade(tasks, source.parent, out)
     write_jsonl(out / "tasks.jsonl", (task.to_json() for task in found))
     pairs = [(a.gold, b.gold) for a, b in zip(tasks, found, strict=True) if a.track.endswith("-IF")]
     differ = sum(

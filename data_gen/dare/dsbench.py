@@ -161,7 +161,7 @@ def converted(
     return rows, inputs
 
 
-async def import_dsbench(top: Path, out: Path) -> None:
+def import_dsbench(top: Path, out: Path) -> None:
     """All tasks of the folder → databases, question list and `tasks.jsonl` (split eval)."""
     names = sorted(p.name for p in (top / "data_resplit").glob("*") if p.is_dir())
     if not names:
@@ -174,12 +174,11 @@ async def import_dsbench(top: Path, out: Path) -> None:
     write_question_list(out, rows)
     about = {"published": True, "benchmark": "DSBench"}
     tasks = [
-        await task_of(
+        task_of(
             entry,
             variant,
             out,
             "eval",
-            pool=None,
             meta={**about, **{name: entry.recipe[name] for name in ("competition", "key")}},
         )
         for entry in read_entries(out)

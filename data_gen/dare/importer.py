@@ -12,10 +12,9 @@ from typing import Any, cast
 
 from assay.task import Task, TaskError
 from data_gen.dare.layout import SIMULATED, VARIANTS, Entry
-from data_gen.dare.reference_run import recipe_of, simulate
+from data_gen.dare.reference_solution import recipe_of, simulate
 from data_gen.licences import spdx
 from rewards.dare.score import read_gold
-from rollouts.sandbox.pool import Pool
 
 TOOL = "python_executor"
 
@@ -72,19 +71,18 @@ def task_id(entry: Entry, variant: str) -> str:
     return f"{entry.name}:{entry.task_type(variant).partition('-')[2]}"
 
 
-async def task_of(
+def task_of(
     entry: Entry,
     variant: str,
     out: Path,
     split: str,
     *,
-    pool: Pool | None,
     again: bool = False,
     meta: Mapping[str, Any] | None = None,
 ) -> Task:
-    """A variant of a database. `pool` makes IF answers that are not there (`again`: all of them).
-    Raises `TaskError` for a file that is missing or hidden, and where there is no pool."""
-    gold = await _gold(entry, entry.task_type(variant), variant, pool, again)
+    """A variant of a database; IF answers that are not there (`again`: all of them) are made.
+    Raises `TaskError` for a file that is missing or hidden."""
+    gold = _gold(entry, variant, again)
     return replace(bare_task(entry, variant, out, split, meta=meta), gold=gold)
 
 
@@ -106,7 +104,7 @@ def bare_task(
     )
 
 
-async def remade(tasks: Sequence[Task], root: Path, out: Path, pool: Pool) -> list[Task]:
+def remade(tasks: Sequence[Task], root: Path, out: Path) -> list[Task]:
     """The tasks with IF answers made again, here, from their databases' clean training files
     (`root` is what their files are relative to, `out` what the new ones' will be)."""
     found: list[Task] = []
@@ -115,7 +113,7 @@ async def remade(tasks: Sequence[Task], root: Path, out: Path, pool: Pool) -> li
         gold = task.gold
         if task.family == "table" and task.track.endswith("-IF"):
             entry = _database_of(task, root)
-            text, made = await simulate(pool, entry)
+            text, made = simulate(entry)
             gold = {**gold, "truth_csv": text, "made_with": made}
         found.append(replace(task, files=files, gold=gold))
     return found
@@ -133,33 +131,17 @@ def _database_of(task: Task, root: Path) -> Entry:
         ) from None
 
 
-async def _gold(
-    entry: Entry, kind: str, variant: str, pool: Pool | None, again: bool
-) -> dict[str, Any]:
-    shipped = entry.folder / "verify" / SIMULATED
-    extra: dict[str, Any] = {}
-    gold: dict[str, Any]
-    if kind.endswith("-IF"):
-        extra["recipe"] = recipe_of(entry.recipe)
-    if kind.endswith("-IF") and (again or not shipped.is_file()):
-        if pool is None:
-            raise TaskError(f"{entry.name}: there is no verify/{shipped.name}; add --simulate")
-        text, made = await simulate(pool, entry)
-        gold = {
-            "task_type": kind,
-            "truth_csv": text,
-            "key_columns": ["row_id"],
-            "targets": list(entry.recipe["target"]),
-            "made_with": made,
-        }
-        return gold | extra
-    read = read_gold({"task_dir": str(entry.folder), "variant": variant})
-    gold = {
-        "task_type": kind,
-        "truth_csv": read.truth_csv,
-        "key_columns": list(read.key_columns),
-        "targets": list(read.targets),
-    }
-    if read.made_with:
-        gold["made_with"] = dict(read.made_with)
-    return gold | extra
+def _gold(entry: Entry, variant: str, again: bool) -> dict[str, Any]:
+    kind = entry.task_type(variant)
+    gold: dict[str, Any] = {"task_type": kind}
+    if kind.endswith("-IF") and (again or not (entry.folder / "verify" / SIMULATED).is_file()):
+        text, made = simulate(entry)
+        gold |= {"truth_csv": text, "key_columns": ["row_id"]}
+        gold |= {"targets": list(entry.recipe["target"]), "made_with": made}
+    else:
+        read = read_gold({"task_dir": str(entry.folder), "variant": variant})
+        gold |= {"truth_csv": read.truth_csv, "key_columns": list(read.key_columns)}
+        gold |= {"targets": list(read.targets)}
+        if read.made_with:
+            gold["made_with"] = dict(read.made_with)
+    return gold | ({"recipe": recipe_of(entry.recipe)} if kind.endswith("-IF") else {})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 from assay.console import progress
 from assay.hub import local_place
 from assay.task import Task, TaskError, write_jsonl
-from assay.workers import usable_cores
 from data_gen.dare.domains import domain_of_page
 from data_gen.dare.importer import (
     bare_task,
@@ -30,8 +28,6 @@ from data_gen.dare.importer import (
 from data_gen.dare.layout import LISTING, SIMULATED, Absent, Entry, listed_entries
 from data_gen.dare.published import evaluation_database
 from data_gen.tally import REFUSED, SHOWN, Input, Refusal
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
 
 RELEASE = "Snowflake/dare-bench"
 FOLDERS = {"eval": {"eval", "test"}, "train": {"train", "training"}}
@@ -160,7 +156,7 @@ def _meta(entry: Entry, licences: Mapping[str, str], wanted: Wanted) -> dict[str
     }
 
 
-async def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
+def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
     """Write `out/tasks.jsonl` from a copy of the release, and `out/refused.jsonl` with a row for
     each database or variant that is left out. Raises `TaskError` where no task is left."""
     top = find_copy(place, wanted.split)
@@ -168,24 +164,18 @@ async def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
     licences = read_licences(top)
     tasks: list[Task] = []
     inputs = list(lost)
-    async with AsyncExitStack() as stack:
-        runs = any(_simulated(part, wanted) for part in parts)
-        workers = Config(workers=usable_cores())
-        pool = await stack.enter_async_context(Pool(workers)) if runs else None
-        for part in progress(parts, "import", "databases"):
-            entry, why = part.entry, [refusal.coded() for refusal in part.why]
-            if wanted.trains and (known := evaluation_database(entry)):
-                inputs.append(Input(entry.name, 0, (Refusal("evaluation", known).coded(),)))
-                continue
-            meta = _meta(entry, licences, wanted)
-            found: list[Task] = []
-            for v in part.variants:
-                task = await task_of(
-                    entry, v, out, wanted.split, pool=pool, again=wanted.again, meta=meta
-                )
-                found.append(task)
-            tasks += found
-            inputs.append(Input(entry.name, len(found), tuple(why), meta["licence"] or "unknown"))
+    for part in progress(parts, "import", "databases"):
+        entry, why = part.entry, tuple(refusal.coded() for refusal in part.why)
+        if wanted.trains and (known := evaluation_database(entry)):
+            inputs.append(Input(entry.name, 0, (Refusal("evaluation", known).coded(),)))
+            continue
+        meta = _meta(entry, licences, wanted)
+        tasks += [
+            task_of(entry, v, out, wanted.split, again=wanted.again, meta=meta)
+            for v in part.variants
+        ]
+        licence = meta["licence"] or "unknown"
+        inputs.append(Input(entry.name, len(part.variants), why, licence))
     told, used = [one for one in inputs if one.why], {one.name for one in inputs if one.used}
     write_jsonl(out / REFUSED, (one.row() for one in told))
     _say_left_out(told, len(inputs), out)

@@ -2,18 +2,20 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-"""The reference solution of IF tasks (spec section 4), and the same with one step broken.
-
-This file's text is what runs in the sandbox: it imports nothing of Assay. `job.json` says which
-files and which steps; `answers.json` comes back. It can also be imported, for tests.
-"""
+"""The reference solution of IF tasks (spec section 4), whose answer is their gold."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import sys
+import warnings
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+from assay.task import TaskError
+from assay.workers import limit_threads
+from data_gen.dare.layout import Entry, Frame, csv_bytes, read_table
 
 HOMES = {
     "GaussianNB": "naive_bayes",
@@ -25,24 +27,10 @@ HOMES = {
 }
 
 
-def read(path: str) -> Any:
-    """A table as the reference reads it; None and the empty field are missing."""
-    import numpy as np
-    import pandas as pd
-
-    if path.endswith(".csv"):
-        return pd.read_csv(path, keep_default_na=False, na_values=[""])
-    if path.endswith(".parquet"):
-        return pd.read_parquet(path).replace({None: np.nan})
-    db = sqlite3.connect(path)
-    names = [
-        r[0] for r in db.execute("select name from sqlite_master where type='table' order by 1")
-    ]
-    parts: list[Any] = [pd.read_sql(f'select * from "{n}"', db) for n in names]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part, on="row_id")
-    return whole.replace({None: np.nan})
+def read(path: Path) -> Frame:
+    """A table as the reference reads it: whatever is missing is NaN."""
+    frame = read_table(path)
+    return frame if path.suffix == ".csv" else frame.replace({None: float("nan")})
 
 
 def in_range(frame: Any, ranges: dict[str, Any], kinds: dict[str, str]) -> Any:
@@ -59,8 +47,6 @@ def in_range(frame: Any, ranges: dict[str, Any], kinds: dict[str, str]) -> Any:
 
 def estimator(recipe: dict[str, Any]) -> Any:
     """The model with library defaults and, where it takes one, the seed."""
-    from importlib import import_module
-
     name = recipe["model_type"]
     kind: Any = getattr(import_module(f"sklearn.{HOMES.get(name, 'linear_model')}"), name)
     seeded = name not in ("GaussianNB", "LinearRegression")
@@ -102,43 +88,25 @@ def fit(train: Any, recipe: dict[str, Any]) -> Any:
     features, targets = recipe["selected_features"], recipe["target"]
     train = train.dropna(subset=targets)
     model = Pipeline([("pre", preparation(recipe)), ("model", estimator(recipe))])
-    return model.fit(train[features], train[targets])
+    with warnings.catch_warnings(action="ignore"):
+        return model.fit(train[features], train[targets])
 
 
 def predict(model: Any, test: Any, recipe: dict[str, Any]) -> Any:
     """The predictions of a fitted pipeline: row_id and the targets."""
-    return _answer(model.predict(test[recipe["selected_features"]]), test, recipe)
-
-
-def _answer(said: Any, test: Any, recipe: dict[str, Any]) -> Any:
     import pandas as pd
 
     targets = recipe["target"]
-    said = said.reshape(len(test), len(targets))
-    out = pd.DataFrame(said, columns=targets)
+    with warnings.catch_warnings(action="ignore"):
+        said = model.predict(test[recipe["selected_features"]])
+    out = pd.DataFrame(said.reshape(len(test), len(targets)), columns=targets)
     out.insert(0, "row_id", test["row_id"].to_numpy())
     return out
 
 
-def solve(train: Any, test: Any, recipe: dict[str, Any]) -> Any:
-    """The reference's predictions: row_id and the targets."""
-    return predict(fit(train, recipe), test, recipe)
-
-
-def prepared(train: Any, test: Any, recipe: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """(what the model is fitted on, its targets, what it is asked), of a fitted preparation. Runs
-    that change only the model or its seed share it. The blocks of `preparation` get plain arrays:
-    checking frames and their names takes most of the time of a small table."""
-    import numpy as np
-
-    train = train.dropna(subset=recipe["target"])
-    fitted: list[Any] = []
-    asked: list[Any] = []
-    for name, block, columns in preparation(recipe).transformers:
-        kind = float if name == "num" else object
-        fitted.append(block.fit_transform(train[columns].to_numpy(kind)))
-        asked.append(block.transform(test[columns].to_numpy(kind)))
-    return np.hstack(fitted), train[recipe["target"]], np.hstack(asked)
+def solve(train: Frame, test: Frame, recipe: dict[str, Any]) -> str:
+    """The reference's answer as csv text: row_id and the targets."""
+    return csv_bytes(predict(fit(train, recipe), test, recipe)).decode()
 
 
 def learnt(model: Any, recipe: dict[str, Any], rows: int) -> dict[str, Any]:
@@ -176,94 +144,38 @@ def versions() -> dict[str, str]:
     }
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Whether two answers would score as the same; a little wider than the scorer's tolerance."""
-    import numpy as np
-
-    if not isinstance(one, str) or not isinstance(other, str):
-        return False
-    rows = [[line.split(",")[1:] for line in text.splitlines()[1:]] for text in (one, other)]
+def simulate(entry: Entry) -> tuple[str, dict[str, str]]:
+    """The IF answer of an official database, from its clean training file (the harness's
+    `force_simulate`), and the versions it was made with. Raises `TaskError` where it cannot be
+    made."""
+    limit_threads()
+    kind = str(entry.recipe["save_file_type"])
+    names = (f"train_v1_no_err.{kind}", f"val_v1.{kind}")
     try:
-        return bool(np.allclose(np.array(rows[0], float), np.array(rows[1], float)))
-    except ValueError:
-        return rows[0] == rows[1]
+        train, test = (read(entry.folder / "source" / name) for name in names)
+        return solve(train, test, recipe_of(entry.recipe)), versions()
+    except Exception as error:  # the files of a copy may be anything
+        said = f"{type(error).__name__}: {error}"[:300]
+        raise TaskError(f"{entry.name}: the reference failed: {said}") from None
 
 
-def hopeless(answers: list[Any], differ: int) -> bool:
-    """Whether the first answers (reference twice, faithful, then `differ` broken steps) already
-    refuse the task: the rest need not be computed."""
-    if len(answers) == 3:
-        return not (alike(answers[0], answers[1]) and alike(answers[0], answers[2]))
-    return 3 < len(answers) <= 3 + differ and alike(answers[0], answers[-1])
+_RECIPE = (
+    "selected_features",
+    "column_type_inference",
+    "target",
+    "imputer_type",
+    "model_type",
+    "random_state",
+    "problem_type",
+    "save_file_type",
+    "expected_ranges",
+    "stated",
+    "not_filtered_related_features",
+    "numerical_features",
+    "categorical_features",
+)
 
 
-def readers(answers: list[Any], steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The recipe changes of readers who do none of the steps that made no difference one by one:
-    each step says where its answers stand, from and to, and the ways to go without it."""
-    left = [
-        step["changes"]
-        for step in steps
-        if all(alike(answers[0], answers[i]) for i in range(*step["runs"]))
-    ]
-    merged: list[dict[str, Any]] = []
-    for k in range(max((len(ways) for ways in left), default=0)):
-        whole: dict[str, Any] = {}
-        for ways in left:
-            whole |= ways[k % len(ways)]
-        merged.append(whole)
-    return merged
-
-
-def main() -> None:
-    """Answer every job: recipe changes over the same tables, with or without the filter. With
-    `differ`, stop at an answer that refuses the task; with `open`, the answers of `readers`, who
-    filter as the third run does, follow."""
-    import warnings
-
-    import pandas as pd
-
-    warnings.simplefilter("ignore")
-    pd.set_option("mode.string_storage", "python")  # as fast again, of small tables
-    with open("job.json", encoding="utf-8") as file:
-        job = json.load(file)
-    test = read(job["test"])
-    tables = {name: read(name) for name in {j["train"] for j in job["runs"]}}
-    answers: list[Any] = []
-    known: dict[str, Any] = {}
-    ready: dict[str, tuple[Any, Any, Any]] = {}
-
-    def answer(run: dict[str, Any]) -> Any:
-        train, recipe = tables[run["train"]], {**job["recipe"], **run.get("changes", {})}
-        if run.get("ranges") is not None:
-            train = in_range(train, run["ranges"], recipe["column_type_inference"])
-        try:
-            if len(answers) < 2:  # the reference twice, each from the start
-                model = fit(train, recipe)
-                if not answers:
-                    rows = len(train.dropna(subset=recipe["target"]))
-                    known.update(learnt(model, recipe, rows))
-                table = predict(model, test, recipe)
-            else:
-                steps = ("selected_features", "imputer_type", "scale")
-                own = [run["train"], run.get("ranges"), *(recipe.get(name) for name in steps)]
-                key = json.dumps(own)
-                x, y, asked = ready.get(key) or prepared(train, test, recipe)
-                ready[key] = x, y, asked
-                table = _answer(estimator(recipe).fit(x, y).predict(asked), test, recipe)
-            return table.to_csv(index=False, lineterminator="\n")
-        except Exception as error:  # a broken step may not run at all: that too is an answer
-            return {"error": f"{type(error).__name__}: {error}"[:300]}
-
-    for run in job["runs"]:
-        answers.append(answer(run))
-        if "differ" in job and hopeless(answers, job["differ"]):
-            break
-    else:
-        for changes in readers(answers, job.get("open", [])):
-            answers.append(answer({**job["runs"][2], "changes": changes}))
-    with open("answers.json", "w", encoding="utf-8") as file:
-        json.dump({"answers": answers, "versions": versions(), "fitted": known}, file)
-
-
-if __name__ == "__main__":
-    main()
+def recipe_of(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that decide the answer."""
+    return {name: question[name] for name in _RECIPE if name in question}

@@ -3,11 +3,11 @@
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Is an IF task worth asking? Its reference twice, a faithful solver, and every step broken once.
 
-One sandbox call a round. A step is *stated* only if breaking it changes the answer; a range whose
-loss changes nothing is dropped and the noise made again; an answer that is one label throughout is
-refused. A step that one wrong way leaves alone may still matter another way (five seeds, an imputer
-left out rather than exchanged), and steps that do not matter one by one may matter together: so a
-reader who does only what is stated, with other seeds, must come to the same answer.
+A step is *stated* only if breaking it changes the answer; a range whose loss changes nothing is
+dropped and the noise made again; an answer that is one label throughout is refused. A step that one
+wrong way leaves alone may still matter another way (five seeds, an imputer left out rather than
+exchanged), and steps that do not matter one by one may matter together: so a reader who does only
+what is stated, with other seeds, must come to the same answer.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from __future__ import annotations
 import csv
 import io
 import random
+import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from data_gen.dare.layout import table_bytes
-from data_gen.dare.reference_run import run_jobs
+from assay.files import machine_failed
+from data_gen.dare.layout import Frame, table_bytes
+from data_gen.dare.reference_solution import fit, in_range, learnt, read, solve
 from data_gen.dare.tabular import Candidate, with_noise
 from data_gen.leaks import given_away
 from rewards.dare.score import TableGold, score_table
-from rollouts.sandbox.pool import Pool
 
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
-MUST = ("model", "features")  # a task in which these make no difference is refused
+_MUST = {  # a task in which these make no difference is refused
+    "model": "the model or the choice of features does not matter",
+    "features": "the model or the choice of features does not matter",
+    "onehot": "the categorical features do not matter",  # the question cannot be put without it
+}
 _FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
 # what the scorer's reader may take for no value, or for a truth value
 _MISSING = ("", "na", "n/a", "nan", "-nan", "null", "none", "<na>", "#n/a", "#n/a n/a", "#na")
@@ -41,7 +47,6 @@ class Proof:
     made: Candidate
     answer: str
     stated: list[str]
-    versions: dict[str, str]
     fitted: dict[str, Any]  # what the reference learnt before its model
 
 
@@ -50,127 +55,128 @@ def _without(ranges: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def trials(made: Candidate) -> dict[str, list[dict[str, Any]]]:
-    """Step → the runs that leave it out or get it wrong; first the two that must matter. A step
-    matters if any of its runs changes the answer."""
+    """Step → changes of the recipe that leave it out or get it wrong; first the two that must
+    matter. A step matters if any of them changes the answer."""
     recipe, ranges = made.recipe, made.recipe["expected_ranges"]
     chosen, kinds = recipe["selected_features"], recipe["column_type_inference"]
-
-    def run(changes: dict[str, Any], kept: Any = ranges) -> dict[str, Any]:
-        return {"train": f"noisy.{recipe['save_file_type']}", "ranges": kept, "changes": changes}
-
     model = recipe["model_type"]
     family = "LogisticRegression" if made.family == "class" else "Ridge"
-    found = {"model": [run({"model_type": _OTHER.get(model, family)})]}
-    found["features"] = [run({"selected_features": recipe["not_filtered_related_features"]})]
+    found: dict[str, list[dict[str, Any]]] = {"model": [{"model_type": _OTHER.get(model, family)}]}
+    found["features"] = [{"selected_features": recipe["not_filtered_related_features"]}]
     if len(chosen) == len(recipe["not_filtered_related_features"]):
-        found["features"] = [run({"selected_features": chosen[:-1]})]
-    found |= {f"range:{name}": [run({}, _without(ranges, name))] for name in ranges}
+        found["features"] = [{"selected_features": chosen[:-1]}]
+    found |= {f"range:{name}": [{"expected_ranges": _without(ranges, name)}] for name in ranges}
     if any(kinds[f] == "categorical" for f in chosen):
-        numbers = [f for f in chosen if kinds[f] == "numerical"]
-        found["onehot"] = [run({"selected_features": numbers})]
+        found["onehot"] = [{"selected_features": [f for f in chosen if kinds[f] == "numerical"]}]
     first = recipe["random_state"] + 1
-    found["seed"] = [run({"random_state": first + i}) for i in range(_SEEDS.get(model, 1))]
-    found["scale"] = [run({"scale": False})]
-    found["order"] = [run({"selected_features": chosen[::-1]})]
+    found["seed"] = [{"random_state": first + i} for i in range(_SEEDS.get(model, 1))]
+    found["scale"] = [{"scale": False}]
+    found["order"] = [{"selected_features": chosen[::-1]}]
     if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
-        found["impute"] = [
-            run({"imputer_type": _FILL[recipe["imputer_type"]]}),
-            run({"imputer_type": None}),
-        ]
+        found["impute"] = [{"imputer_type": _FILL[recipe["imputer_type"]]}, {"imputer_type": None}]
     return found
 
 
-def _open(
-    made: Candidate, steps: dict[str, list[dict[str, Any]]], before: int
-) -> list[dict[str, Any]]:
-    """For each step that a question may leave out: where its runs stand in the job, and what its
-    readers do instead."""
-    own = made.recipe["selected_features"]
+def readers(made: Candidate, same: list[str]) -> list[dict[str, Any]]:
+    """The changes of readers who do none of the steps that made no difference one by one."""
     ways: dict[str, list[dict[str, Any]]] = {
+        "seed": trials(made)["seed"],
         "scale": [{"scale": False}],
         "impute": [{"imputer_type": None}],
-        "order": [{}, {"selected_features": own[::-1]}],
+        "order": [{}, {"selected_features": made.recipe["selected_features"][::-1]}],
     }
-    found: list[dict[str, Any]] = []
-    for name, runs in steps.items():
-        if name in ("seed", *ways):
-            changes = ways.get(name) or [run["changes"] for run in runs]
-            found.append({"runs": [before, before + len(runs)], "changes": changes})
-        before += len(runs)
-    return found
+    left = [ways[name] for name in same if name in ways]
+    most = max(map(len, left), default=0)
+    return [{k: v for one in left for k, v in one[i % len(one)].items()} for i in range(most)]
 
 
-async def prove(
-    pool: Pool, made: Candidate, rng: random.Random, tries: int = 3
-) -> tuple[Proof | None, str]:
+def _shipped(made: Candidate) -> list[Frame]:
+    """The tables (clean, with noise, to predict) read from files as they are shipped: types survive
+    each form differently."""
+    kind = str(made.recipe["save_file_type"])
+    data = {
+        "clean": table_bytes(made.clean_v1(), kind, "train_set"),
+        "noisy": table_bytes(made.noisy, kind, "train_set", 2),
+        "test": table_bytes(made.test_v1(), kind, "val_set"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / f"{name}.{kind}" for name in data}
+        for name, path in paths.items():
+            path.write_bytes(data[name])
+        return [read(path) for path in paths.values()]
+
+
+def _tried(train: Frame, test: Frame, recipe: dict[str, Any]) -> str | None:
+    """The answer; None where it does not run, as a recipe with a broken step may not."""
+    try:
+        return solve(train, test, recipe)
+    except Exception as error:  # whatever scikit-learn says
+        if machine_failed(error):
+            raise
+        return None
+
+
+def prove(made: Candidate, rng: random.Random, tries: int = 3) -> tuple[Proof | None, str]:
     """(the proof, "ok"), or (None, why the task is refused)."""
     for _ in range(tries):
-        steps = trials(made)
-        kind = str(made.recipe["save_file_type"])  # as shipped: types survive each form differently
-        plain = {"train": f"clean.{kind}"}
         ranges = made.recipe["expected_ranges"]
         if not ranges:
             return None, "no range matters"
-        head = [plain, plain, {"train": f"noisy.{kind}", "ranges": ranges}]
-        broken = [run for runs in steps.values() for run in runs]
-        job: dict[str, Any] = {
-            "recipe": made.recipe,
-            "test": f"test.{kind}",
-            "differ": len(MUST),
-            "runs": [*head, *broken],
-            "open": _open(made, steps, len(head)),
-        }
-        files = {
-            f"clean.{kind}": table_bytes(made.clean_v1(), kind, "train_set"),
-            f"noisy.{kind}": table_bytes(made.noisy, kind, "train_set", 2),
-            f"test.{kind}": table_bytes(made.test_v1(), kind, "val_set"),
-        }
-        ran = await run_jobs(pool, files, job, 100.0)
-        answers = ran.answers
-        if len(answers) < 3:
-            return None, "the reference does not run, or not twice alike"
-        if why := _unsound(made, *answers[:3]):
+        clean, noisy, test = _shipped(made)
+        why, answer, same = _examined(made, clean, noisy, test)
+        if why:
             return None, why
-        first = str(answers[0])
-        if len(answers) < len(job["runs"]):  # it stops where one of MUST is idle
-            return None, "the model or the choice of features does not matter"
-        own = iter(answers[len(head) :])
-        same = [
-            name
-            for name, runs in steps.items()
-            if all([_score(made, first, next(own)) == 1.0 for _ in runs])
-        ]
-        if set(MUST) & set(same):
-            return None, "the model or the choice of features does not matter"
-        if "onehot" in same:  # the question cannot be put without it
-            return None, "the categorical features do not matter"
-        if any(_score(made, first, answer) != 1.0 for answer in own):
-            return None, "what the question leaves open matters when taken together"
         idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
         if not idle:
-            stated = [n for n in steps if n not in same and not n.startswith("range:")]
-            return Proof(made, first, ["filter", *stated], ran.versions, ran.fitted), "ok"
-        kept = {n: r for n, r in ranges.items() if n not in idle}
-        made = with_noise(made, kept, rng)
+            stated = [n for n in trials(made) if n not in same and not n.startswith("range:")]
+            rows = len(clean.dropna(subset=made.recipe["target"]))
+            fitted = learnt(fit(clean, made.recipe), made.recipe, rows)
+            return Proof(made, answer, ["filter", *stated], fitted), "ok"
+        made = with_noise(made, {n: r for n, r in ranges.items() if n not in idle}, rng)
     return None, "no set of ranges in which each matters"
 
 
-def _unsound(made: Candidate, first: Any, second: Any, faithful: Any) -> str:
-    """What is wrong with the reference's own answers, "" for nothing."""
-    if not isinstance(first, str) or first != second:
-        return "the reference does not run, or not twice alike"
-    if _score(made, first, faithful) != 1.0:
-        return "filtering the noisy file does not give the reference's answer"
-    labels = {row.partition(",")[2] for row in first.splitlines()[1:]}
+def _examined(
+    made: Candidate, clean: Frame, noisy: Frame, test: Frame
+) -> tuple[str, str, list[str]]:
+    """("" or why the draft is refused, the reference's answer, the steps that change nothing)."""
+    recipe = made.recipe
+    first, again = (_tried(clean, test, recipe) for _ in range(2))
+    if first is None or first != again:
+        return "the reference does not run, or not twice alike", "", []
+
+    def agrees(changes: dict[str, Any]) -> bool:
+        """Whether a reader of the file with noise comes to the reference's answer."""
+        other = {**recipe, **changes}
+        kept = in_range(noisy, other["expected_ranges"], recipe["column_type_inference"])
+        answer = _tried(kept, test, other)
+        return answer is not None and _score(made, first, answer) == 1.0
+
+    if not agrees({}):
+        return "filtering the noisy file does not give the reference's answer", "", []
+    if why := _unsound(made, first):
+        return why, "", []
+    same: list[str] = []
+    for name, ways in trials(made).items():
+        if all(map(agrees, ways)):
+            if name in _MUST:
+                return _MUST[name], "", []
+            same.append(name)
+    if not all(map(agrees, readers(made, same))):
+        return "what the question leaves open matters when taken together", "", []
+    return "", first, same
+
+
+def _unsound(made: Candidate, answer: str) -> str:
+    """What is wrong with the reference's answer, "" for nothing."""
+    labels = {row.partition(",")[2] for row in answer.splitlines()[1:]}
     if made.family == "class" and len(labels) < 2:
         return "the answer is one label throughout"
-    name = _decides(made, first)
+    name = _decides(made, answer)
     return f"{name} alone decides every answer" if name else ""
 
 
-def _score(made: Candidate, truth: str, answer: Any) -> float:
-    if not isinstance(answer, str):
-        return 0.0  # it does not even run
+def _score(made: Candidate, truth: str, answer: str) -> float:
     if answer == truth:
         return 1.0
     if plainly_other(truth, answer):

@@ -1,6 +1,6 @@
 # pandas ships no types.
 # pyright: reportMissingTypeStubs=false
-"""Many tables by several processes, each with a sandbox of its own.
+"""Many tables by several processes.
 
 The result depends on the tables and the seed alone, never on the number of processes or who
 finished first.
@@ -26,17 +26,14 @@ from data_gen.dare.sources import Source, sources
 from data_gen.groups import same_table
 from data_gen.licences import allowed, unwanted
 from data_gen.tally import Refusal
-from rollouts.event_loop import asyncio_run
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
 
 SHARE = 4  # tables that one process is handed at a time
 SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
 _Job = tuple[int, int]  # number of the table, how many databases
 _Step = Callable[[Sequence[_Job]], list[Built]]
 
-# What one process keeps: the sources, the settings, its sandbox. Set by `_start`.
-_work: tuple[list[Source], Settings, Pool] | None = None
+# What one process keeps: the sources, the settings. Set by `_start`.
+_work: tuple[list[Source], Settings] | None = None
 
 
 def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list[Built]]:
@@ -70,7 +67,7 @@ def _refused(source: Source, code: str, why: str) -> Built:
 def _start(specs: Sequence[str], settings: Settings) -> None:
     global _work
     limit_threads()
-    _work = (chosen(specs, settings)[0], settings, Pool(Config(workers=1)))
+    _work = (chosen(specs, settings)[0], settings)
 
 
 def _python_texts() -> AbstractContextManager[None]:
@@ -84,19 +81,15 @@ def _python_texts() -> AbstractContextManager[None]:
 def _tables(jobs: Sequence[_Job]) -> list[Built]:
     """Class and reg databases of one process's share."""
     assert _work is not None
-    listed, settings, pool = _work
-
-    async def go() -> list[Built]:
-        return [await build_table(listed[i], settings, pool, room) for i, room in jobs]
-
+    listed, settings = _work
     with _python_texts():
-        return asyncio_run(go())
+        return [build_table(listed[i], settings, room) for i, room in jobs]
 
 
 def _series(jobs: Sequence[_Job]) -> list[Built]:
     """Time-series databases of one process's share."""
     assert _work is not None
-    listed, settings, _ = _work
+    listed, settings = _work
     out: list[Built] = []
     with _python_texts():
         for i, room in jobs:

@@ -1,6 +1,5 @@
-"""Small worlds of table tasks: files as people keep them, and databases as the builder makes them,
-without its sandbox: the reference runs in this process.
-"""
+"""Small worlds of table tasks: files as people keep them, and databases as the builder makes
+them."""
 
 from __future__ import annotations
 
@@ -101,7 +100,7 @@ def answered(files: dict[str, bytes], recipe: dict[str, Any], kind: str) -> dict
         for name in (f"source/train_v1.{kind}", f"source/val_v1.{kind}"):
             paths[name] = Path(folder) / Path(name).name
             paths[name].write_bytes(files[name])
-        noisy, asked = (reference_solution.read(str(path)) for path in paths.values())
+        noisy, asked = (reference_solution.read(path) for path in paths.values())
     kinds = recipe["column_type_inference"]
     train = reference_solution.in_range(noisy, recipe["expected_ranges"], kinds)
     model = reference_solution.fit(train, recipe)

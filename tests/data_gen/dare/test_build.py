@@ -23,13 +23,13 @@ from assay.task import TaskError, read_tasks  # noqa: E402
 from data_gen.dare.agents import faithful_code, short_code  # noqa: E402
 from data_gen.dare.database import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
-from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
+from data_gen.dare.reference_solution import in_range, read, solve  # noqa: E402
 from data_gen.dare.series import split  # noqa: E402
 from data_gen.dare.sources import fingerprints  # noqa: E402
 from data_gen.dare.tabular import propose, with_noise  # noqa: E402
 from data_gen.dare.targets import clean, judge  # noqa: E402
 from data_gen.dare.time_columns import Timed  # noqa: E402
-from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
+from data_gen.dare.validate import prove, readers, trials  # noqa: E402
 from data_gen.dare.workers import without_copies  # noqa: E402
 from data_gen.groups import copies_of_tables  # noqa: E402
 from rewards.dare.score import score_table_row  # noqa: E402
@@ -63,7 +63,7 @@ def test_tables_come_back_as_written(tmp_path: Path, kind: str) -> None:
     frame = pd.DataFrame({"ü b": [1, 2, 3], "None": ["NA", 'x, "y"', None], "z": [0.1, None, 2.5]})
     path = tmp_path / f"t.{kind}"
     path.write_bytes(table_bytes(frame, kind, "train_set"))
-    for found in (read_table(path), read(str(path))):
+    for found in (read_table(path), read(path)):
         assert found["ü b"].tolist() == [1, 2, 3] and found["None"].tolist()[:2] == ["NA", 'x, "y"']
         assert (
             found["None"].isna().tolist() == [False, False, True] and found["z"].isna().sum() == 1
@@ -224,8 +224,7 @@ def test_visible_answers_are_reproduced_as_section_10_says() -> None:
         if entry.family == "ts" or train.stat().st_size > 60_000 or "milapgohil" in entry.name:
             continue
         test = entry.folder / "source" / f"val_v1{train.suffix}"
-        said = solve(read(str(train)), read(str(test)), dict(entry.recipe))
-        row = {"prediction_csv": said.to_csv(index=False)}
+        row = {"prediction_csv": solve(read(train), read(test), dict(entry.recipe))}
         assert score_table_row({"task_dir": str(entry.folder), "variant": "IF"}, row).outcome == 1.0
         done += 1
     assert done >= 6
@@ -358,27 +357,18 @@ def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
         "not_filtered_related_features": ["level", "flag", "step"],
     }
     made = with_noise(replace(made, recipe=recipe), {"step": [0, 4]}, rng)
-
-    async def go() -> Proof | None:
-        async with Pool(Config(workers=1)) as pool:
-            return (await prove(pool, made, rng))[0]
-
-    found = asyncio.run(go())
+    found, _ = prove(made, rng)
     assert found is not None and "impute" in found.stated and "seed" not in found.stated
     tree = replace(made, recipe={**recipe, "model_type": "DecisionTreeClassifier"})
     assert len(trials(tree)["seed"]) == 5  # one other seed may agree by chance
-
-
-def test_readers_leave_out_together_what_made_no_difference_alone() -> None:
-    same, other = "row_id,y\n1,a\n", "row_id,y\n1,b\n"
-    steps = [
-        {"runs": [1, 3], "changes": [{"seed": 1}, {"seed": 2}]},
-        {"runs": [3, 4], "changes": [{"scale": False}]},
+    seeds = trials(tree)["seed"]
+    back = {"selected_features": ["step", "level"]}
+    assert readers(tree, ["seed", "order"]) == [
+        seeds[0],
+        seeds[1] | back,
+        seeds[2],
+        seeds[3] | back,
+        seeds[4],
     ]
-    assert readers([same, same, same, same], steps) == [
-        {"seed": 1, "scale": False},
-        {"seed": 2, "scale": False},
-    ]
-    assert readers([same, same, other, same], steps) == [{"scale": False}]
-    assert readers([same, same, same, {"error": "x"}], steps) == [{"seed": 1}, {"seed": 2}]
-    assert readers([same, other, same, other], steps) == []
+    assert readers(tree, ["range:step"]) == []
+    assert readers(made, ["scale", "impute"]) == [{"scale": False, "imputer_type": None}]
