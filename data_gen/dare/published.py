@@ -4,31 +4,25 @@
 """Knowing the tables of published evaluation databases again, by content alone.
 
 `published.json` holds hashes and no data: a few of each of their columns, and one of each of their
-files. `python -m data_gen.dare.published --make CHECKOUT` writes it, and the hashes of questions
-and descriptions in `rewards/published.json`, from a git checkout of the release (files that the
-checkout lacks are known by git's own hash of them). A column's sketch is the 24 smallest hashes of
+files (`tests/support/make_published.py` made it). A column's sketch is the 24 smallest hashes of
 its values, each value numbered by how often it came before: the same in whatever order, under
 whatever name and in whatever format, and nearly the same when some rows are missing.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.files import write_text
 from assay.fingerprints import spread
 from assay.tables.columns import date_format, days_of
-from data_gen.dare.layout import VARIANTS, Entry, Frame, read_entries, read_table
-from rewards.published import FILE as TEXTS
-from rewards.published import lines_of, published_database, text_hash
+from data_gen.dare.layout import VARIANTS, Entry, Frame, read_table
+from rewards.published import published_database
 
 FILE = Path(__file__).with_name("published.json")
 _SIZE = 24  # hashes of a column
@@ -36,8 +30,7 @@ _ALIKE = 16  # of them shared: the same column
 _DISTINCT = 20  # values a column must have to say anything
 _TOP = 0.3  # the share of its rows that one value may have
 _SHARE = 0.6  # of the columns of the narrower table
-_HALF = 16  # digits kept of git's hash
-_LINES = 12  # kept of a description
+HALF = 16  # digits kept of git's hash
 _WORDS = 200_000  # distinct texts beyond which a column is left out
 
 Sketch = frozenset[int]
@@ -46,7 +39,7 @@ Sketch = frozenset[int]
 @dataclass(frozen=True)
 class Published:
     """One published table: its database, its rows, the sketches of its columns. `part` says which
-    of its tables was at hand (`_tables`)."""
+    of its tables was at hand (`tables_of`)."""
 
     name: str
     rows: int
@@ -84,14 +77,14 @@ def evaluation_database(entry: Entry) -> str:
     name says nothing."""
     files = _files()
     for path in sorted((entry.folder / "source").glob("*")):
-        if not _tells(entry, path.name):
+        if not tells(entry, path.name):
             continue
         if name := files.get(_git_hash(path)):
             return f"{path.name} is a file of {name}, a published evaluation database"
     questions = (str(entry.row.get(f"question_{v}") or "") for v in VARIANTS)
     if name := published_database(questions):
         return f"a question is one of {name}, a published evaluation database"
-    return next((why for _, frame in _tables(entry) if (why := same_as_published(frame))), "")
+    return next((why for _, frame in tables_of(entry) if (why := same_as_published(frame))), "")
 
 
 @cache
@@ -224,17 +217,17 @@ def _counted(numbers: Any) -> bool:
 def _git_hash(path: Path) -> str:
     """The first half of git's hash of a file."""
     data = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()[:_HALF]
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()[:HALF]
 
 
-def _tells(entry: Entry, name: str) -> bool:
+def tells(entry: Entry, name: str) -> bool:
     """Whether a file has rows, and more in them than times and keys, which other databases may
     share."""
     starts = ("train.", "train_", "val_v1") if entry.family == "ts" else ("train_", "val_")
     return name.startswith(starts)
 
 
-def _tables(entry: Entry) -> Iterator[tuple[str, Frame]]:
+def tables_of(entry: Entry) -> Iterator[tuple[str, Frame]]:
     """The tables that a database was made of, as far as its files hold them: `whole`; of an
     incomplete copy also the features of IF alone (`features`), or the rows to predict (`test`)."""
     import pandas as pd
@@ -251,85 +244,3 @@ def _tables(entry: Entry) -> Iterator[tuple[str, Frame]]:
         if all(stem in found for stem in wanted):
             frames = [read_table(found[stem]) for stem in wanted]
             yield part, pd.concat(frames, ignore_index=True).drop(columns="row_id", errors="ignore")
-
-
-def row_of(entry: Entry, files: Mapping[str, str]) -> dict[str, Any]:
-    """What is kept of a database; `files`: git's hashes of its files by their names."""
-    part, frame = next(_tables(entry), ("", None))
-    made = [] if frame is None else sketches_of(frame)
-    return {
-        "name": entry.name,
-        "part": part,
-        "rows": 0 if frame is None else len(frame),
-        "columns": [" ".join(f"{h:08x}" for h in sorted(s)) for s in made],
-        "files": sorted({h[:_HALF] for name, h in files.items() if _tells(entry, name)}),
-    }
-
-
-def texts_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The rows of `rewards/published.json`: questions of IF, which name their columns, and the
-    longest lines of descriptions that no other source has."""
-    said = {e.name: _described(e) for e in entries}
-    sources = {e.name: e.name.rpartition("_")[0] for e in entries}
-    owners: dict[str, set[str]] = {}
-    for name, lines in said.items():
-        for line in lines:
-            owners.setdefault(line, set()).add(sources[name])
-    rows: list[dict[str, Any]] = []
-    for entry in entries:
-        own = [line for line in said[entry.name] if len(owners[line]) == 1]
-        longest = sorted(own, key=lambda line: (-len(line), line))[:_LINES]
-        asked = [entry.row["question_v1"]] if entry.family != "ts" else []
-        rows.append(
-            {
-                "name": entry.name,
-                "questions": sorted(map(text_hash, asked)),
-                "lines": sorted(map(text_hash, longest)),
-            }
-        )
-    return rows
-
-
-def _described(entry: Entry) -> set[str]:
-    text = (entry.folder / "source" / "metadata.txt").read_text("utf-8", errors="replace")
-    return {" ".join(line.split()) for line in lines_of(text)}
-
-
-def _git_files(folder: Path) -> dict[str, dict[str, str]]:
-    """Database → file name → git's hash, also of files that the checkout lacks."""
-    command = ["git", "-C", str(folder), "ls-tree", "-r", "HEAD", "databases"]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, dict[str, str]] = {}
-    for line in listed.splitlines():
-        about, _, path = line.partition("\t")
-        _, database, room, name = path.split("/", 3)
-        if room == "source":
-            found.setdefault(database, {})[name] = about.split()[2]
-    return found
-
-
-def make(checkout: Path) -> tuple[str, str]:
-    """The texts of both files for a git checkout of the release; one line a database."""
-    folder = checkout / "data" / "eval"
-    entries, files = read_entries(folder), _git_files(folder)
-    entries = sorted(entries, key=lambda e: e.name)
-    tables = [row_of(entry, files[entry.name]) for entry in entries]
-    return _lines_text(tables), _lines_text(texts_of(entries))
-
-
-def _lines_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write both files anew."""
-    parser = argparse.ArgumentParser(prog="python -m data_gen.dare.published", description=__doc__)
-    parser.add_argument("--make", type=Path, required=True, metavar="CHECKOUT")
-    args = parser.parse_args(argv)
-    for path, text in zip((FILE, TEXTS), make(args.make), strict=True):
-        write_text(path, text)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

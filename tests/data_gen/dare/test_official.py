@@ -14,6 +14,7 @@ import pytest
 from dare_copy import write_copy
 from front import command
 from hub_server import environment, hub_server
+from make_published import row_of
 from places import ROOT, SHARED
 
 pytest.importorskip("pandas")
@@ -143,7 +144,7 @@ def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = write_copy(tmp_path / "release", NAMES)
     first, _ = read_entries(home)
     files = {p.name: published_hash(p) for p in (first.folder / "source").iterdir()}
-    monkeypatch.setattr(published, "_rows", lambda: [published.row_of(first, files)])
+    monkeypatch.setattr(published, "_rows", lambda: [row_of(first, files)])
     for name in ("_files", "published_tables"):
         monkeypatch.setattr(published, name, getattr(published, name).__wrapped__)
     return home

@@ -13,6 +13,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 np = pytest.importorskip("numpy")
 
+from make_published import TEXTS, row_of, texts_of  # noqa: E402
 from places import SHARED  # noqa: E402
 
 from data_gen.dare import published  # noqa: E402
@@ -99,15 +100,15 @@ def test_what_is_shipped_was_made_from_the_published_databases() -> None:
     shipped = {row["name"]: row for row in json.loads(published.FILE.read_text("utf-8"))}
     assert len(shipped) == 162
     for entry in read_entries(OFFICIAL):
-        made = published.row_of(entry, {})
+        made = row_of(entry, {})
         assert {**shipped[entry.name], "files": []} == made
         assert "published evaluation database" in published.evaluation_database(entry)
 
 
 @at_hand
 def test_texts_that_are_shipped_were_made_from_the_published_databases() -> None:
-    shipped = {row["name"]: row for row in json.loads(published.TEXTS.read_text("utf-8"))}
-    for row in published.texts_of(read_entries(OFFICIAL)):
+    shipped = {row["name"]: row for row in json.loads(TEXTS.read_text("utf-8"))}
+    for row in texts_of(read_entries(OFFICIAL)):
         assert row["questions"] == shipped[row["name"]]["questions"]
 
 
@@ -116,6 +117,6 @@ def test_what_is_shipped_holds_hashes_only() -> None:
     assert len(found) >= 150 and all(p.columns for p in found)
     assert all(0 <= h < 1 << 32 for p in found for c in p.columns for h in c)
     hashed = re.compile(r"[0-9a-f]{16}")
-    rows = json.loads(published.TEXTS.read_text("utf-8"))
+    rows = json.loads(TEXTS.read_text("utf-8"))
     kept = [h for row in rows for h in (*row["questions"], *row["lines"])]
     assert len(rows) == 162 and all(hashed.fullmatch(h) for h in kept)
