@@ -33,10 +33,9 @@ from data_gen.dare.database import (
     write_proved,
 )
 from data_gen.dare.layout import Frame, json_bytes
-from data_gen.dare.packages import Listed
 from data_gen.dare.series_files import Shape, sentences, shape_of, tables_of
 from data_gen.dare.short import few_known, series_short, unfit_series
-from data_gen.dare.sources import Source, database_name, fingerprints
+from data_gen.dare.sources import Listed, Source, database_name, fingerprints
 from data_gen.dare.tabular import RATIOS
 from data_gen.dare.targets import judge, near_ones
 from data_gen.dare.time_columns import (

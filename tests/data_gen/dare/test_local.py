@@ -16,7 +16,7 @@ from front import command  # noqa: E402
 
 from data_gen.dare.build import inputs_of  # noqa: E402
 from data_gen.dare.database import Built  # noqa: E402
-from data_gen.dare.local import local_tables, tables_in  # noqa: E402
+from data_gen.dare.sources import sources, tables_in  # noqa: E402
 from data_gen.tally import Refusal  # noqa: E402
 
 main = command("tasks")
@@ -51,7 +51,7 @@ def test_every_table_of_a_sqlite_file_counts(tmp_path: Path) -> None:
     pd.DataFrame({"z": [1]}).to_parquet(tmp_path / "sub" / "p.parquet")
     (tmp_path / "broken.sqlite").write_text("no database, but long enough to be looked into")
     (tmp_path / "notes.pdf").write_text("not a table")
-    found = {title: load for _, title, load in local_tables(tmp_path)}
+    found = {s.title: s.load for s in sources([str(tmp_path)])}
     assert sorted(found) == ["broken", "notes.pdf", "p", 'shop a "b"', "shop orders"]
     assert found["shop orders"]()["x"].tolist() == [7] and len(found['shop a "b"']()) == 0
     with pytest.raises(Exception, match="no readable sqlite file"):

@@ -18,9 +18,8 @@ from places import SHARED  # noqa: E402
 
 from data_gen.dare import published  # noqa: E402
 from data_gen.dare.layout import read_entries  # noqa: E402
-from data_gen.dare.local import tables_in  # noqa: E402
 from data_gen.dare.published import Published, same_as_published, sketches_of  # noqa: E402
-from data_gen.dare.sources import sources  # noqa: E402
+from data_gen.dare.sources import sources, tables_in  # noqa: E402
 
 
 def table(rows: int = 300, seed: int = 0) -> Any:

@@ -13,7 +13,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
 from data_gen.dare.database import Settings  # noqa: E402
-from data_gen.dare.packages import Listed  # noqa: E402
+from data_gen.dare.sources import Listed  # noqa: E402
 from data_gen.dare.tabular import RATIOS, propose  # noqa: E402
 from data_gen.dare.targets import (  # noqa: E402
     Looked,
