@@ -1,8 +1,5 @@
-"""Every `assay` command that README and docs show is understood today, and is run by a test.
-
-The first test hands each command's words to the command's own parser, and settings to their
-dataclasses. The second wants a test file for every option of a shown command: one that runs this
-command and gives this option. Commands of tutorials are run whole by `test_tutorials.py`.
+"""Every `assay` command that README and docs show is understood today: its words by the command's
+own parser, settings by their dataclasses. Commands of tutorials are run whole by `test_tutorials.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +8,6 @@ import argparse
 import re
 import shlex
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,6 @@ from places import ROOT
 
 import assay
 from configs.schema import DemoConfig
-from data_gen.cli import BUILDERS
 from data_gen.demo.settings import DemoTaskSettings
 from train.cluster.settings import asked
 from train.run.settings import load_run
@@ -28,16 +23,6 @@ from train.run.settings import load_run
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # what is said of a command that is shown in part, in a sentence
 PART = re.compile(r"(is|are) required|expected (one|at least one) argument")
-OPTION = re.compile(r"--[a-z][\w-]*(=|$)")
-# options that are shown and that no test gives, and why
-NOT_RUN = {
-    "eval --server-python": "the Python of vLLM's own environment, which tests do not install",
-    "rollout --in-flight": "open requests at a vLLM or SGLang server, which tests do not start",
-    "rollout --server-python": "the Python of vLLM's own environment, which tests do not install",
-    "tasks dare --exclude": "folders of the published benchmark, which are not in the repository",
-    "tasks harbor --split": "a name that is written into each task as it stands",
-    "tasks lake --carried": "several hundred tables: minutes",
-}
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```\s*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -115,49 +100,6 @@ def test_a_shown_command_is_understood(
     elif words[:2] == ["tasks", "demo"]:
         known = {field.name for field in fields(DemoTaskSettings)}
         assert {word.partition("=")[0] for word in given} <= known
-
-
-@cache
-def text_of_tests(command: tuple[str, ...]) -> str:
-    """The text of all test files that run a command: by its words, by its `main`, or, for a
-    builder of tasks, because they are the tests of its room."""
-    builder = command[0] == "tasks" and len(command) > 1
-    places = BUILDERS[command[1]] if builder else assay.COMMANDS[command[0]]
-    package, _, module = places[0].partition(":")[0].rpartition(".")
-    words = r"""["']\s*,\s*["']""".join(map(re.escape, command))
-    ways = (
-        rf"""["']{words}["']""",
-        rf"""(\b|"){" ".join(command)} """,
-        rf"from {re.escape(package)}\.{module} import",
-        rf"from {re.escape(package)} import [\w, ]*\b{module}\b",
-    )
-    run = re.compile("|".join(ways))
-    own = (ROOT / "tests" / package.replace(".", "/")).as_posix() if builder else "?"
-    files = [p for p in (ROOT / "tests").rglob("*.py") if p.name != Path(__file__).name]
-    texts = {path.as_posix(): path.read_text("utf-8") for path in files}
-    return "\n".join(text for at, text in texts.items() if at.startswith(own) or run.search(text))
-
-
-def options_shown() -> list[str]:
-    """Every option that is shown, behind its command."""
-    found: set[str] = set()
-    for _, words in WHOLE:
-        built = words[0] == "tasks" and words[1] in BUILDERS
-        command = " ".join(words[: 2 if built else 1])
-        found |= {f"{command} {word.partition('=')[0]}" for word in words if OPTION.match(word)}
-    return sorted(found - NOT_RUN.keys())
-
-
-@pytest.mark.parametrize("shown", options_shown())
-def test_an_option_that_is_shown_is_given_in_a_test(shown: str) -> None:
-    command, option = shown.rsplit(" ", 1)
-    text = text_of_tests(tuple(command.split()))
-    assert re.search(rf"""["' ]{option}["' =]""", text), f"no test gives `assay {shown}`"
-
-
-def test_what_no_test_gives_is_still_shown() -> None:
-    shown = " ".join(line for _, line in SHOWN)
-    assert all(said.rsplit(" ", 1)[1] in shown for said in NOT_RUN)
 
 
 def test_the_results_of_the_readme_are_those_of_the_page_of_results() -> None:
