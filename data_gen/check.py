@@ -7,8 +7,7 @@ passes over ours where it does not fit; nothing is compared by the names of file
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from assay.files import write_bytes
 from assay.task import TaskError, json_text
 from assay.workers import WorkerPool, usable_cores
 from data_gen.corpora import CorpusError
-from data_gen.near import Side
-from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
+from data_gen.overlap import PARTS, Prints, Side, chunks_of, prints_of
 
 SHOWN = 20  # example pairs of a part
 LARGE = 4 << 20  # bytes of input from which processes are started
@@ -86,7 +84,11 @@ def compared(
     if sum(path.stat().st_size for path in (*mine, *other)) < LARGE:
         workers = 1
     found = _Found()
-    with _prints(workers) as prints:
+    with WorkerPool(workers) as crew:
+
+        def prints(files: Sequence[Path]) -> Iterator[Prints]:
+            return crew.map(prints_of, (chunk for path in files for chunk in chunks_of(path)))
+
         side = Side()
         for chunk in prints(other):
             side.add(chunk)
@@ -101,38 +103,17 @@ def compared(
     return found.report()
 
 
-@contextmanager
-def _prints(workers: int) -> Generator[Any]:
-    """A function from files to what is compared of them, chunk after chunk."""
-
-    def chunks(files: Sequence[Path]) -> Iterator[Lines]:
-        return (chunk for path in files for chunk in chunks_of(path))
-
-    with WorkerPool(workers) as crew:
-
-        def made(files: Sequence[Path]) -> Iterator[Prints]:
-            return crew.map(prints_of, chunks(files))
-
-        yield made
-
-
 @dataclass
-class _Flags:
-    """One byte a row of ours: whether it was found; and pairs to show."""
+class _Rows:
+    """Rows of ours that were found, and pairs to show."""
 
-    rows: bytearray = field(default_factory=bytearray)
+    rows: set[int] = field(default_factory=set[int])
     examples: list[list[Any]] = field(default_factory=list[list[Any]])
 
-    def set(self, row: int, ours: str, theirs: str, like: float) -> None:
-        if row >= len(self.rows):
-            self.rows.extend(bytes(row + 1 - len(self.rows)))
-        if not self.rows[row] and len(self.examples) < SHOWN:
+    def add(self, row: int, ours: str, theirs: str, like: float = 1.0) -> None:
+        if row not in self.rows and len(self.examples) < SHOWN:
             self.examples.append([ours, theirs, round(like, 3)])
-        self.rows[row] = 1
-
-    @property
-    def count(self) -> int:
-        return sum(self.rows)
+        self.rows.add(row)
 
 
 class _Found:
@@ -140,9 +121,8 @@ class _Found:
 
     def __init__(self) -> None:
         self.tasks = self.against = 0
-        self._exact = {part: _Flags() for part in PARTS}
-        self._near = {part: _Flags() for part in PARTS}
-        self._tables, self._recipes = _Flags(), _Flags()
+        self._exact, self._near = ({part: _Rows() for part in PARTS} for _ in range(2))
+        self._tables, self._recipes = _Rows(), set[int]()
         self._documents, self._others = set[str](), set[str]()
         self._own, self._known = set[str](), set[str]()
 
@@ -151,14 +131,17 @@ class _Found:
         side.close()
         first = 0
         for prints in ours:
-            self._texts(prints, first, side)
+            for name, part in side.parts.items():
+                exact, near = part.find(prints.parts[name])
+                for row, other in sorted(exact.items()):
+                    self._exact[name].add(first + row, prints.ids[row], side.ids[other])
+                for row, (other, like) in sorted(near.items()):
+                    self._near[name].add(first + row, prints.ids[row], side.ids[other], like)
             for row, table in prints.has:
                 other = side.tables.find(prints.tables[table])
                 if other is not None:
-                    self._tables.set(first + row, prints.ids[row], side.ids[other], 1.0)
-            for row, recipe in enumerate(prints.recipes):
-                if recipe in side.recipes:
-                    self._recipes.set(first + row, "", "", 1.0)
+                    self._tables.add(first + row, prints.ids[row], side.ids[other])
+            self._recipes |= {first + i for i, r in enumerate(prints.recipes) if r in side.recipes}
             self._documents.update(d for d in prints.documents if d)
             self._own.update(prints.recipes)
             first += len(prints.ids)
@@ -167,24 +150,16 @@ class _Found:
         self._others |= side.documents
         self._known |= side.recipes
 
-    def _texts(self, prints: Prints, first: int, side: Side) -> None:
-        for part in PARTS:
-            hits = side.parts[part].find(prints.parts[part])
-            for row, other in sorted(hits.exact.items()):
-                self._exact[part].set(first + row, prints.ids[row], side.ids[other], 1.0)
-            for row, (other, like) in sorted(hits.near.items()):
-                self._near[part].set(first + row, prints.ids[row], side.ids[other], like)
-
     def report(self) -> dict[str, Any]:
         parts: dict[str, Any] = {
             part: {
-                "exact": self._exact[part].count,
-                "near": self._near[part].count,
+                "exact": len(self._exact[part].rows),
+                "near": len(self._near[part].rows),
                 "examples": self._exact[part].examples or self._near[part].examples,
             }
             for part in PARTS
         }
-        documents, tables = len(self._documents & self._others), self._tables.count
+        documents, tables = len(self._documents & self._others), len(self._tables.rows)
         shared = sum(parts[part][how] for part in PARTS for how in ("exact", "near"))
         return {
             "ok": not (shared or documents or tables),
@@ -194,7 +169,7 @@ class _Found:
             "tables": {"shared": tables, "examples": self._tables.examples},
             **parts,
             "recipes": {
-                "exact": self._recipes.count,
+                "exact": len(self._recipes),
                 "distinct_shared": len(self._own & self._known),
                 "distinct": len(self._own),
             },

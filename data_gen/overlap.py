@@ -1,23 +1,34 @@
-"""What texts are compared by, exactly and nearly (MinHash over shingles), and copies among them.
+"""What two sets of tasks share: texts exactly and nearly, tables, documents and recipes.
 
 Inputs and references are compared by canonical hash (letters and digits only, so that cleaning
-does not hide a copy) and by an estimate of the Jaccard similarity of their shingles
-(`assay.fingerprints`: words, or characters where a script has no spaces); recipes by their
-operators in order.
+does not hide a copy) and by an estimate of the Jaccard similarity of their shingles by MinHash
+(`assay.fingerprints`: words, or characters where a script has no spaces); tables by their marks;
+recipes by their operators in order.
+
+A chunk of a file is worked out by itself (by a worker process). One side is held in arrays: a text
+takes about 200 bytes, and `Side.bytes` says what is held, so that a check can go over the other
+side in pieces that fit into memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from assay.fingerprints import ALONE, WORDS, spread, tokens
-from assay.task import Task
+from assay.family import family_of
+from assay.fingerprints import ALONE, WORDS, TableMarks, spread, tokens
+from assay.marks import contents, normal
+from assay.rows import blocks
+from assay.task import Task, parse_object, refuse_unfinished, with_absolute_files
 from data_gen.demo.passages import canonical_hash
 from data_gen.groups import Together
 
@@ -26,23 +37,20 @@ from data_gen.groups import Together
 PERMUTATIONS, BANDS = 64, 16
 SIGNATURE = 2 * PERMUTATIONS  # bytes
 NEAR = 0.8
+PARTS = ("contents", "inputs", "references")
+CROWD = 64  # texts of one band that a check looks at: a phrase that all have tells nothing
 _LEAST_WORDS = 8  # shorter texts are alike by chance
 _BLOCK, _PAIRS = 256, 65_536  # signatures and pairs that are compared at a time
+_TEXT_BYTES = 8 + 8 + SIGNATURE + 4 * BANDS + 8
+_ROW_BYTES = 200  # its id, document and recipe
 Values = Any  # a numpy array of whole numbers
+# (row → row of the other side) exactly, and (row → that row, how like) nearly
+Hits = tuple[dict[int, int], dict[int, tuple[int, float]]]
+# What a text is compared by: its canonical hash, and its signature, None where it is short.
+Print = tuple[str, bytes | None]
 
 
-@dataclass(frozen=True)
-class Fingerprint:
-    """What of a task is compared; signatures are None for texts too short to compare nearly."""
-
-    id: str
-    document: str
-    input: str
-    reference: str
-    recipe: str
-    template: str
-    input_signature: bytes | None
-    reference_signature: bytes | None
+# --- texts
 
 
 def _coefficients() -> tuple[np.ndarray, np.ndarray]:
@@ -80,74 +88,11 @@ def signature(text: str) -> bytes | None:
     return cast("bytes", spread(mixed.min(axis=0)).astype("<u2").tobytes())
 
 
-@lru_cache(maxsize=4096)
-def _hash(text: str) -> str:
-    return canonical_hash(text)
-
-
-def fingerprint(task: Task) -> Fingerprint:
-    gold = task.gold
-    reference = str(gold.get("text", gold.get("reference_text", "")))
-    steps = cast("list[dict[str, Any]]", gold.get("recipe") or [])
-    names = [str(s["operator"]) for s in steps] or list(map(str, gold.get("operators") or []))
-    document = str(task.meta.get("document", ""))
-    return fingerprint_of(task.id, document, str(gold.get("input_text", "")), reference, names)
-
-
-def fingerprint_of(
-    name: str, document: str, source: str, reference: str, operators: Sequence[str]
-) -> Fingerprint:
-    return Fingerprint(
-        id=name,
-        document=document,
-        input=_hash(source),
-        reference=_hash(reference),
-        recipe=" ".join(operators),
-        template=" ".join(sorted(operators)),
-        input_signature=signature(source),
-        reference_signature=signature(reference),
-    )
-
-
-# What a text is compared by: its canonical hash, and its signature.
-Print = tuple[str, bytes | None]
+_canonical = lru_cache(maxsize=4096)(canonical_hash)
 
 
 def print_of(text: str) -> Print:
-    return _hash(text), signature(text)
-
-
-def copies(texts: Mapping[str, str]) -> dict[str, str]:
-    """Each name with the first name (alphabetically) of the texts that are its copies, exactly or
-    nearly; through others too, so that copies of copies stay together."""
-    return copies_of({name: print_of(text) for name, text in texts.items()})
-
-
-def copies_of(prints: Mapping[str, Print]) -> dict[str, str]:
-    """The same from the texts' prints."""
-    groups = Together()
-    for one, other in _alike(prints):
-        groups.join(one, other)
-    return groups.heads(prints)
-
-
-def _alike(prints: Mapping[str, Print]) -> Iterator[tuple[str, str]]:
-    known: dict[str, str] = {}
-    names: list[str] = []
-    signs: list[bytes] = []
-    for name in sorted(prints):
-        digest, sign = prints[name]
-        if digest in known:
-            yield known[digest], name
-            continue
-        known[digest] = name
-        if sign is not None:
-            names.append(name)
-            signs.append(sign)
-    values = values_of(signs)
-    for i, j, _ in Signatures(values).like(values):
-        if j < i:
-            yield names[j], names[i]
+    return _canonical(text), signature(text)
 
 
 class Signatures:
@@ -167,16 +112,26 @@ class Signatures:
         for first in range(0, len(asked) if count else 0, _BLOCK):
             block = asked[first : first + _BLOCK]
             keys = _band_keys(block)
-            met = [
-                meeting(keys[:, band], self._keys[:, band], self._orders[band], most)
-                for band in range(BANDS)
-            ]
+            met = [self._meeting(keys, band, most) for band in range(BANDS)]
             pairs = np.unique(np.concatenate([i * count + j for i, j in met]))
             for start in range(0, len(pairs), _PAIRS):
                 i, j = np.divmod(pairs[start : start + _PAIRS], count)
                 same = (block[i] == self._values[j]).mean(axis=1)
                 for place in np.flatnonzero(same >= NEAR).tolist():
                     yield first + int(i[place]), int(j[place]), float(same[place])
+
+    def _meeting(self, asked: Values, band: int, most: int) -> tuple[Values, Values]:
+        """(place asked, place here) of every pair with the same key in a band; of one that is asked
+        the first `most` in the order of the keys, 0: all."""
+        keys, order = self._keys[:, band], self._orders[band]
+        search: Any = np.searchsorted  # its types are partial with a sorter
+        low = search(keys, asked[:, band], "left", sorter=order)
+        many = search(keys, asked[:, band], "right", sorter=order) - low
+        if most:
+            many = np.minimum(many, most)
+        mine: Any = np.repeat(np.arange(len(asked)), many)
+        within = np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many)
+        return mine, order[np.repeat(low, many) + within]
 
 
 def values_of(signs: Sequence[bytes]) -> Values:
@@ -189,14 +144,305 @@ def _band_keys(values: Values) -> Values:
     return np.ascontiguousarray(values).view("<u8").reshape(len(values), BANDS)
 
 
-def meeting(asked: Values, keys: Values, order: Values, most: int = 0) -> tuple[Values, Values]:
-    """(place asked, place here) of every pair with the same key in a band; of one that is asked the
-    first `most` in the `order` of the keys, 0: all."""
-    search: Any = np.searchsorted  # its types are partial with a sorter
-    low = search(keys, asked, "left", sorter=order)
-    many = search(keys, asked, "right", sorter=order) - low
-    if most:
-        many = np.minimum(many, most)
-    mine: Any = np.repeat(np.arange(len(asked)), many)
-    within = np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many)
-    return mine, order[np.repeat(low, many) + within]
+# --- copies among texts
+
+
+def copies(texts: Mapping[str, str]) -> dict[str, str]:
+    """Each name with the first name (alphabetically) of the texts that are its copies, exactly or
+    nearly; through others too, so that copies of copies stay together."""
+    return copies_of({name: print_of(text) for name, text in texts.items()})
+
+
+def copies_of(prints: Mapping[str, Print]) -> dict[str, str]:
+    """The same from the texts' prints."""
+    groups = Together()
+    known: dict[str, str] = {}
+    names: list[str] = []
+    signs: list[bytes] = []
+    for name in sorted(prints):
+        digest, sign = prints[name]
+        if digest in known:
+            groups.join(known[digest], name)
+            continue
+        known[digest] = name
+        if sign is not None:
+            names.append(name)
+            signs.append(sign)
+    values = values_of(signs)
+    for i, j, _ in Signatures(values).like(values):
+        if j < i:
+            groups.join(names[j], names[i])
+    return groups.heads(prints)
+
+
+# --- texts of many rows
+
+
+@dataclass(frozen=True)
+class Texts:
+    """T texts: `owner` (T,) the row of the chunk, `exact` (T,) a hash; `signs` (S, 64) signatures
+    of those that are long enough, which are of the rows `signed` (S,)."""
+
+    owner: NDArray[np.int64]
+    exact: NDArray[np.uint64]
+    signed: NDArray[np.int64]
+    signs: NDArray[np.uint16]
+
+    @staticmethod
+    def of(found: Iterable[tuple[int, str, bytes | None]]) -> Texts:
+        """(row, what is hashed, signature if it is long enough) of every text, as arrays."""
+        rows = list(found)
+        signed = [(row, sign) for row, _, sign in rows if sign is not None]
+        return Texts(
+            np.array([row for row, *_ in rows], dtype=np.int64),
+            np.array([_hash(text) for _, text, _ in rows], dtype=np.uint64),
+            np.array([row for row, _ in signed], dtype=np.int64),
+            values_of([sign for _, sign in signed]),
+        )
+
+
+@lru_cache(maxsize=4096)
+def _hash(text: str) -> int:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+class Part:
+    """The texts of one part of a side. The first of alike rows stands for all. `crowd`: of the
+    texts that share a band of signatures so many are looked at, 0: all."""
+
+    def __init__(self, chunks: Sequence[tuple[int, Texts]], crowd: int) -> None:
+        """`chunks`: each with the number of its first row."""
+        self._crowd = crowd
+        owner = np.concatenate([texts.owner + first for first, texts in chunks])
+        exact = np.concatenate([texts.exact for _, texts in chunks])
+        self._exact, first = np.unique(exact, return_index=True)
+        self._owner = owner[first]
+        signed = np.concatenate([texts.signed + first for first, texts in chunks])
+        signs = np.concatenate([texts.signs for _, texts in chunks])
+        signs, first = np.unique(signs, axis=0, return_index=True)
+        self._signed = signed[first]
+        self._near = Signatures(np.ascontiguousarray(signs))
+
+    def find(self, texts: Texts) -> Hits:
+        """The texts of a chunk that are here, each with the first of those that it is most like."""
+        exact: dict[int, int] = {}
+        if len(self._exact):
+            at = np.searchsorted(self._exact, texts.exact).clip(max=len(self._exact) - 1)
+            for place in np.flatnonzero(self._exact[at] == texts.exact):
+                exact.setdefault(int(texts.owner[place]), int(self._owner[at[place]]))
+        near: dict[int, tuple[float, int]] = {}
+        for place, other, like in self._near.like(texts.signs, self._crowd):
+            row = int(texts.signed[place])
+            near[row] = max(near.get(row, (0.0, 0)), (like, -int(self._signed[other])))
+        return exact, {row: (-other, like) for row, (like, other) in near.items()}
+
+
+# --- refinement tasks
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What of a refinement task is compared."""
+
+    id: str
+    document: str
+    input: Print
+    reference: Print
+    recipe: str
+
+    @property
+    def template(self) -> str:
+        """The recipe's operators in any order."""
+        return " ".join(sorted(self.recipe.split()))
+
+
+def fingerprint(task: Task) -> Fingerprint:
+    gold = task.gold
+    reference = str(gold.get("text", gold.get("reference_text", "")))
+    steps = cast("list[dict[str, Any]]", gold.get("recipe") or [])
+    names = [str(s["operator"]) for s in steps] or list(map(str, gold.get("operators") or []))
+    document = str(task.meta.get("document", ""))
+    return fingerprint_of(task.id, document, str(gold.get("input_text", "")), reference, names)
+
+
+def fingerprint_of(
+    name: str, document: str, source: str, reference: str, operators: Sequence[str]
+) -> Fingerprint:
+    recipe = " ".join(operators)
+    return Fingerprint(name, document, print_of(source), print_of(reference), recipe)
+
+
+def _compared(prints: Iterable[tuple[int, Fingerprint]], part: str) -> Texts:
+    """The inputs or references (`part`) of rows, but for those without a letter."""
+    said = ((row, *cast("Print", getattr(one, part))) for row, one in prints)
+    return Texts.of((row, text, sign) for row, text, sign in said if text != _canonical(""))
+
+
+def _hits(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint], part: str) -> Hits:
+    there = Part([(0, _compared(enumerate(theirs), part))], crowd=0)
+    return there.find(_compared(enumerate(ours), part))
+
+
+def shared(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> set[int]:
+    """Indices of ours whose input or reference occurs in theirs, exactly or nearly."""
+    hits = [_hits(ours, theirs, part) for part in ("input", "reference")]
+    return {row for exact, near in hits for row in (*exact, *near)}
+
+
+def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict[str, Any]:
+    """Counts of our tasks whose input, reference or recipe occurs in the others, exactly and
+    nearly (estimated Jaccard of at least 0.8), with up to 20 examples of pairs."""
+    found: dict[str, Any] = {}
+    for part in ("input", "reference"):
+        exact, near = _hits(ours, theirs, part)
+        pairs = [[ours[i].id, theirs[j].id, round(s, 3)] for i, (j, s) in sorted(near.items())]
+        found[f"{part}s"] = {"exact": len(exact), "near": len(pairs), "examples": pairs[:20]}
+    known = {p.recipe for p in theirs if p.recipe}
+    found["recipes"] = {
+        "exact": sum(p.recipe in known for p in ours),
+        "distinct_shared": len({p.recipe for p in ours} & known),
+        "distinct": len({p.recipe for p in ours}),
+    }
+    return found
+
+
+# --- files of tasks
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a file, the first of which has this number."""
+
+    path: str
+    first: int
+    lines: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Prints:
+    """What is compared of the R rows of a chunk. `tables`: each distinct table once, `has` (row,
+    table) pairs. `document` and `recipe` are "" where a row has none."""
+
+    ids: list[str] = field(default_factory=list[str])
+    parts: dict[str, Texts] = field(default_factory=dict[str, Texts])
+    tables: list[TableMarks] = field(default_factory=list[TableMarks])
+    has: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    documents: list[str] = field(default_factory=list[str])
+    recipes: list[str] = field(default_factory=list[str])
+
+
+def chunks_of(path: Path) -> Iterator[Lines]:
+    """A file in pieces of some lines."""
+    refuse_unfinished(path)
+    for block in blocks([str(path)]):
+        yield Lines(str(path), block.number, tuple(block.data.split(b"\n")))
+
+
+def _tasks_in(chunk: Lines) -> Iterator[Task]:
+    """The tasks of a chunk of a tasks file or of a benchmark's row file, their files located.
+    Raises `TaskError` naming file and line."""
+    root = Path(chunk.path).parent
+    for number, line in enumerate(chunk.lines, chunk.first):
+        if not line.strip():
+            continue
+        where = f"{chunk.path} line {number}"
+        row = parse_object(line.decode("utf-8", "replace"), where)
+        if "gold" in row:
+            yield with_absolute_files(Task.from_json(row, where), root)
+        elif "input_text" in row:
+            yield _of_row(row, number)
+
+
+def _of_row(row: Mapping[str, Any], number: int) -> Task:
+    """A row of the release as a task with what is compared of it."""
+    gold: dict[str, Any] = {
+        "input_text": row["input_text"],
+        "text": row.get("reference_text") or "",
+        "operators": row.get("operator_sequence") or [],
+    }
+    name, track = str(row.get("instance_id", number)), str(row.get("source_track", ""))
+    meta = {"document": row.get("source_record_id")}
+    return Task(name, "refinement", track, "other", [], gold, meta=meta)
+
+
+def prints_of(chunk: Lines) -> Prints:
+    """The work of one process. Raises `TaskError` for a row that cannot be read and for a family
+    that is not known."""
+    said: list[tuple[int, str, bytes | None]] = []
+    refined: list[tuple[int, Fingerprint]] = []
+    tables: dict[TableMarks, int] = {}
+    made = Prints()
+    for row, task in enumerate(_tasks_in(chunk)):
+        family_of(task)
+        made.ids.append(task.id)
+        for content in contents(task):
+            if isinstance(content, TableMarks):
+                if content:
+                    made.has.append((row, tables.setdefault(content, len(tables))))
+            elif text := normal(content):
+                said.append((row, text, signature(content)))
+        recipe, document = "", task.meta.get("document")
+        if "input_text" in task.gold:
+            refined.append((row, fingerprint(task)))
+            recipe = refined[-1][1].recipe
+        made.documents.append("" if document is None else str(document))
+        made.recipes.append(recipe)
+    made.tables.extend(tables)
+    made.parts["contents"] = Texts.of(said)
+    made.parts["inputs"] = _compared(refined, "input")
+    made.parts["references"] = _compared(refined, "reference")
+    return made
+
+
+class Tables:
+    """Distinct tables, found by the marks of their columns and rows."""
+
+    def __init__(self) -> None:
+        self._owner: dict[TableMarks, int] = {}
+        self._holders: defaultdict[int, list[TableMarks]] = defaultdict(list)
+        self._asked: dict[TableMarks, int | None] = {}
+
+    def add(self, table: TableMarks, owner: int) -> None:
+        if table in self._owner:
+            return
+        self._owner[table] = owner
+        for mark in table.all():
+            self._holders[mark].append(table)
+
+    def find(self, table: TableMarks) -> int | None:
+        """A row whose task has this table, or a copy of it."""
+        if table not in self._asked:
+            near = {other for mark in table.all() for other in self._holders.get(mark, ())}
+            alike = [self._owner[other] for other in near if table.like(other)]
+            self._asked[table] = min(alike, default=None)
+        return self._asked[table]
+
+
+class Side:
+    """Rows to compare with, as many as memory allows at a time; `close` it before it is asked."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.bytes = 0  # about what this side holds when it is closed
+        self.tables = Tables()
+        self.documents, self.recipes = set[str](), set[str]()
+        self._chunks: list[tuple[int, Prints]] = []
+
+    def add(self, prints: Prints) -> None:
+        first = len(self.ids)
+        self._chunks.append((first, prints))
+        self.ids += prints.ids
+        texts = sum(len(part.owner) for part in prints.parts.values())
+        self.bytes += texts * _TEXT_BYTES + len(prints.ids) * _ROW_BYTES
+        for row, table in prints.has:
+            self.tables.add(prints.tables[table], first + row)
+        self.documents.update(d for d in prints.documents if d)
+        self.recipes.update(r for r in prints.recipes if r)
+
+    def close(self) -> None:
+        self.parts = {
+            name: Part([(first, prints.parts[name]) for first, prints in self._chunks], CROWD)
+            for name in PARTS
+        }
+        self._chunks = []

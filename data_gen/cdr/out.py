@@ -22,8 +22,7 @@ from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
 from data_gen.cdr.stages.heads import Head
 from data_gen.certificate import CERTIFICATE, certificate
-from data_gen.near import overlaps, shared
-from data_gen.overlap import Fingerprint
+from data_gen.overlap import Fingerprint, overlaps, shared
 
 SPLITS = ("train", "validation", "heldout")
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
@@ -226,16 +225,7 @@ def _alike(
 
 def _prints_of(head: Head) -> list[Fingerprint]:
     return [
-        Fingerprint(
-            id=row.id,
-            document=head.document,
-            input=head.input[0],
-            reference=row.reference[0],
-            recipe=row.recipe,
-            template=" ".join(sorted(row.recipe.split())),
-            input_signature=head.input[1],
-            reference_signature=row.reference[1],
-        )
+        Fingerprint(row.id, head.document, head.input, row.reference, row.recipe)
         for row in head.rows
     ]
 
