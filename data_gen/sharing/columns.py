@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from assay.console import licences_of
+from assay.parquet import library, parquet_rows
 from assay.task import Task, TaskError
-from data_gen.readers import library
 
 GROUP_ROWS = 1000  # of a row group
 COLUMNS = {
@@ -46,7 +46,7 @@ def row_of(task: Task) -> dict[str, Any]:
         "split": task.split,
         "exact": None,
     }
-    clean = _clean(row)
+    clean = json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
     if clean != row or _json(task_of(row, "task").to_json()) != _json(task.to_json()):
         return clean | {"exact": json.dumps(task.to_json())}
     return row
@@ -70,32 +70,12 @@ def task_of(row: Mapping[str, Any], where: str) -> Task:
 
 def _json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if _fits(text) else json.dumps(value)
-
-
-def _fits(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _clean(value: Any) -> Any:
-    """The value with texts that UTF-8 can hold."""
-    if isinstance(value, str):
-        return value if _fits(value) else value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {name: _clean(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list):
-        return [_clean(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+    return json.dumps(value) if text.encode("utf-8", "replace").decode() != text else text
 
 
 def write_parquet(out: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows a group at a time; returns how many. Raises `TaskError` without pyarrow."""
-    arrow = library("pyarrow", "writing parquet", "pyarrow>=17")
-    parquet = library("pyarrow.parquet", "writing parquet", "pyarrow>=17")
+    arrow, parquet = library(), library("pyarrow.parquet")
     schema, count, left = _schema(arrow), 0, iter(rows)
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         while group := list(islice(left, GROUP_ROWS)):
@@ -117,14 +97,6 @@ def _schema(arrow: Any) -> Any:
 
 def read_parquet(path: Path, where: str) -> Iterator[Task]:
     """The tasks of a file, in order. Raises `TaskError` naming `where` and the row."""
-    arrow = library("pyarrow", "reading parquet", "pyarrow>=17")
-    parquet = library("pyarrow.parquet", "reading parquet", "pyarrow>=17")
-    try:
-        with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(batch_size=GROUP_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield task_of(row, f"{where} row {number}")
-    except arrow.ArrowInvalid as error:
-        raise TaskError(f"{where}: cannot be read as parquet ({error})") from None
+    with open(path, "rb") as file:
+        for number, row in enumerate(parquet_rows(where, file), 1):
+            yield task_of(row, f"{where} row {number}")

@@ -10,7 +10,6 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from assay import hub
 from assay.files import UNFINISHED, atomic_write
@@ -21,24 +20,21 @@ from data_gen.sharing.layout import CARD, DATA, FILES, MANIFEST, Manifest, insid
 ARCHIVES = (".tar.gz", ".tgz")
 
 
-def is_remote(name: str) -> bool:
-    return is_url(name)
-
-
-def is_archive(name: str) -> bool:
-    return name.endswith(ARCHIVES)
+def written(made: Manifest) -> list[str]:
+    """The files of a data set; the list stands last, for it says that the others are there."""
+    return [*sorted(made.files), CARD, MANIFEST]
 
 
 def archive(new: Path, made: Manifest, out: str) -> None:
     """Put a data set from a folder into one file: a tar of regular files in order of name, without
     times and owners, below a folder of the file's name."""
-    top = Path(out).name.removesuffix(ARCHIVES[0]).removesuffix(ARCHIVES[1])
+    top = Path(out).name.removesuffix(".tar.gz").removesuffix(".tgz")
     with (
         atomic_write(out) as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for name in sorted((*made.files, CARD, MANIFEST)):
+        for name in sorted(written(made)):
             about = tarfile.TarInfo(f"{top}/{name}")
             about.mode, about.size = 0o644, (new / name).stat().st_size
             with open(new / name, "rb") as data:
@@ -48,8 +44,7 @@ def archive(new: Path, made: Manifest, out: str) -> None:
 def files_at(folder: Path) -> list[str]:
     """The files of the data set that lies in a folder of this machine; none where there is none."""
     with suppress(OSError, TaskError):
-        made = read_manifest((folder / MANIFEST).read_bytes(), str(folder))
-        return [*made.files, CARD, MANIFEST]
+        return written(read_manifest((folder / MANIFEST).read_bytes(), str(folder)))
     return []
 
 
@@ -61,11 +56,13 @@ def send(new: Path, made: Manifest, out: str, public: bool) -> None:
     system, path = file_system(out)
     path = path.rstrip("/")
     try:
-        old = _listed(system, path)
+        old: list[str] = []
+        with suppress(OSError, TaskError):
+            old += read_manifest(system.cat_file(f"{path}/{MANIFEST}"), path).files
         # Without its list nobody takes what is there for a data set until the new list is written.
         if system.exists(f"{path}/{MANIFEST}"):
             system.rm_file(f"{path}/{MANIFEST}")
-        names = [*sorted(made.files), CARD, MANIFEST]
+        names = written(made)
         for name in names:
             target = f"{path}/{name}"
             system.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -75,12 +72,6 @@ def send(new: Path, made: Manifest, out: str, public: bool) -> None:
                 system.rm_file(f"{path}/{name}")
     except OSError as error:
         raise TaskError(f"{out}: cannot be written to ({error}); push again") from None
-
-
-def _listed(system: Any, path: str) -> list[str]:
-    with suppress(OSError, TaskError):
-        return [*read_manifest(system.cat_file(f"{path}/{MANIFEST}"), path).files]
-    return []
 
 
 def _to_hub(new: Path, out: str, public: bool) -> None:
@@ -104,18 +95,18 @@ def _to_hub(new: Path, out: str, public: bool) -> None:
 @contextmanager
 def here(source: str) -> Generator[tuple[Path, Manifest]]:
     """A data set as a folder of this machine, with its list. Raises `TaskError`."""
-    if not is_remote(source) and not is_archive(source):
-        folder = Path(source.removeprefix("file://"))
+    archived = source.endswith(ARCHIVES)
+    if source.startswith(hub.PREFIX) or not (archived or is_url(source)):
+        remote = source.startswith(hub.PREFIX)
+        folder = hub.local_place(source, "") if remote else Path(source.removeprefix("file://"))
         if (folder / UNFINISHED).exists():
             raise TaskError(f"{source}: a push was killed while it put its files here; push again")
         yield folder, _manifest(folder, source)
         return
     with TemporaryDirectory(prefix="assay-") as temporary:
         folder = Path(temporary)
-        if is_archive(source):
+        if archived:
             _unpack(source, folder)
-        elif source.startswith(hub.PREFIX):
-            folder = _from_hub(source, folder)
         else:
             _fetch(source, MANIFEST, folder)
             for name in _manifest(folder, source).files:
@@ -161,17 +152,3 @@ def _fetch(source: str, name: str, folder: Path) -> None:
         target.unlink(missing_ok=True)
         if name == MANIFEST:
             raise
-
-
-def _from_hub(source: str, folder: Path) -> Path:
-    repo, revision, inner = hub.repository(source)
-    client = hub.client()
-    with hub.said(source):
-        found = client.snapshot_download(
-            repo,
-            repo_type="dataset",
-            revision=revision,
-            local_dir=str(folder),
-            allow_patterns=[f"{inner}/*"] if inner else None,
-        )
-    return Path(found) / inner

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from assay import console
 from assay.console import SeenTasks, TaskFilter, add_filter, task_filter
-from assay.files import atomic_write_set, write_bytes
+from assay.files import atomic_write_set, file_hash, write_bytes
 from assay.task import Task, TaskError, json_line, json_text
 from data_gen.certificate import CERTIFICATE
 from data_gen.sharing import places
@@ -100,26 +101,12 @@ def place(
 
 def _copied(path: Path, target: Path | None, digest: str, where: str) -> None:
     """Copy a file (or only read it) and hold it against its hash."""
-    found = hashlib.sha256()
-    try:
-        with open(path, "rb") as data:
-            out = None
-            if target is not None:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                out = open(target, "wb")  # noqa: SIM115
-            try:
-                while block := data.read(1 << 20):
-                    found.update(block)
-                    if out is not None:
-                        out.write(block)
-            finally:
-                if out is not None:
-                    out.close()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        if error.filename != str(path):
-            raise
-        raise TaskError(f"{where} is missing; get the data set again, or push it again") from None
-    if found.hexdigest() != digest:
+    if not path.is_file():
+        raise TaskError(f"{where} is missing; get the data set again, or push it again")
+    if target is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    if file_hash(target or path) != digest:
         raise TaskError(f"{where} was changed since it was pushed; get it again, or push it again")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from assay import console
 from assay.console import SeenTasks, TaskFilter, add_filter, licences_of, task_filter
 from assay.files import atomic_write_set, file_hash, write_bytes, write_text
-from assay.rows import read_rows
+from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
 from data_gen.sharing import places
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
     args = options().parse_args(argv)
     name = args.name or args.out.rstrip("/").rpartition("/")[2]
     asked = Asked(args.folder, name, task_filter(args), not args.without_gold)
-    remote, archived = places.is_remote(args.out), places.is_archive(args.out)
+    remote, archived = is_url(args.out), args.out.endswith(places.ARCHIVES)
     if remote and archived:
         raise TaskError(f"--out {args.out}: an archive is written on this machine; give a path")
     if remote or archived:

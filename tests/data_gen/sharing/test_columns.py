@@ -64,5 +64,5 @@ def test_a_row_that_is_no_task_is_named(change: dict[str, Any]) -> None:
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(TaskError, match="x: cannot be read as parquet"):
+    with pytest.raises(TaskError, match="x: not a parquet file"):
         list(read_parquet(tmp_path / "x.parquet", "x"))
