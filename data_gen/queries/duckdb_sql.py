@@ -9,42 +9,13 @@ Knows the typed steps alone: no code of the pandas way, and no reader of it (see
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from data_gen.proof.marks import number, text
-from data_gen.proof.original import NotProvable, Opened, ident, literal
+from data_gen.proof.original import NotProvable, Opened, literal
 from data_gen.proof.shelf import Shelf
-from data_gen.queries.ops import (
-    Above,
-    AboveOwn,
-    Best,
-    Change,
-    Clean,
-    Correlate,
-    Cut,
-    Difference,
-    Each,
-    Figure,
-    Fit,
-    Group,
-    Interpolate,
-    Join,
-    Keep,
-    Least,
-    Limit,
-    Load,
-    Nth,
-    OfRows,
-    Op,
-    Portion,
-    Share,
-    Split,
-    Spread,
-    Summary,
-    Top,
-    Years,
-)
+from data_gen.queries import ops
+from data_gen.queries.ops import Cut, Op, Summary
 
 _SUMS: dict[Summary, str] = {
     "mean": "avg({})",
@@ -53,76 +24,20 @@ _SUMS: dict[Summary, str] = {
     "largest": "max({})",
     "std": "stddev_samp({})",
 }
-_CUTS: dict[Cut, tuple[str, str]] = {  # (pattern the cell must match, the part that is kept)
-    "after_comma": (r"^(?:.|\n)*,([^,]*)$", "1"),
-    "before_comma": (r"^((?:.|\n)*),[^,]*$", "1"),
-    "in_brackets": (r"^(?:.|\n)*\(([^()]*)\)\s*$", "1"),
+_CUTS: dict[Cut, str] = {  # the part in brackets is kept
+    "after_comma": r"^(?:.|\n)*,([^,]*)$",
+    "before_comma": r"^((?:.|\n)*),[^,]*$",
+    "in_brackets": r"^(?:.|\n)*\(([^()]*)\)\s*$",
 }
 
 
-@dataclass
-class _State:
-    """The view of rows reached so far, and what is known of its columns."""
-
-    shelf: Shelf
-    rows: str = ""  # a table of DuckDB
-    groups: str = ""  # a table k0, k1, …, v
-    count: int = 0
-    home: Opened | None = None
-    numbers: set[str] = field(default_factory=set[str])  # columns that are numbers already
-    texts: set[str] = field(default_factory=set[str])  # columns that are clean texts already
-    made: dict[str, str] = field(default_factory=dict[str, str])  # of these: what DuckDB calls them
-
-    def get(self, query: str) -> Any:
-        return self.shelf.con.execute(query).fetchall()[0]
-
-    def all(self, query: str) -> list[Any]:
-        return self.shelf.con.execute(query).fetchall()
-
-    def make(self, query: str) -> str:
-        """A new table of a query's rows."""
-        self.count += 1
-        name = f"s{self.count}"
-        self.shelf.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
-        return name
-
-    def place(self, column: str) -> str:
-        """Where a column of the rows stands. Columns are called by their place, and not by their
-        names, which DuckDB takes for one where they differ by case alone."""
-        if column in self.numbers | self.texts:
-            return ident(self.made.setdefault(column, f"own{len(self.made)}"))
-        if self.home is None:
-            raise NotProvable(f"column {column!r} is of no file")
-        return self.home.column(column)
-
-    def number(self, column: str) -> str:
-        """A column of the rows as a number."""
-        if column in self.numbers:
-            return self.place(column)
-        if self.home is None or column in self.texts:
-            raise NotProvable(f"column {column!r} is of no file")
-        return number(self.home, column)
-
-    def text(self, column: str) -> str:
-        if column in self.texts:
-            return self.place(column)
-        if self.home is None or column in self.numbers:
-            raise NotProvable(f"column {column!r} is of no file")
-        return text(self.home, column)
-
-    def own(self, column: str, numeric: bool) -> str:
-        """A place for a column that a step makes, of numbers or of clean texts."""
-        self.numbers.discard(column)
-        self.texts.discard(column)
-        (self.numbers if numeric else self.texts).add(column)
-        return self.place(column)
-
-
-def values(ops: tuple[Op, ...], shelf: Shelf) -> list[Any]:
+def values(steps: tuple[Op, ...], shelf: Shelf) -> list[Any]:
     """The value of every step. Raises `NotProvable`."""
-    state = _State(shelf)
+    first = steps[0]
     try:
-        return [_value(op, state) for op in ops]
+        assert isinstance(first, ops.Load)
+        rows = _Rows(shelf, shelf.table(first.table.path, first.table.part))
+        return [rows.value(op) for op in steps]
     except NotProvable:
         raise
     except Exception as error:  # DuckDB says in many types what it cannot compute
@@ -130,186 +45,185 @@ def values(ops: tuple[Op, ...], shelf: Shelf) -> list[Any]:
         raise NotProvable(f"the query failed: {said[:160]}") from None
 
 
-def _value(op: Op, s: _State) -> Any:
-    match op:
-        case Load(table):
-            s.home = s.shelf.table(table.path, table.part)
-            s.rows = s.home.table
-            return _count(s)
-        case Clean() | Years() | Split() | Keep() | Limit() | Join() | Least():
-            return _of_rows(op, s)
-        case Group():
-            return _group(op, s)
-        case AboveOwn(by, of):
-            return _above_own(by, of, s)
-        case Figure() | Difference() | Portion() | Share() | Correlate() | Fit():
-            return _figure(op, s)
-        case _:
-            return _of_groups(op, s)
-
-
-def _count(s: _State) -> int:
-    return int(s.get(f"SELECT count(*) FROM {s.rows}")[0])
-
-
-def _distinct(s: _State, column: str) -> int:
-    return int(s.get(f"SELECT count(DISTINCT {s.place(column)}) FROM {s.rows}")[0])
-
-
-def _put(s: _State, column: str, expression: str, numeric: bool) -> None:
-    """Rows with the expression beside all columns, where it has a value."""
-    own = s.own(column, numeric)
-    kept = [ident(c) for c in _columns(s) if ident(c) != own]
-    listed = ", ".join([*kept, f"({expression}) AS {own}"])
-    s.rows = s.make(f"SELECT * FROM (SELECT {listed} FROM {s.rows}) WHERE {own} IS NOT NULL")
-
-
 def part_of(cell: str, cut: Cut) -> str:
     """SQL that gives the part of a text, or NULL where it has none."""
-    pattern, part = _CUTS[cut]
-    found = f"regexp_extract({cell}, {literal(pattern)}, {part})"
-    found = f"CASE WHEN regexp_matches({cell}, {literal(pattern)}) THEN {found} END"
-    trimmed = f"regexp_replace({found}, '^\\s+|\\s+$', '', 'g')"
-    return f"nullif({trimmed}, '')"
+    pattern = literal(_CUTS[cut])
+    found = f"CASE WHEN regexp_matches({cell}, {pattern}) THEN regexp_extract({cell}, {pattern}, 1)"
+    return f"nullif(regexp_replace({found} END, '^\\s+|\\s+$', '', 'g'), '')"
 
 
-def _columns(s: _State) -> list[str]:
-    return [str(row[0]) for row in s.all(f"DESCRIBE {s.rows}")]
+class _Rows:
+    """The rows reached so far, as a table of DuckDB. What a step makes of a column stands in a new
+    one beside all others (`made`: its place, and whether it holds numbers or clean texts)."""
 
+    def __init__(self, shelf: Shelf, home: Opened) -> None:
+        self._shelf, self._home = shelf, home
+        self._rows, self._groups = home.table, ""
+        self._made: dict[str, tuple[str, bool]] = {}
+        self._count = 0
 
-def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State) -> int:
-    match op:
-        case Clean(column):
-            _put(s, column, s.number(column), numeric=True)
-        case Years(column):
-            _put(s, column, s.number(column), numeric=True)
-            return _distinct(s, column)
-        case Split(column, cut, into):
-            _put(s, into, part_of(s.text(column), cut), numeric=False)
-            return _distinct(s, into)
-        case Keep(column, value):
-            s.rows = s.make(f"SELECT * FROM {s.rows} WHERE {s.text(column)} = {literal(value)}")
-        case Limit(column, sign, limit):
-            s.rows = s.make(f"SELECT * FROM {s.rows} WHERE {s.number(column)} {sign} {limit!r}")
-        case Join():
-            _join(op, s)
-        case Least(keys, whole, rows):
-            ready = [_key(s, k, w) for k, w in zip(keys, whole, strict=True)]
-            there = " AND ".join(f"{key} IS NOT NULL" for key in ready)
-            s.rows = s.make(
-                f"SELECT * FROM {s.rows} WHERE {there} "
-                f"QUALIFY count(*) OVER (PARTITION BY {', '.join(ready)}) >= {rows}"
-            )
-    return _count(s)
+    def _one(self, query: str) -> Any:
+        return self._all(query)[0][0]
 
+    def _all(self, query: str) -> list[Any]:
+        return self._shelf.con.execute(query).fetchall()
 
-def _join(op: Join, s: _State) -> None:
-    other = s.shelf.table(op.table.path, op.table.part)
-    brought = (number if op.number else text)(other, op.brings)
-    theirs = (number if op.whole else text)(other, op.theirs)
-    mine = s.number(op.mine) if op.whole else s.text(op.mine)
-    rows, columns = s.rows, _columns(s)
-    key, new = s.own(op.mine, op.whole), s.own(op.brings, op.number)
-    kept = [f"a.{ident(c)}" for c in columns if ident(c) not in (key, new)]
-    listed = ", ".join([*kept, f"a.k0 AS {key}", f"b.v AS {new}"])
-    s.rows = s.make(
-        f"SELECT {listed} FROM (SELECT *, {mine} AS k0 FROM {rows}) a "
-        f"JOIN (SELECT {theirs} AS k, {brought} AS v FROM {other.table}) b ON a.k0 = b.k "
-        "WHERE b.v IS NOT NULL"
-    )
+    def _new(self) -> str:
+        self._count += 1
+        return f"s{self._count}"
 
+    def _table(self, query: str) -> str:
+        """A new table of a query's rows."""
+        name = self._new()
+        self._shelf.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+        return name
 
-def _key(s: _State, column: str, whole: bool) -> str:
-    return f"CAST({s.number(column)} AS BIGINT)" if whole else s.text(column)
+    def _cell(self, column: str, numeric: bool) -> str:
+        if column not in self._made:
+            return (number if numeric else text)(self._home, column)
+        place, is_number = self._made[column]
+        if is_number != numeric:
+            raise NotProvable(f"column {column!r} is of no file")
+        return place
 
+    def _number(self, column: str) -> str:
+        return self._cell(column, True)
 
-def _group(op: Group, s: _State) -> int:
-    keys = [_key(s, k, whole) for k, whole in zip(op.keys, op.whole, strict=True)]
-    named = ", ".join(f"{key} AS k{n}" for n, key in enumerate(keys))
-    order = ", ".join(f"k{n}" for n in range(len(keys)))
-    there = " AND ".join(f"k{n} IS NOT NULL" for n in range(len(keys)))
-    of = s.number(op.of)
-    s.groups = s.make(
-        f"SELECT {order}, {_SUMS[op.how].format('x')} AS v FROM (SELECT {named}, {of} AS x "
-        f"FROM {s.rows}) WHERE {there} AND x IS NOT NULL GROUP BY {order}"
-    )
-    s.groups = s.make(f"SELECT * FROM {s.groups} WHERE v IS NOT NULL")
-    return int(s.get(f"SELECT count(*) FROM {s.groups}")[0])
+    def _text(self, column: str) -> str:
+        return self._cell(column, False)
 
+    def _key(self, column: str, whole: bool) -> str:
+        return f"CAST({self._number(column)} AS BIGINT)" if whole else self._text(column)
 
-def _of_groups(op: Op, s: _State) -> Any:
-    g = s.groups
-    match op:
-        case Above():
-            return int(s.get(f"SELECT count(*) FROM {g} WHERE v > (SELECT avg(v) FROM {g})")[0])
-        case Best(high):
-            *keys, _ = s.get(f"SELECT * FROM {g} ORDER BY v {'DESC' if high else 'ASC'} LIMIT 1")
-            return ", ".join(str(k) for k in keys)
-        case Nth(place, high):
-            order = f"v {'DESC' if high else 'ASC'} LIMIT 1 OFFSET {place - 1}"
-            return str(s.get(f"SELECT k0 FROM {g} ORDER BY {order}")[0])
-        case Spread(digits):
-            return float(s.get(f"SELECT round(max(v) - min(v), {digits}) FROM {g}")[0])
-        case Change(one, other, digits):
-            first, second = (f"any_value(v) FILTER (k0 = {key})" for key in (one, other))
-            change = f"100.0 * (({second}) - ({first})) / ({first})"
-            return float(s.get(f"SELECT round({change}, {digits}) FROM {g}")[0])
-        case Top(k, high):
-            order = "DESC" if high else "ASC"
-            return [str(r[0]) for r in s.all(f"SELECT k0 FROM {g} ORDER BY v {order} LIMIT {k}")]
-        case Each():
-            return [float(row[0]) for row in s.all(f"SELECT v FROM {g} ORDER BY k0")]
-        case Interpolate(share, at):
-            late = s.all(f"SELECT v FROM {g} ORDER BY k0 DESC LIMIT 2 OFFSET {at - 1}")
-            after, before = float(late[0][0]), float(late[1][0])
-            return before + share * (after - before)
-        case _:
-            raise NotProvable(f"no SQL for {type(op).__name__}")
+    def _put(self, column: str, cell: str, numeric: bool) -> None:
+        """The rows where an expression has a value, with it as the column."""
+        new = self._new()
+        beside = f"SELECT *, ({cell}) AS {new} FROM {self._rows}"
+        self._rows = self._table(f"SELECT * FROM ({beside}) WHERE {new} IS NOT NULL")
+        self._made[column] = new, numeric
 
+    def _keep(self, condition: str) -> None:
+        self._rows = self._table(f"SELECT * FROM {self._rows} WHERE {condition}")
 
-def _above_own(by: str, of: str, s: _State) -> int:
-    cells = f"SELECT {s.text(by)} AS k, {s.number(of)} AS x FROM {s.rows}"
-    kept = f"SELECT * FROM ({cells}) WHERE k IS NOT NULL AND x IS NOT NULL"
-    lined = f"SELECT x, avg(x) OVER (PARTITION BY k) AS line FROM ({kept})"
-    return int(s.get(f"SELECT count(*) FROM ({lined}) WHERE x > line")[0])
+    def value(self, op: Op) -> Any:
+        """What a step gives, after its work on the rows."""
+        match op:
+            case ops.Load():
+                pass
+            case ops.Clean(column):
+                self._put(column, self._number(column), True)
+            case ops.Years(column):
+                self._put(column, self._number(column), True)
+                return self._figure(f"count(DISTINCT {self._number(column)})")
+            case ops.Split(column, cut, into):
+                self._put(into, part_of(self._text(column), cut), False)
+                return self._figure(f"count(DISTINCT {self._text(into)})")
+            case ops.Keep(column, value):
+                self._keep(f"{self._text(column)} = {literal(value)}")
+            case ops.Limit(column, sign, limit):
+                self._keep(f"{self._number(column)} {sign} {limit!r}")
+            case ops.Join():
+                self._join(op)
+            case ops.Least(keys, whole, rows):
+                ready = [self._key(k, w) for k, w in zip(keys, whole, strict=True)]
+                there = " AND ".join(f"{key} IS NOT NULL" for key in ready)
+                size = f"count(*) OVER (PARTITION BY {', '.join(ready)})"
+                self._keep(f"{there} QUALIFY {size} >= {rows}")
+            case ops.Group():
+                return self._group(op)
+            case ops.AboveOwn(by, of):
+                cells = f"SELECT {self._text(by)} AS k, {self._number(of)} AS x FROM {self._rows}"
+                kept = f"SELECT * FROM ({cells}) WHERE k IS NOT NULL AND x IS NOT NULL"
+                lined = f"SELECT x, avg(x) OVER (PARTITION BY k) AS line FROM ({kept})"
+                return self._one(f"SELECT count(*) FROM ({lined}) WHERE x > line")
+            case _:
+                return self._of_rows(op) if isinstance(op, ops.OfRows) else self._of_groups(op)
+        return self._one(f"SELECT count(*) FROM {self._rows}")
 
+    def _join(self, op: ops.Join) -> None:
+        other = self._shelf.table(op.table.path, op.table.part)
+        brought = (number if op.number else text)(other, op.brings)
+        theirs = (number if op.whole else text)(other, op.theirs)
+        mine, key, new = self._cell(op.mine, op.whole), self._new(), self._new()
+        self._rows = self._table(
+            f"SELECT a.*, b.v AS {new} FROM (SELECT *, {mine} AS {key} FROM {self._rows}) a "
+            f"JOIN (SELECT {theirs} AS k, {brought} AS v FROM {other.table}) b ON a.{key} = b.k "
+            "WHERE b.v IS NOT NULL"
+        )
+        self._made |= {op.mine: (key, op.whole), op.brings: (new, op.number)}
 
-def _figure(op: OfRows, s: _State) -> Any:
-    match op:
-        case Figure(of, how, digits):
-            return _rounded(s, _SUMS[how].format(s.number(of)), digits)
-        case Difference(by, one, other, of, how, digits):
-            cell, value = s.text(by), s.number(of)
-            first, second = (
-                _SUMS[how].format(value) + f" FILTER ({cell} = {literal(side)})"
-                for side in (one, other)
-            )
-            return _rounded(s, f"({first}) - ({second})", digits)
-        case Portion(column, sign, limit, digits):
-            part = f"count(*) FILTER ({s.number(column)} {sign} {limit!r})"
-            return _rounded(s, f"100.0 * {part} / count(*)", digits)
-        case Share(by, value, of, digits):
-            number = s.number(of)
-            part = f"sum({number}) FILTER ({s.text(by)} = {literal(value)})"
-            return _rounded(s, f"100.0 * {part} / sum({number})", digits)
-        case Correlate(x, y):
-            return _one(s, f"corr({s.number(y)}, {s.number(x)})")
-        case Fit(x, y, both):
-            first, second = s.number(x), s.number(y)
-            slope = _one(s, f"regr_slope({second}, {first})")
-            if not both:
-                return slope
-            return [slope, _one(s, f"regr_intercept({second}, {first})")]
-        case _:
-            raise NotProvable(f"no SQL for {type(op).__name__}")
+    def _group(self, op: ops.Group) -> int:
+        keys = [self._key(k, whole) for k, whole in zip(op.keys, op.whole, strict=True)]
+        named = ", ".join(f"{key} AS k{n}" for n, key in enumerate(keys))
+        order = ", ".join(f"k{n}" for n in range(len(keys)))
+        there = " AND ".join(f"k{n} IS NOT NULL" for n in range(len(keys)))
+        cells = f"SELECT {named}, {self._number(op.of)} AS x FROM {self._rows}"
+        self._groups = self._table(
+            f"SELECT {order}, {_SUMS[op.how].format('x')} AS v FROM ({cells}) "
+            f"WHERE {there} AND x IS NOT NULL GROUP BY {order} HAVING v IS NOT NULL"
+        )
+        return self._one(f"SELECT count(*) FROM {self._groups}")
 
+    def _of_groups(self, op: Op) -> Any:
+        g = self._groups
+        match op:
+            case ops.Above():
+                return self._one(f"SELECT count(*) FROM {g} WHERE v > (SELECT avg(v) FROM {g})")
+            case ops.Best(high):
+                order = "DESC" if high else "ASC"
+                *keys, _ = self._all(f"SELECT * FROM {g} ORDER BY v {order} LIMIT 1")[0]
+                return ", ".join(str(k) for k in keys)
+            case ops.Nth(place, high):
+                order = f"v {'DESC' if high else 'ASC'} LIMIT 1 OFFSET {place - 1}"
+                return str(self._one(f"SELECT k0 FROM {g} ORDER BY {order}"))
+            case ops.Spread(digits):
+                return float(self._one(f"SELECT round(max(v) - min(v), {digits}) FROM {g}"))
+            case ops.Change(one, other, digits):
+                first, second = (f"any_value(v) FILTER (k0 = {key})" for key in (one, other))
+                change = f"100.0 * (({second}) - ({first})) / ({first})"
+                return float(self._one(f"SELECT round({change}, {digits}) FROM {g}"))
+            case ops.Top(k, high):
+                order = "DESC" if high else "ASC"
+                found = self._all(f"SELECT k0 FROM {g} ORDER BY v {order} LIMIT {k}")
+                return [str(row[0]) for row in found]
+            case ops.Each():
+                return [float(row[0]) for row in self._all(f"SELECT v FROM {g} ORDER BY k0")]
+            case ops.Interpolate(share, at):
+                late = f"SELECT v FROM {g} ORDER BY k0 DESC LIMIT 2 OFFSET {at - 1}"
+                (after,), (before,) = self._all(late)
+                return float(before) + share * (float(after) - float(before))
+            case _:
+                raise NotProvable(f"no SQL for {type(op).__name__}")
 
-def _one(s: _State, expression: str) -> float:
-    (found,) = s.get(f"SELECT {expression} FROM {s.rows}")
-    if found is None:
-        raise NotProvable("the query found no value")
-    return float(found)
+    def _of_rows(self, op: ops.OfRows) -> Any:
+        match op:
+            case ops.Figure(of, how, digits):
+                return self._figure(f"round({_SUMS[how].format(self._number(of))}, {digits})")
+            case ops.Difference(by, one, other, of, how, digits):
+                value = _SUMS[how].format(self._number(of))
+                first, second = (
+                    f"({value} FILTER ({self._text(by)} = {literal(side)}))"
+                    for side in (one, other)
+                )
+                return self._figure(f"round({first} - {second}, {digits})")
+            case ops.Portion(column, sign, limit, digits):
+                part = f"count(*) FILTER ({self._number(column)} {sign} {limit!r})"
+                return self._figure(f"round(100.0 * {part} / count(*), {digits})")
+            case ops.Share(by, value, of, digits):
+                whole = f"sum({self._number(of)})"
+                part = f"{whole} FILTER ({self._text(by)} = {literal(value)})"
+                return self._figure(f"round(100.0 * {part} / {whole}, {digits})")
+            case ops.Correlate(x, y):
+                return self._figure(f"corr({self._number(y)}, {self._number(x)})")
+            case ops.Fit(x, y, both):
+                line = f"({self._number(y)}, {self._number(x)})"
+                slope = self._figure(f"regr_slope{line}")
+                return [slope, self._figure(f"regr_intercept{line}")] if both else slope
+            case _:
+                raise NotProvable(f"no SQL for {type(op).__name__}")
 
-
-def _rounded(s: _State, expression: str, digits: int) -> float:
-    return _one(s, f"round({expression}, {digits})")
+    def _figure(self, expression: str) -> float:
+        found = self._one(f"SELECT {expression} FROM {self._rows}")
+        if found is None:
+            raise NotProvable("the query found no value")
+        return float(found)

@@ -12,22 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from assay.tables.plan import ReadPlan
+from data_gen.queries import ops
 from data_gen.queries.lake import Lake, one_sided
 from data_gen.queries.lake_questions import KINDS
-from data_gen.queries.ops import (
-    Above,
-    Best,
-    Clean,
-    Difference,
-    Figure,
-    Group,
-    Keep,
-    Limit,
-    Load,
-    Op,
-    Portion,
-    Top,
-)
+from data_gen.queries.ops import Op
 from data_gen.queries.pandas_code import CALLS, q
 from data_gen.queries.pipeline import Question
 from data_gen.queries.sql_wording import pieces
@@ -122,25 +110,25 @@ def _loads(reading: Read) -> str:
 def _written(op: Op) -> str:
     """The statements of a step, the last of which prints its value; "" for one that is long."""
     match op:
-        case Clean(column):
+        case ops.Clean(column):
             return f"t = t.dropna(subset=[{q(column)}])\nprint(len(t))"
-        case Keep(column, value):
+        case ops.Keep(column, value):
             return f"t = t[t[{q(column)}] == {q(value)}]\nprint(len(t))"
-        case Limit(column, sign, limit):
+        case ops.Limit(column, sign, limit):
             return f"t = t[t[{q(column)}] {sign} {limit:g}]\nprint(len(t))"
-        case Group((key,), (False,), of, how):
+        case ops.Group((key,), (False,), of, how):
             return f"g = t.groupby({q(key)})[{q(of)}].{CALLS[how]}\nprint(len(g))"
-        case Above():
+        case ops.Above():
             return "print((g > g.mean()).sum())"
-        case Best(high):
+        case ops.Best(high):
             return f"print(g.{'idxmax' if high else 'idxmin'}())"
-        case Top(k, high):
+        case ops.Top(k, high):
             return f"print(g.{'nlargest' if high else 'nsmallest'}({k}).index.tolist())"
-        case Figure(of, how, digits):
+        case ops.Figure(of, how, digits):
             return f"print(round(t[{q(of)}].{CALLS[how]}{f', {digits}' * (digits > 0)}))"
-        case Portion(column, sign, limit, digits):
+        case ops.Portion(column, sign, limit, digits):
             return f"print(round(100 * (t[{q(column)}] {sign} {limit:g}).mean(), {digits}))"
-        case Difference(by, one, other, of, how, digits):
+        case ops.Difference(by, one, other, of, how, digits):
             each = f"g = t.groupby({q(by)})[{q(of)}].{CALLS[how]}"
             side = f", {digits}" * (digits > 0)
             return f"{each}\nprint(round(g[{q(one)}] - g[{q(other)}]{side}))"
@@ -150,12 +138,12 @@ def _written(op: Op) -> str:
 
 def script(lake: Lake, question: Question) -> str:
     """The short script of a question, "" where a step has no short form."""
-    ops = question.ops or ()
-    if not ops or not isinstance(ops[0], Load):
+    steps = question.ops or ()
+    if not steps or not isinstance(steps[0], ops.Load):
         return ""
-    readings = [t.reading for t in lake.tables if t.path == ops[0].table.path]
-    parts = [*map(_loads, readings), *map(_written, ops[1:])]
-    if len(parts) != len(ops) or not all(parts):
+    readings = [t.reading for t in lake.tables if t.path == steps[0].table.path]
+    parts = [*map(_loads, readings), *map(_written, steps[1:])]
+    if len(parts) != len(steps) or not all(parts):
         return ""
     return "\n".join(["import pandas as pd", f"{parts[0]}\nprint(len(t))", *parts[1:]]) + "\n"
 

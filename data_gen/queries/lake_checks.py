@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from data_gen.proof.original import NotProvable
 from data_gen.proof.shelf import Shelf
-from data_gen.queries import duckdb_sql
+from data_gen.queries import duckdb_sql, ops
 from data_gen.queries.lake_steps import NAMES_LEAST, enough
-from data_gen.queries.ops import Above, Best, Correlate, Each, Fit, Nth, Op, Top, sources_of
+from data_gen.queries.ops import Op, sources_of
 from data_gen.queries.pays import everything
 from data_gen.queries.pipeline import (
     Frames,
@@ -66,7 +66,7 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
         if few or size == 1 or not 1e-9 < size < 1e12:
             return "trivial"
     counts = [v for k, v in values.items() if k.startswith("subtask") and isinstance(v, int)]
-    least = _FITTED if isinstance(last.op, Fit | Correlate) else 3
+    least = _FITTED if isinstance(last.op, ops.Fit | ops.Correlate) else 3
     if any(count < least for count in counts):
         return "too few rows"
     return "" if score(question, answer, answer) == 1.0 else "gold does not score 1"
@@ -79,13 +79,13 @@ def _guessable(question: Question, values: Mapping[str, Any]) -> str:
     groups = next(
         (values[subtask_key(n, -1)] for n, s in enumerate(question.steps) if s.kind == "group"), 0
     )
-    if isinstance(last.op, Best | Nth) and groups < NAMES_LEAST:
+    if isinstance(last.op, ops.Best | ops.Nth) and groups < NAMES_LEAST:
         return "too few groups"
-    if isinstance(last.op, Top) and not enough(groups, last.op.k):
+    if isinstance(last.op, ops.Top) and not enough(groups, last.op.k):
         return "too few groups"
-    if isinstance(last.op, Above) and not 2 <= int(answer) <= groups - 2:
+    if isinstance(last.op, ops.Above) and not 2 <= int(answer) <= groups - 2:
         return "too few groups"
-    if isinstance(last.op, Each):
+    if isinstance(last.op, ops.Each):
         middle = sorted(answer)[len(answer) // 2]
         if score(question, answer, [middle] * len(answer)) > _ALIKE:
             return "figures too alike"
@@ -212,15 +212,15 @@ class Prover:
 
     def refusal(self, question: Question, values: Mapping[str, Any]) -> Refusal | None:
         """None when both ways agree on every step; else why the question is refused."""
-        ops = question.ops
-        if ops is None:
+        steps = question.ops
+        if steps is None:
             return Refusal(UNPROVABLE, "a step without a typed form")
         try:
-            found = duckdb_sql.values(ops, self.shelf)
+            found = duckdb_sql.values(steps, self.shelf)
         except NotProvable as error:
             return Refusal(UNPROVABLE, str(error))
-        last = len(ops) - 1
-        for number, (op, second) in enumerate(zip(ops, found, strict=True)):
+        last = len(steps) - 1
+        for number, (op, second) in enumerate(zip(steps, found, strict=True)):
             first = values[subtask_key(number, last)]
             if not same(op, first, second):
                 kind = question.steps[number].kind
@@ -243,7 +243,7 @@ def same(op: Op, first: Any, second: Any) -> bool:
     if not isinstance(first, list) or not isinstance(second, list):
         return not isinstance(first, list | tuple) and _alike(first, second)
     one, two = cast("list[Any]", first), cast("list[Any]", second)
-    if not isinstance(op, Each | Fit):
+    if not isinstance(op, ops.Each | ops.Fit):
         one, two = sorted(one, key=str), sorted(two, key=str)
     return len(one) == len(two) and all(map(_alike, one, two))
 

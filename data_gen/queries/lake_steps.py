@@ -8,23 +8,9 @@ from dataclasses import dataclass, field, replace
 from math import comb, prod
 from random import Random
 
+from data_gen.queries import ops
 from data_gen.queries.links import Brought, Link, beside
-from data_gen.queries.ops import (
-    Clean,
-    Cut,
-    Group,
-    Join,
-    Keep,
-    Least,
-    Limit,
-    Load,
-    Op,
-    Sign,
-    Source,
-    Split,
-    Summary,
-    Years,
-)
+from data_gen.queries.ops import Cut, Op, Sign, Source, Summary
 from data_gen.queries.pandas_code import blocks, fewest, written
 from data_gen.queries.pipeline import LakeStep, Question, StepKind
 from data_gen.queries.tables import Half, Table
@@ -42,7 +28,6 @@ CUTS: dict[Cut, str] = {
     "before_comma": "part of {} before the last comma",
     "in_brackets": "text in brackets at the end of {}",
 }
-PLACES = {2: "second", 3: "third"}
 ONE_ROW = -1.0  # the margin of a question that summarises a single row
 GUESSES = 20  # lists among which a question asks for one, at least
 NAMES_LEAST = 6  # groups among which a question asks for one name, at least
@@ -83,12 +68,13 @@ def decimals(digits: int) -> str:
 
 
 _JOINED = 0.8  # of the questions about tables that share a key
-_ROWS_A_YEAR = 3  # on average
 _JOINED_TWICE = 0.5  # of these, where a third table shares one too
+_ROWS_A_YEAR = 3  # on average
+_LEAST = (2, 3, 5, 8)  # rows that a group must have
 
 
 class NoQuestion(ValueError):
-    """These tables do not have what this kind of question needs; the text, if any, says why."""
+    """These tables do not have what this kind of question needs."""
 
     tables: tuple[str, ...] = ()  # by their keys
 
@@ -99,8 +85,8 @@ class Builder:
 
     rng: Random
     table: Table
-    tables: Sequence[Table] = ()  # of the lake, by the places that links name
-    links: Sequence[Link] = ()
+    tables: Sequence[Table]  # of the lake, by the places that links name
+    links: Sequence[Link]
     steps: list[LakeStep] = field(default_factory=list[LakeStep])
     said: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
@@ -115,30 +101,72 @@ class Builder:
     done: set[str] = field(default_factory=set[str])  # columns made ready to group by, as code
     least: str = ""  # what the question says of the rows that a group must have
 
-    def add(self, op: Op, text: str, query: str, answer_type: str, optional: bool = False) -> None:
+    def add(
+        self,
+        op: Op,
+        text: str,
+        query: str,
+        answer_type: str = "numeric_exact",
+        optional: bool = False,
+    ) -> None:
         """A step with its code. `optional`: the answer must change when it is left out."""
         code, value = written(op, self._loads)
         for block in blocks(op):
             if block in self.done:
                 code = code.replace(f"{block}\n", "", 1)
             self.done.add(block)
-        kind: StepKind = _KINDS.get(type(op).__name__, "finish")
+        kind = _KINDS.get(type(op), "finish")
         self.steps.append(LakeStep(kind, text, code, query, value, answer_type, optional, op))
 
     def _loads(self, source: Source, name: str) -> str:
-        for table in (self.table, *self.tables):
-            if (table.path, table.reading.part) == (source.path, source.part):
-                return table.reading.code(name)
-        raise NoQuestion
+        read = {(t.path, t.reading.part): t.reading for t in self.tables}
+        return read[source.path, source.part].code(name)
 
-    def load(self) -> None:
+    def load(self, joined: str = "any") -> None:
+        """The table, and often another that shares a key (`joined`: what it may bring); its column
+        is used next. Where any will do, a third table may bring one of the other kind."""
+        said = self.table.said
         self.keys.append(self.table.key)
         self.add(
-            Load(self.table.source()),
-            f"Load {self.table.said}",
-            f"How many data rows does {self.table.said} have?",
-            "numeric_exact",
+            ops.Load(self.table.source()), f"Load {said}", f"How many data rows does {said} have?"
         )
+        options = [k for k in self.links if joined in ("any", k.what)]
+        if not options or self.rng.random() > _JOINED:
+            return
+        first = self.rng.choice(options)
+        self._join(first)
+        more = beside(first, options, self.used) if joined == "any" else ()
+        if more and self.rng.random() <= _JOINED_TWICE:
+            self._join(self.rng.choice(more))
+
+    def _join(self, link: Link) -> None:
+        other = self.tables[link.other]
+        mine, theirs, brings = (
+            self.col(link.mine),
+            other.column(link.theirs),
+            other.column(link.brings),
+        )
+        self.brought.append(link)
+        self.keys.append(other.key)
+        self.used += [link.mine, link.brings]
+        self.phrases[link.brings] = brings
+        if link.brings in other.totals:
+            self.more_totals.add(link.brings)
+        self.holes |= link.brings in other.holes
+        there = "" if link.mine == link.theirs else f", there {theirs}"
+        self.said.append(f"matched with {other.said} (by {mine}{there})")
+        source = other.source(link.theirs, link.brings)
+        number = link.what == "number"
+        self.add(
+            ops.Join(source, link.mine, link.theirs, link.brings, number, link.whole),
+            f"Join {other.said} on {mine} = {theirs}, keep matches that have {brings} there",
+            f"How many rows have a match with {brings} in {other.said}?",
+            optional=True,
+        )
+
+    def brings(self, what: Brought) -> Link | None:
+        """A join whose column of this kind is still to be used."""
+        return next((link for link in self.brought if link.what == what), None)
 
     def col(self, name: str) -> str:
         """How a sentence names a column."""
@@ -148,18 +176,21 @@ class Builder:
         """The same as an object of its own."""
         return ("the " if name in self.phrases and self.halved else "") + self.col(name)
 
+    def _pick(self, names: Sequence[str]) -> str:
+        """One of the columns that are not used yet. Raises `NoQuestion`."""
+        fitting = [n for n in names if n not in self.used]
+        if not fitting:
+            raise NoQuestion
+        return self.rng.choice(fitting)
+
     def number(self, taken: Sequence[str] = (), amount: bool = False) -> str:
         """A measured column (an `amount`: one that adds up), without the rows that have none; of
         the other table, if one came."""
         if not taken and (link := self.brings("number")):
             self.brought.remove(link)
             return link.brings
-        measured = self.table.totals if amount else self.table.numbers
-        fitting = [n for n in measured if n not in self.used]
-        if not fitting:
-            raise NoQuestion("no column of measured numbers is left")
-        name = self.rng.choice(fitting)
-        self.clean(name)
+        name = self._pick(self.table.totals if amount else self.table.numbers)
+        self._clean(name)
         return name
 
     def summary(self, name: str, among: Sequence[Summary]) -> Summary:
@@ -167,78 +198,59 @@ class Builder:
         fits = name in self.table.totals or name in self.more_totals
         return self.rng.choice([s for s in among if s != "total" or fits])
 
-    def clean(self, name: str) -> None:
+    def _clean(self, name: str) -> None:
         self.used.append(name)
         self.holes |= name in self.table.holes
         self.add(
-            Clean(name),
+            ops.Clean(name),
             f"Read {self.col(name)} as numbers and drop rows without one",
             f"How many rows have a usable number in {self.col(name)}?",
-            "numeric_exact",
         )
 
     def group(self, most: int = 60, least: int = 3, years: bool = False) -> str:
         """A column of text (with `years`, also of years) to group by; of the other table, if one
         came."""
+
+        def fits(values: Sequence[object]) -> bool:
+            return least <= len(values) <= most
+
+        table = self.table
         if link := self.brings("group"):
             self.brought.remove(link)
             self.small = True
             self.sizes[link.brings] = self.tables[link.other].values[link.brings]
-            if not least <= len(self.sizes[link.brings]) <= most:
-                raise NoQuestion(f"by: wanted {least} to {most} groups")
+            if not fits(self.sizes[link.brings]):
+                raise NoQuestion
             return link.brings
-        fitting = [g for g in self.table.groups if least <= len(self.table.values[g]) <= most]
-        both = {h.column for h in self.table.halves}
-        fitting = [g for g in fitting if g not in self.used and g not in both]
-        halves = [h for h in self.table.halves if least <= len(h.values) <= most]
-        halves = [h for h in halves if h.column not in self.used]
-        spans = [y for y in self._years() if least <= len(self.table.spans[y]) <= most]
-        spans = [y for y in spans if years and y not in self.used]
+        taken = {*self.used, *(h.column for h in table.halves)}
+        fitting = [g for g in table.groups if fits(table.values[g]) and g not in taken]
+        halves = [h for h in table.halves if fits(h.values) and h.column not in self.used]
+        spans = [y for y in self._years() if fits(table.spans[y]) and y not in self.used]
         if halves and (not fitting or self.rng.random() < 0.5):
             return self._half(self.rng.choice(halves))
-        if spans and (not fitting or self.rng.random() < 0.2):
+        if years and spans and (not fitting or self.rng.random() < 0.2):
             self.small = True
             return self.year()
-        if not fitting:
-            raise NoQuestion
-        return self._whole_group(self.rng.choice(fitting))
-
-    def _half(self, half: Half) -> str:
-        into = self._split(half.column, half.cut)
-        self.sizes[into] = half.values
-        return into
-
-    def _whole_group(self, name: str) -> str:
+        name = self._pick(fitting)
         self.used.append(name)
-        self.sizes[name] = self.table.values[name]
-        self.small |= self.table.fewest.get(name, 0) < 2
+        self.sizes[name] = table.values[name]
+        self.small |= table.fewest.get(name, 0) < 2
         return name
 
-    def _split(self, column: str, cut: Cut) -> str:
-        into = f"{column} part"
+    def _half(self, half: Half) -> str:
+        into = f"{half.column} part"
         if into in self.table.columns:
             raise NoQuestion
-        phrase = CUTS[cut].format(self.col(column))
-        self.used += [column, cut]
+        phrase = CUTS[half.cut].format(self.col(half.column))
+        self.used += [half.column, half.cut]
         self.add(
-            Split(column, cut, into),
+            ops.Split(half.column, half.cut, into),
             f"Take the {phrase}",
             f"How many different values does the {phrase} have?",
-            "numeric_exact",
         )
         self.phrases[into], self.halved, self.small = phrase, True, True
+        self.sizes[into] = half.values
         return into
-
-    def keep(self, name: str, value: str) -> None:
-        """Rows where a text column has a value."""
-        self.said.append(f"where {self.the(name)} is {value!r}")
-        self.add(
-            Keep(name, value),
-            f"Keep rows where {self.the(name)} is {value!r}",
-            f"How many rows remain where {self.the(name)} is {value!r}?",
-            "numeric_exact",
-            True,
-        )
 
     def _years(self) -> list[str]:
         """Columns of years that rows are summarised by: one row a year, or several. Of founding
@@ -251,18 +263,15 @@ class Builder:
         ]
 
     def year(self) -> str:
-        fitting = [y for y in self._years() if y not in self.used]
-        if not fitting:
-            raise NoQuestion("no column of years is left")
-        name = self.rng.choice(fitting)
+        """A column of years, without the rows that have none."""
+        name = self._pick(self._years())
         self.used.append(name)
         self.sizes[name] = list(map(str, self.table.spans[name]))
         self.holes |= name in self.table.holes
         self.add(
-            Years(name),
+            ops.Years(name),
             f"Read {self.col(name)} as whole numbers and drop rows without one",
             f"How many different values does {self.col(name)} have?",
-            "numeric_exact",
         )
         return name
 
@@ -274,104 +283,76 @@ class Builder:
             return
         if free and (not numbers or self.rng.random() < 0.6):
             name = self.rng.choice(free)
-            self._kept(name, self.rng.choice(list(self.table.values[name])))
+            self.used.append(name)
+            self.keep(name, self.rng.choice(list(self.table.values[name])))
         elif numbers:
             name = self.rng.choice(numbers)
-            self.clean(name)
+            self._clean(name)
             limit = self.rng.choice(list(self.table.levels[name]))
-            self._limited(name, limit, self.rng.choice(list(SIGNS)))
+            sign = self.rng.choice(list(SIGNS))
+            words = f"with {self.col(name)} {SIGNS[sign]} {limit:g}"
+            self._keep(ops.Limit(name, sign, limit), words)
 
-    def _kept(self, name: str, value: str) -> None:
-        self.used.append(name)
-        self.keep(name, value)
+    def keep(self, name: str, value: str) -> None:
+        """Rows where a text column has a value."""
+        self._keep(ops.Keep(name, value), f"where {self.the(name)} is {value!r}")
 
-    def _limited(self, name: str, limit: float, sign: Sign) -> None:
-        words = f"with {self.col(name)} {SIGNS[sign]} {limit:g}"
+    def _keep(self, op: Op, words: str) -> None:
         self.said.append(words)
+        self.add(op, f"Keep rows {words}", f"How many rows remain {words}?", optional=True)
+
+    def grouped(self, names: Sequence[str], number: str, how: Summary) -> None:
+        """One summary for every group; of groups that may be small, those with several rows."""
+        keys = " and ".join(map(self.the, names))
+        whole = tuple(n in self.table.years for n in names)
+        pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
+        if self.small or len(names) > 1 or self.rng.random() < 0.3:
+            usual = self.table.rows / prod(len(self.sizes.get(n, (1,))) for n in names)
+            rows = self.rng.choice([r for r in _LEAST if r <= usual / 2] or [2])
+            self.least = f"Consider only {pairs} with {rows} or more such rows."
+            self.add(
+                ops.Least(tuple(names), whole, rows),
+                f"Keep rows of {pairs} with {rows} or more rows",
+                f"How many rows belong to {pairs} with {rows} or more such rows?",
+            )
+        words = f"{WORDS[how]} of {self.the(number)}"
         self.add(
-            Limit(name, sign, limit),
-            f"Keep rows {words}",
-            f"How many rows remain {words}?",
-            "numeric_exact",
-            True,
+            ops.Group(tuple(names), whole, number, how),
+            f"Compute the {words} per {keys}",
+            f"For how many {pairs} is there a {words}?",
         )
-
-    def brings(self, what: Brought) -> Link | None:
-        """A join whose column of this kind is still to be used."""
-        return next((link for link in self.brought if link.what == what), None)
-
-    def maybe_join(self, what: str = "any") -> None:
-        """Join another table on a key that both have; its column is used next. Where any column
-        will do, a third table may bring one of the other kind: a measure and a group."""
-        options = [k for k in self.links if what in ("any", k.what)]
-        first = self._link(options, _JOINED)
-        if first is None:
-            return
-        self._join(first)
-        if what != "any":
-            return
-        second = self._link(beside(first, options, self.used), _JOINED_TWICE)
-        if second is not None:
-            self._join(second)
-
-    def _link(self, options: Sequence[Link], chance: float) -> Link | None:
-        return self.rng.choice(options) if options and self.rng.random() <= chance else None
-
-    def _join(self, link: Link) -> None:
-        other = self.tables[link.other]
-        self.brought.append(link)
-        self.keys.append(other.key)
-        self.used += [link.mine, link.brings]
-        self.phrases[link.brings] = other.column(link.brings)
-        if link.brings in other.totals:
-            self.more_totals.add(link.brings)
-        self.holes |= link.brings in other.holes
-        pair = f"by {self.col(link.mine)}"
-        if link.mine != link.theirs:
-            pair += f", there {other.column(link.theirs)}"
-        self.said.append(f"matched with {other.said} ({pair})")
-        op = Join(
-            other.source(link.theirs, link.brings),
-            link.mine,
-            link.theirs,
-            link.brings,
-            link.what == "number",
-            link.whole,
-        )
-        self.add(
-            op,
-            f"Join {other.said} on {self.col(link.mine)} = {other.column(link.theirs)}, keep "
-            f"matches that have {other.column(link.brings)} there",
-            f"How many rows have a match with {other.column(link.brings)} in {other.said}?",
-            "numeric_exact",
-            True,
-        )
-
-    def scope(self) -> str:
-        return (" " + " and ".join(self.said)) if self.said else ""
 
     def where(self) -> str:
-        return f"{self.table.said}{self.scope()}"
+        """The table, and which of its rows."""
+        return self.table.said + (" " + " and ".join(self.said) if self.said else "")
 
-    def skips(self, what: str = "a number") -> str:
-        """What the question says of missing values and of small groups."""
-        text = f"Skip rows without {what}."
+    def asked(
+        self,
+        op: Op,
+        step: str,
+        text: str,
+        answer_type: str,
+        shape: str,
+        margin: str = "1.0",
+        what: str = "a number",
+        end: str = "",
+    ) -> Question:
+        """The question that the steps so far and this last one answer. Its shape names tables,
+        columns and operation, and no limit: questions that differ in a limit alone ask the same.
+        `what`: without which a row is skipped; `end`: how to answer."""
+        self.add(op, step, text, answer_type)
+        for one in (s.op for s in self.steps):
+            if isinstance(one, ops.Group):
+                margin = f"({margin}) if {fewest(one)} > 1 else {ONE_ROW}"
+        columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
+        first = replace(self.steps[0], op=ops.Load(self.table.source(*columns)))
+        skips = f"Skip rows without {what}."
         if self.holes:
-            text = (
+            skips = (
                 "Some cells hold a placeholder where a value is missing: treat them as missing, "
                 f"and skip rows without {what}."
             )
-        return f"{text} {self.least}".strip()
-
-    def asked(self, text: str, shape: str, margin: str = "1.0") -> Question:
-        """The question that the steps so far answer. Its shape names tables, columns and
-        operation, and no limit: questions that differ in a limit alone ask the same."""
-        for op in (s.op for s in self.steps):
-            if isinstance(op, Group):
-                margin = f"({margin}) if {fewest(op)} > 1 else {ONE_ROW}"
-        columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
-        first = replace(self.steps[0], op=Load(self.table.source(*columns)))
-        text = self._once(text)
+        text = self._once(" ".join(filter(None, (text, skips, self.least, end))))
         key = f"{shape}|{sorted(self.keys)}|{sorted(self.used)}"
         return Question(text, (first, *self.steps[1:]), key, margin)
 
@@ -385,45 +366,19 @@ class Builder:
         return text
 
 
-_KINDS: dict[str, StepKind] = {
-    "Load": "load",
-    "Clean": "clean",
-    "Years": "clean",
-    "Split": "clean",
-    "Keep": "filter",
-    "Limit": "filter",
-    "Least": "filter",
-    "Join": "join",
-    "Group": "group",
-    "Interpolate": "interpolate",
-    "Best": "rank",
-    "Nth": "rank",
-    "Top": "rank",
-    "Fit": "regress",
+_KINDS: dict[type[Op], StepKind] = {
+    ops.Load: "load",
+    ops.Clean: "clean",
+    ops.Years: "clean",
+    ops.Split: "clean",
+    ops.Keep: "filter",
+    ops.Limit: "filter",
+    ops.Least: "filter",
+    ops.Join: "join",
+    ops.Group: "group",
+    ops.Interpolate: "interpolate",
+    ops.Best: "rank",
+    ops.Nth: "rank",
+    ops.Top: "rank",
+    ops.Fit: "regress",
 }
-
-
-_LEAST = (2, 3, 5, 8)  # rows that a group must have
-
-
-def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None:
-    """One summary for every group; of groups that may be small, those with several rows."""
-    keys = " and ".join(b.the(n) for n in names)
-    whole = tuple(n in b.table.years for n in names)
-    pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
-    if b.small or len(names) > 1 or b.rng.random() < 0.3:
-        usual = b.table.rows / prod(len(b.sizes.get(n, (1,))) for n in names)
-        rows = b.rng.choice([r for r in _LEAST if r <= usual / 2] or [2])
-        b.least = f"Consider only {pairs} with {rows} or more such rows."
-        b.add(
-            Least(tuple(names), whole, rows),
-            f"Keep rows of {pairs} with {rows} or more rows",
-            f"How many rows belong to {pairs} with {rows} or more such rows?",
-            "numeric_exact",
-        )
-    b.add(
-        Group(tuple(names), whole, number, how),
-        f"Compute the {WORDS[how]} of {b.the(number)} per {keys}",
-        f"For how many {pairs} is there a {WORDS[how]} of {b.the(number)}?",
-        "numeric_exact",
-    )

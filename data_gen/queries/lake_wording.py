@@ -10,22 +10,9 @@ from typing import Any, cast
 from assay.console import Progress
 from assay.seeds import derive_seed
 from assay.task import Task
+from data_gen.queries import ops
 from data_gen.queries.lake_steps import SIGNS
-from data_gen.queries.ops import (
-    Best,
-    Change,
-    Difference,
-    Fit,
-    Group,
-    Interpolate,
-    Keep,
-    Limit,
-    Op,
-    Portion,
-    Share,
-    Split,
-    sources_of,
-)
+from data_gen.queries.ops import Op, sources_of
 from data_gen.queries.pipeline import Question
 from data_gen.queries.tables import Table
 from data_gen.rewording import Endpoint, Facts, job_of, report, reword_all
@@ -48,12 +35,12 @@ _PHRASES = re.compile(
 
 def facts_of(question: Question, tables: Sequence[Table], answer: Any) -> Facts:
     """What a rewording of the question must keep, from its typed steps."""
-    ops = question.ops or ()
+    steps = question.ops or ()
     said = [words for t in tables for words in (t.about.title, *t.about.columns.values()) if words]
     literals = [*_FIXED.findall(question.text), *_PHRASES.findall(question.text)]
-    literals += [source.path for source in sources_of(ops)] + [f"({words})" for words in said]
-    together = [pair for op in ops if (pair := _together(op))]
-    in_order = [pair for op in ops if (pair := _in_order(op, ops))]
+    literals += [source.path for source in sources_of(steps)] + [f"({words})" for words in said]
+    together = [pair for op in steps if (pair := _together(op))]
+    in_order = [pair for op in steps if (pair := _in_order(op, steps))]
     answers: list[Any] = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
     return Facts(
         tuple(dict.fromkeys(part for part in literals if part in question.text)),
@@ -65,33 +52,33 @@ def facts_of(question: Question, tables: Sequence[Table], answer: Any) -> Facts:
 
 def _together(op: Op) -> tuple[str, ...]:
     match op:
-        case Keep(column, value):
+        case ops.Keep(column, value):
             return (f"'{column}'", repr(value))
-        case Limit(column, sign, limit):
+        case ops.Limit(column, sign, limit):
             return (f"'{column}'", SIGNS[sign], f"{limit:g}")
-        case Portion(column, sign, limit):
+        case ops.Portion(column, sign, limit):
             return (f"'{column}'", SIGNS[sign], f"{limit:g}")
-        case Share(by, value):
+        case ops.Share(by, value):
             return (f"'{by}'", repr(value))
         case _:
             return ()
 
 
-def _in_order(op: Op, ops: Sequence[Op]) -> tuple[str, ...]:
+def _in_order(op: Op, steps: Sequence[Op]) -> tuple[str, ...]:
     """What would ask something else the other way round."""
     match op:
-        case Difference(_, one, other):
+        case ops.Difference(_, one, other):
             return (repr(one), repr(other))
-        case Change(one, other):
+        case ops.Change(one, other):
             return (str(one), str(other))
-        case Fit(x, y):
+        case ops.Fit(x, y):
             return (f"'{y}'", f"'{x}'")
-        case Best():
-            keys = next((o.keys for o in ops if isinstance(o, Group)), ())
-            cut = {o.into: o.column for o in ops if isinstance(o, Split)}
+        case ops.Best():
+            keys = next((o.keys for o in steps if isinstance(o, ops.Group)), ())
+            cut = {o.into: o.column for o in steps if isinstance(o, ops.Split)}
             named = tuple(f"'{cut.get(k, k)}'" for k in keys)
             return named if len(named) > 1 else ()
-        case Interpolate():
+        case ops.Interpolate():
             return ()  # its phrase stands among the literals
         case _:
             return ()

@@ -5,37 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from data_gen.queries.ops import (
-    Above,
-    AboveOwn,
-    Best,
-    Change,
-    Clean,
-    Correlate,
-    Cut,
-    Difference,
-    Each,
-    Figure,
-    Fit,
-    Group,
-    Interpolate,
-    Join,
-    Keep,
-    Least,
-    Limit,
-    Load,
-    Nth,
-    OfRows,
-    Op,
-    Portion,
-    Share,
-    Source,
-    Split,
-    Spread,
-    Summary,
-    Top,
-    Years,
-)
+from data_gen.queries import ops
+from data_gen.queries.ops import Cut, OfRows, Op, Source, Summary
 
 Loads = Callable[[Source, str], str]  # (table, variable) -> statements that bind it
 Written = tuple[str, str]  # statements, and the expression of the step's value
@@ -62,54 +33,52 @@ def q(text: str) -> str:
 def written(op: Op, loads: Loads) -> Written:
     """(statements, value) of a step. Loading leaves columns of numbers as numbers."""
     match op:
-        case Load(table):
+        case ops.Load(table):
             return loads(table, "t"), "len(t)"
-        case Clean(column):
+        case ops.Clean(column):
             return f"t = t.dropna(subset=[{q(column)}])", "len(t)"
-        case Years(column):
+        case ops.Years(column):
             return _whole(column), f"int(t[{q(column)}].nunique())"
-        case Split(column, cut, into):
+        case ops.Split(column, cut, into):
             cell = f"t[{q(column)}].astype(str).{_CUTS[cut]}.str.strip()"
             code = f"t[{q(into)}] = {cell}\nt = t.dropna(subset=[{q(into)}])"
             code += f"\nt = t[t[{q(into)}] != {q('')}]"
             return code, f"int(t[{q(into)}].nunique())"
-        case Keep(column, value):
+        case ops.Keep(column, value):
             return f"t = t[t[{q(column)}].astype(str).str.strip() == {value!r}]", "len(t)"
-        case Limit(column, sign, limit):
+        case ops.Limit(column, sign, limit):
             return f"t = t[t[{q(column)}] {sign} {limit:g}]", "len(t)"
-        case Join():
+        case ops.Join():
             return _join(op, loads), "len(t)"
-        case Least(keys, whole, rows):
+        case ops.Least(keys, whole, rows):
             size = f"t.groupby({_keys(keys)})[{q(keys[0])}].transform({q('size')})"
             return f"{_ready(keys, whole)}\nt = t[{size} >= {rows}]", "len(t)"
-        case Group():
+        case ops.Group():
             return _group(op), "len(g)"
-        case Figure() | Difference() | Portion() | Share() | AboveOwn() | Correlate() | Fit():
-            return _of_rows(op)
         case _:
-            return _of_groups(op)
+            return _of_rows(op) if isinstance(op, ops.OfRows) else _of_groups(op)
 
 
 def _of_groups(op: Op) -> Written:
     match op:
-        case Above():
+        case ops.Above():
             return "line = float(g.mean())\nabove = g[g > line]", "len(above)"
-        case Best(high):
+        case ops.Best(high):
             key = (
                 'i = g.index[0]\nname = ", ".join(map(str, i)) if isinstance(i, tuple) else str(i)'
             )
             return f"g = g.sort_values(ascending={not high})\n{key}", "name"
-        case Nth(place, high):
+        case ops.Nth(place, high):
             return f"g = g.sort_values(ascending={not high})", f"str(g.index[{place - 1}])"
-        case Spread(digits):
+        case ops.Spread(digits):
             return "raw = float(g.max() - g.min())", _round(digits)
-        case Change(one, other, digits):
+        case ops.Change(one, other, digits):
             return f"raw = 100 * float(g.loc[{other}] / g.loc[{one}] - 1)", _round(digits)
-        case Top(k, high):
+        case ops.Top(k, high):
             return f"g = g.sort_values(ascending={not high})", f"[str(x) for x in g.index[:{k}]]"
-        case Each():
+        case ops.Each():
             return "g = g.sort_index()", "[float(x) for x in g]"
-        case Interpolate(share, at):
+        case ops.Interpolate(share, at):
             code = "g = g.sort_index()\nyears = [float(y) for y in g.index]\n"
             code += f"low, high = years[-{at + 1}], years[-{at}]\n"
             code += (
@@ -122,26 +91,26 @@ def _of_groups(op: Op) -> Written:
 
 def _of_rows(op: OfRows) -> Written:
     match op:
-        case Figure(of, how, digits):
+        case ops.Figure(of, how, digits):
             return f"raw = float(t[{q(of)}].{CALLS[how]})", _round(digits)
-        case Difference(by, one, other, of, how, digits):
+        case ops.Difference(by, one, other, of, how, digits):
             side = f"t[t[{q(by)}].astype(str).str.strip() == {{}}][{q(of)}]"
             first, second = side.format(repr(one)), side.format(repr(other))
             code = f"first = {first}\nsecond = {second}\n"
             code += f"raw = float(first.{CALLS[how]} - second.{CALLS[how]})"
             return code, _round(digits)
-        case Portion(column, sign, limit, digits):
+        case ops.Portion(column, sign, limit, digits):
             part = f"(t[{q(column)}] {sign} {limit:g})"
             return f"raw = 100 * float({part}.mean())", _round(digits)
-        case Share(by, value, of, digits):
+        case ops.Share(by, value, of, digits):
             part = f"part = t[t[{q(by)}].astype(str).str.strip() == {value!r}][{q(of)}]\n"
             return f"{part}raw = 100 * float(part.sum() / t[{q(of)}].sum())", _round(digits)
-        case AboveOwn(by, of):
+        case ops.AboveOwn(by, of):
             line = f"line = t.groupby({q(by)})[{q(of)}].transform({q('mean')})"
             return f"{_trimmed(by)}\n{line}\nabove = t[t[{q(of)}] > line]", "len(above)"
-        case Correlate(x, y):
+        case ops.Correlate(x, y):
             return f"r = float(t[{q(x)}].corr(t[{q(y)}]))", "r"
-        case Fit(x, y, both):
+        case ops.Fit(x, y, both):
             xs, ys = f"t[{q(x)}].astype(float)", f"t[{q(y)}].astype(float)"
             code = f"slope, start = (float(v) for v in np.polyfit({xs}, {ys}, 1))"
             return code, "[slope, start]" if both else "slope"
@@ -164,7 +133,7 @@ def _whole(column: str, frame: str = "t") -> str:
     return f"{code}{frame} = {frame}.dropna(subset=[{q(column)}])\n{cell} = {cell}.astype(int)"
 
 
-def _join(op: Join, loads: Loads) -> str:
+def _join(op: ops.Join, loads: Loads) -> str:
     lines = [loads(op.table, "u")]
     key = _whole if op.whole else _trimmed
     lines += [key(op.theirs, "u"), key(op.mine)]
@@ -184,7 +153,7 @@ def _keys(keys: Sequence[str]) -> str:
     return q(keys[0]) if len(keys) == 1 else f"[{', '.join(map(q, keys))}]"
 
 
-def _group(op: Group) -> str:
+def _group(op: ops.Group) -> str:
     summed = f"g = t.groupby({_keys(op.keys)})[{q(op.of)}].{CALLS[op.how]}.dropna()"
     return f"{_ready(op.keys, op.whole)}\n{summed}"
 
@@ -192,14 +161,14 @@ def _group(op: Group) -> str:
 def blocks(op: Op) -> list[str]:
     """What a step does to the columns it groups by or orders by: done once is enough."""
     match op:
-        case Least(keys, whole) | Group(keys, whole):
+        case ops.Least(keys, whole) | ops.Group(keys, whole):
             return [_ready([k], [w]) for k, w in zip(keys, whole, strict=True)]
-        case Years(column):
+        case ops.Years(column):
             return [_whole(column)]
         case _:
             return []
 
 
-def fewest(op: Group) -> str:
+def fewest(op: ops.Group) -> str:
     """The expression of how many rows the smallest group has."""
     return f"t.groupby({_keys(op.keys)})[{q(op.of)}].count().min()"

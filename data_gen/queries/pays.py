@@ -23,8 +23,9 @@ from assay.task import Task
 from data_gen.proof.marks import number, text
 from data_gen.proof.original import NotProvable, Opened
 from data_gen.proof.shelf import Shelf
+from data_gen.queries import ops
 from data_gen.queries.duckdb_sql import part_of
-from data_gen.queries.ops import Op, Split, sources_of
+from data_gen.queries.ops import Op, sources_of
 from rewards.krama.answer import score_response
 from rewards.krama.judge import says_much_more
 
@@ -123,12 +124,12 @@ _LISTED = 1000  # values of one list
 _PAIRED = 6  # columns of text of which two are listed together, as a pair is asked for
 
 
-def everything(ops: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
+def everything(steps: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
     """Lists of everything that a question could be about: the distinct values of each column it
     names (as numbers where they are), of each part of a split one, of two columns of text, all of
     them together, and the names of the columns of its tables."""
     lists: list[list[Any]] = []
-    for source in sources_of(ops):
+    for source in sources_of(steps):
         held = shelf.table(source.path, source.part)
         for column in source.columns:
             for read in (text, number):
@@ -136,8 +137,8 @@ def everything(ops: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
                     lists.append(_distinct(shelf, held, column, read(held, column)))
                 except NotProvable:
                     continue  # a column that no question asks so about
-        for op in ops:
-            if isinstance(op, Split) and op.column in held.ids:
+        for op in steps:
+            if isinstance(op, ops.Split) and op.column in held.ids:
                 cell = part_of(text(held, op.column), op.cut)
                 lists.append(_distinct(shelf, held, op.column, cell))
         lists.append(list(held.ids))
