@@ -87,9 +87,9 @@ def our_step(gate: Gate, setup: Setup) -> None:
     from rollouts.prompts import ChatTokenizer
     from train.grpo import train_grpo
     from train.model.policy import load_policy
+    from train.run.checkpoint import Checkpoints
     from train.run.log import RunLog
-    from train.run.loop import Loop
-    from train.run.resume import Checkpoints
+    from train.run.run import Loop
 
     ask = setup["ask"]
     config = GrpoConfig(
@@ -126,7 +126,8 @@ def our_step(gate: Gate, setup: Setup) -> None:
 
     folder = Path(setup["model"])
     with tempfile.TemporaryDirectory() as out:
-        log = RunLog(Path(out), show=show)
+        log = RunLog(Path(out))
+        log.show = show
         checkpoints = Checkpoints(Path(out) / "ck", GrpoRunConfig(rl=config))
         policy = load_policy(folder, setup["dtype"])
         loop = Loop(0, log, checkpoints, 4096, 64)
@@ -139,9 +140,9 @@ def our_sft(gate: Gate, setup: Setup) -> None:
     from rollouts.prompts import ChatTokenizer
     from train.examples import example_of
     from train.model.policy import load_policy
+    from train.run.checkpoint import Checkpoints
     from train.run.log import RunLog
-    from train.run.loop import Loop
-    from train.run.resume import Checkpoints
+    from train.run.run import Loop
     from train.sft import train_sft
 
     ask, folder = setup["ask"], Path(setup["model"])
@@ -162,7 +163,8 @@ def our_sft(gate: Gate, setup: Setup) -> None:
         began.append((time.perf_counter(), time.process_time()))
 
     with tempfile.TemporaryDirectory() as out:
-        log = RunLog(Path(out), show=show)
+        log = RunLog(Path(out))
+        log.show = show
         checkpoints = Checkpoints(Path(out) / "ck", SftRunConfig(sft=config))
         policy = load_policy(folder, setup["dtype"])
         train_sft(policy, examples, config, Loop(0, log, checkpoints, 4096), every=10_000)

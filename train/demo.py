@@ -39,14 +39,12 @@ from train.evaluation.rows import scorer as answer_scorer
 from train.examples import Example, of_tasks
 from train.grpo import train_grpo
 from train.lengths import fit_rl, fit_sft, measured, room_of
-from train.model.policy import LlamaPolicy, TransformersPolicy
+from train.memory import give_back_memory
 from train.model.source import resolve_model
 from train.report.write import write_report
 from train.run.checkpoint import keep_newest
-from train.run.memory import give_back_memory
-from train.run.run import Run
+from train.run.run import Run, Trainable, load_checked, prepare, settled
 from train.run.settings import weights_of
-from train.run.setup import load_checked, prepare, settled
 from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
 from train.scoring import scorer
@@ -54,7 +52,6 @@ from train.sft import train_sft
 from train.view.links import PAGE
 
 Row = dict[str, Any]
-Policy = LlamaPolicy | TransformersPolicy
 SPLITS = ("train_sft", "train_rl", "heldout")
 FEW = 16  # held-out tasks of the first table
 DISK = 6_000_000_000  # three models, and a checkpoint more than are kept
@@ -125,10 +122,10 @@ def in_minutes(config: DemoConfig, minutes: float) -> tuple[DemoConfig, Speeds |
     fitted, speeds = begun_with(config), None
     if fitted is None:
         config = settled(config)
-        machine = prepare(config.engine)
+        device = prepare(config.engine)
         source = resolve_model(config.model.path)
         tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
-        policy = load_checked(source, config.engine, machine, True, config.model)
+        policy = load_checked(source, config.engine, device, True, config.model)
         speeds = measured_speeds(policy, tokenizer, config.engine.slots)
         fitted = fitted_to(config, speeds, minutes)
     print(f"sizes: {sizes_of(fitted)}", flush=True)
@@ -262,7 +259,7 @@ def evaluated(
 
 def answered(
     run: Run[DemoConfig],
-    policy: Policy,
+    policy: Trainable,
     tasks: Sequence[Task],
     tokenizer: ChatTokenizer,
     what: str,

@@ -24,7 +24,7 @@ from rollouts.trajectory import Sampling
 from train.model.optim import backward
 from train.model.packing import Segment, pack
 from train.model.policy import Policy, device_of
-from train.run.live import duration
+from train.run.log import duration
 from train.run.record import read_run_record
 
 PROMPT, ANSWER = 113, 42  # tokens of the default demo's tasks and golds, on average

@@ -33,10 +33,9 @@ from rollouts.sandbox.model import Config as Sandbox
 from train.backends.verl.compose import require_verl
 from train.backends.verl.ray_cluster import STEP, base_port
 from train.cluster.settings import Asked, needs
-from train.memory import DEFAULT, checkpoint_bytes, embedded
+from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
 from train.model.shape import Shape, shape_of
 from train.model.source import default_cache, local_model
-from train.run.memory import available_memory, total_memory
 from train.run.record import PACKAGES, cpu_name
 from train.run.settings import load_run
 

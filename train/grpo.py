@@ -1,6 +1,6 @@
 # torch and transformers ship partial types: what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""Dr.GRPO, top to bottom: sample, score, centre, loss, step, log, save. `assay grpo`.
+"""Dr.GRPO, top to bottom: sample, score, centre, loss, step, log, save; and `assay grpo` around it.
 
 What is left out of textbook PPO, and why: no critic (the group's mean is the baseline), no
 division by the group's spread (it over-weights tasks that are nearly always or never solved), no
@@ -16,23 +16,29 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.seeds import derive_seed
-from assay.task import Score, Task
+from assay.task import Task
 from configs.checks import warmup_steps
+from configs.loader import dump
+from configs.schema import GrpoRunConfig
 from configs.training import GrpoConfig
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
+from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
 from rollouts.episode import rollout
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
+from train.lengths import for_rl, rl_before
+from train.memory import Heap, give_back_memory, grpo_report, local_report, memory_is_short
 from train.model.batch import (
     Batch,
     Groups,
@@ -55,11 +61,15 @@ from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import balanced_batch, fitting, instead, strata
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
+from train.model.source import resolve_model
+from train.run.data import AUTO, asked_for, training_tasks, validation_tasks, with_validation
 from train.run.log import rollout_metrics
-from train.run.loop import Loop
-from train.run.memory import Heap, give_back_memory, memory_is_short
-
-Scorer = Callable[[Sequence[Task], Groups], list[list[Score]]]
+from train.run.run import Loop, Run, held, settled
+from train.run.settings import weights_of, with_folder
+from train.run.task_audit import audit_tasks
+from train.run.trained_on import after_rl, trained_before
+from train.scoring import Scorer, scorer
+from train.validation import Validation
 
 
 def train_grpo(
@@ -370,3 +380,84 @@ def metrics_of(first: Batch, batch: Batch, every: Batch, config: GrpoConfig) -> 
         masked = torch.tensor(cuts_of(every.groups))[every.valid_PG].float().mean()
         found["overlong/masked"] = float(masked) if config.overlong == "mask" else 0.0
     return found
+
+
+def run(config: GrpoRunConfig) -> None:
+    """`assay grpo` on this machine, on one device."""
+    config, said = with_validation(config)
+    tasks, heldout = training_tasks(config.data, asked=asked_for(config)), validation_tasks(config)
+    source = resolve_model(config.model.path)
+    tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
+    root, prompts = Path(config.data).parent, read_prompts(config.prompts)
+    shop = EnvironmentFactory(root, tool_settings(config.tools), config.env)
+    tasks = prompts.asked(map(shop.equip, tasks))
+    config, why = for_rl(settled(config), tasks, tokenizer, source)
+    for line in filter(None, (said, why)):
+        print(line, flush=True)
+    budget = budget_of(config.rl)
+    tools = tool_settings(config.tools, budget, prompts)
+    shop = EnvironmentFactory(root, tools, config.env)
+    heldout = prompts.asked(map(shop.equip, heldout))
+    shop.check([*tasks, *heldout], ids=True)
+    inputs: dict[str, Path | str] = {
+        "data": Path(config.data),
+        "model": source,
+        "tokenizer": tokenizer.fingerprint,
+        **prompts.inputs(),
+        **({"validation": Path(config.validation)} if config.validation else {}),
+    }
+    weights, rl = weights_of(config.reward), config.rl
+    score = scorer(weights)
+    with Run(config, inputs) as run:
+        tasks = fitting(tasks, tokenizer, rl)
+        given = (config.data, tasks, tokenizer, rl, config.seed, root)
+        run.trained = after_rl(trained_before(source), *given)
+        audit_tasks(rl.audit, tasks, root, config.seed, weights, run.out)
+        policy = run.load(source, train=True, adapters=config.model)
+        reference = run.load(source) if rl.kl_coef else None
+        loop = run.loop("rl")
+        if heldout:
+            beside = EnvironmentFactory(Path(str(config.validation)).parent, tools, config.env)
+            asked = (run, heldout, tokenizer, score, config.eval, rl.max_new_tokens, beside.maker)
+            loop = replace(loop, validate=Validation(*asked, budget).of(policy))
+        train_grpo(policy, tasks, tokenizer, score, rl, loop, shop.maker, reference)
+        asyncio_run(shop.close())
+        print(f"model: {run.save(policy, 'model')}")
+        run.finish()
+
+
+def on_devices(config: GrpoRunConfig) -> int:
+    """`assay grpo --backend verl`: on many GPUs."""
+    from train.backends.verl.compose import require_attention, require_transfer, require_verl
+    from train.backends.verl.main import run as run_verl
+
+    if config.validation == AUTO:
+        config = replace(config, validation=None)
+    if config.validation:  # verl evaluates by itself; it keeps no best model
+        cluster = replace(config.cluster, val_data=config.validation, val_every=config.eval.every)
+        config = replace(config, cluster=cluster)
+    require_verl()
+    require_attention(config.cluster)
+    require_transfer(config.cluster)
+    tasks = training_tasks(config.data, asked=asked_for(config))
+    config, said = rl_before(with_folder(config), here=False)
+    print("\n".join(filter(None, (said, grpo_report(config)))), flush=True)
+    with held(Path(config.out)):  # the audit is made on this machine, before any GPU is taken
+        root, weights = Path(config.data).parent, weights_of(config.reward)
+        audit_tasks(config.rl.audit, tasks, root, config.seed, weights, Path(config.out))
+        return run_verl(config)
+
+
+def dry_run(config: GrpoRunConfig, backend: str) -> None:
+    """Print the settings, the objective and what memory it will take."""
+    config, found = with_validation(config)
+    here = backend == "embedded"
+    config, said = rl_before(settled(config) if here else config, here)
+    for line in filter(None, (dump(config), found, said, describe(config.rl))):
+        print(line, flush=True)
+    if here:
+        print(local_report(config))
+        return
+    from train.backends.verl.dry_run import show
+
+    show(config)

@@ -1,5 +1,5 @@
-"""What fits: what `sft.max_length=auto`, `rl.max_length=auto`
-and `rl.max_new_tokens=auto` come to, bounded by the model's context and by memory."""
+"""What fits: what `sft.max_length=auto`, `rl.max_length=auto` and `rl.max_new_tokens=auto` come to,
+bounded by the model's context and by memory."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from assay.memory import available_memory
 from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
-from configs.schema import GrpoRunConfig
+from configs.schema import GrpoRunConfig, SftRunConfig
 from configs.sft import SftConfig
 from configs.training import GrpoConfig
+from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text
-from train.examples import Example
+from train.examples import Example, examples_of, lengths_line
 from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.order import prompt_lengths
 from train.model.shape import Shape, context_in, shape_of
+from train.model.source import local_model
+from train.run.data import Row, asked_for, training_tasks
 from train.run.record import read_run_record
 
 SHARE = 0.6  # of the memory that is left beside weights and optimiser
 UNKNOWN_ANSWER, MESSAGE = 512, 1024  # tokens
 UNREAD = 4096  # tokens where nothing can be measured
+NOT_MEASURED = "lengths: not measured, the model or the data is not on this machine"
 TOOL_OUTPUT = 512  # tokens that a tool's answer takes, about
 
 
@@ -83,23 +87,63 @@ def _fits(shape: Shape, engine: EngineConfig, model: ModelConfig, answers: int, 
     return max(int((root - line) / (2 * square)), 64)
 
 
-def for_run(
+def for_rl(
     config: GrpoRunConfig,
     tasks: Sequence[Task],
     tokenizer: ChatTokenizer,
     folder: Path,
-    engine: EngineConfig | None = None,
+    here: bool = True,
 ) -> tuple[GrpoRunConfig, str]:
-    """The run with lengths that fit its tasks, and a sentence that says why. `engine`: bounded by
-    this machine's memory too, with the dtype that it computes in."""
+    """The run with lengths that fit its tasks, and a sentence that says why. `here`: bounded by
+    this machine's memory too."""
     rl = config.rl
     if rl.max_length and rl.max_new_tokens:
         return config, ""
     answers = min(config.engine.slots, rl.prompts_per_step * rl.rollouts_per_prompt)
-    room = room_of(folder, engine or config.engine, config.model, answers)
-    room = room if engine else Room(room.context)
+    room = _room(config, folder, here, answers)
     made, said = fit_rl(rl, measured(tasks, tokenizer), room, config.out)
     return replace(config, rl=made), said
+
+
+def for_sft(
+    config: SftRunConfig, examples: Sequence[Example], folder: Path, here: bool = True
+) -> tuple[SftRunConfig, str]:
+    """The same of a run that imitates `examples`."""
+    sft, why = fit_sft(config.sft, examples, _room(config, folder, here), config.out)
+    return replace(config, sft=sft), why
+
+
+def _room(config: SftRunConfig | GrpoRunConfig, folder: Path, here: bool, answers: int = 0) -> Room:
+    room = room_of(folder, config.engine, config.model, answers)
+    return room if here else Room(room.context)
+
+
+def rl_before(config: GrpoRunConfig, here: bool) -> tuple[GrpoRunConfig, str]:
+    """`for_rl` before anything is loaded, as far as data and tokenizer are on this machine."""
+    if config.rl.max_length and config.rl.max_new_tokens:
+        return config, ""
+    folder = local_model(config.model.path)
+    if folder is None or not Path(config.data).is_file():
+        return replace(config, rl=unfitted(config.rl, config.model.path)), NOT_MEASURED
+    tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
+    shop = EnvironmentFactory(Path(config.data).parent, env=config.env)
+    found = training_tasks(config.data, asked=asked_for(config))
+    tasks = read_prompts(config.prompts).asked(map(shop.equip, found))
+    return for_rl(config, tasks, tokenizer, folder, here)
+
+
+def sft_before(
+    config: SftRunConfig, rows: Sequence[tuple[str, Row]], here: bool
+) -> tuple[SftRunConfig, str]:
+    """`for_sft` before anything is loaded, and what is known of the lengths of `rows`."""
+    folder = local_model(config.model.path)
+    if folder is None or not rows:
+        return replace(config, sft=unfitted(config.sft, config.model.path)), NOT_MEASURED
+    tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
+    examples = examples_of(rows, tokenizer, Path(config.data).parent)
+    config, why = for_sft(config, examples, folder, here)
+    said = lengths_line(examples, config.sft.max_length)
+    return config, "\n".join(filter(None, (said, why)))
 
 
 def fit_sft(

@@ -9,10 +9,10 @@ from assay.family import score_answer
 from assay.task import Score, Task
 from rollouts.trajectory import Trajectory
 
+Scorer = Callable[[Sequence[Task], list[list[Trajectory]]], list[list[Score]]]
 
-def scorer(
-    weights: Mapping[str, Any] | None = None,
-) -> Callable[[Sequence[Task], list[list[Trajectory]]], list[list[Score]]]:
+
+def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
     """(P tasks, their G rollouts each) → scores, under the run's reward settings by family."""
 
     def score(tasks: Sequence[Task], groups: list[list[Trajectory]]) -> list[list[Score]]:

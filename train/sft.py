@@ -1,6 +1,6 @@
 # torch and transformers ship partial types: what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false
-"""Supervised fine-tuning: the loop that `assay sft` and the demo call.
+"""Supervised fine-tuning, top to bottom: the loop, and `assay sft` around it.
 
 Loss: minus the mean log-probability of the answer's tokens (stop token included), over all answer
 tokens of an optimiser step, whatever micro-batches it is cut into. Prompt tokens carry no loss.
@@ -9,18 +9,32 @@ Rows whose prompts begin alike (the same system message) share the computation o
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from configs.checks import warmup_steps
-from configs.schema import SftConfig
-from train.examples import Example, fitting
+from configs.loader import ConfigError, dump
+from configs.schema import SftConfig, SftRunConfig
+from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
+from rollouts.prompts import ChatTokenizer
+from train.backends.launch import sft_on_devices
+from train.examples import Example, examples_of, fitting
+from train.lengths import for_sft, sft_before
+from train.memory import Heap, local_report, sft_report
 from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
-from train.run.loop import Loop
-from train.run.memory import Heap
+from train.model.source import resolve_model
+from train.run.data import AUTO, asked_for, training_rows, validation_tasks, with_validation
+from train.run.run import Loop, Run, held, settled
+from train.run.settings import weights_of, with_folder
+from train.run.trained_on import trained_before
+from train.scoring import scorer
+from train.validation import Validation
 
 
 def train_sft(
@@ -77,3 +91,64 @@ def train_sft(
 def sft_steps(count: int, config: SftConfig) -> int:
     """Optimiser steps: the epochs' rows over the batch, rounded up (the last batch runs on)."""
     return -(-count * config.epochs // config.batch_size)
+
+
+def run(config: SftRunConfig) -> None:
+    """`assay sft` on this machine, on one device."""
+    rows = training_rows(config.data, asked_for(config), config.prompts)
+    config, said = with_validation(config)
+    prompts = read_prompts(config.prompts)
+    heldout = prompts.asked(validation_tasks(config))
+    source = resolve_model(config.model.path)
+    tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
+    examples = examples_of(rows, tokenizer, Path(config.data).parent)
+    config, why = for_sft(settled(config), examples, source)
+    for line in filter(None, (said, why)):
+        print(line, flush=True)
+    inputs: dict[str, Path | str] = {
+        "data": Path(config.data),
+        "model": source,
+        "tokenizer": tokenizer.fingerprint,
+        **prompts.inputs(),
+        **({"validation": Path(config.validation)} if config.validation else {}),
+    }
+    with Run(config, inputs) as run:
+        kept = [e for e in examples if e.tokens <= config.sft.max_length]
+        run.trained = trained_before(source).after("sft", config.data, (e.marks for e in kept))
+        policy = run.load(source, train=True, adapters=config.model)
+        loop = run.loop("sft")
+        if heldout:
+            tools = ToolSettings(words=prompts.words)
+            shop = EnvironmentFactory(Path(str(config.validation)).parent, tools)
+            longest = max(len(e.answer) for e in examples)
+            score = scorer(weights_of({}))
+            given = (run, heldout, tokenizer, score, config.eval, longest, shop.maker)
+            loop = replace(loop, validate=Validation(*given).of(policy))
+        train_sft(policy, examples, config.sft, loop, config.checkpoint.sft_every)
+        print(f"model: {run.save(policy, 'model')}")
+        run.finish()
+
+
+def on_devices(config: SftRunConfig) -> int:
+    """`assay sft --backend deepspeed`: one process per device."""
+    if config.validation not in (None, AUTO):
+        raise ConfigError("--backend deepspeed does not evaluate while it trains; leave validation")
+    rows = training_rows(config.data, asked_for(config), config.prompts)
+    config = with_folder(settled(replace(config, validation=None), config.cluster.device))
+    config, said = sft_before(config, rows, here=False)
+    print(said, flush=True)
+    if os.environ.get("SLURM_NODEID", "0") != "0":  # the first node's process holds the folder
+        return sft_on_devices(config)
+    with held(Path(config.out)):
+        return sft_on_devices(config)
+
+
+def dry_run(config: SftRunConfig, backend: str) -> None:
+    """Print the settings, the lengths of the data and what memory it will take."""
+    config, found = with_validation(config)
+    there = Path(config.data).is_file()
+    rows = training_rows(config.data, asked_for(config), config.prompts) if there else []
+    config, said = sft_before(settled(config), rows, backend == "embedded")
+    print("\n".join(filter(None, (dump(config), found, said))))
+    by_deepspeed = backend == "deepspeed"
+    print(sft_report(config, len(rows) or None) if by_deepspeed else local_report(config))

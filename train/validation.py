@@ -13,11 +13,10 @@ from rollouts.environment import Budget, Maker
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Asked, Batch, Plan, sample
 from rollouts.trajectory import Sampling, Trajectory
-from train.grpo import Scorer, cuts_of, lengths_of
-from train.model.policy import LlamaPolicy, TransformersPolicy
+from train.model.batch import cuts_of, lengths_of
 from train.run.log import rollout_metrics
-from train.run.loop import Validate
-from train.run.run import Run
+from train.run.run import Run, Trainable, Validate
+from train.scoring import Scorer
 
 BEST = "best"  # the folder of the best model, in the run's
 NOTE = "validation.json"  # in it: which step, and what it reached
@@ -39,7 +38,7 @@ class Validation:
     maker: Maker | None = None
     budget: Budget | None = None
 
-    def of(self, policy: LlamaPolicy | TransformersPolicy) -> Validate:
+    def of(self, policy: Trainable) -> Validate:
         """What the loop that trains `policy` calls after every step.
 
         Every `config.every` steps and after the last it logs the greedy mean outcome and reward as
@@ -55,7 +54,7 @@ class Validation:
 
         return validate
 
-    def _evaluate(self, policy: LlamaPolicy | TransformersPolicy, step: int, last: int) -> None:
+    def _evaluate(self, policy: Trainable, step: int, last: int) -> None:
         groups, scores = self.answers(policy)
         found = rollout_metrics(scores, lengths_of(groups), cuts_of(groups))
         found = {k: v for k, v in found.items() if not k.startswith("by_group/")}
@@ -73,9 +72,7 @@ class Validation:
             flush=True,
         )
 
-    def answers(
-        self, policy: LlamaPolicy | TransformersPolicy
-    ) -> tuple[list[list[Trajectory]], list[list[Score]]]:
+    def answers(self, policy: Trainable) -> tuple[list[list[Trajectory]], list[list[Score]]]:
         """One greedy answer per task, and its score."""
         slots = self.run.config.engine.slots
         engine = policy.engine(self.tokenizer.stop_ids, slots)

@@ -13,9 +13,9 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Trajectory
 from train.grpo import train_grpo
 from train.model.policy import load_policy
+from train.run.checkpoint import Checkpoints
 from train.run.log import RunLog
-from train.run.loop import Loop
-from train.run.resume import Checkpoints
+from train.run.run import Loop
 
 
 def refinement_tasks(count: int) -> list[Task]:

@@ -29,9 +29,9 @@ from train.model.optim import backward  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
 from train.model.rounding import CHUNK, copy_down  # noqa: E402
+from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
-from train.run.loop import Loop  # noqa: E402
-from train.run.resume import Checkpoints  # noqa: E402
+from train.run.run import Loop  # noqa: E402
 from train.sft import train_sft  # noqa: E402
 
 GPU = "cuda"

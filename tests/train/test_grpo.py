@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 
 torch = pytest.importorskip("torch")
 
@@ -22,9 +23,9 @@ from train.grpo import batch_of as rollout_batch  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
 from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
+from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
-from train.run.loop import Loop  # noqa: E402
-from train.run.resume import Checkpoints  # noqa: E402
+from train.run.run import Loop  # noqa: E402
 
 
 def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
@@ -141,13 +142,11 @@ def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -
 def test_write_jsonl_of_tasks_trains_from_the_command_line(
     tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.cli.grpo import main as grpo_main
-    from train.cli.sft import main as sft_main
-
     data = tmp_path / "tasks.jsonl"
     write_jsonl(data, (t.to_json() for t in refinement_tasks(8)))
     common = [f"data={data}", f"model.path={tiny_folder}", "engine.dtype=float32"]
     out = tmp_path / "sft"
+    grpo_main, sft_main = command("grpo"), command("sft")
     assert sft_main([*common, f"out={out}", "sft.batch_size=4", "engine.threads=1"]) == 0
     rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.max_new_tokens=8"]
     out = tmp_path / "rl"

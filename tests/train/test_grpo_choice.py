@@ -20,9 +20,9 @@ from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import Ask, describe, refilled, train_grpo  # noqa: E402
 from train.model.batch import Batch, batch_of  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
+from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
-from train.run.loop import Loop  # noqa: E402
-from train.run.resume import Checkpoints  # noqa: E402
+from train.run.run import Loop  # noqa: E402
 from train.run.stop import Stopped  # noqa: E402
 
 RL = GrpoConfig(

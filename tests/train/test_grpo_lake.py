@@ -22,9 +22,9 @@ from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.grpo import batch_of, sample, train_grpo  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
+from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
-from train.run.loop import Loop  # noqa: E402
-from train.run.resume import Checkpoints  # noqa: E402
+from train.run.run import Loop  # noqa: E402
 from train.run.settings import load_run, weights_of  # noqa: E402
 from train.scoring import scorer  # noqa: E402
 from train.sft import train_sft  # noqa: E402

@@ -23,10 +23,9 @@ from configs.schema import GrpoRunConfig, SftConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
-from train.run.checkpoint import CheckpointError  # noqa: E402
+from train.run.checkpoint import CheckpointError, Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
-from train.run.loop import Loop  # noqa: E402
-from train.run.resume import Checkpoints  # noqa: E402
+from train.run.run import Loop  # noqa: E402
 from train.sft import train_sft  # noqa: E402
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 
 torch = pytest.importorskip("torch")
 
 from assay.task import Task, write_jsonl  # noqa: E402
-from train.cli.grpo import main as grpo  # noqa: E402
-from train.cli.sft import main as sft  # noqa: E402
 from train.run.log import read_metrics  # noqa: E402
 from train.run.stop import EXIT_STOPPED  # noqa: E402
+
+grpo, sft = command("grpo"), command("sft")
 
 OWN = """
 from assay.family import Family, Score

@@ -169,7 +169,7 @@ class Trainer:
             state = self.engine.module.state_dict()
         if self.rank == 0:
             from rollouts.prompts import keep_template, template_arguments
-            from train.run.setup import publish
+            from train.run.run import publish
 
             work = self.out / ".tmp-model"
             _save(self.config, self.source, work, self.engine.module, state)
@@ -298,7 +298,7 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
     """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
     kept = fitting(examples, config.sft.max_length)
     trainer = Trainer(config, source, stop)
-    log = _run_log(config, trainer.out) if trainer.rank == 0 else None
+    log = RunLog(trainer.out, config.log, to_dict(config)) if trainer.rank == 0 else None
     steps, start = sft_steps(len(kept), config.sft), trainer.restore()
     warmup = warmup_steps(config.sft.warmup, steps)
     if log is not None:
@@ -334,17 +334,6 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
     trainer.export(kept)
     if log is not None:
         log.close()
-
-
-def _run_log(config: SftRunConfig, out: Path) -> RunLog:
-    to = config.log
-    return RunLog(
-        out,
-        wandb=to.wandb,
-        tensorboard=to.tensorboard,
-        project=to.project,
-        config=to_dict(config),
-    )
 
 
 def main(config: SftRunConfig, stop: StopFlag) -> None:

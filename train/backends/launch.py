@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from assay.console import DONE, status_of
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, dump
 from configs.schema import SftRunConfig
@@ -168,16 +169,20 @@ def sft_on_devices(config: SftRunConfig) -> int:
 
 def main(path: str) -> int:
     """Body of one rank."""
-    from train.run.errors import say_known_errors
     from train.run.settings import load_run
     from train.run.stop import StopFlag
 
     stop = StopFlag().listen()  # before the long imports: USR1 would end the process
-    with say_known_errors("assay sft") as status:
+    try:
         from train.backends.deepspeed import main as train
 
         train(load_run(SftRunConfig, path), stop)
-    return status.code
+    except Exception as error:
+        code = status_of(error, "assay sft")
+        if code is None:
+            raise
+        return code
+    return DONE
 
 
 if __name__ == "__main__":

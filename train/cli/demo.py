@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay import console
 from configs.loader import ConfigError
 from configs.schema import DEMO_SIZES, DemoConfig
-from train.cli.options import given, parser_of
-from train.run.errors import say_known_errors
+from train.cli.options import given, machine_output, parser_of
 from train.run.settings import load_run
-from train.run.summary import machine_output
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0; 2 with one sentence for settings, a model or a corpus that cannot be used;
-    75 when it was asked to stop and saved."""
+    """Exit status 0. Errors are raised, `Stopped` where the run was asked to stop."""
     parser = parser_of(
         "demo",
         "The main job, end to end: tasks, SFT, Dr.GRPO, evaluation and report. Defaults are those "
@@ -32,7 +30,7 @@ def main(argv: list[str]) -> int:
         + ", ".join(DEMO_SIZES),
     )
     asked = given(parser, argv)
-    with say_known_errors("assay demo") as status, machine_output(asked.json) as done:
+    with machine_output(asked.json) as done:
         config = load_run(DemoConfig, asked.config or DEFAULT_CONFIG, asked.settings)
         from train.demo import in_minutes, run_demo  # imports torch
 
@@ -42,7 +40,7 @@ def main(argv: list[str]) -> int:
             config, speeds = in_minutes(config, asked.minutes)
         run_demo(config, speeds)
         done(config.out)
-    return status.code
+    return console.DONE
 
 
 def refuse_both(minutes: float, settings: Sequence[str]) -> None:

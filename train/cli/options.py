@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from assay.console import (
     STATUSES,
@@ -18,6 +22,7 @@ from assay.console import (
     task_filter,
 )
 from configs.describe import dotted_docs
+from train.run.log import read_metrics
 
 # a flag and the setting that it stands for
 FLAGS: dict[str, tuple[str, str]] = {
@@ -88,3 +93,30 @@ def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
         args.get("json", False),
         args.get("minutes"),
     )
+
+
+@contextlib.contextmanager
+def machine_output(asked: bool) -> Generator[Callable[[str | Path], None]]:
+    """`--json` of a run: what is printed goes to standard error, and the summary of the folder that
+    the given function was told of to standard output."""
+    if not asked:
+        yield lambda folder: None
+        return
+    done: list[Path] = []
+    with contextlib.redirect_stdout(sys.stderr):
+        yield lambda folder: done.append(Path(folder))
+    for folder in done:
+        print(json.dumps(summary(folder), ensure_ascii=False))
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """A run in short: its folder, its models, the last logged numbers of each stage, its report."""
+    last = {str(row.get("stage")): row for row in read_metrics(folder)}
+    models = [name for name in ("sft", "rl", "model", "best") if (folder / name).is_dir()]
+    report = folder / "report.html"
+    return {
+        "out": str(folder),
+        "models": {name: str(folder / name) for name in models},
+        "last": last,
+        "report": str(report) if report.is_file() else None,
+    }

@@ -12,10 +12,10 @@ from configs.schema import EngineConfig
 from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import load_engine, set_threads
 from rollouts.prompts import TEMPLATE_FILE, ChatTokenizer
+from train.memory import choose_allocation, require_memory
 from train.model.adapters import is_adapter, read_config, save_merged
 from train.model.folder import KEPT, TOKENIZER, copy_kept
 from train.model.source import resolve_model
-from train.run.memory import choose_allocation, require_memory
 
 
 def folders_of(model: str) -> list[Path]:

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, cast
 
 from train.report.markup import section
-from train.run.verdict import warnings_of as warnings_of_stage
+from train.run.log import warnings_of as warnings_of_stage
 
 
 def warnings_of(metrics: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:

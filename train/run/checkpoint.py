@@ -1,13 +1,12 @@
-# torch and transformers ship partial types: what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# torch and transformers ship partial types: what is unknown there cannot be known here.
 """Checkpoints that a kill at any moment cannot tear, and a resume that refuses to mix two runs.
 
 A checkpoint is a folder `step_000012/`: one safetensors file for each group of tensors, the
 random states, `meta.json`, and `manifest.json` with the SHA-256 of every file. It is written beside
 its place, flushed to disk and renamed, so a folder of that name is whole; the manifest catches
 what a damaged disk or a half-finished removal leaves. `latest` names the newest for other tools.
-One process writes a folder at a time.
-"""
+One process writes a folder at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ import random
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ from torch import Tensor
 from assay.files import file_hash
 from configs.fields import ConfigError, config_hash, locked_difference, to_dict
 from rollouts.engines.torch.weights import read_weights, write_weights
+from train.model.optim import MasterAdamW
+from train.run.stop import Stopped
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")
 _MANIFEST = "manifest.json"
@@ -237,19 +238,13 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def _is_whole(path: Path, read: bool = False) -> bool:
-    """Whether all files of the manifest are there; with `read`, as they were written. Manifests of
-    earlier versions hold sizes."""
+    """Whether all files of the manifest are there; with `read`, as they were written."""
     try:
         prints = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
-        return all(_as_written(path / name, said, read) for name, said in prints.items())
+        files = [(path / name, print_) for name, print_ in prints.items()]
+        return all(f.is_file() and (not read or file_hash(f) == print_) for f, print_ in files)
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def _as_written(path: Path, said: int | str, read: bool) -> bool:
-    if isinstance(said, int):
-        return path.stat().st_size == said
-    return file_hash(path) == said if read else path.is_file()
 
 
 def _prune(folder: Path, keep: int) -> None:
@@ -258,3 +253,57 @@ def _prune(folder: Path, keep: int) -> None:
         if path not in whole[:keep]:
             (path / _MANIFEST).unlink(missing_ok=True)  # so that a kill now leaves no half truth
             shutil.rmtree(path, ignore_errors=True)
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """One loop's checkpoint folder. The locked fields of `config`, as resolved, bind a resume.
+
+    `stop` is asked after every step whether the run is to save and end.
+    """
+
+    folder: Path
+    config: Any
+    keep: int = 2
+    stop: Callable[[], bool] = never
+
+    def restore(self, optimiser: MasterAdamW, last: int) -> int:
+        """Load the newest whole checkpoint into `optimiser`; returns its step, 0 if none.
+
+        Raises `CheckpointError` naming a locked field that has changed since, and when the
+        checkpoint is of a step after `last`: its model is not the one that was asked for.
+        """
+        found = load_latest(self.folder, self.config)
+        if found is None:
+            return 0
+        if found.step > last:
+            raise CheckpointError(
+                f"{found.path}: the run is at step {found.step} already and now ends after {last}; "
+                f"ask for {found.step} steps or more, or set another out="
+            )
+        tidy(self.folder, found, self.keep)
+        optimiser.load(found.tensors["optimiser"])
+        restore_random(found)
+        return found.step
+
+    def save(self, step: int, optimiser: MasterAdamW) -> None:
+        """Everything a restart needs: masters, moments and random states. The place in the data
+        follows from the step."""
+        tensors = {"optimiser": optimiser.state()}
+        save(self.folder, step, tensors, {}, config=self.config, keep=self.keep)
+
+    def after_step(self, step: int, last: int, every: int, optimiser: MasterAdamW) -> None:
+        """Save when `step` is due, the last, or when a stop was asked for: then raises `Stopped`.
+
+        What is saved when does not change the numbers, so an interrupted run ends like a whole one.
+        """
+        asked = self.stop() and step < last
+        if asked or step % every == 0 or step == last:
+            self.save(step, optimiser)
+        if asked:
+            raise Stopped(step, getattr(self.stop, "asked", None))

@@ -1,4 +1,3 @@
-# Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """What a run leaves behind: one console line a step, metrics.jsonl, rollouts, and trackers.
 
@@ -10,20 +9,25 @@ Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
+from assay.console import Progress
 from assay.files import disk_errors_name
-from assay.task import Score, write_jsonl
-from train.run.logged import LogError, named_values
-from train.run.verdict import FIRST, LOST, lost, ran_away, require_learned, warnings_of
+from assay.task import MachineError, Score, write_jsonl
+from configs.schema import LogConfig
+from train.run import trackers
+from train.run.trackers import LogError, named_values
 
-if TYPE_CHECKING:
-    from train.run.trackers import TensorBoard, Wandb
+Row = Mapping[str, Any]
+
+LOST = 5  # steps in a row without a number, after which none will come
+FIRST = 3  # steps of RL after which it is said while the run goes on
 
 
 class Column(NamedTuple):
@@ -58,40 +62,28 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
-Show = Callable[[str, int, int, str, Mapping[str, Any]], None]
-"""(stage, step, of how many, console line, metrics): puts a step on the screen."""
-
-
 class RunLog:
     """Writes the log of one run directory; call `resume` before going on with a stage."""
 
     def __init__(
         self,
         folder: Path,
-        *,
-        wandb: Literal["off", "offline", "online"] = "off",
-        tables: int = 0,
-        tensorboard: bool = False,
-        project: str = "assay",
+        settings: LogConfig | None = None,
         config: Mapping[str, Any] | None = None,
-        keep_rollouts: bool = True,
-        show: Show | None = None,
     ) -> None:
-        self.folder = folder
-        self.keep_rollouts = keep_rollouts
+        to = settings or LogConfig()
+        self.folder, self.keep_rollouts = folder, to.rollouts
         self._path = folder / "metrics.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
-        self._show = show
-        self._wandb: Wandb | None = None
-        self._board: TensorBoard | None = None
-        if wandb != "off" or tensorboard:
-            from train.run import trackers
-
-            if wandb != "off":
-                self._wandb = trackers.Wandb(folder, wandb, project, config or {})
-            if tensorboard:
-                self._board = trackers.TensorBoard(folder / trackers.FOLDER)
-        self._tables = tables if self._wandb else 0
+        self._live = LiveLine()
+        self.show = self._live.step
+        self._wandb: trackers.Wandb | None = None
+        self._board: trackers.TensorBoard | None = None
+        if to.wandb != "off":
+            self._wandb = trackers.Wandb(folder, to.wandb, to.project, config or {})
+        if to.tensorboard:
+            self._board = trackers.TensorBoard(folder / trackers.FOLDER)
+        self._tables = to.tables if self._wandb else 0
         self._behind = True  # the event files say something else than metrics.jsonl
         self._seen: list[Mapping[str, Any]] = []  # the stage's steps so far
         self._warned: set[str] = set()  # kinds of warnings that hold after the last of them
@@ -131,11 +123,7 @@ class RunLog:
         self.record(stage, step, metrics)
         if self._wandb is not None and due and rows:
             self._wandb.table(step, rows)
-        line = console_line(stage, step, total, metrics)
-        if self._show is None:
-            print(line, flush=True)
-        else:
-            self._show(stage, step, total, line, metrics)
+        self.show(stage, step, total, console_line(stage, step, total, metrics), metrics)
         self._seen.append(metrics)
         if len(self._seen) >= LOST and all(map(lost, self._seen[-LOST:])):
             raise ran_away(stage, step)
@@ -171,11 +159,158 @@ class RunLog:
             self._board.log(step, values)
 
     def close(self) -> None:
+        self._live.close()
         if self._wandb is not None:
             self._wandb.close()
             self._wandb = None
         if self._board is not None:
             self._board.close()
+
+
+# --- on the screen
+
+STAGES = {"sft": "SFT", "rl": "Dr.GRPO"}
+# name on the line, metric, form
+SHOWN = (
+    ("reward", "reward/mean", "{:.2f}"),
+    ("outcome", "outcome/mean", "{:.2f}"),
+    ("DROP", "reward/said_drop/mean", "{:.0%}"),
+    ("loss", "loss", "{:.3f}"),
+    ("tok/s", "time/tokens_per_second", "{:.0f}"),
+)
+
+
+class LiveLine:
+    """One bar a stage on a terminal; elsewhere only the lines of the steps."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._steps = 0  # that were printed without a terminal
+        self._stage = ""
+
+    def step(
+        self, stage: str, step: int, total: int, line: str, metrics: Mapping[str, Any]
+    ) -> None:
+        """Print `line`, and below it how far the stage is after step `step` of `total`."""
+        if not sys.stderr.isatty():
+            print(line, flush=True)
+            self._steps += 1
+            seconds = metrics.get("time/step")
+            if self._steps == 2 and seconds and step < total:  # the first one compiles
+                left = duration((total - step) * seconds)
+                print(f"{total - step} more steps: about {left} at this rate", flush=True)
+            return
+        if self._bar is None or self._stage != stage:
+            self.close()
+            self._bar = Progress(STAGES.get(stage, stage), "steps", total, done=step - 1)
+            self._stage = stage
+        self._bar.note(live_note(metrics))
+        self._bar.above(line)
+        self._bar.add()
+        if step == total:
+            self.close()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def duration(seconds: float) -> str:
+    """In words, such as `12 minutes`."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def live_note(metrics: Mapping[str, Any]) -> str:
+    """What the last step came to, as far as it was measured. The loss of RL tells a reader
+    nothing, so it stands there for SFT alone."""
+    there = [shown for shown in SHOWN if metrics.get(shown[1]) is not None]
+    if any(name == "reward" for name, _, _ in there):
+        there = [shown for shown in there if shown[0] != "loss"]
+    return ", ".join(f"{name} {form.format(metrics[key])}" for name, key, form in there)
+
+
+# --- whether a stage learned: what its rows say of that, while it runs and at its end
+
+
+class Diverged(MachineError):
+    """The loss or the gradient is no number: there is no model to save. Exit status 1."""
+
+
+def lost(row: Row) -> bool:
+    """Whether a step's loss or gradient was no number (null in a file), or all logits of its
+    rollouts: it taught nothing."""
+    values = [row[name] for name in ("loss", "grad_norm") if name in row]
+    broken = any(value is None or not math.isfinite(value) for value in values)
+    return broken or row.get("response/nan") == 1
+
+
+def ran_away(stage: str, step: int) -> Diverged:
+    """The error of a stage that has met `LOST` such steps in a row."""
+    return Diverged(
+        f"{stage}: the loss, the gradient or the logits of the last {LOST} steps up to step {step} "
+        f"are no numbers (NaN or infinite): no model was written; lower {stage}.lr, or begin from "
+        "other weights"
+    )
+
+
+def require_learned(rows: Sequence[Row], stage: str) -> None:
+    """Raise `Diverged` where every step of a finished stage was skipped."""
+    if rows and all(map(lost, rows)):
+        raise Diverged(
+            f"{stage}: the loss, the gradient or the logits of all {len(rows)} steps are no "
+            "numbers (NaN or infinite): nothing was learned and no model was written; lower "
+            f"{stage}.lr, or begin from other weights"
+        )
+
+
+def warnings_of(rows: Sequence[Row], stage: str) -> dict[str, str]:
+    """What is to be known of a stage that learned less than its steps say: kind → sentence.
+
+    `rows`: all its steps so far, in order.
+    """
+    steps = len(rows)
+    skipped = sum(map(lost, rows))
+    found: dict[str, str] = {}
+    if skipped:
+        found["skipped"] = (
+            f"{skipped} of {steps} steps were skipped: their loss, gradient or logits were no "
+            f"numbers; lower {stage}.lr"
+        )
+    counted = [row for row in rows if not lost(row)]
+    if stage != "rl" or not counted:
+        return found
+
+    def always(holds: Callable[[Row], bool]) -> bool:
+        return all(map(holds, counted))
+
+    if always(lambda row: row.get("by_group/frac_flat") == 1):
+        still = always(lambda row: row.get("grad_norm") == 0)
+        found["flat"] = (
+            f"every group was flat in {len(counted)} of {steps} steps: "
+            f"{'the model is as it was' if still else 'no reward taught anything'}; a prompt's "
+            "rollouts all had the same reward (too hard, too easy, or never an answer)"
+        )
+    for kind, name, said in (
+        ("empty", "response/empty", "every answer was empty"),
+        ("cut", "response_length/clip_ratio", "every answer was cut by a token limit"),
+        ("turns", "response/out_of_turns", "every episode stopped at the turn limit"),
+    ):
+        if always(lambda row, name=name: row.get(name) == 1):
+            found[kind] = f"{said} in {len(counted)} of {steps} steps{_REMEDY[kind]}"
+    return found
+
+
+_REMEDY = {
+    "empty": ": the model says nothing; look at what it was taught before",
+    "cut": "; raise rl.max_new_tokens or rl.max_length",
+    "turns": ": the model never says that it is done; raise rl.turns, or teach it to end",
+}
+
+
+# --- rows and metrics
 
 
 def console_line(stage: str, step: int, total: int, metrics: Mapping[str, Any]) -> str:

@@ -1,28 +1,38 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """One run: a folder that this process holds, its settings, record, log, checkpoints and stop flag.
 
-`assay demo`, `assay sft` and `assay grpo` begin with `with Run(config) as run:`. Whatever has
-`out`, `seed`, `engine`, `log` and `checkpoint` settings can.
+`assay demo`, `assay sft` and `assay grpo` begin with `with Run(config) as run:`.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import random
 import shutil
-from collections.abc import Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, cast
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
 
 from assay import record as provenance
 from configs.loader import ConfigError, locked_difference, to_dict
-from configs.machine import ModelConfig
+from configs.schema import DemoConfig, EngineConfig, GrpoRunConfig, ModelConfig, SftRunConfig
+from rollouts.engines.torch.device import choose_device, choose_dtype, computes_bfloat16
+from rollouts.engines.torch.engine import set_threads
 from rollouts.prompts import keep_template, template_arguments
-from train.model.policy import LlamaPolicy, TransformersPolicy
-from train.run.checkpoint import require_disk
-from train.run.live import LiveLine
-from train.run.lock import held
+from train.memory import BYTES_A_PARAMETER, choose_allocation, require_memory
+from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
+from train.run.checkpoint import Checkpoints, require_disk
 from train.run.log import RunLog
-from train.run.loop import Loop, Validate, no_validation
 from train.run.record import (
     has_begun,
     hashes_of,
@@ -32,19 +42,48 @@ from train.run.record import (
     refuse_other_inputs,
     write_run_record,
 )
-from train.run.resume import Checkpoints
-from train.run.setup import Config, load_checked, prepare, publish, put_back, seed_globals, settled
 from train.run.stop import StopFlag, Stopped
 from train.run.trained_on import Trained, write_trained
 
+Config = TypeVar("Config", DemoConfig, SftRunConfig, GrpoRunConfig)
+Trainable = LlamaPolicy | TransformersPolicy
 DONE = "DONE"  # a file: tells a job script that there is nothing to go on with
+LOCK, HOLDER = ".lock", ".lock-holder"
+
+# (finished step, last step): evaluates when that is due, and logs what it finds
+Validate = Callable[[int, int], None]
+
+
+def no_validation(step: int, last: int) -> None:
+    """A run without a validation file."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a training loop is given beside its model, its data and its own section of settings."""
+
+    seed: int
+    log: RunLog
+    checkpoints: Checkpoints
+
+    micro_tokens: int = 4096
+    """Tokens in one forward and backward pass; changes memory, not the result."""
+
+    slots: int = 64
+    """Answers decoded side by side."""
+
+    rounding: str = "spread"
+    """How float32 weights become bfloat16 ones: nearest or spread (train/model/optim.py)."""
+
+    validate: Validate = no_validation
 
 
 class Run(Generic[Config]):
     """Use as a context: entering takes the folder, leaving it gives it back.
 
     Entering raises `ConfigError` when another process holds the folder, when it holds a run with
-    other locked settings, or when the disk has less than `disk` bytes; nothing is written then.
+    other locked settings or other inputs, or when the disk has less than `disk` bytes; nothing is
+    written then. `inputs`: what the run works on, paths by their content, texts as they are.
     """
 
     def __init__(
@@ -70,23 +109,12 @@ class Run(Generic[Config]):
             self.bind(self.inputs)
             self.stop.listen()
             entered.callback(self.stop.deaf)
-            self.machine = prepare(self.config.engine)
+            self.device = prepare(self.config.engine)
             seed_globals(self.config.seed)
             (self.out / DONE).unlink(missing_ok=True)
             provenance.made(self.out)
             self.record()
-            log, live = self.config.log, LiveLine()
-            entered.callback(live.close)
-            self.log = RunLog(
-                self.out,
-                wandb=log.wandb,
-                tables=log.tables,
-                tensorboard=log.tensorboard,
-                project=log.project,
-                config=to_dict(self.config),
-                keep_rollouts=log.rollouts,
-                show=live.step,
-            )
+            self.log = RunLog(self.out, self.config.log, to_dict(self.config))
             entered.callback(self.log.close)
             self._leave = entered.pop_all()
         return self
@@ -95,8 +123,8 @@ class Run(Generic[Config]):
         self._leave.close()
 
     def bind(self, inputs: Mapping[str, Path | str]) -> None:
-        """What the run works on, in run.json: paths by their content, texts as they are. Raises
-        `ConfigError` where a run that has begun here worked on something else."""
+        """Further `inputs`. Raises `ConfigError` where a run that has begun here worked on
+        something else."""
         self.inputs = hashes_of(inputs)
         refuse_other_inputs(self.inputs, self.out)
 
@@ -106,9 +134,9 @@ class Run(Generic[Config]):
 
     def load(
         self, folder: Path, train: bool = False, adapters: ModelConfig | None = None
-    ) -> LlamaPolicy | TransformersPolicy:
+    ) -> Trainable:
         """The model in `folder`, after asking whether it fits. run.json says by what it trains."""
-        policy = load_checked(folder, self.config.engine, self.machine, train, adapters)
+        policy = load_checked(folder, self.config.engine, self.device, train, adapters)
         if train:
             compiled = isinstance(policy, LlamaPolicy) and policy.kernels is not None
             note_in_record(self.out, kernels="compiled" if compiled else "torch")
@@ -116,26 +144,12 @@ class Run(Generic[Config]):
 
     def loop(self, stage: str, validate: Validate = no_validation) -> Loop:
         """What the training loop of a stage needs of this run."""
-        checkpoints = Checkpoints(
-            self.out / "checkpoints" / stage, self.config, self.config.checkpoint.keep, self.stop
-        )
-        engine = self.config.engine
-        return Loop(
-            self.config.seed,
-            self.log,
-            checkpoints,
-            engine.micro_tokens,
-            engine.slots,
-            engine.rounding,
-            validate,
-        )
+        config, folder = self.config, self.out / "checkpoints" / stage
+        checkpoints = Checkpoints(folder, config, config.checkpoint.keep, self.stop)
+        limits = (config.engine.micro_tokens, config.engine.slots, config.engine.rounding)
+        return Loop(config.seed, self.log, checkpoints, *limits, validate)
 
-    def save(
-        self,
-        policy: LlamaPolicy | TransformersPolicy,
-        name: str,
-        notes: Mapping[str, Any] | None = None,
-    ) -> Path:
+    def save(self, policy: Trainable, name: str, notes: Mapping[str, Any] | None = None) -> Path:
         """Write the model as `out/name`, whole or not at all; `notes` are JSON files in it."""
         work = self.out / f".tmp-{name}"
         shutil.rmtree(work, ignore_errors=True)
@@ -167,6 +181,34 @@ class Run(Generic[Config]):
         (self.out / DONE).touch()
 
 
+# --- the folder
+
+
+@contextmanager
+def held(folder: Path) -> Generator[None]:
+    """Hold the run folder until the block ends, or the process does, however it ends.
+
+    Raises `ConfigError` in one sentence when another process holds it: two would tear each other's
+    checkpoints.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock, holder = FileLock(folder / LOCK, timeout=0), folder / HOLDER
+    try:
+        lock.acquire()
+    except Timeout:
+        who = holder.read_text(encoding="utf-8").strip() if holder.is_file() else ""
+        raise ConfigError(
+            f"{folder}: {who or 'another process'} is running in this folder; wait for it to end, "
+            "or set another out="
+        ) from None
+    try:
+        holder.write_text(f"process {os.getpid()} on {platform.node()}\n")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
 def refuse_other_run(config: Any, out: Path) -> None:
     """Raise `ConfigError` naming the locked settings in which a run that has begun here differs."""
     old = read_run_record(out).get("config")
@@ -184,3 +226,92 @@ def refuse_other_run(config: Any, out: Path) -> None:
             f"{out} holds a run with other settings ({', '.join(changed)}); put them back to "
             "resume it, or set another out="
         )
+
+
+def publish(work: Path, target: Path) -> Path:
+    """Rename a finished folder into place; an older one stands aside until that is done."""
+    aside = target.with_name(f".old-{target.name}")
+    if target.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+        target.rename(aside)
+    work.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+    return target
+
+
+def put_back(target: Path) -> None:
+    """After a kill inside `publish`: the older folder in its place again."""
+    aside = target.with_name(f".old-{target.name}")
+    if aside.is_dir() and not target.is_dir():
+        aside.rename(target)
+
+
+# --- the machine
+
+
+def prepare(config: EngineConfig) -> str:
+    """The device that is meant, after setting threads and memory for it. Raises `ModelError` for a
+    GPU that is not there."""
+    device = choose_device(config.device)
+    choose_allocation()
+    set_threads(config.threads or "auto")
+    return device
+
+
+def settled(config: Config, device: str | None = None) -> Config:
+    """`config` with `engine.dtype=auto` decided: the dtype the run in `config.out` began with, else
+    what is fast on `device` (None: the one `engine.device` means here).
+
+    A run keeps its dtype on every machine; that it will be slow there is said on stderr. Raises
+    `ConfigError` where torch cannot compute in it.
+    """
+    if config.engine.dtype != "auto":
+        return config
+    where = device or choose_device(config.engine.device)
+    set_threads(config.engine.threads or "auto")  # what is fast is measured with them
+    begun = (read_run_record(Path(config.out)).get("config") or {}).get("engine") or {}
+    dtype = begun.get("dtype", "auto")
+    if dtype == "auto":
+        dtype = choose_dtype("auto", where)
+    elif dtype == "bfloat16" and where == "cpu":
+        _say_slow(config.out)
+    return replace(cast(Any, config), engine=replace(config.engine, dtype=dtype))
+
+
+def _say_slow(out: str) -> None:
+    """What a run that began in bfloat16 meets on this CPU, if it is not speed."""
+    if not computes_bfloat16():
+        raise ConfigError(
+            f"{out} began with engine.dtype=bfloat16, in which torch cannot compute on this CPU; "
+            "resume it on a machine like its first, or begin again with another out="
+        )
+    if choose_dtype("auto", "cpu") != "bfloat16":
+        print(
+            f"{out} began with engine.dtype=bfloat16 and goes on in it; this CPU computes it "
+            "slowly",
+            file=sys.stderr,
+        )
+
+
+def seed_globals(seed: int) -> None:
+    """Set the process-wide random states. Nothing here draws from them, but checkpoints carry them,
+    and two runs of the same settings are to leave the same files."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def load_checked(
+    folder: Path,
+    config: EngineConfig,
+    device: str,
+    train: bool,
+    adapters: ModelConfig | None = None,
+) -> Trainable:
+    """Load a model after asking whether it can fit. Raises `ModelError` in one sentence."""
+    full = train and not (adapters is not None and adapters.lora_rank)
+    require_memory(folder, device, BYTES_A_PARAMETER if full else 4)
+    policy = load_policy(folder, choose_dtype(config.dtype, device), device, adapters)
+    if train and config.gradient_checkpointing:
+        policy.checkpoint_layers()
+    return policy

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from assay.family import all_families, use_families
 from configs.loader import ConfigError, load, read_section
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
+from train.model.source import resolve_model
 
 Config = TypeVar("Config", DemoConfig, SftRunConfig, GrpoRunConfig)
 RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig)
@@ -56,7 +57,5 @@ def weights_of(reward: Mapping[str, Any], where: str = "settings") -> dict[str, 
 
 def with_folder(config: RunConfig) -> RunConfig:
     """With the model's folder in place of a hub name: the other processes look for nothing."""
-    from train.model.source import resolve_model
-
     folder = str(resolve_model(config.model.path))
     return replace(config, model=replace(config.model, path=folder))

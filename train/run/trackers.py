@@ -13,13 +13,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from train.run.logged import LogError, named_values
+from assay.task import TaskError
 from train.run.record import note_in_record, read_run_record
 
 FOLDER = "tensorboard"  # of the event files, in the run's own
 COLUMNS = ("step", "task_id", "sample", "outcome", "reward", "why", "stop", "prompt", "answer")
 """Of a table of rollouts; the parts of the reward follow, as `reward/<part>`."""
 Values = Mapping[str, Any]
+
+
+class LogError(TaskError):
+    """Logging that was asked for and cannot be had; the message says what to do."""
+
+
+def named_values(stage: str, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """A step's numbers under the names that trackers get, without what was not measured."""
+    prefix = "" if stage == "rl" else f"{stage}/"
+    return {
+        f"{prefix}{name}": float(value)
+        for name, value in metrics.items()
+        if value is not None and not isinstance(value, Mapping | str)
+    }
 
 
 class Wandb:

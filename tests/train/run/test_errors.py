@@ -8,19 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from assay.console import status_of  # noqa: E402
 from configs.schema import EngineConfig, ModelConfig  # noqa: E402
 from rollouts.engines.engine import ModelError  # noqa: E402
-from train.run.errors import say_known_errors  # noqa: E402
-from train.run.setup import Machine, load_checked  # noqa: E402
+from train.run.run import load_checked  # noqa: E402
 
 
 def test_out_of_gpu_memory_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with say_known_errors("assay grpo") as status:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-    assert status.code == 1
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    assert status_of(error, "assay grpo") == 1
     assert capsys.readouterr().err.startswith("assay grpo: out of GPU memory; lower engine.micro")
-    with pytest.raises(RuntimeError, match="a bug"), say_known_errors("assay grpo"):
-        raise RuntimeError("a bug")
+    assert status_of(RuntimeError("a bug"), "assay grpo") is None
 
 
 def test_a_model_that_a_gpu_cannot_train_is_refused(
@@ -28,11 +26,10 @@ def test_a_model_that_a_gpu_cannot_train_is_refused(
 ) -> None:
     size = (tiny_folder / "model.safetensors").stat().st_size
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (size * 10, size * 10))
-    machine = Machine("cuda", 1)
     with pytest.raises(ModelError, match=r"GPU memory needed.*spread it over GPUs with --backend"):
-        load_checked(tiny_folder, EngineConfig(), machine, train=True)
+        load_checked(tiny_folder, EngineConfig(), "cuda", train=True)
     # adapters need a fraction: it goes on to the loading, for which there is no GPU here
     if not torch.cuda.is_available():
         with pytest.raises((RuntimeError, AssertionError)) as error:
-            load_checked(tiny_folder, EngineConfig(), machine, True, ModelConfig(lora_rank=4))
+            load_checked(tiny_folder, EngineConfig(), "cuda", True, ModelConfig(lora_rank=4))
         assert not isinstance(error.value, ModelError)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from assay import console
-from train.run.live import LiveLine, live_note
+from train.run.log import LiveLine, live_note
 
 METRICS = {"reward/mean": 0.5, "outcome/mean": 0.25, "loss": 0.1, "reward/said_drop/mean": 0.4}
 

@@ -12,8 +12,7 @@ from assay.rows import read_rows
 from assay.task import Score
 from configs.loader import load
 from configs.schema import DemoConfig
-from train.run.log import RunLog, console_line, read_metrics, rollout_metrics
-from train.run.logged import LogError
+from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics
 from train.run.record import read_run_record, write_run_record
 
 FULL = {

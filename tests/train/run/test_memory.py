@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from train.run import memory
+from train import memory
 
 GB = 1 << 30
 
@@ -27,7 +27,7 @@ def test_freed_blocks_are_kept_unless_memory_is_short(
 
 FREED = """
 import resource, sys
-from train.run import memory
+from train import memory
 memory.available_memory = lambda: int(sys.argv[1])
 memory.choose_allocation()
 import torch

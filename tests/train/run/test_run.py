@@ -19,17 +19,15 @@ from assay.console import status_of
 from assay.record import revision
 from configs.loader import ConfigError, to_dict
 from configs.schema import EngineConfig, SftRunConfig
-from train.run.lock import held
 from train.run.record import read_run_record
-from train.run.run import Run
-from train.run.setup import publish, put_back
+from train.run.run import Run, held, publish, put_back
 from train.run.stop import StopFlag, Stopped
 
 HOLD = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from train.run.lock import held
+from train.run.run import held
 with held(Path(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from leaky import leaky_file
 
 pytest.importorskip("torch")
@@ -17,8 +18,9 @@ from assay.family import Family, Score, Task
 from assay.task import write_jsonl
 from rewards.audit.report import audit_sample
 from rewards.cdr.score import RefinementReward
-from train.cli.grpo import main as grpo
 from train.run.task_audit import audit_tasks, line
+
+grpo = command("grpo")
 
 RL = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"]
 RL += ["rl.max_new_tokens=4", "engine.dtype=float32", "engine.threads=1"]

@@ -14,8 +14,7 @@ from small_run import answers, line, refinement
 pytest.importorskip("torch")
 
 from configs.schema import EngineConfig, LogConfig, SftRunConfig
-from train.run.log import RunLog, read_metrics
-from train.run.logged import LogError
+from train.run.log import LogError, RunLog, read_metrics
 from train.run.record import read_run_record
 from train.run.run import Run
 from train.run.trackers import COLUMNS, FOLDER, named_values, table_of
@@ -68,13 +67,13 @@ def test_a_tracker_that_is_not_there_is_said_before_the_first_step(
     setting, _, value = name.partition("=")
     asked: dict[str, Any] = {setting: True if value == "true" else value}
     with pytest.raises(LogError, match=rf"log\.{name}: the package {setting} is not installed"):
-        RunLog(tmp_path, **asked)
+        RunLog(tmp_path, LogConfig(**asked))
 
 
 def test_every_start_of_a_run_is_one_run_at_weights_and_biases(tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason=f"wandb {WHY}")
     for step in (1, 2):
-        log = RunLog(tmp_path, wandb="offline")
+        log = RunLog(tmp_path, LogConfig(wandb="offline"))
         log.record("rl", step, {"reward/mean": 0.5})
         log.close()
     starts = sorted(path.name for path in tmp_path.rglob("*.wandb"))
@@ -101,17 +100,17 @@ def test_tensorboard_shows_the_numbers_of_metrics_jsonl(tmp_path: Path) -> None:
 
 def test_a_resumed_run_has_every_step_once(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason=f"tensorboard {WHY}")
-    log = RunLog(tmp_path, tensorboard=True)
+    log = RunLog(tmp_path, LogConfig(tensorboard=True))
     log.record("sft", 9, {"loss": 1.0})
     for step in (1, 2, 3):
         log.record("rl", step, {"reward/mean": float(step)})
     log.close()
-    again = RunLog(tmp_path, tensorboard=True)
+    again = RunLog(tmp_path, LogConfig(tensorboard=True))
     again.resume("rl", 1)
     again.record("rl", 2, {"reward/mean": 20.0})
     again.close()
     assert scalars(tmp_path) == {"sft/loss": [(9, 1.0)], "reward/mean": [(1, 1.0), (2, 20.0)]}
-    late = RunLog(tmp_path, tensorboard=True)  # and one that asks for it in the middle
+    late = RunLog(tmp_path, LogConfig(tensorboard=True))  # and one that asks for it in the middle
     late.record("rl", 3, {"reward/mean": 30.0})
     late.close()
     assert [step for step, _ in scalars(tmp_path)["reward/mean"]] == [1, 2, 3]
@@ -120,7 +119,7 @@ def test_a_resumed_run_has_every_step_once(tmp_path: Path) -> None:
 
 def test_wandb_gets_the_same_names_and_tables_of_rollouts(tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason=f"wandb {WHY}")
-    log = RunLog(tmp_path, wandb="offline", tables=2, keep_rollouts=False)
+    log = RunLog(tmp_path, LogConfig(wandb="offline", tables=2, rollouts=False))
     for step in (1, 2, 3):
         log.step("rl", step, 3, {"reward/mean": 0.5}, rollouts())
     log.record("sft", 1, {"loss": 2.5})

@@ -14,8 +14,7 @@ from front import command  # noqa: E402
 from sft_runs import toy_tasks  # noqa: E402
 
 from train.report.write import write_page  # noqa: E402
-from train.run.log import RunLog, read_metrics  # noqa: E402
-from train.run.verdict import LOST, Diverged, lost, warnings_of  # noqa: E402
+from train.run.log import LOST, Diverged, RunLog, lost, read_metrics, warnings_of  # noqa: E402  # noqa: E402
 
 NAN = float("nan")
 FLAT = {"by_group/frac_flat": 1.0, "grad_norm": 0.0, "loss": 0.0}

@@ -31,7 +31,7 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     """
     from train.backends.verl.adapters import has_adapters, save_merged
     from train.backends.verl.retention import last_step
-    from train.run.setup import publish
+    from train.run.run import publish
 
     step = last_step(out) if step is None else step
     actor = out / f"global_step_{step}" / "actor"

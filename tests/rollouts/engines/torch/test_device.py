@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from places import ROOT
 
 torch = pytest.importorskip("torch")
@@ -27,9 +28,10 @@ from rollouts.engines.torch.device import (  # noqa: E402
     choose_dtype,
 )
 from rollouts.engines.torch.engine import set_threads  # noqa: E402
-from train.cli.sft import main as sft_main  # noqa: E402
-from train.run import setup  # noqa: E402
-from train.run.setup import settled  # noqa: E402
+from train.run import run as runs  # noqa: E402
+from train.run.run import settled  # noqa: E402
+
+sft_main = command("sft")
 
 # torch and oneDNN then compute as on a processor without AVX512
 AVX2 = {
@@ -156,7 +158,7 @@ def test_a_machine_that_cannot_compute_in_a_runs_dtype_says_so(
     (tmp_path / "run.json").write_text(json.dumps(record))
     config = load(SftRunConfig, None, [f"out={tmp_path}", "engine.device=cpu", "engine.threads=1"])
     assert settled(config).engine.dtype == "bfloat16"
-    monkeypatch.setattr(setup, "computes_bfloat16", lambda: False)  # no such machine is at hand
+    monkeypatch.setattr(runs, "computes_bfloat16", lambda: False)  # no such machine is at hand
     with pytest.raises(ConfigError, match="torch cannot compute on this CPU"):
         settled(config)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from configs.schema import SftRunConfig
-from train.cli.options import given, parser_of
+from train.cli.options import given, machine_output, parser_of
 from train.run.log import RunLog
-from train.run.summary import machine_output
 
 
 def test_one_object_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
