@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
+from assay.files import cache_folder
 from assay.record import installed
 from assay.rows import read_rows
 from assay.workers import usable_cores
@@ -35,7 +36,7 @@ from train.backends.verl.ray_cluster import STEP, base_port
 from train.cluster.settings import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
 from train.model.shape import Shape, shape_of
-from train.model.source import default_cache, local_model
+from train.model.source import local_model
 from train.run.record import PACKAGES, cpu_name
 from train.run.settings import load_run
 
@@ -100,7 +101,7 @@ def report() -> list[Finding]:
         Finding("kernels", _kernels()),
         Finding("slurm", "sbatch is there" if shutil.which("sbatch") else "not here"),
         model(None, environ),
-        *(scratch(place) for place in (Path.cwd(), default_cache(), scratch_folder(environ))),
+        *(scratch(place) for place in (Path.cwd(), cache_folder(), scratch_folder(environ))),
         shared_memory(0),
         ports(environ),
     ]
@@ -129,7 +130,7 @@ def model(path: str | None, environ: Mapping[str, str]) -> Finding:
     return check(
         "model",
         not offline,
-        f"{name} is not here (model cache {default_cache()}, Hugging Face's "
+        f"{name} is not here (model cache {cache_folder()}, Hugging Face's "
         f"{environ.get('HF_HOME', '~/.cache/huggingface')}); ",
         f"HF_HUB_OFFLINE is set, so where the hub can be reached: hf download {name} --local-dir "
         "DIR, and set model.path=DIR",

@@ -25,10 +25,13 @@ from configs.schema import GrpoRunConfig, SftConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.grpo import train_grpo  # noqa: E402
-from train.model.optim import backward  # noqa: E402
+from train.model.optim import (  # noqa: E402
+    CHUNK,
+    backward,
+    copy_down,
+)
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
-from train.model.rounding import CHUNK, copy_down  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.run import Loop  # noqa: E402

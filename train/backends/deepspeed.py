@@ -27,10 +27,9 @@ from configs.checks import warmup_steps
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
 from train.examples import Example, fitting, read_examples
-from train.model.folder import save_module
 from train.model.optim import decay_groups, learning_rate
 from train.model.order import batch_of
-from train.model.policy import learn_padding
+from train.model.policy import learn_padding, save_module
 from train.run.data import asked_for
 from train.run.log import RunLog
 from train.run.stop import StopFlag, Stopped
@@ -260,7 +259,7 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     learn_padding(model)
     recompute(model)
     if config.model.lora_rank:
-        from train.model.lora import with_adapters
+        from train.model.policy import with_adapters
 
         model = with_adapters(model, config.model)
     return model
@@ -285,7 +284,7 @@ def _save(
 ) -> None:
     """An ordinary folder of the weights in `state`, which one process has put together."""
     if config.model.lora_rank:
-        from train.model.lora import merged
+        from train.model.policy import merged
 
         plain = _model(config, source)
         plain.load_state_dict(state, strict=False)

@@ -14,7 +14,7 @@ from rollouts.engines.torch.engine import load_engine, set_threads
 from rollouts.prompts import TEMPLATE_FILE, ChatTokenizer
 from train.memory import choose_allocation, require_memory
 from train.model.adapters import is_adapter, read_config, save_merged
-from train.model.folder import KEPT, TOKENIZER, copy_kept
+from train.model.policy import KEPT, TOKENIZER, copy_kept
 from train.model.source import resolve_model
 
 

@@ -23,7 +23,7 @@ from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.llama import read_state
 from rollouts.engines.torch.load import load_transformers
 from rollouts.engines.torch.weights import read_weights
-from train.model.folder import save_folder, save_module
+from train.model.policy import save_folder, save_module
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of peft's names

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
-from train.model.attention import is_long, long_attention
 from train.model.packing import Packed
-from train.model.plain import again
+from train.model.plain import again, is_long, long_attention
 
 LOGIT_ROWS = 512  # fewer cost more: each block of rows reads the whole head
 

@@ -8,10 +8,58 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+
+STEP = 2654435761  # 2^32 over the golden ratio: multiples of it are evenly spread (Knuth 6.4)
+CHUNK = 1 << 20  # places at a time: a GPU wants few large operations
+
+
+def copy_down(master: Tensor, tensor: Tensor) -> None:
+    """Write float32 `master` into `tensor`, of the same shape, in the latter's number format."""
+    if tensor.dtype != torch.bfloat16 or not (master.is_contiguous() and tensor.is_contiguous()):
+        tensor.copy_(master)
+        return
+    if tensor.device.type == "cpu":
+        from rollouts.engines.torch.kernels import Kernels, compiled
+
+        kernels = compiled(torch.bfloat16)
+        if isinstance(kernels, Kernels):
+            kernels.run("copy_down", master, tensor, master.numel())
+            return
+    flat, out = master.view(-1), tensor.view(-1)
+    for start in range(0, len(flat), CHUNK):
+        part = flat[start : start + CHUNK]
+        by = _thresholds(part.device, start) if start else _first(part.device)
+        bits = part.view(torch.int32) + by[: len(part)]
+        upper = bits.view(torch.int16)[1::2]  # a bfloat16 number is the upper half of a float32
+        out[start : start + CHUNK].view(torch.int16).copy_(upper)
+
+
+def _thresholds(device: torch.device, start: int) -> Tensor:
+    """(CHUNK,) what the places from `start` on add to a number before its lower half is cut off."""
+    return ((_multiples(device) + _signed(start * STEP)) >> 16).bitwise_and_(0xFFFF)
+
+
+@cache
+def _first(device: torch.device) -> Tensor:
+    return _thresholds(device, 0)
+
+
+@cache
+def _multiples(device: torch.device) -> Tensor:
+    """(CHUNK,) i · STEP modulo 2^32."""
+    wide = torch.arange(CHUNK, device=device, dtype=torch.int64) * STEP % (1 << 32)
+    return torch.where(wide < 1 << 31, wide, wide - (1 << 32)).to(torch.int32)
+
+
+def _signed(number: int) -> int:
+    """A number modulo 2^32, as int32 has it."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
 
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # torch asks for it before it calls matrix products exact
 
@@ -78,7 +126,7 @@ class MasterAdamW:
     kept in float32 and copied down after each step. Gradients of micro-batches add up in float32.
     A model that computes in float32 is its own master: there is no second copy.
 
-    rounding: to the `nearest` number of the working type, or `spread` (train/model/rounding.py).
+    rounding: to the `nearest` number of the working type, or `spread` (train/model/optim.py).
     """
 
     def __init__(
@@ -138,7 +186,7 @@ class MasterAdamW:
         if tensor is master:
             return
         if self.rounding == "spread":
-            from train.model.rounding import copy_down
+            from train.model.optim import copy_down
 
             copy_down(master, tensor)
         else:

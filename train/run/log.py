@@ -62,6 +62,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
+Show = Callable[[str, int, int, str, Mapping[str, Any]], None]
+"""(stage, step, of how many, console line, metrics): puts a step on the screen."""
+
+
 class RunLog:
     """Writes the log of one run directory; call `resume` before going on with a stage."""
 
@@ -76,7 +80,7 @@ class RunLog:
         self._path = folder / "metrics.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         self._live = LiveLine()
-        self.show = self._live.step
+        self.show: Show = self._live.step
         self._wandb: trackers.Wandb | None = None
         self._board: trackers.TensorBoard | None = None
         if to.wandb != "off":

@@ -17,7 +17,8 @@ from hypothesis import strategies as st  # noqa: E402
 
 from rollouts.engines.torch.bindings import Kernels  # noqa: E402
 from rollouts.engines.torch.llama import from_state  # noqa: E402
-from train.model import attention, fused, packing  # noqa: E402
+from train.model import fused, packing  # noqa: E402
+from train.model import plain as plain_forward  # noqa: E402
 from train.model.fused import fused_logp  # noqa: E402
 from train.model.loss import linear_logp  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
@@ -149,7 +150,7 @@ def test_long_sequences_are_attended_to_alike(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "PAIR", pair)
         wanted = results(plain, segments)
-        patch.setattr(attention, "LONG", 1)
+        patch.setattr(plain_forward, "LONG", 1)
         far = apart(results(policy, segments), wanted)
     assert max(far.values()) < 1e-4, far
 

@@ -9,7 +9,7 @@ import torch
 from gguf import GGUFWriter, TokenType
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from train.model.gguf import convert_llama
+from train.model.source import convert_llama
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 NAMES = {

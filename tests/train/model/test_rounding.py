@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollouts.engines.torch import kernels
-from train.model.optim import MasterAdamW
-from train.model.rounding import CHUNK, copy_down
+from train.model.optim import CHUNK, MasterAdamW, copy_down
 
 
 def rounded(master: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from train.model import source as model_source
-from train.model.source import ModelError, check_folder, describe_source, resolve_model
+from train.model.source import ModelError, check_folder, resolve_model
 
 
 def folder_with(path: Path, *names: str) -> Path:
@@ -25,7 +25,6 @@ WHOLE = ("config.json", "model.safetensors", "tokenizer.json")
 def test_a_path_is_used_as_it_is(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "m", *WHOLE)
     assert resolve_model(str(folder)) == folder
-    assert describe_source(folder) == f"local folder {folder}"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,6 @@ def test_the_cached_copy_needs_no_network(tmp_path: Path, monkeypatch: pytest.Mo
     record = {"model": "someone/tiny", "origin": "here", "weights": "random"}
     (folder / "SOURCE.json").write_text(json.dumps(record))
     assert resolve_model("someone/tiny", tmp_path) == folder
-    assert describe_source(folder) == "someone/tiny (random, from here)"
 
 
 def test_offline_without_a_copy_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from configs.loader import ConfigError
 from train.model.adapters import AdapterError, add_adapters
-from train.model.folder import save_folder
+from train.model.policy import save_folder
 
 META = "lora_train_meta.json"  # verl writes it beside the shards of a model with adapters
 

@@ -266,7 +266,7 @@ void law_back(real *logits, const int64_t *targets, const float *lse, const floa
     }
 }
 
-/* to (count,) = from, up or down by a threshold of each place: see train/model/rounding.py. */
+/* to (count,) = from, up or down by a threshold of each place: see train/model/optim.py. */
 void copy_down(const float *from, real *to, int64_t count, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < count; i++) {

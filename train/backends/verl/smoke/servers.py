@@ -78,7 +78,7 @@ def untied(source: Path, folder: Path) -> Path:
     if HEAD in names_of(source):
         return source
     from rollouts.engines.torch.llama import read_state
-    from train.model.folder import save_folder
+    from train.model.policy import save_folder
 
     state = read_state(source)
     save_folder(source, folder, state | {HEAD: state[EMBED].clone()})

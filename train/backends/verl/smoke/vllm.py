@@ -42,7 +42,7 @@ from train.backends.verl.smoke.servers import (
     WEIGHTS,
     names_of,
 )
-from train.model.folder import save_folder
+from train.model.policy import save_folder
 
 TIMEOUT_S = 1800.0
 
