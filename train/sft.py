@@ -9,18 +9,16 @@ Rows whose prompts begin alike (the same system message) share the computation o
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from configs.checks import warmup_steps
-from configs.loader import ConfigError, dump
+from configs.loader import dump
 from configs.schema import SftConfig, SftRunConfig
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.prompts import ChatTokenizer
-from train.backends.launch import sft_on_devices
 from train.examples import Example, examples_of, fitting
 from train.lengths import for_sft, sft_before
 from train.memory import Heap, local_report, sft_report
@@ -29,9 +27,9 @@ from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
-from train.run.data import AUTO, asked_for, training_rows, validation_tasks, with_validation
-from train.run.run import Loop, Run, held, settled
-from train.run.settings import weights_of, with_folder
+from train.run.data import asked_for, training_rows, validation_tasks, with_validation
+from train.run.run import Loop, Run, settled
+from train.run.settings import weights_of
 from train.run.trained_on import trained_before
 from train.scoring import scorer
 from train.validation import Validation
@@ -127,20 +125,6 @@ def run(config: SftRunConfig) -> None:
         train_sft(policy, examples, config.sft, loop, config.checkpoint.sft_every)
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
-
-
-def on_devices(config: SftRunConfig) -> int:
-    """`assay sft --backend deepspeed`: one process per device."""
-    if config.validation not in (None, AUTO):
-        raise ConfigError("--backend deepspeed does not evaluate while it trains; leave validation")
-    rows = training_rows(config.data, asked_for(config), config.prompts)
-    config = with_folder(settled(replace(config, validation=None), config.cluster.device))
-    config, said = sft_before(config, rows, here=False)
-    print(said, flush=True)
-    if os.environ.get("SLURM_NODEID", "0") != "0":  # the first node's process holds the folder
-        return sft_on_devices(config)
-    with held(Path(config.out)):
-        return sft_on_devices(config)
 
 
 def dry_run(config: SftRunConfig, backend: str) -> None:

@@ -14,14 +14,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from assay.console import DONE, status_of
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, dump
 from configs.schema import SftRunConfig
+from train.lengths import sft_before
+from train.memory import sft_report
 from train.run.checkpoint import require_disk
+from train.run.data import AUTO, asked_for, training_rows
 from train.run.record import hashes_of, refuse_other_inputs, write_run_record
+from train.run.run import held, settled
+from train.run.settings import load_run, with_folder
+from train.run.stop import StopFlag
 
 GRACE_S = 30.0
 ENDED_WELL = (0, 75, 130)  # done, or saved because it was asked to stop or interrupted
@@ -145,10 +152,21 @@ def require_devices(cluster: ClusterConfig) -> None:
         )
 
 
-def sft_on_devices(config: SftRunConfig) -> int:
+def on_devices(config: SftRunConfig) -> int:
     """`assay sft --backend deepspeed`: one process a device, on this node's share of the nodes."""
-    from train.memory import sft_report
+    if config.validation not in (None, AUTO):
+        raise ConfigError("--backend deepspeed does not evaluate while it trains; leave validation")
+    rows = training_rows(config.data, asked_for(config), config.prompts)
+    config = with_folder(settled(replace(config, validation=None), config.cluster.device))
+    config, said = sft_before(config, rows, here=False)
+    print(said, flush=True)
+    if os.environ.get("SLURM_NODEID", "0") != "0":  # the first node's process holds the folder
+        return _launched(config)
+    with held(Path(config.out)):
+        return _launched(config)
 
+
+def _launched(config: SftRunConfig) -> int:
     require_devices(config.cluster)
     out = Path(config.out)
     require_disk(out, 1_000_000_000, "checkpoints of this run")
@@ -169,9 +187,6 @@ def sft_on_devices(config: SftRunConfig) -> int:
 
 def main(path: str) -> int:
     """Body of one rank."""
-    from train.run.settings import load_run
-    from train.run.stop import StopFlag
-
     stop = StopFlag().listen()  # before the long imports: USR1 would end the process
     try:
         from train.backends.deepspeed import main as train

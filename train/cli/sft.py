@@ -20,11 +20,12 @@ def main(argv: list[str]) -> int:
     with machine_output(asked.json) as done:
         config = load_run(SftRunConfig, asked.config, asked.settings, asked.families)
         from train import sft  # imports torch: `--help` has to be quick
+        from train.backends.launch import on_devices
 
         if asked.dry_run:
             sft.dry_run(config, asked.backend)
         elif asked.backend == "deepspeed":
-            return sft.on_devices(config)
+            return on_devices(config)
         else:
             sft.run(config)
             done(config.out)
