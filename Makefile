@@ -9,8 +9,8 @@ CUDA := cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cu
   cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 \
   nvjitlink nvshmem-cu13 nvtx)
 
-.PHONY: help lock lock-gpu setup demo test test-slow test-slurm test-interop test-browser tools check \
-  docs clean
+.PHONY: help lock lock-gpu setup demo test test-slow test-slurm test-interop test-matrix test-browser \
+  tools check docs clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
@@ -72,6 +72,11 @@ test-slurm: setup
 # an environment of its own (.interop/); needs Python 3.12 beside. ARGS names some of them.
 test-interop: setup
 	$(BIN)/python tests/support/interop.py $(ARGS)
+
+# Environments made from nothing with uv (.matrix/): Python × transformers × peers, imported and
+# tested; writes the table of docs/environments.md. ARGS names some rows.
+test-matrix:
+	$(PYTHON) tests/support/matrix.py $(ARGS)
 
 # The report and the viewer in an installed Chromium, with axe-core (from npm) where it can be had.
 AXE := .interop/axe/package/axe.min.js

@@ -81,7 +81,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "push": ("data_gen.sharing.push", "a set of tasks as a dataset folder, here or on a hub"),
     "pull": ("data_gen.sharing.pull", "a pushed set of tasks, checked, as `assay tasks` leaves it"),
     "verify": ("assay.record", "compare files with the record of what made them"),
-    "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
+    "slurm": (
+        "train.cluster.cli",
+        "shards of an input, parts of an evaluation, and what merges them",
+    ),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
     "doctor": ("train.doctor", "say what this machine can run"),
 }

@@ -77,14 +77,44 @@ class Layout(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelp
         return (action.help or "") + " (default: %(default)s)"
 
 
+class Understood(Exception):
+    """The words of a command were parsed; nothing was run (`understands`)."""
+
+
 class Parser(argparse.ArgumentParser):
     """A mistyped option names the nearest one."""
+
+    only_parse = False  # of the process: `understands`
+
+    def parse_args(self, *given: Any, **more: Any) -> Any:
+        found = super().parse_args(*given, **more)
+        if Parser.only_parse:
+            raise Understood
+        return found
+
+    def parse_intermixed_args(self, *given: Any, **more: Any) -> Any:
+        found = super().parse_intermixed_args(*given, **more)
+        if Parser.only_parse:
+            raise Understood
+        return found
 
     def error(self, message: str) -> NoReturn:
         said = re.search(r"unrecognized arguments: (--[\w-]+)", message)
         if said is not None:
             message += near_miss(said[1], [*self._option_string_actions])
         super().error(message)
+
+
+def understands(command: Callable[[list[str]], object], argv: list[str]) -> None:
+    """Ask a command's own parser about its words, and run nothing. Raises what it raises, such as
+    SystemExit."""
+    Parser.only_parse = True
+    try:
+        command(argv)
+    except Understood:
+        pass
+    finally:
+        Parser.only_parse = False
 
 
 def parser(command: str, what: str | None, *, settings: str = "") -> Parser:

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Everything that differs between sites. The only file here to change.
-# Read on the login node by `assay slurm submit` and on the compute node by every script.
+# Read on the login node by slurm/chain.sh and on the compute node by every script.
 # A variable that is already set wins, so a single job can be given another value.
 
 # The checkout, on a file system that every node sees, and its Python.
@@ -10,7 +10,7 @@ export ASSAY_PYTHON=${ASSAY_PYTHON:-$ASSAY_ROOT/.venv/bin/python}
 # Modules, as far as the site has any:
 # module load cuda/13.0
 
-# Where jobs go. sbatch reads these names by itself; a plan's `sbatch:` section wins.
+# Where jobs go. sbatch reads these names by itself; options of a call win.
 # export SBATCH_ACCOUNT=my-project
 # export SBATCH_PARTITION=a100
 # export SBATCH_TIMELIMIT=24:00:00

@@ -59,7 +59,7 @@ ray_start() {
   mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
   step_on "${nodes[i]}"
   "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster start "$@" --block \
-    --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_ON_NODE:-1}}" --num-gpus="$gpus" \
+    --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}}" --num-gpus="$gpus" \
     --object-store-memory="$STORE" --temp-dir="$RAY_DIR" \
     --node-manager-port="$base" --object-manager-port=$((base + 1)) \
     --runtime-env-agent-port=$((base + 2)) --dashboard-agent-grpc-port=$((base + 3)) \

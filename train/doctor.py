@@ -33,7 +33,7 @@ from rollouts.sandbox.model import LEVELS, Level
 from rollouts.sandbox.model import Config as Sandbox
 from train.backends.verl.compose import require_verl
 from train.backends.verl.ray_cluster import STEP, base_port
-from train.cluster.settings import Asked, needs
+from train.cluster.preflight import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
 from train.model.shape import Shape, shape_of
 from train.model.source import local_model

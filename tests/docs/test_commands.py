@@ -18,7 +18,7 @@ from places import ROOT
 import assay
 from configs.schema import DemoConfig
 from data_gen.demo.settings import DemoTaskSettings
-from train.cluster.settings import asked
+from train.cluster.preflight import asked
 from train.run.settings import load_run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

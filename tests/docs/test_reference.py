@@ -16,7 +16,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
 
 def test_every_command_and_its_options_are_there() -> None:
     page = (ROOT / "docs/reference/commands.md").read_text("utf-8")
-    for head in ("## assay report", "### assay tasks dare", "### assay slurm submit"):
+    for head in ("## assay report", "### assay tasks dare", "### assay slurm shard"):
         assert f"\n{head}\n" in page
     assert "`--no-view`" in page and "| `--out OUT` | required |" in page
     settings = (ROOT / "docs/reference/settings.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""`assay slurm submit`: a whole chain with arrays, a failed dependency, a cancelled array."""
+"""slurm/chain.sh: a whole chain with arrays, a failed dependency, a cancelled array."""
 
 from __future__ import annotations
 
@@ -7,262 +7,162 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from front import command
 from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
 from slurm_runs import TINY, toy_tasks
 
-from train.cluster.cli import SubmitError, submit
-from train.cluster.plan import make_plan
-
-main = command("slurm")
-
-ROLLOUT = [
-    "rollout",
-    "--n",
-    2,
-    "--max-new-tokens",
-    60,
-    "--threads",
-    1,
-    "--slots",
-    8,
-    "--temperature",
-    0.7,
-]
+ROLLOUT = "rollout --n 2 --max-new-tokens 60 --threads 1 --slots 8 --temperature 0.7"
 
 
-def plan_of(out: Path, stages: list[dict[str, Any]]) -> Any:
-    return make_plan({"name": "chain", "out": str(out), "stages": stages}, "plan")
+def chain(slurm: MiniSlurm, out: Path, jobs: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A script whose lines are `jobs`, run with `words`."""
+    script = out.parent / f"{out.name}.sh"
+    script.write_text(f'OUT={out}\n. "{ROOT}/slurm/chain.sh"\n{jobs}\n')
+    return subprocess.run(
+        ["bash", str(script), *words],
+        env=slurm.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
-@pytest.fixture
-def submitting(slurm: MiniSlurm, monkeypatch: pytest.MonkeyPatch) -> MiniSlurm:
-    for name, value in slurm.env.items():
-        monkeypatch.setenv(name, value)
-    return slurm
+def submitted(slurm: MiniSlurm, out: Path, jobs: str) -> dict[str, str]:
+    """Slurm's number of each job."""
+    done = chain(slurm, out, jobs)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(": job ") for line in done.stdout.splitlines())
+
+
+def assay(*words: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        [sys.executable, "-m", "assay", *words], cwd=ROOT, env=env, check=True, capture_output=True
+    )
 
 
 def test_what_follows_a_failure_is_cancelled_and_the_rest_runs(
-    submitting: MiniSlurm, tmp_path: Path
+    slurm: MiniSlurm, tmp_path: Path
 ) -> None:
-    stages = [
-        {"name": "bad", "command": ["tasks", "nonsense"]},
-        {"name": "never", "after": ["bad"], "command": ["tasks", "--help"]},
-        {"name": "good", "command": ["tasks", "--help"]},
-    ]
-    ids = submit(plan_of(tmp_path, stages))
-    assert json.loads((tmp_path / "submitted.json").read_text())["jobs"] == ids
-    assert submitting.wait(ids["bad"])["JobState"] == "FAILED"
-    assert submitting.wait(ids["good"])["JobState"] == "COMPLETED"
-    assert submitting.wait(ids["never"])["JobState"] == "CANCELLED"
-    assert not list((tmp_path / "logs").glob("chain-never*"))
+    out = tmp_path / "run"
+    jobs = f"""
+job bad '' slurm/command.sbatch out={out}/bad -- report {out}/nothing
+job never bad slurm/command.sbatch out={out}/never -- report {out}/nothing
+job good '' slurm/command.sbatch out={out}/good -- doctor
+"""
+    ids = submitted(slurm, out, jobs)
+    assert (out / "submitted").read_text().split() == [*ids.values()]
+    assert slurm.wait(ids["bad"])["JobState"] == "FAILED"
+    assert slurm.wait(ids["good"])["JobState"] == "COMPLETED"
+    assert slurm.wait(ids["never"])["JobState"] == "CANCELLED"
+    assert not list((out / "logs").glob("run-never*"))
 
 
 def test_a_cancelled_array_is_finished_by_submitting_it_again(
-    submitting: MiniSlurm, tmp_path: Path
+    slurm: MiniSlurm, tmp_path: Path
 ) -> None:
     rows = [{"id": f"r{i}", "input_text": f"mail me@x.org {i}", "recipe": []} for i in range(12)]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    stage = {
-        "name": "gold",
-        "array": {"input": str(tmp_path / "in.jsonl"), "shards": 4, "at_once": 1},
-        "command": ["execute", "{in}", "{shard}"],
-    }
-    ids = submit(plan_of(tmp_path / "run", [stage]))
-    shards = tmp_path / "run" / "gold"
+    given, out = tmp_path / "in.jsonl", tmp_path / "run"
+    given.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    jobs = f"""
+SHARDS=(out={out}/gold --input {given} --shards 4)
+job gold '' --array=0-3%1 slurm/data_array.sbatch "${{SHARDS[@]}}" -- execute {{in}} {{out}}
+job merge gold slurm/command.sbatch out={out}/gold -- \\
+  slurm merge "${{SHARDS[@]}}" --to {out}/gold.jsonl
+"""
+    ids = submitted(slurm, out, jobs)
+    shards = out / "gold"
     wait_for("the first shard", lambda: list(shards.glob("shard-*.json")), 120)
-    submitting.run("scancel", ids["gold"])
-    assert submitting.wait(ids["gold-merge"])["JobState"] == "CANCELLED"
-    wait_for("all of it to be gone", lambda: not submitting.run("squeue", "-h", "-j", ids["gold"]))
+    slurm.run("scancel", ids["gold"])
+    assert slurm.wait(ids["merge"])["JobState"] == "CANCELLED"
+    wait_for("all of it to be gone", lambda: not slurm.run("squeue", "-h", "-j", ids["gold"]))
     first = {p.name: p.stat().st_mtime_ns for p in shards.glob("shard-*.jsonl")}
-    assert 0 < len(first) < 4 and not (tmp_path / "run" / "gold.jsonl").exists()
-    ids = submit(plan_of(tmp_path / "run", [stage]))
-    assert submitting.wait(ids["gold-merge"])["JobState"] == "COMPLETED"
+    assert 0 < len(first) < 4 and not (out / "gold.jsonl").exists()
+    ids = submitted(slurm, out, jobs)
+    assert slurm.wait(ids["merge"])["JobState"] == "COMPLETED"
     kept = {p.name: p.stat().st_mtime_ns for p in shards.glob("shard-*.jsonl")}
     assert first.items() <= kept.items()  # finished shards were skipped
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    whole = tmp_path / "whole.jsonl"
-    subprocess.run(
-        [sys.executable, "-m", "assay", "execute", str(tmp_path / "in.jsonl"), str(whole)],
-        cwd=ROOT,
-        env=env,
-        check=True,
-    )
-    assert (tmp_path / "run" / "gold.jsonl").read_bytes() == whole.read_bytes()
+    assay("execute", str(given), str(tmp_path / "whole.jsonl"))
+    assert (out / "gold.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_a_refused_plan_and_a_dry_run(
-    submitting: MiniSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "plan.yaml"
-    stage = {"name": "a", "command": ["tasks"], "sbatch": {"partition": "nowhere"}}
-    path.write_text(yaml.safe_dump({"name": "p", "out": str(tmp_path), "stages": [stage]}))
-    assert main(["submit", str(path)]) == 2
-    assert "Invalid partition name specified" in capsys.readouterr().err
-    assert main(["submit", str(path), "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("sbatch --parsable --job-name=p-a")
-    path.write_text("name: p\nout: x\nstags: []\n")
-    assert main(["submit", str(path)]) == 2
-    assert "unknown key stags; did you mean stages?" in capsys.readouterr().err
+def test_a_refused_job_and_a_dry_run(slurm: MiniSlurm, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    jobs = f"""
+job a '' slurm/command.sbatch out={out}/a -- doctor
+job b a --partition=nowhere slurm/command.sbatch out={out}/b -- doctor
+"""
+    done = chain(slurm, out, jobs, "--dry-run", "--begin=now+1hour")
+    assert done.returncode == 0 and not out.exists()
+    calls = done.stdout.splitlines()
+    assert calls[0].startswith("sbatch --parsable --job-name=run-a")
+    assert "afterok:\\<a\\> --kill-on-invalid-dep=yes --begin=now+1hour" in calls[1]
+    done = chain(slurm, out, jobs, "--begin=now+1hour")
+    first = done.stdout.removeprefix("a: job ").strip()
+    assert done.returncode != 0 and "Invalid partition name specified" in done.stderr
+    assert f"already submitted: {first}" in done.stderr
+    slurm.run("scancel", first)
 
 
-def test_a_plan_is_not_submitted_twice_at_once(submitting: MiniSlurm, tmp_path: Path) -> None:
-    plan = plan_of(
-        tmp_path, [{"name": "a", "command": ["tasks", "--help"], "sbatch": {"begin": "now+1hour"}}]
-    )
-    job = submit(plan)["a"]
-    with pytest.raises(
-        SubmitError, match=rf"still there: a {job}; wait for them, or: scancel {job}"
-    ):
-        submit(plan)
-    submitting.run("scancel", job)
-    wait_for("its end", lambda: submitting.state(job) == "CANCELLED")
-    again = submit(plan)["a"]
+def test_a_chain_is_not_submitted_twice_at_once(slurm: MiniSlurm, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    jobs = f"job a '' --begin=now+1hour slurm/command.sbatch out={out}/a -- doctor"
+    job = submitted(slurm, out, jobs)["a"]
+    done = chain(slurm, out, jobs)
+    assert done.returncode == 2 and f"still there; wait for them, or: scancel {job}" in done.stderr
+    slurm.run("scancel", job)
+    wait_for("its end", lambda: slurm.state(job) == "CANCELLED")
+    again = submitted(slurm, out, jobs)["a"]
     assert again != job
-    submitting.run("scancel", again)
+    slurm.run("scancel", again)
 
 
-def chain_stages(data: Path, model: Path) -> list[dict[str, Any]]:
-    """docs/clusters.md's chain on a tiny model: it learns its few tasks by heart, so that its
+def whole_chain(out: Path, data: Path, model: Path) -> str:
+    """The chain of docs/clusters.md on a tiny model: it learns its few tasks by heart, so that its
     rollouts have something to select."""
-    rl = [
-        "rl.steps=2",
-        "rl.prompts_per_step=4",
-        "rl.mini_batch=4",
-        "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=12",
-    ]
-    warm = ["sft.batch_size=8", "sft.epochs=60", "sft.lr=3e-3"]
-    return [
-        {
-            "name": "tasks",
-            "command": [
-                "tasks",
-                "demo",
-                "--out",
-                "{out}/tasks",
-                "train_sft=24",
-                "train_rl=24",
-                "heldout=8",
-            ],
-        },
-        {
-            "name": "warm",
-            "script": "sft",
-            "args": [f"data={data}", f"model.path={model}", *TINY, *warm],
-        },
-        {
-            "name": "rollouts",
-            "after": ["warm"],
-            "array": {"input": str(data), "shards": 2, "align": 4},
-            "command": [
-                *ROLLOUT,
-                "--model",
-                "{out}/warm/model",
-                "--tasks",
-                "{in}",
-                "--out",
-                "{shard}",
-            ],
-        },
-        {
-            "name": "select",
-            "after": ["rollouts"],
-            "command": [
-                "select",
-                "--rollouts",
-                "{out}/rollouts.jsonl",
-                "--strategy",
-                "av",
-                "--out",
-                "{out}/kept.parquet",
-            ],
-        },
-        {
-            "name": "sft",
-            "script": "sft",
-            "after": ["select"],
-            "args": ["data={out}/kept.parquet", f"model.path={model}", *TINY, "sft.batch_size=8"],
-        },
-        {
-            "name": "grpo",
-            "script": "grpo_1node",
-            "after": ["sft"],
-            "args": [f"data={data}", "model.path={out}/sft/model", *TINY, *rl],
-        },
-        {
-            "name": "eval",
-            "after": ["tasks", "grpo"],
-            "items": [
-                {
-                    "name": name,
-                    "argv": [
-                        "eval",
-                        "--model",
-                        "{out}/" + name + "/model",
-                        "--tracks",
-                        "{out}/tasks/heldout.jsonl",
-                        "--out",
-                        "{item}",
-                        "--limit",
-                        2,
-                        "--max-new-tokens",
-                        8,
-                    ],
-                }
-                for name in ("sft", "grpo")
-            ],
-        },
-    ]
+    tiny, heldout = " ".join(TINY), f"{out}/tasks/heldout.jsonl"
+    return f"""
+job tasks '' slurm/command.sbatch out={out}/tasks -- \\
+  tasks demo --out {out}/tasks train_sft=24 train_rl=24 heldout=8
+job warm '' slurm/sft.sbatch data={data} model.path={model} {tiny} sft.batch_size=8 sft.epochs=60 \\
+  sft.lr=3e-3 out={out}/warm
+SHARDS=(out={out}/rollouts --input {data} --shards 2 --align 4)
+job rollouts warm --array=0-1 slurm/data_array.sbatch "${{SHARDS[@]}}" -- \\
+  {ROLLOUT} --model {out}/warm/model --tasks {{in}} --out {{out}}
+job merge rollouts slurm/command.sbatch out={out}/rollouts -- \\
+  slurm merge "${{SHARDS[@]}}" --to {out}/rollouts.jsonl
+job select merge slurm/command.sbatch out={out}/select -- \\
+  select --rollouts {out}/rollouts.jsonl --strategy av --out {out}/kept.parquet
+job sft select slurm/sft.sbatch data={out}/kept.parquet model.path={model} {tiny} \\
+  sft.batch_size=8 out={out}/sft
+job grpo sft slurm/grpo_1node.sbatch data={data} model.path={out}/sft/model {tiny} rl.steps=2 \\
+  rl.prompts_per_step=4 rl.mini_batch=4 rl.rollouts_per_prompt=4 rl.max_new_tokens=12 out={out}/grpo
+served eval 'tasks grpo' 2 -- --model {out}/grpo/model --tasks {heldout} --limit 4 \\
+  --max-new-tokens 8 --threads 1
+"""
 
 
 @pytest.mark.slurm
 @pytest.mark.slow
-def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_plan(
-    submitting: MiniSlurm, tiny_folder: Path, tmp_path: Path
+def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_chain(
+    slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
 ) -> None:
+    """The evaluation is in two parts, with the embedded engine: the nodes have no GPU."""
     data, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run"
-    ids = submit(plan_of(out, chain_stages(data, tiny_folder)))
-    states = {name: submitting.wait(job, seconds=500)["JobState"] for name, job in ids.items()}
+    ids = submitted(slurm, out, whole_chain(out, data, tiny_folder))
+    states = {name: slurm.wait(job, seconds=900)["JobState"] for name, job in ids.items()}
     logs = "\n".join(p.read_text() for p in (out / "logs").iterdir())
     assert set(states.values()) == {"COMPLETED"}, (states, logs)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     whole = tmp_path / "whole.jsonl"
-    words = [*map(str, ROLLOUT), "--model", str(out / "warm" / "model"), "--tasks", str(data)]
-    subprocess.run(
-        [sys.executable, "-m", "assay", *words, "--out", str(whole)],
-        cwd=ROOT,
-        env=env,
-        check=True,
-        capture_output=True,
-    )
+    given = ["--model", str(out / "warm" / "model"), "--tasks", str(data), "--out", str(whole)]
+    assay(*ROLLOUT.split(), *given)
     assert (out / "rollouts.jsonl").read_bytes() == whole.read_bytes()
     kept = json.loads((out / "kept.parquet.manifest.json").read_text())["kept"]
     assert 0 < kept["tasks"] <= 24
-    for name in ("sft", "grpo"):
-        assert (out / "eval" / name / "results.json").is_file()
-
-
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_a_checkpoint_is_served_and_evaluated_in_parts(
-    submitting: MiniSlurm, tiny_folder: Path, tmp_path: Path
-) -> None:
-    """Over two tracks, on nodes without a GPU: with the embedded engine."""
-    data, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run"
-    words = ["--model", str(tiny_folder), "--tasks", str(data), "--max-new-tokens", 4]
-    stage = {"name": "eval", "serve": {"parts": 2}, "args": [*words, "--threads", 1]}
-    ids = submit(plan_of(out, [stage]))
-    done = {name: submitting.wait(job, seconds=900)["JobState"] for name, job in ids.items()}
-    logs = "\n".join(p.read_text() for p in (out / "logs").iterdir())
-    assert set(done.values()) == {"COMPLETED"}, (done, logs)
     parts = [json.loads((out / f"eval/part-{i}/results.json").read_text()) for i in range(2)]
-    whole = json.loads((out / "eval" / "results.json").read_text())
+    together = json.loads((out / "eval" / "results.json").read_text())
     asked = [{row["task_id"] for row in part["rows"]} for part in parts]
-    assert not asked[0] & asked[1] and len(whole["rows"]) == sum(map(len, asked)) > 0
-    assert (out / "eval" / "report.html").is_file() and whole["meta"]["answered_by"]
+    assert not asked[0] & asked[1] and len(together["rows"]) == sum(map(len, asked)) > 0
+    assert (out / "eval" / "report.html").is_file() and together["meta"]["answered_by"]

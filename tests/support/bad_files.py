@@ -170,9 +170,6 @@ PLACES: tuple[Place, ...] = (
     _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.csv", TABLES),
     _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.xlsx", TABLES),
     _place("tasks own --family BAD --out OUT", ".py"),
-    _place("slurm submit BAD --dry-run", ".yaml", states=SETTINGS),
-    _place("slurm check --items BAD"),
-    _place("slurm item --items BAD --index 0"),
     _place("slurm merge out=OUT --input BAD --shards 1 --to OUT/m.jsonl"),
     _place("slurm shard out=OUT --input BAD --shards 1 --index 0 -- true"),
 )

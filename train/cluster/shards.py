@@ -68,10 +68,15 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
     an input that has changed on the way. What a stopped start left in the work folder is kept: a
     command that can go on from it (`rollout`) does, the others write it again.
     """
-    if not any("{in}" in word for word in command) or not any("{out}" in w for w in command):
-        raise ShardError("the command has no {in} or no {out}; it must read one, write the other")
+    refuse_command(command)
     with exclusive_file(cut.output(index)):
         return _run_shard(cut, index, command, run)
+
+
+def refuse_command(words: Sequence[str]) -> None:
+    """Raises `ShardError` for a command that does not read a shard and write one."""
+    if not any("{in}" in word for word in words) or not any("{out}" in word for word in words):
+        raise ShardError("the command has no {in} or no {out}; it must read one, write the other")
 
 
 def _run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
@@ -134,52 +139,6 @@ def merge(cut: Cut, target: Path) -> int:
             raise ShardError(f"{cut.folder}: {_first_difference(wanted, found, times)}")
     write_bytes(target, b"".join(pieces))
     return len(rows)
-
-
-def run_item(items: Path, index: int, run: Run) -> int:
-    """Entry `index` of a list of {name, out, argv}; {out} is a folder renamed when complete."""
-    row = read_items(items)[index]
-    target = Path(row["out"])
-    if target.is_dir():
-        print(f"{row['name']} is done already: {target}")
-        return 0
-    work = target.with_name(f".work-{target.name}")
-    shutil.rmtree(work, ignore_errors=True)
-    work.parent.mkdir(parents=True, exist_ok=True)
-    status = run([word.replace("{out}", str(work)) for word in row["argv"]])
-    if status == 0:
-        if not work.is_dir():
-            raise ShardError(f"{row['name']}: the command wrote no folder {work}")
-        work.rename(target)
-    return status
-
-
-def check_items(items: Path) -> list[dict[str, Any]]:
-    """The list, if every entry is complete. Raises `ShardError` naming those that are not."""
-    rows = read_items(items)
-    missing = [row["name"] for row in rows if not Path(row["out"]).is_dir()]
-    if missing:
-        raise ShardError(f"{items}: not finished: {', '.join(missing)}; submit the array again")
-    return rows
-
-
-def read_items(items: Path) -> list[dict[str, Any]]:
-    """Rows {name, out, argv} of a list that `assay slurm submit` wrote."""
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(_lines(items), 1):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or not _is_item(row):
-            raise ShardError(f"{items} row {number}: wanted {{name, out, argv}}; submit it again")
-        rows.append(row)
-    return rows
-
-
-def _is_item(row: dict[str, Any]) -> bool:
-    named = isinstance(row.get("name"), str) and isinstance(row.get("out"), str)
-    return named and isinstance(row.get("argv"), list)
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -12,7 +12,7 @@ from places import ROOT
 from configs.describe import dotted_docs
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from train.cli.options import given, parser_of
-from train.cluster.settings import asked
+from train.cluster.preflight import asked
 from train.run.settings import load_run
 
 WORDS = ["rl.lr=1e-5", "--tasks", "t.jsonl", "rl.steps=3", "--model", "m", "--seed", "4"]

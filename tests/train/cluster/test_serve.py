@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from front import command
-from places import ROOT
 
 from assay.task import Task, TaskError, write_jsonl
 from configs.loader import ConfigError
-from train.cluster.plan import make_plan, sbatch_call
 from train.cluster.serve import engine_words, gather, run_part
 
 evaluate, slurm = command("eval"), command("slurm")
@@ -127,29 +125,3 @@ def test_a_server_is_used_where_one_is_installed_and_there_is_a_gpu(
     assert engine_words([f"--model={tmp_path}"]) == ["--engine", "vllm"]
     assert engine_words([*words, "--engine", "embedded"]) == []
     assert engine_words(["--model", "gold"]) == []
-
-
-def test_a_stage_of_a_plan_is_an_array_and_the_job_that_puts_it_together() -> None:
-    stage = {
-        "name": "served",
-        "serve": {"parts": 8, "at_once": 4},
-        "args": ["--model", "{out}/sft/model", "--tasks", "T"],
-        "sbatch": {"gpus-per-node": 1, "partition": "a100"},
-    }
-    plan = make_plan({"name": "p", "out": "runs/p", "stages": [stage]}, "plan")
-    array, together = plan.jobs
-    assert {"--array=0-7%4", "--gpus-per-node=1"} <= set(array.options)
-    assert array.args == (
-        *("out=runs/p/served", "--parts", "8", "--", "--model", "runs/p/sft/model"),
-        *("--tasks", "T"),
-    )
-    call = sbatch_call(together, {"served": "7"})
-    assert "--dependency=afterok:7" in call and "--gpus-per-node=1" not in call
-    assert call[-5:] == ["slurm", "gather", "out=runs/p/served", "--parts", "8"]
-    assert (ROOT / "slurm" / array.script).is_file()
-    for args, said in (
-        (["--tasks", "T"], "no --model among the words"),
-        (["--model", "m", "--out", "x"], "--out: the job itself sets it"),
-    ):
-        with pytest.raises(ConfigError, match=f"stage served: args: {said}"):
-            make_plan({"name": "p", "out": "o", "stages": [stage | {"args": args}]}, "plan")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.task import write_jsonl
-from train.cluster.shards import Cut, ShardError, check_items, merge, rows_of, run_item, run_shard
+from train.cluster.shards import Cut, ShardError, merge, rows_of, run_shard
 
 
 @given(st.integers(0, 400), st.integers(1, 40), st.integers(1, 20))
@@ -158,24 +158,6 @@ def test_a_command_that_loses_or_repeats_a_row_is_found_out(tmp_path: Path) -> N
         run_shard(cut, index, ["{in}", "{out}"], losing)
     with pytest.raises(ShardError, match="row 2 is t0, wanted t1: one is missing or there twice"):
         merge(cut, tmp_path / "all.jsonl")
-
-
-def test_items_appear_whole_and_are_checked(tmp_path: Path) -> None:
-    items = tmp_path / "items.jsonl"
-    write_jsonl(
-        items, [{"name": n, "out": str(tmp_path / n), "argv": ["x", "{out}"]} for n in ("a", "b")]
-    )
-
-    def make(words: list[str]) -> int:
-        Path(words[1]).mkdir()
-        return 0
-
-    assert run_item(items, 0, make) == 0 and run_item(items, 0, make) == 0
-    assert run_item(items, 1, lambda words: 5) == 5
-    with pytest.raises(ShardError, match="not finished: b"):
-        check_items(items)
-    assert run_item(items, 1, make) == 0
-    assert [row["name"] for row in check_items(items)] == ["a", "b"]
 
 
 def test_a_shard_has_one_process(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from train.backends.verl.compose import require_transfer
-    from train.cluster.settings import asked, mismatches
+    from train.cluster.preflight import asked, mismatches
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     require_transfer(run_of("cluster.trainer=colocate_async").cluster)

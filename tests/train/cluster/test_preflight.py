@@ -1,0 +1,264 @@
+"""What a job is checked for, before it is submitted and when it starts; the scripts of chains."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from places import ROOT
+
+from configs.loader import ConfigError
+from train.cluster.preflight import asked, main, mismatches, refuse_job
+
+BIG = ["sft", "--backend", "deepspeed", "--config=configs/sft_qwen3_32b_zero3.yaml"]
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("words", "job", "said"),
+    [
+        (["sft"], {}, ""),
+        (["sft"], {"SLURM_NNODES": "1", "SLURM_NTASKS": "8"}, "has 8 tasks on 1 node(s)"),
+        (
+            ["grpo"],
+            {"SLURM_NNODES": "2"},
+            "uses one device; sbatch --nodes=1, or add --backend verl",
+        ),
+        (
+            ["grpo", "--backend=verl"],
+            {},
+            "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8",
+        ),
+        (["grpo", "--backend=verl"], {"SLURM_GPUS_ON_NODE": "8"}, ""),
+        (
+            ["grpo", "--backend=verl"],
+            {"SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_ON_NODE": "1"},
+            "the job has 1 cores on a node, and verl asks Ray for 34",
+        ),
+        (["grpo", "--backend=verl"], {"SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_ON_NODE": "34"}, ""),
+        (["grpo", "--backend=verl", "cluster.device=cpu"], {"SLURM_CPUS_ON_NODE": "1"}, ""),
+        (
+            ["sft", "--backend", "deepspeed", "cluster.nodes=2"],
+            {"SLURM_GPUS_ON_NODE": "8"},
+            "cluster.nodes=2 and the job has 1; sbatch --nodes=2, or set cluster.nodes=1",
+        ),
+        (["grpo_multinode"], {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"}, ""),
+        (
+            ["grpo_multinode", "cluster.nodes=4"],
+            {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"},
+            "cluster.nodes=4 and the job has 2",
+        ),
+        (
+            [*BIG, "cluster.nodes=2"],
+            {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_ON_NODE": "1"},
+            "has 1 cores on a node, and DeepSpeed starts 8 processes on it; "
+            "sbatch --cpus-per-task=64",
+        ),
+        (  # the GPUs of one node cannot be cut in two
+            [
+                "grpo_multinode",
+                "cluster.nodes=2",
+                "cluster.gpus_per_node=3",
+                "cluster.tensor_parallel=2",
+            ],
+            {"SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "3"},
+            "cluster.nodes=2 and the job has 1",
+        ),
+        (
+            BIG,
+            {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "102400"},
+            "has 107 GB of memory on a node, and the run needs about 415 GB",
+        ),
+        (
+            BIG,
+            {
+                "SLURM_NNODES": "2",
+                "SLURM_GPUS_ON_NODE": "8",
+                "SLURM_CPUS_ON_NODE": "64",
+                "SLURM_MEM_PER_CPU": "8000",
+            },
+            "",
+        ),
+        (
+            ["grpo", "--backend=verl", "model.path=Qwen/Qwen3-4B"],
+            {"SLURM_GPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "65536"},
+            "has 69 GB of memory on a node, and the run needs about 217 GB",
+        ),
+    ],
+)
+def test_a_job_compares_its_nodes_with_its_settings(
+    words: list[str], job: dict[str, str], said: str
+) -> None:
+    found = mismatches(asked(words[0], words[1:]), job, 0)
+    assert (found == []) if not said else any(said in sentence for sentence in found)
+
+
+SHARDS = ["out=x", "--input", "i.jsonl", "--shards", "2"]
+NODE = ["--gpus-per-node=8", "--cpus-per-task=64", "--mem=250G"]
+SELECT = ["select", "--rolouts", "x", "--rollouts=x", "--strategy=fv", "--out=y"]
+SERVED = ["out=x", "--parts", "2", "--"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["slurm/sftt.sbatch", "out=x"], "no such script"),
+        (["slurm/command.sbatch", "out=x", "--", "rolout"], "'rolout'; did you mean 'rollout'?"),
+        (["slurm/command.sbatch", "out=x", "--", "compare", "a", "b", "--outt"], "--outt"),
+        (
+            ["slurm/command.sbatch", "out=x", "--", *SELECT],
+            "did you mean '--rollouts'?",
+        ),
+        (["slurm/data_array.sbatch", "out=x", "--", "execute", "a", "b"], "--input, --shards"),
+        (["slurm/data_array.sbatch", *SHARDS, "--", "execute", "{in}", "x"], "no {out}"),
+        (["slurm/serve_eval.sbatch", *SERVED, "--tasks", "T"], "no --model among the words"),
+        (
+            ["slurm/serve_eval.sbatch", *SERVED, "--model=m", "--tasks=T", "--out=x"],
+            "--out=x: the job itself sets it",
+        ),
+        (
+            ["slurm/serve_eval.sbatch", *SERVED, "--model", "m", "--tasks", "T", "--max-lenght=3"],
+            "did you mean '--max-length'?",
+        ),
+        (["slurm/sft.sbatch", "sft.epoch=2"], "did you mean"),
+        (["slurm/sft.sbatch", "--backend", "verl"], "invalid choice: 'verl'"),
+        (["--nodes=2", "slurm/sft.sbatch"], "the run uses one device; sbatch --nodes=1"),
+        (
+            [
+                "--nodes=2",
+                *NODE,
+                "slurm/grpo_multinode.sbatch",
+                "--config=configs/dare_qwen3_4b_4nodes.yaml",
+            ],
+            "cluster.nodes=4 and the job has 2",
+        ),
+        (
+            [*NODE, "--cpus-per-task=16", "slurm/grpo_1node.sbatch", "--backend", "verl"],
+            "the job has 16 cores on a node, and verl asks Ray for 34",
+        ),
+        (
+            [*NODE[:2], "slurm/grpo_1node.sbatch", "--backend=verl", "model.path=Qwen/Qwen3-4B"],
+            "has 69 GB of memory on a node, and the run needs about 217 GB",
+        ),
+        (  # a step has the cores of its task, whatever the job has
+            ["--exclusive", "--gpus-per-node=a100:8", "slurm/grpo_1node.sbatch", "--backend=verl"],
+            "the job has 8 cores on a node",
+        ),
+        (
+            [
+                *("--gpus-per-node=8", "--cpus-per-task=64", "--mem=0", "slurm/sft.sbatch"),
+                *("--backend", "deepspeed", "model.path=Qwen/Qwen3-32B"),
+                *("sft.max_length=16384", "cluster.zero_stage=2"),
+            ],
+            "needs at least",
+        ),
+    ],
+)
+def test_a_job_that_could_only_fail_is_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        assert main(["--job", *words]) == 1
+    except SystemExit as ended:  # the command's own parser
+        assert ended.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_jobs_that_can_run_are_let_through() -> None:
+    refuse_job([*NODE, "slurm/grpo_1node.sbatch", "--backend=verl", "model.path=not/yet"])
+    refuse_job(["--nodes=2-4", "slurm/grpo_multinode.sbatch", "model.path=not/yet"])
+    refuse_job(["slurm/command.sbatch", "out=x", "--", "tasks", "cdr", "--out=x", "--shard={task}"])
+    with pytest.raises(ConfigError, match="no script"):
+        refuse_job(["--nodes=2"])
+
+
+CHAINS = sorted((ROOT / "slurm").glob("*_qwen3_*.sh"))
+
+
+def dry_run(path: Path, *more: str) -> list[list[str]]:
+    """The calls of sbatch."""
+    done = subprocess.run(
+        ["bash", str(path), "--dry-run", *more],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/tmp", "ASSAY_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CHAINS, ids=lambda p: p.stem)
+def test_every_job_of_a_chain_can_run_and_comes_after_what_it_needs(path: Path) -> None:
+    calls = dry_run(path, "--partition=a100")
+    served = [call for call in calls if "slurm/serve_eval.sbatch" in call]
+    gathers = [call for call in calls if "gather" in call]
+    assert len(served) == len(gathers) > 0
+    made: set[str] = set()
+    for call in calls:
+        assert "--partition=a100" in call and any(word.startswith("--time=") for word in call)
+        waits = [word for word in call if word.startswith("--dependency=afterok:")]
+        assert {name for word in waits for name in re.findall("<(.*?)>", word)} <= made
+        assert bool(waits) == ("--kill-on-invalid-dep=yes" in call)
+        name = next(word for word in call if word.startswith("--job-name="))
+        made.add(name.partition("-")[2].removeprefix("-job-name=").partition("-")[2])
+    assert [c for c in gathers if any("gpus-per-node" in word for word in c)] == []
+
+
+def test_a_chain_with_a_wrong_word_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "bad.sh"
+    chain = (
+        "set -e; OUT=x; . slurm/chain.sh; job a '' slurm/command.sbatch out=x -- compare a --outt"
+    )
+    script.write_text(chain + "\n")
+    for words, said in (
+        ([], "unrecognized arguments: --outt"),
+        (["x"], "wanted --dry-run or options"),
+    ):
+        env = {"PATH": "/usr/bin:/bin", "ASSAY_PYTHON": sys.executable}
+        done = subprocess.run(
+            ["bash", str(script), *words], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0 and said in done.stderr
+    assert not Path("x").exists()
+
+
+# What the commands of a script's comment write into their folder.
+WRITTEN = {
+    "cdr": {"train.jsonl", "heldout.jsonl"},
+    "dare --tables": {"train.jsonl", "heldout.jsonl"},
+    "dare --import": {"tasks.jsonl"},
+}
+
+
+@pytest.mark.parametrize("path", CHAINS, ids=lambda p: p.stem)
+def test_every_file_of_a_chain_is_written_by_a_command_of_its_comment(path: Path) -> None:
+    text = path.read_text("utf-8")
+    written: set[str] = set()
+    for line in re.findall(r"^#   assay (.*)$", text, re.MULTILINE):
+        words = shlex.split(line)
+        out = words[words.index("--out") + 1] if "--out" in words else ""
+        if words[0] == "tasks":
+            kind = next(k for k in WRITTEN if set(k.split()) <= set(words))
+            written |= {out, *(f"{out}/{name}" for name in WRITTEN[kind])}
+        elif words[0] == "rollout":
+            written.add(out)
+    named = set(re.findall(r"tasks/[\w./]+", text.split("\nOUT=")[1]))
+    assert named and named <= written
+    assert [p for p in re.findall(r"configs/[\w./]+", text) if not (ROOT / p).is_file()] == []
+
+
+@pytest.mark.parametrize("path", [p for p in (ROOT / "configs").glob("*_qwen3_4b*.yaml")])
+def test_a_preset_names_data_that_a_command_writes(path: Path) -> None:
+    data = yaml.safe_load(path.read_text("utf-8"))["data"]
+    assert Path(data).name in {"train.jsonl", "heldout.jsonl", "tasks.jsonl", "sft.parquet"}
