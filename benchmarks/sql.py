@@ -21,7 +21,7 @@ from pathlib import Path
 from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, read_tasks
 from data_gen.queries.sql_build import main as build
-from data_gen.queries.table_folders import SPLITS
+from data_gen.splits import SPLITS
 
 
 def seconds() -> tuple[float, float]:

@@ -17,13 +17,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from assay.console import DONE, UNUSABLE
+from assay.console import DONE, UNUSABLE, Parser, add_out, add_seed
 from assay.family import family_named
 from assay.record import GOLD
 from assay.seeds import derive_seed
 from assay.task import Answer, Task, TaskError
 from data_gen.certificate import CERTIFICATE, Shared, certificate, counted, write_set
-from data_gen.splits import sides_of, wanted_of
+from data_gen.licences import add_described
+from data_gen.splits import HELDOUT, SPLITS, add_shares, sides_of, wanted_of
 from data_gen.tally import AGREED, Input, Refused, Tally, say_empty, say_inputs
 from rewards.audit.laws import empty_law, gold_law, gold_of, normal, scored
 
@@ -102,7 +103,7 @@ class Builder(ABC, Generic[Source, Draft, Gold]):
         self,
         seed: int,
         count: int = 100,
-        heldout_share: float = 0.2,
+        heldout_share: float = HELDOUT,
         validation_share: float | None = None,
     ) -> Made:
         """About `count` tasks, even over the sources as far as these allow, in splits that share no
@@ -170,6 +171,16 @@ def settled(
     return task
 
 
+def add_table_options(to: Parser, short: str) -> None:
+    """The options of every builder over tables; `short` says what is short."""
+    add_described(to)
+    add_shares(to, "tables, copies as one")
+    to.add_argument("--short", action="store_true", help=short)
+    add_out(to, "folder to write into", required=True)
+    add_seed(to)
+    to.add_argument("--workers", type=int, default=0, help="processes; 0: all cores")
+
+
 def finish(
     builder: str,
     out: Path,
@@ -215,7 +226,7 @@ def finish(
     if proof["proof"]:
         print(f"gold computed twice: {_listed(proof['proof'])}")
     print(f"{out / CERTIFICATE}: nothing is shared; refused {_listed(proof['refused'])}")
-    if sum(len(tasks) for tasks in parts.values()) < wanted:
+    if sum(proof["tasks"].get(name, 0) for name in SPLITS) < wanted:
         print("assay tasks: fewer tasks than asked for: the inputs gave no more", file=sys.stderr)
     return DONE if proof["ok"] else UNUSABLE
 

@@ -21,7 +21,8 @@ from data_gen.demo.passages import canonical_hash, cut_passages
 
 TRAIN = "train"
 SPLITS = (TRAIN, "validation", "heldout")
-VALIDATION = 0.1  # share that validates by default, from `ENOUGH` sources on
+HELDOUT = 0.2  # share that is held out by default
+VALIDATION = 0.1  # and that validates, from `ENOUGH` sources on
 ENOUGH = 10
 
 
@@ -67,7 +68,7 @@ def sides_of(
 def wanted_of(count: int, side: Mapping[str, str]) -> dict[str, int]:
     """How many of `count` tasks each split gets: as large a share as it has of the sources."""
     sizes = Counter(side.values())
-    away = {n: round(count * sizes[n] / len(side)) for n in SPLITS[1:]}
+    away = {n: round(count * sizes[n] / max(1, len(side))) for n in SPLITS[1:]}
     return {TRAIN: count - sum(away.values())} | away
 
 

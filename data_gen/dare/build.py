@@ -35,9 +35,9 @@ from data_gen.licences import read_licences
 from data_gen.rewording import writer_of
 from data_gen.splits import taken
 from data_gen.tally import (
-    DIFFERS,
+    AGREED,
+    ONCE,
     REFUSED,
-    UNPROVABLE,
     Input,
     Refusal,
     Tally,
@@ -175,11 +175,9 @@ def _certificate(
     tally = Tally()
     for refusal in (r for built in found for r in built.refused):
         tally.refuse(refusal)
-        if refusal.code in (DIFFERS, UNPROVABLE):
-            tally.proof[refusal.code.removeprefix("proof: ")] += 1
     once = {built.source for built in found if built.once}
     for row in rows:
-        tally.proof["proved once" if row["source"] in once else "agreed"] += 1
+        tally.proof[ONCE if row["source"] in once else AGREED] += 1
     proof = certificate(
         "dare",
         splits,

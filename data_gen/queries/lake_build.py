@@ -1,77 +1,321 @@
 """`assay tasks lake`: verified questions over folders of tables, with gold pipelines.
 
-Writes `train.jsonl` and `validation.jsonl` (from --lakes and --carried), `heldout.jsonl` (from
---heldout, or a share of the tables), `refused.jsonl` and `certificate.json`; with --obscured also
-each over lakes with other names and numbers. Every gold value is computed twice, by pandas and by
-SQL over the original file. No table, and no copy of one in another order, is on two sides.
+Writes `train.jsonl`, `validation.jsonl` and `heldout.jsonl` (a share of the tables of --lakes and
+--carried, or all of --heldout), `refused.jsonl` and `certificate.json`; with --obscured also each
+over lakes with other names and numbers. Every gold value is computed twice, by pandas and by SQL
+over the original file. No table, and no copy of one in another order, is on two sides.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from assay import console
 from assay.console import Progress
+from assay.seeds import derive_seed
+from assay.task import Task
 from data_gen.certificate import counted
-from data_gen.krama.importer import LAKE
+from data_gen.krama.importer import LAKE, SYSTEM
+from data_gen.pipeline import Builder, Parts, tasks_of
 from data_gen.queries.forms import FULL, SHORT, Form, short_lake
 from data_gen.queries.lake import Lake
-from data_gen.queries.lake_generate import LakeTally, generate, obscure_lake
-from data_gen.queries.lake_sides import parted
-from data_gen.queries.lake_wording import reworded_tasks
-from data_gen.queries.pays import best_constants, listings_earn, paying
+from data_gen.queries.lake_checks import Checked, score, validate_all
+from data_gen.queries.lake_questions import question_for
+from data_gen.queries.lake_steps import NoQuestion
+from data_gen.queries.lake_wording import facts_of, reworded_tasks
+from data_gen.queries.obscured import obscure_tables
+from data_gen.queries.ops import in_order, sources_of
+from data_gen.queries.pays import Watch, best_constants, best_listing, listings_earn, paying, pays
+from data_gen.queries.pipeline import Frames, Question, gold_subtasks
 from data_gen.queries.table_folders import (
-    SPLITS,
-    Parts,
     add_options,
-    finish,
+    divided,
+    finish_tables,
     need_tables,
     opened,
+    wanted_tasks,
 )
-from data_gen.queries.tables import ROWS
-from data_gen.rewording import add_writer, writer_of
+from data_gen.queries.tables import ROWS, Table
+from data_gen.rewording import Facts, add_writer, writer_of
+from data_gen.tally import AGREED, ONCE, Refusal, Refused, Tally
 from rewards.krama.release import COUNTS
 
-
-def _wanted(count: int, sides: Mapping[str, Sequence[Lake]], train: bool) -> dict[str, int]:
-    """How many tasks of each split: a fifth is held out, a tenth of the rest validates."""
-    heldout = 0 if not sides["heldout"] else count // 5 if train else count
-    valid = (count - heldout) // 10 if sides["validation"] else 0
-    return {"train": count - heldout - valid, "validation": valid, "heldout": heldout}
+TRIES = 60  # drafts for each wanted task, before the lakes are given up
+BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
+Values = dict[str, Any]
 
 
-def build(args: argparse.Namespace) -> dict[str, Any]:
-    """Write the folder; returns the certificate. Raises `TaskError`."""
+@dataclass
+class LakeTally(Tally):
+    """`listed`: what listing everything earns on each task; `facts`: what a rewording of it must
+    keep."""
+
+    listed: dict[str, list[tuple[float, float]]] = field(
+        default_factory=dict[str, list[tuple[float, float]]]
+    )
+    facts: dict[str, Facts] = field(default_factory=dict[str, Facts])
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A question of a kind, drawn by the seed `draw`, and what its runs gave. `plain`: the task
+    that it asks again, over a lake with other names and numbers."""
+
+    lake: Lake
+    question: Question
+    kind: str
+    draw: int
+    checked: Checked = (None, "not run")
+    plain: Task | None = None
+
+    @property
+    def answer_type(self) -> str:
+        return self.question.steps[-1].answer_type
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that the question reads."""
+        read = [(source.path, source.part) for source in sources_of(self.question.ops or ())]
+        return [t for t in self.lake.tables if (t.path, t.reading.part) in read]
+
+    @property
+    def where(self) -> str:
+        return f"{self.lake.name}: {self.question.text}"
+
+
+class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
+    """Questions over the lakes of one split, even over the types of answers and the lakes as far as
+    these allow. Task i depends on the seed and the tables alone."""
+
+    def __init__(
+        self, split: str, count: int, seed: int, form: Form, tally: LakeTally, bar: Progress | None
+    ) -> None:
+        self.split, self.seed, self.form, self.tally, self.bar = split, seed, form, tally, bar
+        self.total = count * TRIES
+        self.most = -(-count // len(form.types))  # of an answer type
+        self.types: Counter[str] = Counter()
+        self.watches = {kind: Watch(kind) for kind in form.types}
+
+    def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
+        """What the seed draws, run in batches. A type of answer that has enough is drawn no more;
+        batch n is drawn when batch n - 2 is done and batch n - 1 is not, on every machine: it runs
+        in the sandbox while batch n - 1 is proved."""
+        with ThreadPoolExecutor(1) as beside:
+            drawn: list[Draft] = []
+            results: Future[list[Checked]] | None = None
+            for batch in chain(self.batches(source), [[]]):
+                running = beside.submit(_run, batch) if batch else None
+                for draft, found in zip(drawn, results.result() if results else [], strict=True):
+                    if self.types[draft.answer_type] < self.most:
+                        count = len(made)
+                        yield replace(draft, checked=found)
+                        self.types[draft.answer_type] += len(made) - count
+                        if self.bar is not None:
+                            self.bar.add(len(made) - count)
+                drawn, results = batch, running
+
+    def batches(self, lakes: Sequence[Lake]) -> Iterator[list[Draft]]:
+        lakes = [lake for lake in lakes if lake.tables]
+        for start in range(0, self.total if lakes else 0, BATCH):
+            numbers = range(start, min(start + BATCH, self.total))
+            drawn = [self._draw(lakes[number % len(lakes)], number) for number in numbers]
+            yield [draft for draft in drawn if draft is not None]
+
+    def _draw(self, lake: Lake, number: int) -> Draft | None:
+        rng = Random(derive_seed(self.seed, "lake-draft", lake.name, number))
+        kind = rng.choice(self.form.kinds)
+        draw = derive_seed(self.seed, lake.name, number, kind)
+        try:
+            draft = Draft(lake, question_for(lake.tables, kind, draw, lake.links), kind, draw)
+        except NoQuestion as error:
+            names = [lake.input_name(key) for key in error.tables]
+            return self.tally.refuse(Refusal("no fitting columns"), names)
+        if self.types[draft.answer_type] >= self.most:
+            return None
+        if why := self.form.fits(lake, draft.question):
+            return self.tally.refuse(Refusal(why), self.inputs(draft))
+        if draft.question.shape in lake.seen:
+            return self.tally.refuse(Refusal("asked already"))
+        lake.seen.add(draft.question.shape)
+        script = self.form.script(lake, draft.question)
+        return replace(draft, question=replace(draft.question, script=script))
+
+    def gold(self, draft: Draft) -> Values:
+        """What the pipeline gave in the sandbox, run after run."""
+        values, why = draft.checked
+        if values is None:
+            raise Refused(why)
+        return values
+
+    def again(self, draft: Draft, gold: Values) -> str:
+        """The same values by SQL over the original file."""
+        prover = draft.lake.prover
+        if why := prover.refusal(draft.question, gold):
+            raise Refused(why.code, why.what, draft.where)
+        return ONCE if prover.once(draft.question) else AGREED
+
+    def words(self, draft: Draft, gold: Values) -> str:
+        return draft.question.text
+
+    def task(self, draft: Draft, gold: Values, words: str) -> Task:
+        """Its id is a hash of what it asks."""
+        lake, question = draft.lake, draft.question
+        name = f"{derive_seed('lake-task', lake.name, question.shape):016x}"
+        answer: dict[str, Any] = {
+            "answer_type": draft.answer_type,
+            "answer": gold["main-task"],
+            "subtasks": gold_subtasks(question, gold),
+            "pipeline": question.script or question.code(),
+        }
+        if draft.answer_type == "string_approximate":
+            answer["names_only"] = True  # a judge of texts takes a list of all names for right
+        if in_order(question.steps[-1].op, draft.answer_type):
+            answer["ordered"] = True
+        return Task(
+            id=f"lake-{lake.name}-{name}",
+            family="answer",
+            track=f"lake-{lake.name}",
+            split=self.split,
+            prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": words}],
+            gold=answer,
+            tools=(self.form.agent,),
+            files={LAKE: str(lake.folder.resolve())},
+            meta={
+                "benchmark": "lake",
+                "domain": lake.name,
+                "kind": draft.kind,
+                "draw": draft.draw,
+                "steps": len(question.steps),
+                "gold_files": sorted({t.path for t in draft.tables}),
+                "tables": sorted({t.digest for t in draft.tables}),
+                "keys": sorted({t.key for t in draft.tables}),
+                "licences": sorted({t.about.licence or "unknown" for t in draft.tables}),
+                "difficulty": "hard" if len(question.steps) > 4 else "easy",
+            },
+        )
+
+    def check(self, draft: Draft, gold: Values, task: Task) -> None:
+        """No listing of everything pays, and no answer is given too often. That gold scores 1 and
+        that constants do not was asked of every run (`lake_checks`)."""
+        self._note(draft, gold, task, self.watches[draft.answer_type])
+
+    def _note(self, draft: Draft, gold: Values, task: Task, watch: Watch | None) -> None:
+        lists = draft.lake.prover.everything(draft.question)
+        pair = best_listing(draft.answer_type, gold["main-task"], lists)
+        if pays(pair):
+            raise Refused("listing everything pays", where=draft.where)
+        if watch is not None:
+            if not watch.admits(gold["main-task"]):
+                raise Refused("an answer given too often")
+            self.tally.listed.setdefault(watch.answer_type, []).append(pair)
+        self.tally.facts[task.id] = facts_of(draft.question, draft.tables, gold["main-task"])
+
+    def inputs(self, draft: Draft) -> list[str]:
+        return [draft.lake.input_name(table.key) for table in draft.tables]
+
+
+def _run(drafts: Sequence[Draft]) -> list[Checked]:
+    return validate_all([(draft.question, draft.lake.frames) for draft in drafts])
+
+
+class ObscuredBuilder(LakeBuilder):
+    """A lake's tasks asked again over the lake with other names and numbers, each with the answer
+    that its pipeline gives there. A task is dropped when it does not validate there, or when its
+    answer did not change: memory could still answer it."""
+
+    def again_over(self, lake: Lake, tasks: Sequence[Task], target: Path) -> list[Task]:
+        """The tasks of one lake over its copy in `target`."""
+        if not tasks:
+            return []
+        used = {str(path) for task in tasks for path in task.meta["gold_files"]}
+        tables = obscure_tables(lake.folder, lake.name, lake.tables, used, self.seed, target)
+        self.plain = tasks
+        other = Lake(target, lake.name, tables, Frames(target), alone=lake.alone)
+        return tasks_of(self, [other], len(tasks), Random(0), self.tally)
+
+    def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
+        (lake,) = source
+        for at in range(0, len(self.plain), BATCH):
+            batch: list[Draft] = []
+            for task in self.plain[at : at + BATCH]:
+                kind, draw = task.meta["kind"], task.meta["draw"]
+                asked = question_for(lake.tables, kind, draw, lake.links)
+                asked = replace(asked, script=self.form.script(lake, asked))
+                batch.append(Draft(lake, asked, kind, draw, plain=task))
+            for draft, found in zip(batch, _run(batch), strict=True):
+                yield replace(draft, checked=found)
+                if self.bar is not None:
+                    self.bar.add(1)
+
+    def gold(self, draft: Draft) -> Values:
+        values, why = draft.checked
+        assert draft.plain is not None
+        plain = draft.plain.gold
+        if values is None:
+            raise Refused(f"obscured: {why}")
+        if [s.kind for s in draft.question.steps] != [s["kind"] for s in plain["subtasks"]]:
+            raise Refused("obscured: another question")
+        if score(draft.question, values["main-task"], plain["answer"]) > 0.95:
+            raise Refused("obscured: the same answer")
+        return values
+
+    def task(self, draft: Draft, gold: Values, words: str) -> Task:
+        assert draft.plain is not None
+        new, plain = super().task(draft, gold, words), draft.plain
+        return replace(
+            new,
+            id=f"{plain.id}-obscured",
+            gold={**new.gold, "plain_answer": plain.gold["answer"]},
+            meta={**new.meta, "mode": "obscured", "plain": plain.id},
+        )
+
+    def check(self, draft: Draft, gold: Values, task: Task) -> None:
+        self._note(draft, gold, task, None)
+
+    def inputs(self, draft: Draft) -> list[str]:
+        return []  # its tables are no inputs of the build
+
+
+def build(args: argparse.Namespace) -> int:
+    """Write the folder; returns the exit status. Raises `TaskError`."""
     writer = writer_of(args, args.out)
     form = SHORT if args.short else FULL
     with opened(args, [*args.heldout, *args.lakes]) as (lakes, _):
         lakes = [short_lake(lake) for lake in lakes] if args.short else lakes
     held, train = lakes[: len(args.heldout)], lakes[len(args.heldout) :]
-    divided = parted(train, held, args.validation_share, args.seed, args.heldout_share)
-    sides: dict[str, list[Lake]] = dict(zip(SPLITS, divided, strict=True))
-    lakes = [lake for side in divided for lake in side]
-    more = f". A table needs column names, {ROWS[0]} rows or more, and a column of numbers"
-    need_tables(lakes, args, more)
+    need = f". A table needs column names, {ROWS[0]} rows or more, and a column of numbers"
+    need_tables(lakes, args, need)
+    sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
     tally, parts = LakeTally(), Parts()
-    wanted = _wanted(args.count, sides, bool(train))
     with Progress("lakes", "tasks", args.count) as bar:
-        for name, side in sides.items():
-            parts[name] = generate(side, wanted[name], args.seed, name, tally, bar.add, form)
+        for split, count in wanted_tasks(sides, args).items():
+            builder = LakeBuilder(split, count, args.seed, form, tally, bar)
+            parts[split] = tasks_of(builder, sides[split], count, Random(0), tally)
     if args.obscured:
         parts |= _obscured(parts, sides, args, tally, form)
     own: dict[str, Any] = {}
     if writer is not None:
-        parts, own["wordings"] = reworded_tasks(parts, tally.facts, writer, args.seed)
+        parts, told = reworded_tasks(parts, tally.facts, writer, args.seed)
+        own["wordings"] = told
+        why = ", ".join(f"{n} {why}" for why, n in told["refused"].items())
+        print(f"reworded: {told['reworded']} of {told['asked']}; refused {why or 'none'}")
     constants = {n: best_constants(tasks) for n, tasks in parts.items() if tasks}
     pay = [f"{n}: {why}" for n, found in constants.items() for why in paying(found)]
-    proof = finish(
+    for why in pay:
+        print(f"assay tasks: {why}", file=sys.stderr)
+    return finish_tables(
         "lake",
         args,
-        lakes,
+        [lake for side in sides.values() for lake in side],
         parts,
         tally,
         ok=not pay,
@@ -83,14 +327,11 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         listing_everything=listings_earn(tally.listed),
         **own,
     )
-    for why in pay:
-        print(f"assay tasks: {why}", file=sys.stderr)
-    return proof
 
 
 def _obscured(
     parts: Parts,
-    sides: dict[str, list[Lake]],
+    sides: Mapping[str, Sequence[Lake]],
     args: argparse.Namespace,
     tally: LakeTally,
     form: Form,
@@ -99,12 +340,12 @@ def _obscured(
     total = sum(map(len, parts.values()))
     with Progress("obscured lakes", "tasks", total) as bar:
         for split, tasks in parts.items():
+            builder = ObscuredBuilder(split, len(tasks), args.seed, form, tally, bar)
             found = made.setdefault(f"{split}_obscured", [])
             for lake in sides[split]:
                 here = str(lake.folder.resolve())
                 own = [t for t in tasks if t.files[LAKE] == here]
-                target = args.out / "obscured" / split / lake.name
-                found += obscure_lake(lake, own, args.seed, target, tally, bar.add, form)
+                found += builder.again_over(lake, own, args.out / "obscured" / split / lake.name)
     return made
 
 
@@ -115,14 +356,13 @@ def options() -> console.Parser:
     again = "also ask every question over lakes with other names and numbers"
     parser.add_argument("--obscured", action="store_true", help=again)
     short = "one plain table of at most 12 columns, one or two steps: for small models"
-    add_options(parser, 500, 0.0, short)
+    add_options(parser, 500, short)
     add_writer(parser)
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
-    proof = build(args)
     names = {f.parent.name if f.name == "input" else f.name for f in args.lakes}
     if real := sorted(names & {*COUNTS}):
         print(
@@ -130,7 +370,4 @@ def main(argv: Sequence[str]) -> int:
             "--heldout when you test on the benchmark",
             file=sys.stderr,
         )
-    if told := proof["lake"].get("wordings"):
-        why = ", ".join(f"{n} {why}" for why, n in told["refused"].items())
-        print(f"reworded: {told['reworded']} of {told['asked']}; refused {why or 'none'}")
-    return console.DONE if proof["ok"] else console.UNUSABLE
+    return build(args)

@@ -10,28 +10,295 @@ from __future__ import annotations
 import argparse
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from random import Random
 
 from assay import console
 from assay.console import Progress
+from assay.fingerprints import TableMarks
+from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from data_gen.certificate import counted
+from data_gen.pipeline import Builder, Parts, tasks_of
+from data_gen.proof.original import NotProvable
+from data_gen.queries.database import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.queries.lake import Lake
-from data_gen.queries.sql_generate import Asked, SqlTally, generate, spread
-from data_gen.queries.sql_sides import parted, sides_of
+from data_gen.queries.links import Link, Links
+from data_gen.queries.sql_pandas import Second
+from data_gen.queries.sql_plans import Kind, NoPlan, Plan, draft, kinds_of
+from data_gen.queries.sql_prove import agreed, clauses_needed, focus_of, gold_rows
+from data_gen.queries.sql_wording import pieces, prompt, question
+from data_gen.queries.sql_write import Written, written
 from data_gen.queries.table_folders import (
-    SPLITS,
-    Parts,
     add_options,
-    finish,
+    divided,
+    finish_tables,
     need_tables,
     opened,
+    wanted_tasks,
 )
+from data_gen.queries.tables import Table
+from data_gen.splits import SPLITS
+from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
+from rewards.sql.compare import Row
+from rewards.sql.family import hard_coded, marks_of
+from rewards.sql.score import TWINS, SqlReward, fenced, score_query
 
+LIKE = "a table like one of another side"
+SHORT_COLUMNS = 8
+SHORT_PIECES = 325  # of a prompt: at most 350 tokens of SmolLM2's vocabulary (docs/sql.md)
+LONG_CHARACTERS = 6000
 _SPARE = 1.6  # tasks made for one that is wanted, so that kinds can be evened out
+_TRIES = 5  # drafts of a kind over a table
+_JOINS = 3  # databases of two tables, for each table
+_HARD = ("above_average", "absent", "share", "top_each", "best_group", "having")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted of the tables of a folder that are in one split: `most` tasks of each."""
+
+    folder: Path
+    name: str
+    tables: tuple[Table, ...]
+    links: Links
+    split: str
+    most: int
+    rows: int
+    seed: int
+    short: bool
+    licence: str
+
+
+@dataclass
+class SqlTally(Tally):
+    """`kinds`: drafts by kind; `cut`: what is said of tables of which rows are left out."""
+
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    cut: dict[str, str] = field(default_factory=dict[str, str])
+    most: int = 2  # of each folder
+
+    def add(self, other: SqlTally, most: int = 5) -> None:
+        """Add what another folder gave."""
+        self.refused.update(other.refused)
+        self.proof.update(other.proof)
+        self.kinds.update(other.kinds)
+        self.unused.update(other.unused)
+        self.cut.update(other.cut)
+        self.inputs.update(other.inputs)  # a table is of one folder
+        for code, said in other.examples.items():
+            kept = self.examples.setdefault(code, [])
+            kept += said[: most - len(kept)]
+
+
+@dataclass
+class Draft:
+    """A plan over a database, as SQL and in words; `clauses` tell it from other readings."""
+
+    unit: Unit
+    plan: Plan
+    one: Written
+    text: str
+    seed: int
+    clauses: tuple[str, ...] = ()
+
+
+class SqlBuilder(Builder[Unit, Draft, list[Row]]):
+    """Questions over one folder. A source is a database: a table, or two that can be joined."""
+
+    def __init__(self, asked: Asked, second: Second, tally: SqlTally) -> None:
+        self.asked, self.second, self.tally = asked, second, tally
+
+    def units(self) -> Iterator[Unit]:
+        """Databases of one table each, then of two tables that can be joined."""
+        asked, tally = self.asked, self.tally
+        found: dict[int, Made] = {}
+        for place, table in enumerate(asked.tables):
+            name = f"{asked.name}/{table.key}"
+            try:
+                frame = read_frame(table, asked.folder)
+            except (TaskError, OSError) as error:
+                tally.unused[name] = str(error)
+                continue
+            one = made(table, frame, asked.rows, SHORT_COLUMNS if asked.short else COLUMNS)
+            if isinstance(one, str):
+                tally.unused[name] = one
+                continue
+            found[place] = one
+            if one.cut:
+                tally.cut[name] = one.cut
+            yield Unit((one,))
+        for place, one in found.items() if not asked.short else ():
+            ways: dict[tuple[int, str, str], Link] = {}
+            for link in asked.links[place]:
+                ways.setdefault((link.other, link.mine, link.theirs), link)
+            pairs = [(found[k.other], k) for k in ways.values() if k.other in found]
+            units = [joined(one, o, k) for o, k in pairs if o.table.name != one.table.name]
+            yield from list(filter(None, units))[:_JOINS]
+
+    def drafts(self, source: Unit, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
+        """A question of each kind in turn; of one table in two rounds."""
+        kinds = list(kinds_of(source))
+        rng.shuffle(kinds)
+        shapes: set[str] = set()
+        for _ in range(1 if source.link else 2):
+            for kind in kinds:
+                before = len(made)
+                for plan in self._plans(source, kind, rng, shapes):
+                    one, text = written(plan, source), question(plan, source, rng)
+                    seed = derive_seed(self.asked.seed, "sql-twins", self.asked.name, plan.shape)
+                    yield Draft(source, plan, one, text, seed)
+                    if len(made) > before:
+                        shapes.add(plan.shape)
+                        break
+
+    def _plans(self, unit: Unit, kind: Kind, rng: Random, shapes: set[str]) -> Iterator[Plan]:
+        tried: list[Plan] = []
+        for _ in range(_TRIES):
+            try:
+                plan = draft(unit, kind, rng)
+            except NoPlan:
+                why = Refusal("its columns do not fit the kind of question")
+                self.tally.note(why, self._names(unit))
+                continue
+            if plan.shape in shapes:
+                self.tally.refuse(Refusal("asked already"))
+            elif plan not in tried:
+                tried.append(plan)
+                self.tally.kinds[kind] += 1
+                yield plan
+
+    def gold(self, draft: Draft) -> list[Row]:
+        return gold_rows(draft.plan, draft.unit, draft.one)
+
+    def again(self, draft: Draft, gold: list[Row]) -> str:
+        return agreed(draft.plan, draft.unit, gold, draft.one, self.second, self.asked.rows)
+
+    def words(self, draft: Draft, gold: list[Row]) -> str:
+        """The question, with the clauses that tell it from what else it might mean."""
+        try:
+            draft.clauses = clauses_needed(
+                draft.plan, draft.unit, draft.one, draft.text, gold, draft.seed
+            )
+        except NotProvable as error:
+            raise Refused(UNPROVABLE, str(error)) from None
+        return " ".join([draft.text, *draft.clauses])
+
+    def task(self, draft: Draft, gold: list[Row], words: str) -> Task:
+        asked, unit, plan = self.asked, draft.unit, draft.plan
+        body = prompt(words, unit)
+        if len(body) > LONG_CHARACTERS or (asked.short and pieces(body) > SHORT_PIECES):
+            raise Refused("a prompt that is too long")
+        tables = [m.described for m in unit.made]
+        name = f"{derive_seed('sql-task', asked.name, *(t.key for t in tables), plan.shape):016x}"
+        return Task(
+            id=f"sql-{asked.name}-{name}",
+            family="sql",
+            track=f"sql-{plan.kind}",
+            split=asked.split,
+            prompt=[{"role": "user", "content": body}],
+            gold={
+                "sql": draft.one.sql,
+                "ordered": draft.one.ordered,
+                "database": unit.packed,
+                "focus": [list(f) for f in focus_of(plan, unit)],
+                "seed": draft.seed,
+                "twins": TWINS,
+                "result": [list(row) for row in gold],
+            },
+            meta={
+                "benchmark": "sql",
+                "source": asked.name,
+                "database": f"{asked.name}/{tables[0].key}",
+                "kind": plan.kind,
+                "question": words,
+                "clauses": list(draft.clauses),
+                "tables_asked": str(len(unit.made)),
+                **({"rows": cuts} if (cuts := [m.cut for m in unit.made if m.cut]) else {}),
+                "difficulty": "hard" if len(unit.made) > 1 or plan.kind in _HARD else "easy",
+                "tables": sorted({t.digest for t in tables}),
+                "keys": sorted({t.key for t in tables}),
+                "licences": sorted({t.about.licence or asked.licence or "unknown" for t in tables}),
+            },
+        )
+
+    def check(self, draft: Draft, gold: list[Row], task: Task) -> None:
+        """Gold scores 1, and its rows written down are not paid."""
+        score = score_query(task.gold, fenced(task.gold["sql"]), False, SqlReward())
+        if (score.outcome, score.reward) != (1.0, 1.0):
+            raise Refused("gold does not score 1", f"{task.gold['sql']} ({score.why})")
+        if score_query(task.gold, hard_coded(task), False, SqlReward()).reward:
+            raise Refused("gold does not score 1", "its rows written down are paid")
+
+    def inputs(self, draft: Draft) -> list[str]:
+        return self._names(draft.unit)
+
+    def _names(self, unit: Unit) -> list[str]:
+        return [f"{self.asked.name}/{m.described.key}" for m in unit.made]
+
+
+def generate(asked: Asked) -> tuple[list[Task], SqlTally]:
+    """The tasks of one folder, in an order that depends on the seed and the tables alone."""
+    tally, second = SqlTally(), Second(asked.folder)
+    builder = SqlBuilder(asked, second, tally)
+    tasks: list[Task] = []
+    try:
+        for unit in builder.units():
+            keys = [m.described.key for m in unit.made]
+            rng = Random(derive_seed(asked.seed, "sql-unit", asked.name, *keys))
+            most = asked.most if len(unit.made) == 1 else max(1, asked.most // 3)
+            tasks += tasks_of(builder, unit, most, rng, tally)
+    finally:
+        second.close()
+    return tasks, tally
+
+
+def without_like(made: Sequence[Task], reasons: Counter[str]) -> list[Task]:
+    """The tasks without those over a table that is like one of a stricter side, by its columns,
+    its rows or its quantities: held out is strictest, then validation. Others are counted."""
+    kept: list[Task] = []
+    known: list[TableMarks] = []
+    for side in reversed(SPLITS):
+        mine: dict[str, tuple[TableMarks, ...]] = {}
+        for task in made:
+            if task.split == side:
+                text = str(task.gold["database"])
+                mine.setdefault(text, marks_of(text))
+        shared = {text for text, tables in mine.items() if any(_like(t, known) for t in tables)}
+        own = [task for task in made if task.split == side]
+        kept += [task for task in own if task.gold["database"] not in shared]
+        reasons[LIKE] += sum(task.gold["database"] in shared for task in own)
+        known += [t for text, tables in mine.items() if text not in shared for t in tables]
+    reasons += Counter()  # without what never was
+    return kept
+
+
+def _like(table: TableMarks, known: Sequence[TableMarks]) -> bool:
+    marks = table.all()
+    return any(not marks.isdisjoint(other.all()) and table.like(other) for other in known)
+
+
+def spread(tasks: Sequence[Task], count: int) -> list[Task]:
+    """`count` tasks, even over kinds and then over tables as far as these allow, in the order
+    given."""
+    left: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):
+        left.setdefault(str(task.meta["kind"]), []).append(place)
+    kinds: Counter[str] = Counter()
+    tables: Counter[str] = Counter()
+    chosen: list[int] = []
+    while len(chosen) < count and left:
+        kind = min(left, key=lambda name: (kinds[name], name))
+        place = min(left[kind], key=lambda at: (tables[str(tasks[at].meta["database"])], at))
+        left[kind].remove(place)
+        if not left[kind]:
+            del left[kind]
+        kinds[kind] += 1
+        tables[str(tasks[place].meta["database"])] += 1
+        chosen.append(place)
+    return [tasks[place] for place in sorted(chosen)]
 
 
 def options() -> console.Parser:
@@ -42,37 +309,33 @@ def options() -> console.Parser:
         "of a table that are used, from its top; where it has more, the build and the task say so"
     )
     parser.add_argument("--rows", type=int, default=20_000, help=rows)
-    add_options(parser, 1000, 0.2, "one table of at most 8 columns, prompts of at most 350 tokens")
+    add_options(parser, 1000, "one table of at most 8 columns, prompts of at most 350 tokens")
     return parser
 
 
-def build(args: argparse.Namespace) -> dict[str, Any]:
-    """Write the folder; returns the certificate. Raises `TaskError`."""
+def build(args: argparse.Namespace) -> int:
+    """Write the folder; returns the exit status. Raises `TaskError`."""
     if args.rows < 15:
         raise TaskError("--rows: 15 or more")
     if not args.tables and not args.carried:
         raise TaskError("no tables: give folders with --tables, or --carried")
-    made: list[Task] = []
+    tasks: list[Task] = []
     tally = SqlTally()
     with opened(args, args.tables, bare=True) as (lakes, crew):
         need_tables(lakes, args)
-        sides = sides_of(lakes, args.heldout_share, args.validation_share, args.seed)
-        jobs = _jobs(lakes, sides, args)
+        shares = args.heldout_share, args.validation_share
+        sides = divided(lakes, [], *shares, args.seed, linked=True)
+        wanted = wanted_tasks(sides, args)
+        jobs = _jobs(sides, wanted, args)
         with Progress("questions", "folders", len(jobs)) as bar:
-            for tasks, found in crew.map(generate, jobs):
-                made += tasks
+            for made, found in crew.map(generate, jobs):
+                tasks += made
                 tally.add(found)
                 bar.add(1)
-    kept = parted(made, tally.refused)
-    wanted = _wanted(args)
+    kept = without_like(tasks, tally.refused)
     parts: Parts = {n: spread([t for t in kept if t.split == n], wanted[n]) for n in SPLITS}
-    for lake in lakes:
-        lake.tables = [
-            replace(t, notes=(tally.cut[name], *t.notes)) if name in tally.cut else t
-            for t in lake.tables
-            for name in (lake.input_name(t.key),)
-        ]
-    proof = finish(
+    lakes = [_told(lake, tally.cut) for own in sides.values() for lake in own]
+    status = finish_tables(
         "sql",
         args,
         lakes,
@@ -85,48 +348,46 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
             for n, tasks in parts.items()
         },
         drafts=dict(sorted(tally.kinds.items())),
-        told_apart_by_a_clause=tally.clauses,
+        told_apart_by_a_clause=sum(bool(t.meta["clauses"]) for t in tasks),
         rows_left_out=dict(sorted(tally.cut.items())),
         sqlite=sqlite3.sqlite_version,
     )
-    if not made:
+    if not tasks:
         raise TaskError(f"{args.out}: no question over these tables passed every check")
-    return proof
+    return status
 
 
-def _wanted(args: argparse.Namespace) -> dict[str, int]:
-    """How many tasks of each side: as many as its share of the tables."""
-    held = round(args.count * args.heldout_share)
-    valid = round(args.count * args.validation_share)
-    return {"train": args.count - held - valid, "validation": valid, "heldout": held}
+def _told(lake: Lake, cut: Mapping[str, str]) -> Lake:
+    """The lake, its tables with what is said of rows that are left out."""
+    notes = [(cut[n],) if (n := lake.input_name(t.key)) in cut else () for t in lake.tables]
+    tables = [replace(t, notes=(*n, *t.notes)) for t, n in zip(lake.tables, notes, strict=True)]
+    return replace(lake, tables=tables)
 
 
 def _jobs(
-    lakes: Sequence[Lake], sides: Mapping[str, dict[str, str]], args: argparse.Namespace
+    sides: Mapping[str, Sequence[Lake]], wanted: Mapping[str, int], args: argparse.Namespace
 ) -> list[Asked]:
-    counts = Counter(side for found in sides.values() for side in found.values())
-    most = {
-        side: max(2, -(-round(_SPARE * n) // max(1, counts[side])))
-        for side, n in _wanted(args).items()
-    }
-    return [
-        Asked(
-            folder=lake.folder,
-            name=lake.name,
-            tables=tuple(lake.tables),
-            links=lake.links,
-            sides=sides[lake.name],
-            most=most,
-            rows=args.rows,
-            seed=args.seed,
-            short=args.short,
-            licence=args.stated_licence,
-        )
-        for lake in lakes
-        if lake.tables
-    ]
+    jobs: list[Asked] = []
+    for split, lakes in sides.items():
+        count = max(1, sum(len(lake.tables) for lake in lakes))
+        jobs += [
+            Asked(
+                folder=lake.folder,
+                name=lake.name,
+                tables=tuple(lake.tables),
+                links=lake.links,
+                split=split,
+                most=max(2, -(-round(_SPARE * wanted[split]) // count)),
+                rows=args.rows,
+                seed=args.seed,
+                short=args.short,
+                licence=args.stated_licence,
+            )
+            for lake in lakes
+            if lake.tables
+        ]
+    return jobs
 
 
 def main(argv: Sequence[str]) -> int:
-    proof = build(options().parse_args(argv))
-    return console.DONE if proof["ok"] else console.UNUSABLE
+    return build(options().parse_args(argv))

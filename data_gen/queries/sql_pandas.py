@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from data_gen.proof.times import time
 from data_gen.queries.database import Field
 from data_gen.queries.sql_plans import Filter, Plan
 from data_gen.queries.tables import Table
+from data_gen.tally import AGREED, ONCE
 
 Frame = Any
 Rows = list[tuple[Any, ...]]
@@ -38,10 +38,9 @@ _TESTS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Second:
-    """The second reader over one folder, and how often it agreed. Close it after use."""
+    """The second reader over one folder. Close it after use."""
 
     def __init__(self, folder: Path) -> None:
-        self.verdicts: Counter[str] = Counter()
         self._shelf = Shelf(folder)
         self._kept: dict[tuple[str, str, int], Any] = {}
 
@@ -51,7 +50,7 @@ class Second:
     def agreed(self, tables: Iterable[Table]) -> str:
         """The verdict of two ways that agree: `proved once` over a file that one library reads."""
         once = any(table.path in self._shelf.once for table in tables)
-        return "proved once" if once else "agreed"
+        return ONCE if once else AGREED
 
     def frame(self, table: Table, fields: Iterable[Field], rows: int) -> Frame:
         """The first rows of a table, its columns by their names in the file. Raises

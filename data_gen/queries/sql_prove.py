@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from data_gen.proof.original import NotProvable
 from data_gen.queries.database import Unit
 from data_gen.queries.sql_pandas import Second, values
 from data_gen.queries.sql_plans import Plan
 from data_gen.queries.sql_write import Other, Written, written
-from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
+from data_gen.tally import DIFFERS, UNPROVABLE, Refused
 from rewards.sql.compare import Cell, Row, equal
 from rewards.sql.data import Database, quoted
 from rewards.sql.hidden_databases import Focus, hidden_database
@@ -24,21 +24,6 @@ from rewards.sql.score import TWINS, constants
 
 WIDE = 6  # twins on which readings are told apart
 MOST_ROWS = 40  # of a result
-
-
-class Refused(Exception):
-    """A draft that becomes no task: its code and a sentence."""
-
-    def __init__(self, code: str, what: str = "") -> None:
-        super().__init__(code)
-        self.why = Refusal(code, what)
-
-
-@dataclass(frozen=True)
-class Proved:
-    rows: list[Row]
-    clauses: tuple[str, ...]
-    focus: tuple[Focus, ...]
 
 
 def focus_of(plan: Plan, unit: Unit) -> tuple[Focus, ...]:
@@ -52,21 +37,25 @@ def twins(base: Database, focus: tuple[Focus, ...], seed: int, places: range) ->
     return [hidden_database(base, focus, seed, number) for number in places]
 
 
-def proved(
-    plan: Plan, unit: Unit, one: Written, text: str, second: Second, rows: int, seed: int
-) -> Proved:
-    """Gold's rows, and the clauses that the question needs. Raises `Refused`."""
-    focus = focus_of(plan, unit)
-    base = unit.database
-    found = run(base, one.sql)
+def gold_rows(plan: Plan, unit: Unit, one: Written) -> list[Row]:
+    """What the query gives over the data. Raises `Refused`."""
+    found = run(unit.database, one.sql)
     if isinstance(found, Failed):
         raise Refused("the query does not run", f"{one.sql} ({found.why})")
     _usable(plan, found)
-    agreed(plan, unit, found, one, second, rows)
-    tried = [base, *twins(base, focus, seed, range(TWINS))]
-    golds = [found, *(_rows(d, one.sql) for d in tried[1:])]
+    return found
+
+
+def clauses_needed(
+    plan: Plan, unit: Unit, one: Written, text: str, gold: list[Row], seed: int
+) -> tuple[str, ...]:
+    """The clauses that the question needs, so that no other reading of it fits. Raises `Refused`
+    where none helps, and where a constant or a listing of everything is right."""
+    focus = focus_of(plan, unit)
+    tried = [unit.database, *twins(unit.database, focus, seed, range(TWINS))]
+    golds = [gold, *(_rows(d, one.sql) for d in tried[1:])]
     _telling(golds, one)
-    wide = twins(base, focus, seed, range(TWINS, WIDE))
+    wide = twins(unit.database, focus, seed, range(TWINS, WIDE))
     tried += wide
     golds += [_rows(d, one.sql) for d in wide]
     if same := constants(golds):
@@ -75,7 +64,7 @@ def proved(
         )
     clauses = told_apart(one, text, tried, golds)
     _no_shortcut(plan, unit, one, tried, golds)
-    return Proved(found, clauses, focus)
+    return clauses
 
 
 def _rows(database: Database, sql: str) -> list[Row]:
@@ -105,22 +94,17 @@ def _usable(plan: Plan, rows: Sequence[Row]) -> None:
 
 def agreed(
     plan: Plan, unit: Unit, found: list[Row], one: Written, second: Second, rows: int
-) -> None:
-    """Both ways give the same rows; counted either way. Raises `Refused`."""
+) -> str:
+    """The verdict where both ways give the same rows. Raises `Refused`."""
     try:
         again = values(plan, *frames(plan, unit, second, rows))
     except NotProvable as error:
-        raise _unproved(second, UNPROVABLE, str(error)) from None
+        raise Refused(UNPROVABLE, str(error)) from None
     except (TypeError, ValueError, KeyError) as error:
-        raise _unproved(second, UNPROVABLE, f"{type(error).__name__}: {error}") from None
+        raise Refused(UNPROVABLE, f"{type(error).__name__}: {error}") from None
     if not equal(found, [tuple(map(_cell, row)) for row in again], one.ordered):
-        raise _unproved(second, DIFFERS, f"{one.sql} is {found[:3]}, by pandas {again[:3]}")
-    second.verdicts[second.agreed(made.described for made in unit.made)] += 1
-
-
-def _unproved(second: Second, code: str, what: str) -> Refused:
-    second.verdicts[code.removeprefix("proof: ")] += 1
-    return Refused(code, what)
+        raise Refused(DIFFERS, f"{one.sql} is {found[:3]}, by pandas {again[:3]}")
+    return second.agreed(made.described for made in unit.made)
 
 
 def frames(plan: Plan, unit: Unit, second: Second, rows: int) -> list[object]:

@@ -1,49 +1,52 @@
-"""What `assay tasks lake` and `assay tasks sql` have in common: folders of tables, and how a build
-over them ends."""
+"""What `assay tasks lake` and `assay tasks sql` have in common: folders of tables, which table is
+in which split, and how a build over them ends.
+
+Copies of a table stay together, and so do tables that are drawn from one another: other rows of the
+same table, or its quantities in another unit.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from assay import console
+from assay.fingerprints import TableMarks
 from assay.record import TABLES
-from assay.task import Task, TaskError
+from assay.seeds import derive_seed
+from assay.task import TaskError
 from assay.workers import WorkerPool, limit_threads, usable_cores
-from data_gen.certificate import CERTIFICATE, certificate, counted, shared, write_set
+from data_gen.certificate import counted, shared
 from data_gen.describe import read_describe
+from data_gen.groups import Together, copies_of_tables, kin
 from data_gen.krama.folders import with_relative_files
-from data_gen.licences import add_described, allowed, read_licences, unwanted
+from data_gen.licences import allowed, read_licences, unwanted
+from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.queries.carried import carried_about, export_carried
 from data_gen.queries.lake import Folder, Lake, one_sided, open_lakes
-from data_gen.splits import share_of
-from data_gen.tally import REFUSED, Input, Tally, say_empty, say_inputs
+from data_gen.queries.tables import Table
+from data_gen.splits import HELDOUT, SPLITS, TRAIN, sides_of, wanted_of
+from data_gen.tally import REFUSED, Input, Tally, say_inputs
 
-SPLITS = ("train", "validation", "heldout")
-Parts = dict[str, list[Task]]
+Place = tuple[str, str]  # lake, table
+
+_COPY = "a copy of a table that is used already"
+_HELD = "a copy of a table that is held out"
+_DRAWN = "its rows or quantities are those of a table that is held out"
 
 
-def add_options(parser: console.Parser, count: int, heldout: float, short: str) -> None:
-    """The options of both. `count` and `heldout` are defaults; `short` says what is short."""
+def add_options(parser: console.Parser, count: int, short: str) -> None:
+    """The options of both. `count` is a default; `short` says what is short."""
     carried = "also tables of installed packages (scikit-learn, statsmodels; extra `tables`)"
     parser.add_argument("--carried", action="store_true", help=carried)
-    add_described(parser)
     parser.add_argument("--stated-licence", default="", metavar="NAME", help="of the tables given")
-    held = "share of the tables that is held out (%(default)s)"
-    parser.add_argument("--heldout-share", type=share_of, default=heldout, metavar="S", help=held)
-    valid = "share of the tables that validates (%(default)s)"
-    parser.add_argument("--validation-share", type=share_of, default=0.1, metavar="S", help=valid)
-    parser.add_argument("--short", action="store_true", help=short)
-    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument("--count", type=int, default=count, help="tasks in all (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=0, help="processes; 0: as many as cores")
+    add_table_options(parser, short)
 
 
 @contextmanager
@@ -54,8 +57,6 @@ def opened(
     `TaskError` for options that do not go together, and where two have one name."""
     if args.workers < 0 or args.count < 1:
         raise TaskError("--workers: 0 or more; --count: 1 or more")
-    if args.heldout_share + args.validation_share > 1:
-        raise TaskError("--heldout-share and --validation-share: together at most 1")
     described = read_describe(args.describe)
     warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
@@ -80,13 +81,105 @@ def licensed(lake: Lake, wanted: Sequence[str]) -> Lake:
     return lake
 
 
-def need_tables(lakes: Sequence[Lake], args: argparse.Namespace, wanted: str = "") -> None:
-    """Raises `TaskError`, and says why of each, where no table can be asked about."""
+def need_tables(lakes: Sequence[Lake], args: argparse.Namespace, need: str = "") -> None:
+    """Raises `TaskError`, and says why of each, where no table can be asked about; `need`: what one
+    needs."""
     if not any(lake.tables for lake in lakes):
-        _say(inputs_of(lakes, {}, Tally(), args), args.out)
+        args.out.mkdir(parents=True, exist_ok=True)
+        say_inputs(inputs_of(lakes, {}, Tally(), args), args.out)
         raise TaskError(
-            f"no usable table in the folders given; {args.out / REFUSED} says why for each{wanted}"
+            f"no usable table in the folders given; {args.out / REFUSED} says why for each{need}"
         )
+
+
+def divided(
+    lakes: Sequence[Lake],
+    held: Sequence[Lake],
+    heldout: float | None,
+    validation: float | None,
+    seed: int,
+    linked: bool = False,
+) -> dict[str, list[Lake]]:
+    """Split → the lakes with their tables of it; all of `held` is held out, else by default a share
+    of the others.
+
+    No family of tables is in two splits, and of copies one is used: the first without doubts, or
+    else with the fewest. `linked`: tables that can be joined stay together as well.
+    """
+    every = [*lakes, *held]
+    group, together = _groups(every, linked)
+    family = {place: together.head(name) for place, name in group.items()}
+
+    def of(lake: Lake, table: Table) -> Place:
+        return lake.name, table.key
+
+    def without(lake: Lake, gone: Mapping[Place, str], names: set[str], why: str) -> Lake:
+        return one_sided(lake, [t for t in lake.tables if gone[of(lake, t)] not in names], why)
+
+    copies = {group[of(lake, t)] for lake in held for t in lake.tables}
+    drawn = {family[of(lake, t)] for lake in held for t in lake.tables}
+    lakes = [without(without(k, group, copies, _HELD), family, drawn, _DRAWN) for k in lakes]
+    best: dict[str, tuple[int, Place]] = {}
+    for lake in (*lakes, *held):
+        for table in lake.tables:
+            name, own = group[of(lake, table)], (len(table.doubts), of(lake, table))
+            if name not in best or own[0] < best[name][0]:
+                best[name] = own
+    used = {place for _, place in best.values()}
+
+    def firsts(lakes: Sequence[Lake]) -> list[Lake]:
+        """Without second copies."""
+        return [one_sided(k, [t for t in k.tables if of(k, t) in used], _COPY) for k in lakes]
+
+    lakes, held = firsts(lakes), firsts(held)
+    if heldout is None:
+        heldout = 0.0 if held else HELDOUT
+    names = {family[of(lake, t)] for lake in lakes for t in lake.tables}
+    side = sides_of(names, heldout, validation, lambda name: derive_seed(seed, "tables", name))
+    found: dict[str, list[Lake]] = {}
+    for split in SPLITS:
+        own = [
+            one_sided(k, [t for t in k.tables if side[family[of(k, t)]] == split], "")
+            for k in lakes
+        ]
+        found[split] = [lake for lake in own if lake.tables or split == TRAIN]
+    found["heldout"] += held
+    return found
+
+
+def _groups(lakes: Sequence[Lake], linked: bool) -> tuple[dict[Place, str], Together]:
+    """(table → the group of tables whose columns are mostly the same, in whatever order; the groups
+    that are drawn from one another)."""
+    marks = {f"{lake.name}\0{t.key}": t.marks for lake in lakes for t in lake.tables}
+    group: dict[Place, str] = {
+        (n.partition("\0")[0], n.partition("\0")[2]): g for n, g in copies_of_tables(marks).items()
+    }
+    like: dict[str, list[TableMarks]] = {}
+    together = Together()
+    for lake in lakes:
+        for place, table in enumerate(lake.tables):
+            own = group[lake.name, table.key]
+            like.setdefault(own, []).append(table.kin)
+            for link in lake.links[place] if linked else ():
+                together.join(own, group[lake.name, lake.tables[link.other].key])
+    for name, head in kin(like).items():
+        together.join(name, head)
+    return group, together
+
+
+def wanted_tasks(sides: Mapping[str, Sequence[Lake]], args: argparse.Namespace) -> dict[str, int]:
+    """How many tasks of each split: as large a share as it has of the tables; of folders that are
+    held out, a fifth."""
+    given = bool(getattr(args, "heldout", ()))
+    split = {
+        f"{lake.name}/{table.key}": name
+        for name, lakes in sides.items()
+        for lake in lakes
+        for table in lake.tables
+        if not (given and name == "heldout")
+    }
+    held = 0 if not given else args.count // 5 if split else args.count
+    return wanted_of(args.count - held, split) | ({"heldout": held} if given else {})
 
 
 def inputs_of(
@@ -108,7 +201,7 @@ def inputs_of(
     return list(said.values())
 
 
-def finish(
+def finish_tables(
     builder: str,
     args: argparse.Namespace,
     lakes: Sequence[Lake],
@@ -116,46 +209,26 @@ def finish(
     tally: Tally,
     ok: bool = True,
     **own: Any,
-) -> dict[str, Any]:
-    """Write the files, say what became of every table, and return the certificate. No table is in
+) -> int:
+    """Write the files and say what became of every table; returns the exit status. No table is in
     two splits; an obscured one counts as the table that it was made of."""
     sides: dict[str, set[str]] = {name: set() for name in SPLITS}
     for name, tasks in parts.items():
         found = (str(d).partition(" ")[0] for t in tasks for d in t.meta["tables"])
         sides[name.removesuffix("_obscured")] |= set(found)
-    inputs = inputs_of(lakes, parts, tally, args)
-    proof = certificate(
+    return finish(
         builder,
-        parts,
+        args.out,
+        {n: [with_relative_files(t, args.out) for t in tasks] for n, tasks in parts.items()},
         shared({name: {"tables": tables} for name, tables in sides.items()}),
+        inputs_of(lakes, parts, tally, args),
         args.seed,
+        tally=tally,
+        kind=lambda task: str(task.meta["kind"]),
+        hint="give more tables, or set the shares",
+        wanted=args.count,
         ok=ok,
         packages=TABLES,
-        tally=tally,
-        doubts=(d for one in inputs for d in one.doubts),
         kinds=counted(parts, lambda task: (str(task.meta["kind"]),)),
         **own,
     )
-    placed = {n: [with_relative_files(t, args.out) for t in tasks] for n, tasks in parts.items()}
-    proof = write_set(args.out, placed, proof)
-    _say(inputs, args.out)
-    say_empty(proof["tasks"], args.out, "give more tables, or set the shares")
-    for name, count in proof["tasks"].items():
-        kinds = ", ".join(f"{n} {k}" for k, n in proof[builder]["kinds"][name].items())
-        print(f"{args.out / name}.jsonl: {count} tasks ({kinds or 'none'})")
-    print(f"gold computed twice: {_listed(proof['proof'])}")
-    print(f"{args.out / CERTIFICATE}: refused {_listed(proof['refused'])}")
-    if not proof["ok"]:
-        print("assay tasks: see `shared` in the certificate; do not use these", file=sys.stderr)
-    if sum(proof["tasks"][name] for name in SPLITS) < args.count:
-        print("assay tasks: fewer tasks than asked for: the tables gave no more", file=sys.stderr)
-    return proof
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {why}" for why, n in counts.items()) or "nothing"
-
-
-def _say(inputs: Iterable[Input], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    say_inputs(list(inputs), out)

@@ -21,9 +21,10 @@ from proof_lake import question  # noqa: E402
 from assay.task import Task  # noqa: E402
 from data_gen.queries.carried import Carried, export_carried, form_of, plain  # noqa: E402
 from data_gen.queries.files import top_lines, write_frames  # noqa: E402
+from data_gen.queries.forms import FULL  # noqa: E402
 from data_gen.queries.lake import Lake, open_lake  # noqa: E402
+from data_gen.queries.lake_build import Draft, LakeBuilder, LakeTally  # noqa: E402
 from data_gen.queries.lake_checks import validate  # noqa: E402
-from data_gen.queries.lake_generate import to_task  # noqa: E402
 from data_gen.queries.lake_questions import question_for  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
 from data_gen.queries.obscured import raw_frame  # noqa: E402
@@ -99,6 +100,7 @@ def test_an_index_shows_columns_of_json_and_parquet(tmp_path: Path) -> None:
 def tasks_over_all(lake: Lake) -> list[Task]:
     """One validated and proved task for every file of the lake."""
     found: dict[str, Task] = {}
+    builder = LakeBuilder("train", 1, 0, FULL, LakeTally(), None)
     for table in lake.tables:
         for draw in range(60):
             kind = ("one_number", "group_values")[draw % 2]
@@ -109,7 +111,8 @@ def tasks_over_all(lake: Lake) -> list[Task]:
             values, _ = validate(question, lake.frames)
             if values is not None:
                 assert lake.prover.refusal(question, values) is None
-                found.setdefault(table.path, to_task(lake, question, values, "train", kind, draw))
+                draft = Draft(lake, question, kind, draw)
+                found.setdefault(table.path, builder.task(draft, values, question.text))
                 break
     return list(found.values())
 

@@ -18,8 +18,9 @@ from data_gen.queries.forms import SHORT, fits, script, short_lake  # noqa: E402
 from data_gen.queries.lake import Lake, open_lake  # noqa: E402
 from data_gen.queries.lake_checks import validate  # noqa: E402
 from data_gen.queries.lake_questions import question_for  # noqa: E402
-from data_gen.queries.lake_sides import parted  # noqa: E402
 from data_gen.queries.pipeline import Question  # noqa: E402
+from data_gen.queries.table_folders import divided  # noqa: E402
+from data_gen.splits import SPLITS  # noqa: E402
 
 main = command("tasks", "lake")
 KIND = ("Turm", "Hof", "Haus", "Scheune", "Mühle", "Kirche", "Stall", "Tor", "Wall")
@@ -135,10 +136,10 @@ def test_only_plain_tables_are_asked_about(tmp_path: Path) -> None:
 def test_a_share_of_the_tables_is_held_out(tmp_path: Path) -> None:
     lake = open_lake(write_lake(tmp_path / "lake"))
     for seed in range(6):
-        train, valid, held = parted([lake], [], 0.3, seed, 0.4)
-        sides = [{t.key for one in side for t in one.tables} for side in (train, valid, held)]
+        split = divided([lake], [], 0.4, 0.3, seed)
+        sides = [{t.key for one in split[n] for t in one.tables} for n in SPLITS]
         assert sum(map(len, sides)) == len(set.union(*sides)) == len(lake.tables)
-        again = parted([lake], [], 0.3, seed, 0.4)[2]
+        again = divided([lake], [], 0.4, 0.3, seed)["heldout"]
         assert {t.key for one in again for t in one.tables} == sides[2]
 
 

@@ -218,6 +218,7 @@ def test_the_number_of_workers_does_not_show(tmp_path: Path) -> None:
     lake = lake_of_all(make_lake(tmp_path / "lake", settled=True))
     for workers in ("1", "2"):
         command = ["--lakes", str(lake), "--count", "12", "--seed", "3", "--workers", workers]
+        command += ["--heldout-share", "0"]
         assert main([*command, "--obscured", "--out", str(tmp_path / workers)]) == 0
     one, two = tmp_path / "1", tmp_path / "2"
     files = sorted(p.relative_to(one) for p in one.rglob("*") if p.is_file())

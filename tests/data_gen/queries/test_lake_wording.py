@@ -75,7 +75,18 @@ def test_every_question_keeps_its_own_facts(tmp_path: Path) -> None:
 
 def test_rewordings_are_proved_counted_and_journalled(tmp_path: Path) -> None:
     one = lake(tmp_path / "lake")
-    command = ["--lakes", str(one), "--count", "12", "--seed", "2", "--workers", "1"]
+    command = [
+        "--lakes",
+        str(one),
+        "--heldout-share",
+        "0",
+        "--count",
+        "12",
+        "--seed",
+        "2",
+        "--workers",
+        "1",
+    ]
     plain, out = tmp_path / "plain", tmp_path / "o"
     assert main([*command, "--out", str(plain)]) == 0
     with serving(reply) as (url, seen):
@@ -109,7 +120,18 @@ def test_an_endpoint_that_is_gone_leaves_no_set(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, out = lake(tmp_path / "lake"), tmp_path / "o"
-    command = ["--lakes", str(one), "--count", "3", "--workers", "1", "--out", str(out)]
+    command = [
+        "--lakes",
+        str(one),
+        "--heldout-share",
+        "0",
+        "--count",
+        "3",
+        "--workers",
+        "1",
+        "--out",
+        str(out),
+    ]
     with serving(lambda _: 401) as (url, _):
         assert main([*command, "--writer", url, "--writer-model", "m"]) == 2
     said = capsys.readouterr().err

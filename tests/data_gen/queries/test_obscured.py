@@ -54,7 +54,17 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("obscured")
     one = lake_of_all(make_lake(out / "first", settled=True), wards=True)
-    command = ["--lakes", str(one), "--count", "48", "--seed", "3", "--obscured"]
+    command = [
+        "--lakes",
+        str(one),
+        "--heldout-share",
+        "0",
+        "--count",
+        "48",
+        "--seed",
+        "3",
+        "--obscured",
+    ]
     assert main([*command, "--out", str(out / "o")]) == 0
     return out / "o"
 
@@ -204,7 +214,18 @@ def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
     """Searched in every file's bytes and name (workbooks and Parquet opened), and in every text of
     every task that a model or a scorer sees."""
     lake = named_lake(tmp_path / "first")
-    command = ["--lakes", str(lake), "--count", "24", "--seed", "3", "--workers", "1"]
+    command = [
+        "--lakes",
+        str(lake),
+        "--heldout-share",
+        "0",
+        "--count",
+        "24",
+        "--seed",
+        "3",
+        "--workers",
+        "1",
+    ]
     assert main([*command, "--obscured", "--out", str(tmp_path / "o")]) == 0
     texts: dict[str, str] = {}
     folder = tmp_path / "o" / "obscured"

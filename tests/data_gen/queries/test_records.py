@@ -160,7 +160,18 @@ def test_tasks_are_asked_over_texts_and_pages_plain_and_obscured(tmp_path: Path)
     )
     for part in parts:
         write_frames(lake, [part])
-    words = ["--lakes", str(lake), "--count", "18", "--seed", "1", "--workers", "1"]
+    words = [
+        "--lakes",
+        str(lake),
+        "--heldout-share",
+        "0",
+        "--count",
+        "18",
+        "--seed",
+        "1",
+        "--workers",
+        "1",
+    ]
     words += ["--validation-share", "0", "--obscured", "--out", str(tmp_path / "o")]
     assert main(words) == 0
     for name in ("train.jsonl", "train_obscured.jsonl"):

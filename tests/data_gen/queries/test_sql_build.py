@@ -18,9 +18,9 @@ pytest.importorskip("duckdb")
 from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, TaskError, read_tasks
 from data_gen.queries import sql_build as build
-from data_gen.queries.sql_sides import LIKE, parted
+from data_gen.queries.sql_build import LIKE, without_like
 from data_gen.queries.sql_wording import pieces
-from data_gen.queries.table_folders import SPLITS
+from data_gen.splits import SPLITS
 from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.score import fenced
 
@@ -109,10 +109,6 @@ def test_short_prompts(tmp_path: Path) -> None:
     ("words", "why"),
     [
         (["--out", "x"], "no tables"),
-        (
-            ["--out", "x", "--carried", "--heldout-share", "0.6", "--validation-share", "0.6"],
-            "together at most 1",
-        ),
         (["--out", "x", "--carried", "--rows", "3"], "--rows"),
         (["--out", "x", "--tables", "/nowhere"], "no such folder"),
     ],
@@ -145,7 +141,7 @@ def test_a_table_like_a_held_out_one_is_in_no_other_split(tasks: list[Task]) -> 
     other = _numbers()
     own = replace(held, id="own", split="train", gold={**held.gold, "database": packed(other)})
     reasons: Counter[str] = Counter()
-    assert [t.id for t in parted([kin, own, held], reasons)] == [held.id, "own"]
+    assert [t.id for t in without_like([kin, own, held], reasons)] == [held.id, "own"]
     assert reasons[LIKE] == 1
 
 

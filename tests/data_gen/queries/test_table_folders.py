@@ -18,11 +18,10 @@ from data_gen.describe import About, read_describe  # noqa: E402
 from data_gen.queries.carried import messy  # noqa: E402
 from data_gen.queries.lake import about, open_lake  # noqa: E402
 from data_gen.queries.lake_questions import KINDS, question_for  # noqa: E402
-from data_gen.queries.lake_sides import parted  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
 from data_gen.queries.links import links_of  # noqa: E402
 from data_gen.queries.ops import Join, Split  # noqa: E402
-from data_gen.queries.sql_sides import sides_of  # noqa: E402
+from data_gen.queries.table_folders import divided  # noqa: E402
 from data_gen.tally import Tally  # noqa: E402
 
 main = command("tasks", "lake")
@@ -54,13 +53,10 @@ def test_of_copies_the_one_without_doubts_is_used(tmp_path: Path) -> None:
     write(tmp_path / "train", "a.csv", table)
     lake = open_lake(tmp_path / "train")
     assert {t.path: bool(t.doubts) for t in lake.tables} == {"a.csv": True, "b.csv": False}
-    ((kept,), _, _) = parted([lake], [], 0.0, 0)
+    (kept,) = divided([lake], [], 0.0, 0.0, 0)["train"]
     assert [t.path for t in kept.tables] == ["b.csv"] and "a.csv" in kept.refused
     said = {one.name: [d.code for d in one.doubts] for one in kept.inputs({}, Tally())}
     assert said == {"train/b.csv": [], "train/a.csv": ["sentinel"]}
-    sides = sides_of([lake], 0.0, 0.0, 0)
-    assert list(sides[lake.name]) == ["b.csv"] and "a.csv" in lake.refused
-    assert [d.code for d in lake.doubts["a.csv"]] == ["sentinel"]
 
 
 def test_copies_in_another_order_never_stand_on_both_sides(tmp_path: Path) -> None:
@@ -70,9 +66,9 @@ def test_copies_in_another_order_never_stand_on_both_sides(tmp_path: Path) -> No
     write(tmp_path / "train", "c.csv", plain[["Sales", "Kind", "Name", "Height"]].iloc[::-1])
     write(tmp_path / "train", "d.csv", other)
     write(tmp_path / "train", "e.csv", other[["Height", "Kind", "Sales", "Name"]])
-    train, valid, held = parted(
-        [open_lake(tmp_path / "train")], [open_lake(tmp_path / "held")], 0.0, 0
-    )
+    train, valid, held = divided(
+        [open_lake(tmp_path / "train")], [open_lake(tmp_path / "held")], None, 0.0, 0
+    ).values()
     assert [t.path for lake in train for t in lake.tables] == ["d.csv"] and valid == []
     assert [t.path for lake in held for t in lake.tables] == ["a.csv"]
     why = train[0].refused
@@ -93,7 +89,7 @@ def test_rows_and_units_of_a_table_never_stand_on_both_sides(tmp_path: Path) -> 
     sides = set[bool]()
     for seed in range(12):
         folders = [open_lake(tmp_path / "train")], [open_lake(tmp_path / "held")]
-        train, valid, held = parted(*folders, 0.4, seed)
+        train, valid, held = divided(*folders, None, 0.4, seed).values()
         assert [t.path for lake in held for t in lake.tables] == ["whole.csv"]
         drawn = "its rows or quantities are those of a table that is held out"
         assert train[0].refused["rows.csv"] == train[0].refused["units.csv"] == drawn
@@ -110,7 +106,16 @@ def test_validation_holds_other_tables_and_the_command_says_every_input(
     for n in range(8):
         write(tmp_path / "lake", f"t{n}.csv", frame(n, 120))
     (tmp_path / "lake" / "broken.parquet").write_bytes(b"PAR1 no")
-    words = ["--lakes", str(tmp_path / "lake"), "--count", "20", "--validation-share", "0.4"]
+    words = [
+        "--lakes",
+        str(tmp_path / "lake"),
+        "--heldout-share",
+        "0",
+        "--count",
+        "20",
+        "--validation-share",
+        "0.4",
+    ]
     assert main([*words, "--out", str(tmp_path / "o"), "--stated-licence", "CC0"]) == 0
     said = capsys.readouterr()
     parts = {
