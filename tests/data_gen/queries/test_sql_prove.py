@@ -230,7 +230,9 @@ def test_nothing_is_ranked_where_all_is_equal_and_no_more_rows_than_there_are(
     def why(plan: Plan) -> str:
         one = written(plan, unit)
         with pytest.raises(Refused) as caught:
-            prove.proved(plan, unit, one, question(plan, unit, Random(1)), found, ROWS, 1)
+            rows = prove.gold_rows(plan, unit, one)
+            prove.agreed(plan, unit, rows, one, found, ROWS)
+            prove.clauses_needed(plan, unit, one, question(plan, unit, Random(1)), rows, 1)
         return str(caught.value.why)
 
     gains = Filter(fields["gain"], "<", 0.1)
