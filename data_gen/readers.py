@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from assay.parquet import arrow_rows
+from assay.parquet import arrow_rows, library
 from assay.rows import file_system, is_url, stored, unpacked
 from assay.task import TaskError
-from rewards.gold.core import library
 
 TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}
 TABLE_ENDINGS = (
@@ -351,8 +350,7 @@ def _parquet(piece: Piece) -> Iterator[Any]:
 
 def _row_groups(piece: Piece, handle: BinaryIO) -> tuple[Any, list[int]]:
     """The open parquet file, and which of its row groups belong to the piece."""
-    parquet = library("pyarrow.parquet", "reading parquet", "pyarrow>=17")
-    arrow = library("pyarrow", "reading parquet", "pyarrow>=17")
+    arrow, parquet = library(), library("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(handle)
     except arrow.ArrowInvalid as error:
@@ -363,10 +361,5 @@ def _row_groups(piece: Piece, handle: BinaryIO) -> tuple[Any, list[int]]:
 
 def _arrow(source: Source) -> Iterator[Any]:
     """A shard of a data set saved with `save_to_disk`: an Arrow stream (or file)."""
-    if is_url(source.place):
-        with source.open() as file:
-            yield from arrow_rows(source.place, file)
-        return
-    arrow = library("pyarrow", "reading a saved data set", "pyarrow>=17")
-    with arrow.memory_map(source.place) as file:
+    with source.open() as file:
         yield from arrow_rows(source.place, file)

@@ -28,12 +28,12 @@ from data_gen.cdr.instruct import (
     InstructionError,
     PromptVariant,
     chosen,
-    pool,
     read_instruction,
     wordings_of,
 )
 from data_gen.cdr.language import read_number, say_number, say_step
 from data_gen.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
+from data_gen.cdr.pools import asked_of, pool_of
 from data_gen.cdr.rows import PlannedRow, key_of
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, Rewording, reword_all
@@ -151,24 +151,20 @@ def _styles(
     units: Sequence[Sequence[PlannedRow]], instruct: InstructConfig, config: ParaphraseConfig
 ) -> Iterator[Style]:
     """The styles that the units' tasks are asked in, recipe by recipe, each once."""
-    pools: dict[str, list[PromptVariant]] = {}
     seen: set[tuple[str, str]] = set()
     for planned in (planned for unit in units for planned in unit):
-        key = key_of(planned)
+        key, name = key_of(planned), planned.instance.id
         if int(stable_id("paraphrase", key), 16) >= config.share * (1 << 64):
             continue
-        if key not in pools:
-            try:
-                pools[key] = pool(planned.steps, key, instruct.seed, instruct.forms)
-            except InstructionError:  # left out later, with this reason
-                pools[key] = []
-        size, name = len(pools[key]), planned.instance.id
+        # a recipe that cannot be spoken has none, and is left out later with its reason
+        variants = pool_of(asked_of(planned, planned.steps), instruct).variants
+        size = len(variants)
         picked = list(range(size))
         if not instruct.all_prompts and size:
             picked = chosen(size, instruct.variants, instruct.seed, key, name)
             count = max(len(picked), instruct.variants_per_task)
             picked += wordings_of(size, picked, count, instruct.seed, key, name)[len(picked) :]
-        for variant in (pools[key][i] for i in picked):
+        for variant in (variants[i] for i in picked):
             if (key, variant.style_id) not in seen:
                 seen.add((key, variant.style_id))
                 yield key, tuple(planned.steps), variant

@@ -19,17 +19,21 @@ from typing import Any
 
 from assay import console
 from assay.task import Task, TaskError
-from data_gen.krama.folders import find_lake, link_view, write_tasks
 from data_gen.krama.importer import (
     Entry,
+    absent_files,
     end_to_end,
+    find_copy,
+    find_lake,
+    gathered,
     lake_files,
+    link_view,
     resolve,
     sub_task,
     view_files,
+    write_tasks,
 )
 from data_gen.krama.obscured import obscure
-from data_gen.krama.release import absent_files, find_copy, gathered
 from rewards.krama.answer import score_response
 from rewards.krama.release import MODES, Mode
 

@@ -2,13 +2,20 @@
 
 Accepts the irregularities of the published files: sources that are text, absent, `./`, globs or in
 another case; missing steps; a sub-task id used twice; a list behind "Expected answer:".
+
+The release holds `workload/DOMAIN.json` and `data/DOMAIN/input/`. Its workload folder also has
+files for a first try, named after no domain: they repeat tasks, also with other questions and
+answers, and number others anew. A domain's own file decides.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
+import shutil
+import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,9 +23,9 @@ from random import Random
 from typing import Any, cast
 
 from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, write_jsonl
 from rewards.krama.answer import ANSWER_TYPES, as_list
-from rewards.krama.release import Mode
+from rewards.krama.release import LISTS_WHAT_IS_NOT_THERE, Mode
 from rollouts.krama.words import KIND
 from rollouts.words.templates import ours
 
@@ -171,6 +178,145 @@ def cleaned(answer: Any) -> Any:
     return answer
 
 
+# --- a copy of the release
+
+_LAKES = ("data", "lakes", "lake")  # folders that lakes lie in, beside the workload
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Workload files, and the folder of the lakes that belong to them."""
+
+    workloads: tuple[Path, ...]
+    lakes: Path
+
+
+def find_copy(place: Path) -> Copy:
+    """What lies at a place: the release's checkout, its workload folder, or one workload file.
+
+    Raises `TaskError` where there is no workload, or no folder of lakes beside it.
+    """
+    if not place.exists():
+        raise TaskError(
+            f"{place}: no such file or folder; the release is a git repository, mitdbg/Kramabench "
+            "on GitHub: clone it and give the folder"
+        )
+    if place.is_file():
+        workloads, home = (place,), place.parent
+    else:
+        home = place / "workload" if (place / "workload").is_dir() else place
+        workloads = tuple(sorted(p for p in home.glob("*.json") if p.name != "manifest.json"))
+    if not workloads:
+        raise TaskError(
+            f"{place}: neither workload/*.json of the release nor a workload file is there; give "
+            "its checkout, or --workload and --lakes"
+        )
+    for folder in (root / name for root in (home, home.parent) for name in _LAKES):
+        if folder.is_dir():
+            return Copy(workloads, folder)
+    raise TaskError(
+        f"{place}: no lakes are beside the workload ({home.parent / _LAKES[0]}/DOMAIN/input); "
+        "fetch the release's data folder, or give --workload and --lakes"
+    )
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Each task once, and lines about what was named more than once."""
+
+    entries: list[Entry]
+    said: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class _Read:
+    path: Path
+    row: dict[str, Any]
+    entry: Entry
+
+
+def gathered(workloads: Sequence[Path]) -> Gathered:
+    """The tasks of several workload files.
+
+    Of a domain whose own file (DOMAIN.json) is among them, that file's tasks are taken, and those
+    of other files left out. A task that two files hold alike, or one with fewer fields, is one
+    task. Raises `TaskError` naming both files and the field where they differ.
+    """
+    paths = list({path.resolve(): path for path in workloads}.values())
+    read = [
+        _Read(path, row, entry_of(row, path, number))
+        for path in paths
+        for number, row in enumerate(read_rows(path), 1)
+    ]
+    own = {r.path.stem: r.path for r in read if r.path.stem == r.entry.domain}
+    kept: dict[str, _Read] = {}
+    aside: dict[tuple[Path, Path], list[_Read]] = {}
+    twice: dict[tuple[Path, Path], int] = {}
+    for one in read:
+        home = own.get(one.entry.domain, one.path)
+        if home != one.path:
+            aside.setdefault((one.path, home), []).append(one)
+            continue
+        other = kept.setdefault(one.entry.id, one)
+        if other is one:
+            continue
+        if other.path == one.path or _differs(other.row, one.row):
+            raise TaskError(_clash(other, one))
+        twice[other.path, one.path] = twice.get((other.path, one.path), 0) + 1
+        if len(one.row) > len(other.row):
+            kept[one.entry.id] = one
+    said = [
+        f"{path}: {_tasks(len(some))} left out ({', '.join(r.entry.id for r in some)}): "
+        f"{home.name} is this domain's own file{_otherwise(some, kept)}"
+        for (path, home), some in aside.items()
+    ]
+    said += [f"{a} and {b}: {_tasks(n)} in both, taken once" for (a, b), n in twice.items()]
+    return Gathered([r.entry for r in kept.values()], said)
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
+
+
+def _clash(one: _Read, other: _Read) -> str:
+    if one.path == other.path:
+        return f"{one.path}: task {one.entry.id} is there twice; remove one"
+    return (
+        f"task {one.entry.id} is in {one.path} and, with another {_differs(one.row, other.row)!r}, "
+        f"in {other.path}; give one of the two files"
+    )
+
+
+def _otherwise(some: Sequence[_Read], kept: dict[str, _Read]) -> str:
+    """Which of the tasks that are left out ask something else than the one that is taken."""
+    other = [
+        f"{r.entry.id} in {field!r}"
+        for r in some
+        if r.entry.id in kept and (field := _differs(kept[r.entry.id].row, r.row))
+    ]
+    return f"; they differ: {', '.join(other)}" if other else ""
+
+
+def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """The first field that both have with other values; "" where one says nothing against the
+    other."""
+    return next((name for name in one if name in other and one[name] != other[name]), "")
+
+
+def absent_files(entry: Entry, files: Sequence[str]) -> list[str]:
+    """Sources of a task that match nothing in its lake; none of a task whose list names what the
+    release itself does not have. A pattern that matches some files is taken for whole."""
+    if entry.gold_files:
+        there = set(files)
+        return [name for name in entry.gold_files if name not in there]
+    if entry.id in LISTS_WHAT_IS_NOT_THERE:
+        return []
+    return [s for s in entry.sources if s.strip("./ ") and not resolve([s], files)]
+
+
+# --- lakes: found or unpacked, shown in part
+
+
 def lake_files(folder: Path) -> list[str]:
     """Every file below `folder`, relative, with `/`, sorted."""
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
@@ -221,6 +367,66 @@ def view_files(
     Random(derive_seed("krama-trimmed", task_id)).shuffle(others)
     return sorted([*gold, *others[: max(0, cap - len(gold))]])
 
+
+def find_lake(lakes: Path, domain: str, out: Path) -> Path | None:
+    """The folder of one domain's files, None where there is none; an archive is unpacked into `out`
+    first, once."""
+    for folder in (lakes / domain / "input", lakes / domain):
+        if folder.is_dir():
+            return folder.resolve()
+    archive = lakes / f"{domain}.tar.gz"
+    if not archive.is_file():
+        return None
+    target = out / "lakes" / domain
+    if not target.is_dir():
+        work = target.with_name(f".{domain}-{os.getpid()}")
+        with tarfile.open(archive) as tar:
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(work, filter="data")
+            else:  # Pythons before 3.11.4 know no filters
+                tar.extractall(work)
+        _readable(work)
+        os.makedirs(target.parent, exist_ok=True)
+        work.rename(target)
+    inner = target / domain / "input"
+    return (inner if inner.is_dir() else target).resolve()
+
+
+def _readable(folder: Path) -> None:
+    """Open to other users, as the sandbox's own id needs it."""
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def link_view(lake: Path, files: Sequence[str], target: Path) -> Path:
+    """A folder that shows some of a lake's files, by hard links (copies across file systems)."""
+    if target.is_dir():
+        shutil.rmtree(target)
+    target.mkdir(parents=True)
+    for name in files:
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(lake / name, place)
+        except OSError:
+            shutil.copyfile(lake / name, place)
+    return target.resolve()
+
+
+def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
+    """Write tasks with every file named relative to the tasks file."""
+    write_jsonl(path, (with_relative_files(task, path.parent).to_json() for task in tasks))
+
+
+def with_relative_files(task: Task, home: Path) -> Task:
+    """The task with every file named relative to the folder of its tasks file, which can then be
+    moved together with what it names."""
+    here = os.path.realpath(home)
+    files = {n: os.path.relpath(os.path.realpath(p), here) for n, p in task.files.items()}
+    return replace(task, files=files)
+
+
+# --- tasks
 
 SYSTEM = (
     "You are an experienced data scientist. Answer the question from the files of a data lake. "

@@ -24,7 +24,7 @@ from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import counted, shared
 from data_gen.describe import read_describe
 from data_gen.groups import Together, copies_of_tables, kin
-from data_gen.krama.folders import with_relative_files
+from data_gen.krama.importer import with_relative_files
 from data_gen.licences import allowed, read_licences, unwanted
 from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.queries.carried import carried_about, export_carried

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from assay import console
 from assay.console import SeenTasks, TaskFilter, add_filter, licences_of, task_filter
@@ -26,8 +29,7 @@ from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
 from data_gen.sharing import places
-from data_gen.sharing.card import card
-from data_gen.sharing.columns import row_of, write_parquet
+from data_gen.sharing.columns import COLUMNS, row_of, write_parquet
 from data_gen.sharing.layout import (
     CARD,
     FILES,
@@ -38,7 +40,6 @@ from data_gen.sharing.layout import (
     split_name,
     without_gold,
 )
-from data_gen.sharing.named_files import files_of, kept_with, moved, place_in, places_of
 from data_gen.tally import REFUSED
 
 _TASK = {"id", "family", "prompt", "gold"}
@@ -118,7 +119,7 @@ def write(asked: Asked, new: Path) -> Manifest:
         if _holds_tasks(path):
             work.split(path)
     made = work.finished()
-    write_text(new / CARD, card(asked.name, made))
+    write_text(new / CARD, _card(asked.name, made))
     write_bytes(new / MANIFEST, made.to_bytes())
     return made
 
@@ -138,8 +139,7 @@ class _Work:
         self._asked, self._new = asked, new
         self._seen = SeenTasks()
         self._splits: list[Split] = []
-        self._outside: dict[Path, str] = {}
-        self._named: set[Path] = set()
+        self._places = _Places(asked.folder)
         self._counts = tuple(Counter[str]() for _ in range(3))  # families, tracks, licences
 
     def split(self, path: Path) -> None:
@@ -156,12 +156,11 @@ class _Work:
     def _rows(self, path: Path, digest: Any) -> Iterator[dict[str, Any]]:
         tasks = (Task.from_json(row, where) for where, row in read_rows(path))
         for task in self._asked.chosen.stream(tasks, self._seen):
-            self._named.update(places_of(task, path))
             for counts, names in zip(
                 self._counts, ((task.family,), (task.track,), licences_of(task)), strict=True
             ):
                 counts.update(names)
-            placed = moved(task, path, self._asked.folder, self._outside)
+            placed = self._places.moved(task, path)
             placed = placed if self._asked.gold else without_gold(placed)
             digest.update(json_line(placed.to_json()))
             yield row_of(placed)
@@ -175,12 +174,11 @@ class _Work:
             raise TaskError(f"{folder}: holds no task; give the folder that `assay tasks` wrote")
         found: dict[str, Path] = {}
         folders: list[str] = []
-        take = kept_with if self._asked.gold else files_of
-        for place in sorted(self._named):
-            inner = take(place, folder, self._outside)
+        for place in sorted(self._places.named):
+            inner = self._places.files(place, self._asked.gold)
             found.update(inner)
             if not inner:
-                folders.append(place_in(place, folder, self._outside))
+                folders.append(self._places.name_of(place))
         if self._asked.gold:
             found.update((p.name, p) for p in _records(folder))
         runs: list[str] = []
@@ -224,3 +222,139 @@ def _records(folder: Path) -> Sequence[Path]:
     """What a builder says of the set, but for its certificate."""
     found = [*folder.glob("*.json"), *folder.glob("*.yaml"), *folder.glob(REFUSED)]
     return [p for p in found if p.is_file() and p.name != CERTIFICATE]
+
+
+class _Places:
+    """The files that tasks name, and where each stands in the set: those that lie outside of the
+    folder below `files/`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._home = folder, folder.resolve()
+        self._outside: dict[Path, str] = {}
+        self.named: set[Path] = set()
+
+    def moved(self, task: Task, tasks_file: Path) -> Task:
+        """The task as it stands in the set: every path relative to its own file. Raises `TaskError`
+        for a file that is not there."""
+        up = "../" * len(tasks_file.relative_to(self._folder).parent.parts)
+        files: dict[str, str] = {}
+        for name, text in task.files.items():
+            place = (tasks_file.parent / text).resolve()
+            if not place.exists():
+                raise TaskError(
+                    f"{tasks_file}: task {task.id}: its file {name!r} is not at {text}; "
+                    "build the tasks again, or put the file there"
+                )
+            self.named.add(place)
+            files[name] = up + self.name_of(place)
+        return replace(task, files=files)
+
+    def name_of(self, place: Path) -> str:
+        """Where a file lies, from the top of the set. Raises `TaskError` for the folder of the
+        tasks itself."""
+        if self._home.is_relative_to(place):
+            raise TaskError(
+                f"{self._folder}: a task names this whole folder as its file; name a part of it"
+            )
+        if place.is_relative_to(self._home):
+            return place.relative_to(self._home).as_posix()
+        if place not in self._outside:
+            taken = set(self._outside.values())
+            name, number = f"{FILES}/{place.name}", 2
+            while name in taken or (self._folder / name).exists():
+                name, number = f"{FILES}/{number}-{place.name}", number + 1
+            self._outside[place] = name
+        return self._outside[place]
+
+    def files(self, place: Path, gold: bool) -> Mapping[str, Path]:
+        """Every regular file of what a task names, by its name in the set. With gold, where that
+        lies deep in the folder, all that a builder put beside it: of `a/b/c` everything below
+        `a/b`, such as the verifier of a task directory."""
+        top = self.name_of(place)
+        parts = Path(top).parts
+        if gold and len(parts) > 2 and place.is_relative_to(self._home):
+            top = Path(*parts[:2]).as_posix()
+            place = self._home / top
+        if place.is_file():
+            return {top: place}
+        inner = (p for p in sorted(place.rglob("*")) if p.is_file())
+        return {f"{top}/{p.relative_to(place).as_posix()}": p for p in inner}
+
+
+# --- the card
+
+# names of licences in rows → identifiers that cards know
+_KNOWN = {
+    **{name: name for name in ("mit", "apache-2.0", "bsd-2-clause", "bsd-3-clause", "isc")},
+    **{name: name for name in ("gpl-2.0", "gpl-3.0", "lgpl-2.1", "lgpl-3.0", "mpl-2.0")},
+    **{name: name for name in ("cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0")},
+    **{name: name for name in ("cc-by-nc-4.0", "cc-by-nc-sa-4.0", "odbl", "unlicense", "pddl")},
+    **{name: "cc0-1.0" for name in ("cc0", "cc0-1.0")},
+}
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+def _card(name: str, made: Manifest) -> str:
+    """The text of README.md."""
+    front = yaml.safe_dump(_front(name, made), sort_keys=False, allow_unicode=True)
+    return f"---\n{front}---\n\n{_body(name, made)}"
+
+
+def _front(name: str, made: Manifest) -> dict[str, Any]:
+    files = [{"split": s.name, "path": s.parquet} for s in made.splits if s.tasks]
+    known = sorted({_KNOWN.get(licence.lower(), "other") for licence in made.licences})
+    licence: dict[str, Any] = {"license": known[0] if len(known) == 1 else known}
+    if "other" in known:
+        other = [n for n in made.licences if n.lower() not in _KNOWN]
+        licence["license_name"] = re.sub(r"[^a-z0-9.]+", "-", " ".join(other).lower()).strip("-")
+    return {
+        "pretty_name": name,
+        "configs": [{"config_name": "default", "data_files": files}],
+        **licence,
+        "size_categories": [next((said for most, said in _SIZES if made.tasks < most), "n>1M")],
+        "tags": ["assay", *made.families],
+    }
+
+
+def _body(name: str, made: Manifest) -> str:
+    size = sum(count for _, count in made.files.values())
+    if made.gold:
+        gold = (
+            "**Gold travels with the tasks**: the column `gold` holds what the scorer compares "
+            "with. Who trains on these rows has seen the answers."
+        )
+    else:
+        gold = (
+            "**Without gold.** This is a public test set: answers are scored by whoever keeps the "
+            "gold. The column `gold` is empty, and `meta` holds nothing that leads to it."
+        )
+    splits = [(s.name, f"`{s.parquet}`", str(s.tasks)) for s in made.splits]
+    parts = [
+        f"# {name}",
+        f"{made.tasks} tasks of Assay with deterministic gold, {len(made.files)} files, "
+        f"{size} bytes.",
+        gold,
+        _table(("split", "file", "tasks"), splits),
+        _counted("family", made.families),
+        _counted("track", made.tracks),
+        _counted("licence of the data", made.licences)
+        + "\nA task that was made from data of several licences is bound by each of them.",
+        "## Use",
+        "```\nassay pull DIR --out T\nassay eval --tasks T/… --model MODEL\n```\n\n"
+        'or `datasets.load_dataset("DIR")`. '
+        f"`{FILES}/` holds the files that tasks name, `{CERTIFICATE}` what the splits share, "
+        "and `assay.json` the hash of every file, which pull checks.",
+        "## Columns",
+        _table(("column", "what"), [(f"`{n}`", what) for n, what in COLUMNS.items()]),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _counted(what: str, counts: Mapping[str, int]) -> str:
+    return _table((what, "tasks"), [(name, str(count)) for name, count in counts.items()])
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    said = ("| " + " | ".join(re.sub(r"\s+|\|", " ", c) for c in line) + " |" for line in lines)
+    return "\n".join(said) + "\n"

@@ -192,43 +192,31 @@ def _sides(
     return side | dict.fromkeys(chosen, "validation")
 
 
-def shown(tasks: Sequence[Task], shots: Shots) -> tuple[list[Task], dict[str, Any]]:
-    """Tasks of the mode few_shot behind examples of their track, and what the manifest says."""
-    pool = pool_of(tasks, shots.longest)
-    asked = [with_examples(task, pool, shots) for task in tasks]
-    fixed = Counter(t.track for t in asked if shows_examples(t) and "examples" not in t.meta)
-    return asked, few_shot.counts(pool, fixed, shots)
-
-
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     """All files of a build, which take their places together."""
-    with atomic_write_set(out, stale=FILES) as new:
-        _write(new, rows, tasks, manifest)
-
-
-def _write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     tracks: dict[str, list[Row]] = {}
     for row in rows:
         tracks.setdefault(row["source_track"], []).append(row)
-    for track, own in tracks.items():
-        write_jsonl(out / "tracks" / f"{track}.jsonl", own)
-    prints = {s: [t for t in tasks if t.split == s] for s in ("train", "validation", "heldout")}
-    for side, own in prints.items():
-        write_jsonl(out / f"{side}.jsonl", (task.to_json() for task in own))
-    alike, own = compared({side: [fingerprint(t) for t in own] for side, own in prints.items()})
+    sides = {s: [t for t in tasks if t.split == s] for s in ("train", "validation", "heldout")}
+    alike, own = compared({side: [fingerprint(t) for t in mine] for side, mine in sides.items()})
     # references are labels that many samples share
     inputs = {
         pair: {kind: n for kind, n in counts.items() if not kind.startswith("references")}
         for pair, counts in alike.items()
     }
-    proof = certificate("semantic", prints, inputs, manifest["seed"], recipes=own["recipes"])
+    proof = certificate("semantic", sides, inputs, manifest["seed"], recipes=own["recipes"])
     manifest |= {
-        "tracks": {t: len(own) for t, own in tracks.items()},
-        "split": {side: len(own) for side, own in prints.items()},
+        "tracks": {track: len(mine) for track, mine in tracks.items()},
+        "split": {side: len(mine) for side, mine in sides.items()},
     }
-    for name, value in (("manifest", manifest), ("certificate", proof)):
-        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
-        (out / f"{name}.json").write_text(text, encoding="utf-8")
+    with atomic_write_set(out, stale=FILES) as new:
+        for track, mine in tracks.items():
+            write_jsonl(new / "tracks" / f"{track}.jsonl", mine)
+        for side, made in sides.items():
+            write_jsonl(new / f"{side}.jsonl", (task.to_json() for task in made))
+        for name, value in (("manifest", manifest), ("certificate", proof)):
+            text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+            (new / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def _parser() -> console.Parser:
@@ -279,7 +267,11 @@ def main(argv: Sequence[str]) -> int:
         )
     tasks = list(tasks_of(rows, args.mode, share, args.seed, own, validation, listed))
     if args.mode == "few_shot":
-        tasks, manifest["few_shot"] = shown(tasks, Shots(args.shots, args.shot_chars, args.seed))
+        shots = Shots(args.shots, args.shot_chars, args.seed)
+        pool = pool_of(tasks, shots.longest)
+        tasks = [with_examples(task, pool, shots) for task in tasks]
+        fixed = Counter(t.track for t in tasks if shows_examples(t) and "examples" not in t.meta)
+        manifest["few_shot"] = few_shot.counts(pool, fixed, shots)
         if line := few_shot.said(manifest["few_shot"]):
             print(line)
     write(args.out, rows, tasks, manifest)

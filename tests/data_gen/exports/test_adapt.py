@@ -13,7 +13,7 @@ from db_tools import write_db
 from travelling import OWN_TOOLS, demo_tasks, tasks_file, tool_tasks
 
 from assay.task import Task, TaskError
-from data_gen.exports.adapt import FORMS, OFFER_TOOLS
+from data_gen.exports.cli import FORMS, OFFER_TOOLS
 from data_gen.exports.cli import main as export
 from data_gen.exports.episodes import Episodes
 

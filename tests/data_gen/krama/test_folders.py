@@ -17,7 +17,7 @@ from front import command
 
 from assay.family import score_answer
 from assay.task import Task, read_tasks
-from data_gen.krama.folders import write_tasks
+from data_gen.krama.importer import write_tasks
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory

@@ -11,7 +11,7 @@ from krama_checkout import make_checkout, task
 
 from assay.task import TaskError, read_tasks
 from data_gen.krama.cli import build
-from data_gen.krama.release import find_copy, gathered
+from data_gen.krama.importer import find_copy, gathered
 
 main = front.command("tasks", "krama")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.task import Task
-from data_gen.krama.audit import audit_answers
+from data_gen.audit import audit_answers
 from data_gen.queries.pays import MOST, Watch, best_constants, paying
 from rewards.krama.answer import score_response
 

@@ -14,7 +14,7 @@ from front import command
 from picked import select
 
 from assay.console import Progress
-from data_gen.selection import training_set
+from data_gen.selection import store as module
 from data_gen.selection.store import Store
 from data_gen.selection.strategies import PICK, Rules
 
@@ -172,7 +172,7 @@ def test_a_large_set_is_written_in_row_groups(
     whole = selected(tmp_path, *words)
     assert pq.ParquetFile(tmp_path / "s.parquet").num_row_groups == 1
     schema = pq.read_schema(tmp_path / "s.parquet")
-    monkeypatch.setattr(training_set, "GROUP_ROWS", 10)
+    monkeypatch.setattr(module, "GROUP_ROWS", 10)
     assert selected(tmp_path, *words) == whole
     assert pq.ParquetFile(tmp_path / "s.parquet").num_row_groups > 5
     assert pq.read_schema(tmp_path / "s.parquet").equals(schema)
