@@ -82,7 +82,9 @@ class Understood(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """A mistyped option names the nearest one."""
+    """A mistyped option names the nearest one; one that is a setting now (`moved`) names that."""
+
+    moved: Mapping[str, str] = {}
 
     only_parse = False  # of the process: `understands`
 
@@ -100,7 +102,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         said = re.search(r"unrecognized arguments: (--[\w-]+)", message)
-        if said is not None:
+        if said is not None and said[1] in self.moved:
+            name = self.moved[said[1]]
+            message = f"{said[1]} is the setting {name}: write {name}=VALUE"
+        elif said is not None:
             message += near_miss(said[1], [*self._option_string_actions])
         super().error(message)
 

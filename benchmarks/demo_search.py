@@ -119,8 +119,8 @@ class Place:
         target = self.folder / f"{name}.eval"
         if not (target / "results.json").is_file():
             model = self.folder / name / "model"
-            words = ("--tasks", tasks, "--out", target, "--max-new-tokens", 80)
-            assay("eval", "--model", model, *words, "--threads", self.threads)
+            words = ("--tasks", tasks, "--out", target, "sampling.max_new_tokens=80")
+            assay("eval", "--model", model, *words, f"engine.threads={self.threads}")
         return rows_of(target / "rows.jsonl")
 
 

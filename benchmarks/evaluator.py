@@ -86,8 +86,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "tasks.jsonl"
         write_jsonl(path, [task.to_json() for task in tasks])
-        words = ["--model", "solver:five_calls", "--tokenizer", asked.model, "--out", place]
-        args = parser().parse_args([*words, "--tasks", str(path), "--max-new-tokens", "4096"])
+        words = ["--model", "solver:five_calls", f"server.tokenizer={asked.model}", "--out", place]
+        args = parser().parse_args([*words, "--tasks", str(path), "sampling.max_new_tokens=4096"])
         alone(tasks[:64], args)  # the sandbox, and what is loaded once
         first = alone(tasks, args)
         second = evaluated(path, Path(place), args)

@@ -94,8 +94,8 @@ def gold(place: Place, tasks: Path) -> Path:
     """The kept rollouts of the agent that knows the gold script of every task."""
     rollouts, kept = tasks.with_suffix(".rollouts.jsonl"), tasks.with_suffix(".parquet")
     if not kept.is_file():
-        agent = ("--solver", "reference", "--model", place.model, "--n", 1, "--turns", 1)
-        assay("rollout", "--tasks", tasks, *agent, "--run-s", 30, "--out", rollouts)
+        agent = ("--solver", "reference", "--model", place.model, "sampling.n=1", "tools.turns=1")
+        assay("rollout", "--tasks", tasks, *agent, "tools.run_s=30", "--out", rollouts)
         assay("select", "--rollouts", rollouts, "--strategy", "fv", "--out", kept)
     return kept
 
@@ -104,8 +104,13 @@ def answer(place: Place, name: str, split: str) -> None:
     """Greedy answers to the tasks of a split. The untouched model answers for all seeds."""
     target = answers(place.out, place.seed, name, split)
     if not (target / "results.json").is_file():
-        words = ("--tasks", f"krama:{tasks_of(place) / split}.jsonl", "--agent", "lake-script")
-        room = ("--max-new-tokens", ROOM, "--run-s", 30, "--threads", 1, "--no-baselines")
+        words = ("--tasks", f"krama:{tasks_of(place) / split}.jsonl", "krama.agent=lake-script")
+        room = (
+            f"sampling.max_new_tokens={ROOM}",
+            "tools.run_s=30",
+            "engine.threads=1",
+            "--no-baselines",
+        )
         assay("eval", "--model", place.trained(name), *words, *room, "--out", target)
 
 

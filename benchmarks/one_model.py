@@ -162,7 +162,7 @@ def run_seed(place: Place, names: Sequence[str], split: str) -> None:
         model, target = train_arm(stages, name, untouched), folder / f"{name}.{split}"
         if not (target / "results.json").is_file():
             words = ("--tasks", asked(folder, split), "--out", target, "--no-baselines")
-            room = ("--max-new-tokens", 144, "--threads", 1)
+            room = ("sampling.max_new_tokens=144", "engine.threads=1")
             assay("eval", "--model", model, *words, *room)
 
 

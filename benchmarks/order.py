@@ -141,7 +141,7 @@ class Place:
         if not (target / "results.json").is_file():
             tasks = self.tasks(form) / f"{split}.jsonl"
             words = ("--tasks", tasks, "--out", target)
-            room = ("--max-new-tokens", ROOM[form], "--threads", 1, "--no-baselines")
+            room = (f"sampling.max_new_tokens={ROOM[form]}", "engine.threads=1", "--no-baselines")
             assay("eval", "--model", self.folder(form) / name / "model", *words, *room)
 
 

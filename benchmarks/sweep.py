@@ -42,18 +42,22 @@ from train.evaluation.results import read_results
 from train.evaluation.tables import mean
 
 ROOT = Path(__file__).parent.parent
-_ROWS = "--agent ds-guru-few-shot --settings end-to-end --snippet-tokens 100000"
+_ROWS = "krama.agent=ds-guru-few-shot krama.settings=end-to-end tools.snippet_tokens=100000"
 PRESETS: dict[str, tuple[str, ...]] = {
-    "cdr-strategies": tuple(f"--mode {mode}" for mode in MODES),
+    "cdr-strategies": tuple(f"cdr.mode={mode}" for mode in MODES),
     "cdr-thinking": tuple(
         f"model.chat_template_kwargs.enable_thinking={word}" for word in ("false", "true")
     ),
     "dare-budget": tuple(
-        f"--turns {turns} --run-s {seconds}"
+        f"tools.turns={turns} tools.run_s={seconds}"
         for turns, seconds in ((3, 300), (5, 200), (6, 180), (8, 120), (10, 100), (15, 100))
     ),
-    "krama-rows": tuple(f"{_ROWS} --tries 5 --snippet-rows {n}" for n in (10, 50, 100, 150)),
-    "krama-tries": tuple(f"{_ROWS} --snippet-rows 100 --tries {n}" for n in (5, 10, 15, 20)),
+    "krama-rows": tuple(
+        f"{_ROWS} tools.tries=5 tools.snippet_rows={n}" for n in (10, 50, 100, 150)
+    ),
+    "krama-tries": tuple(
+        f"{_ROWS} tools.snippet_rows=100 tools.tries={n}" for n in (5, 10, 15, 20)
+    ),
 }
 UNSCORED = 3  # exit status of `assay eval` when answers have no outcome
 Row = Mapping[str, Any]

@@ -117,8 +117,19 @@ def rollouts(place: Place, tasks: Path, target: Path, n: int, *words: object) ->
     """Sampled rollouts of tasks, with token ids; what is there already is kept."""
     note = target.with_suffix(".spent.json")
     if not done(note):
-        episode = ("--calls", "hermes_brief", "--brief", "--turns", 1, "--run-s", 30)
-        sampling = ("--n", n, "--seed", place.seed, "--max-new-tokens", ROOM, "--threads", 1)
+        episode = (
+            "tools.calls=hermes_brief",
+            "tools.brief=true",
+            "tools.turns=1",
+            "tools.run_s=30",
+        )
+        sampling = (
+            f"sampling.n={n}",
+            "--seed",
+            place.seed,
+            f"sampling.max_new_tokens={ROOM}",
+            "engine.threads=1",
+        )
         words = ("--tasks", tasks, *words, *episode, *sampling, "--out", target)
         assay("rollout", *words, note=note)
     return target
@@ -131,8 +142,13 @@ def answer(place: Place, name: str, split: str) -> None:
     if not (target / "results.json").is_file():
         model = f"solver:{AGENTS[name]}" if scripted else place.trained(name)
         tasks = chosen_tasks(tasks_of(place), split)
-        room = ("--turns", 1, "--run-s", 30, "--max-new-tokens", ROOM, "--threads", 1)
-        words = ("--tasks", tasks, *room, "--calls", "hermes_brief", "--brief")
+        room = (
+            "tools.turns=1",
+            "tools.run_s=30",
+            f"sampling.max_new_tokens={ROOM}",
+            "engine.threads=1",
+        )
+        words = ("--tasks", tasks, *room, "tools.calls=hermes_brief", "tools.brief=true")
         assay("eval", "--model", model, *words, "--no-baselines", "--out", target)
 
 
@@ -231,7 +247,7 @@ def choose_rows(place: Place, start: str) -> None:
     names = set(shuffled(place)[EXAMPLES:][:ASKED]) if weak else {task.id for task in tasks}
     asked = tasks_of(place) / f"asked.{start}.seed{place.seed}.jsonl"  # they name files beside it
     write_jsonl(asked, (task.to_json() for task in tasks if task.id in names))
-    words = ("--model", place.trained(start), "--slots", 60)
+    words = ("--model", place.trained(start), "engine.slots=60")
     file = rollouts(place, asked, place.folder / f"{start}.sampled.jsonl", SAMPLED, *words)
     kept: dict[str, int] = {}
     arms = STRATEGIES if weak else STRONG

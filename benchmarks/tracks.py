@@ -142,8 +142,16 @@ def run_arm(stages: Stages, draw: Draw, name: str, split: str, untouched: Path, 
     target = draw.folder / f"{name}.{split}"
     if not (target / "results.json").is_file():
         words = ("--tasks", f"cdr:{draw.asked(split)}", "--out", target, "--no-baselines")
-        side = ("--slots", slots, "--chunk", max(64, slots))
-        assay("eval", "--model", model, *words, *side, "--threads", 1, "--max-new-tokens", 900)
+        side = (f"engine.slots={max(64, slots)}",)
+        assay(
+            "eval",
+            "--model",
+            model,
+            *words,
+            *side,
+            "engine.threads=1",
+            "sampling.max_new_tokens=900",
+        )
 
 
 def control(draw: Draw, sft: Path, rl: Path) -> Path:

@@ -14,9 +14,10 @@ from configs.loader import section_of
 
 def field_docs(cls: type) -> dict[str, str]:
     """Field → the text under it, on one line."""
+    above = cls.__mro__[1]
+    found = field_docs(above) if is_dataclass(above) else dict[str, str]()
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = cast(ast.ClassDef, tree.body[0]).body
-    found: dict[str, str] = {}
     for field, below in pairwise(body):
         named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
@@ -38,6 +39,12 @@ def dotted_docs(cls: type, prefix: str = "") -> dict[str, tuple[str, str]]:
                 value = "auto"
             found[prefix + field.name] = (value, docs.get(field.name, ""))
     return found
+
+
+def settings_help(cls: type) -> str:
+    """Every setting with its default and meaning, as it stands at the end of a command's help."""
+    lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in dotted_docs(cls).items()]
+    return "\n".join(["settings, with their defaults:", *lines])
 
 
 def shown(value: Any) -> str:

@@ -204,6 +204,7 @@ def _apply(
 
 def _merge(values: Values, layer: Any, where: str) -> None:
     """Merge nested mappings into `values`; the right side of an override is read as YAML."""
+    layer = _yaml_value(layer) if isinstance(layer, _Text) else layer
     if layer is None:
         return
     if not isinstance(layer, Mapping):

@@ -161,6 +161,7 @@ def cell(text: str) -> str:
 def settings_page() -> str:
     """Every setting of runs and builders, from the text under its field."""
     from assay.family import all_families
+    from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
     from configs.cdr import CdrConfig
     from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
     from data_gen.demo.settings import DemoTaskSettings
@@ -172,6 +173,7 @@ def settings_page() -> str:
         "keep the value.\n"
     )
     runs = {"demo": DemoConfig, "sft": SftRunConfig, "grpo": GrpoRunConfig}
+    runs |= {"rollout": RolloutConfig, "eval": EvaluationConfig, "serve": ServeConfig}
     for (head, prefix, cls), users in sections(runs).items():
         used = ", ".join(f"`assay {name}`" for name in users)
         parts += table(f"## {head}", f"Of {used}.", cls, prefix)

@@ -12,7 +12,7 @@ assay tasks dare --tables "$tables" --out "$out/tasks" --short --heldout-share 0
 
 # A scripted agent solves the training tasks in the same sandbox as a model would. Rollouts that
 # are right (strategy FV) become the training set.
-assay rollout --tasks "$out/tasks/train.jsonl" --solver reference --model "$model" --n 1 \
+assay rollout --tasks "$out/tasks/train.jsonl" --solver reference --model "$model" sampling.n=1 \
   --out "$out/traces.jsonl"
 assay select --rollouts "$out/traces.jsonl" --strategy fv --out "$out/traces.parquet"
 

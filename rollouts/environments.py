@@ -449,7 +449,7 @@ class EnvironmentFactory:
             if ids and (rewriting := [name for name in task.tools if name in REWRITING]):
                 raise TaskError(
                     f"task {task.id}: {rewriting[0]} writes its conversation anew for every "
-                    "message, which cannot be trained on; evaluate with it (--agent)"
+                    "message, which cannot be trained on; evaluate with it (krama.agent)"
                 )
 
     def choose(self, task: Task) -> Factory | tuple[str, list[Tool]]:

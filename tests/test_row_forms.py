@@ -45,7 +45,7 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def rolled(folder: Path, sums: str, tasks: str, out: str, *words: str) -> int:
-    given = ["--tasks", str(folder / tasks), "--out", str(folder / out), "--n", "1"]
+    given = ["--tasks", str(folder / tasks), "--out", str(folder / out), "sampling.n=1"]
     model = ["--family", sums, "--model", f"canned:{folder / 'canned.jsonl'}"]
     return command("rollout")([*given, *model, *words])
 

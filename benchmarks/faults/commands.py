@@ -19,9 +19,9 @@ _CDR = (
     "instances.min_keep=2 instances.min_drop=2 instances.min_groups=2 select.per_operator=0 "
     "select.per_variant=0 compose.per_domain=2 compose.min_support=4 instruct.all_prompts=true"
 )
-_DRAW = "--n 2 --temperature 1 --seed 3"
-_HERE = "--device cpu --dtype float32 --threads 1"
-_LOCAL = f"--model in/model {_DRAW} --slots 4 --max-new-tokens 6 {_HERE}"
+_DRAW = "sampling.n=2 sampling.temperature=1 --seed 3"
+_HERE = "engine.device=cpu engine.dtype=float32 engine.threads=1"
+_LOCAL = f"--model in/model {_DRAW} engine.slots=4 sampling.max_new_tokens=6 {_HERE}"
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "rollout endpoint",
-        f"rollout --tasks in/tasks.jsonl --model {ENDPOINT} --endpoint-model m --out out/r.jsonl "
-        f"{_DRAW} --in-flight 2 --patience 2",
+        f"rollout --tasks in/tasks.jsonl --model {ENDPOINT} server.model=m --out out/r.jsonl "
+        f"{_DRAW} server.in_flight=2 server.patience=2",
         ("tasks.jsonl",),
         saves="rows",
         state=("out/r.jsonl", "out/r.jsonl.settings.json"),
@@ -122,7 +122,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "rollout tools",
         "rollout --tasks in/lakes/train.jsonl --solver reference --limit 2 --out out/r.jsonl "
-        "--n 1 --in-flight 1",
+        "sampling.n=1 server.in_flight=1",
         ("lakes/train.jsonl",),
         saves="rows",
         state=("out/r.jsonl",),
@@ -158,7 +158,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "eval model",
-        "eval --tasks in/tasks.jsonl --model in/model --out out --max-new-tokens 6 --chunk 2 "
+        "eval --tasks in/tasks.jsonl --model in/model --out out sampling.max_new_tokens=6 engine.slots=2 "
         f"{_HERE}",
         ("tasks.jsonl", "model/model.safetensors"),
         saves="rows",
@@ -168,7 +168,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "eval endpoint",
-        f"eval --tasks in/tasks.jsonl --model {ENDPOINT} --out out --workers 2 --patience 2",
+        f"eval --tasks in/tasks.jsonl --model {ENDPOINT} --out out server.in_flight=2 server.patience=2",
         ("tasks.jsonl",),
         saves="rows",
         state=("out/rows.jsonl", "out/eval.json"),

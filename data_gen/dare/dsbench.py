@@ -8,7 +8,7 @@ listed in `refused.jsonl` with the reason.
 
 What is scored is DARE-bench's metric for class and reg tasks. DSBench's own number, the share of
 the way from its baseline's metric to the best one (`data_modeling/show_results.py`), needs a
-script for each competition: `assay eval --dsbench DIR` runs those of the user's copy.
+script for each competition: `assay eval dare.dsbench=DIR` runs those of the user's copy.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false

@@ -100,7 +100,7 @@ def test_another_engine_does_not_go_on_with_it(
     (tmp_path / "letters.py").write_text(OWN)
     words = ["--family", str(tmp_path / "letters.py"), "--tasks", str(tmp_path / "tasks.jsonl")]
     words += ["--model", str(tiny_folder), "--out", str(tmp_path / "out"), "--no-baselines"]
-    words += ["--max-new-tokens", "4"]
+    words += ["sampling.max_new_tokens=4"]
     families.use_families([str(tmp_path / "letters.py")])
     write_jsonl(tmp_path / "tasks.jsonl", [task(0).to_json(), task(1).to_json()])
     assert main(words) == 0
@@ -112,11 +112,11 @@ def test_another_engine_does_not_go_on_with_it(
         assert about["engine"] == "embedded" and about["dtype"] in ("float32", "bfloat16")
     before = (tmp_path / "out" / "rows.jsonl").read_bytes()
     capsys.readouterr()
-    assert main([*words, "--engine", kind]) == 2
+    assert main([*words, f"server.kind={kind}"]) == 2
     said = capsys.readouterr().err
     assert f"another engine (was embedded, is {kind}); put it back to go on" in said
     assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
-    assert main([*words, "--engine", "embedded"]) == 0
+    assert main([*words, "server.kind=embedded"]) == 0
 
 
 def answers_of(folder: Path, tasks: list[Task], settings: dict[str, Any], **more: Any) -> Journal:

@@ -41,7 +41,7 @@ def lines_of(page: Path) -> list[str]:
 def typed(line: str) -> list[str]:
     """The words of a line that a reader could type: placeholders for numbers are numbers."""
     line = line.removeprefix("$ ").removeprefix("OPENAI_API_KEY=… ")
-    line = line.replace("$T", "--calls hermes_brief --brief --turns 2")
+    line = line.replace("$T", "tools.calls=hermes_brief tools.brief=true tools.turns=2")
     line = re.sub(r"\[key=value …\]|…", "", line).replace(" own_", " examples/own_")
     line = re.sub(r"(?<!\S)\[([^\]]*)\]", r"\1", line)  # what may be left out
     words = [re.sub(r"^([\w=]*\w)\|.*", r"\1", word) for word in shlex.split(line)]

@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `T/train.jsonl`, tasks of the example family, and rollouts of gold."""
     folder = tmp_path_factory.mktemp("options")
     assay(folder, "tasks", "json_repair", "--family", FAMILY, "--out", "T", "count=16")
-    words = ["--family", FAMILY, "--tasks", "T/train.jsonl", "--solver", "gold", "--n", "2"]
+    words = ["--family", FAMILY, "--tasks", "T/train.jsonl", "--solver", "gold", "sampling.n=2"]
     assay(folder, "rollout", *words, "--out", "r.jsonl")
     return folder
 
@@ -91,9 +91,14 @@ def test_calls_of_tools_in_few_words(tiny_folder: Path, tmp_path: Path) -> None:
     family = str(ROOT / "examples" / "own_tools.py")
     assay(tmp_path, "tasks", "shop", "--family", family, "--out", "T", "count=8")
     words = ["--family", family, "--tasks", "T/heldout.jsonl", "--model", str(tiny_folder)]
-    words += ["--calls", "hermes_brief", "--brief", "--turns", "1", "--max-new-tokens", "8"]
-    words += ["--dtype", "float32", "--snippet-tokens", "100"]
-    assay(tmp_path, "rollout", *words, "--n", "1", "--out", "r.jsonl")
+    words += [
+        "tools.calls=hermes_brief",
+        "tools.brief=true",
+        "tools.turns=1",
+        "sampling.max_new_tokens=8",
+    ]
+    words += ["engine.dtype=float32", "tools.snippet_tokens=100"]
+    assay(tmp_path, "rollout", *words, "sampling.n=1", "--out", "r.jsonl")
     assert all(row["outcome"] is not None for row in rows(tmp_path / "r.jsonl"))
     assay(tmp_path, "eval", *words, "--limit", "1", "--out", "E")
     assert (tmp_path / "E" / "results.json").is_file()

@@ -34,7 +34,7 @@ SMALL = {
         *("rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"),
         *("rl.max_new_tokens=16", "rl.max_length=2048", "rl.audit=warn", *TINY),
     ],
-    "eval": ["--max-new-tokens", "16", "--limit", "4"],
+    "eval": ["sampling.max_new_tokens=16", "--limit", "4"],
     "tasks demo": ["train_sft=8", "train_rl=8", "heldout=8"],
     "tasks lake": ["--count", "8"],
     "tasks json_repair": ["count=16"],
@@ -56,8 +56,8 @@ def play(name: str, folder: Path, model: str = "", **words: str) -> str:
         assert given[0] == "assay"
         line = [model if word == "$MODEL" else words.get(word, word) for word in given[1:]]
         small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], []))
-        if line[0] == "eval" and "--turns" not in line and name in ("tables", "lake"):
-            small = [*small, "--turns", "1"]
+        if line[0] == "eval" and not any("tools.turns" in word for word in line) and name in ("tables", "lake"):
+            small = [*small, "tools.turns=1"]
         done = run(folder, *line, *small)
         assert done.returncode == 0, f"{' '.join(line)}\n{done.stdout}\n{done.stderr}"
         assert "leaked" not in done.stderr, done.stderr  # what DuckDB says of open connections

@@ -42,11 +42,11 @@ def tiny_with_room(folder: Path) -> None:
 COMMANDS = {
     "tasks": "tasks dare --tables tables --out tasks --short",
     "check": "tasks check tasks/train.jsonl --against tasks/heldout.jsonl",
-    "rollout": "rollout --tasks tasks/train.jsonl --solver reference --model tiny --n 1 "
+    "rollout": "rollout --tasks tasks/train.jsonl --solver reference --model tiny sampling.n=1 "
     "--out traces.jsonl",
     "select": "select --rollouts traces.jsonl --strategy fv --out kept.parquet",
     "sft": "sft --tasks kept.parquet --model tiny --out sft",
-    "eval": "eval --model sft/model --tasks tasks --out eval --limit 1 --max-new-tokens 32",
+    "eval": "eval --model sft/model --tasks tasks --out eval --limit 1 sampling.max_new_tokens=32",
 }
 
 

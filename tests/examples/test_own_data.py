@@ -53,7 +53,7 @@ def test_own_documents(tiny_folder: Path, tmp_path: Path) -> None:
         SFT=f"sft.max_length=1500 sft.batch_size=16 {TINY}",
         RL=f"rl.steps=1 rl.prompts_per_step=2 rl.mini_batch=2 rl.rollouts_per_prompt=2 "
         f"rl.max_new_tokens=24 rl.max_length=1500 {TINY}",
-        EVAL="--max-new-tokens 24",
+        EVAL="sampling.max_new_tokens=24",
     )
     assert "RS" in said or "outcome" in said
     results = json.loads((tmp_path / "out" / "after" / "results.json").read_text("utf-8"))
@@ -81,7 +81,7 @@ def test_own_tables(tiny_folder: Path, tmp_path: Path) -> None:
         str(tiny_folder),
         "out",
         SFT=f"sft.max_length=12000 sft.batch_size=4 {TINY}",
-        EVAL="--max-new-tokens 24 --turns 1 --limit 4",
+        EVAL="sampling.max_new_tokens=24 tools.turns=1 --limit 4",
     )
     results = json.loads((tmp_path / "out" / "eval" / "results.json").read_text("utf-8"))
     assert results["rows"]

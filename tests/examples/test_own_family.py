@@ -70,7 +70,7 @@ def test_the_whole_chain_trains_and_evaluates(built: Path, tiny_folder: Path) ->
     """Rollouts of gold, selection, SFT, Dr.GRPO, evaluation and report at tiny size."""
     family = ["--family", "own_family.py"]
     model = ["--model", str(tiny_folder)]
-    gold = ["--solver", "gold", "--n", "2", "--out", "gold.jsonl"]
+    gold = ["--solver", "gold", "sampling.n=2", "--out", "gold.jsonl"]
     assay(built, "rollout", *family, *model, "--tasks", "T/train.jsonl", *gold)
     assert {row["outcome"] for row in rows(built / "gold.jsonl")} == {1.0}
     assay(
@@ -90,7 +90,7 @@ def test_the_whole_chain_trains_and_evaluates(built: Path, tiny_folder: Path) ->
     rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.max_new_tokens=16", *TINY]
     grpo = [*family, "--model", "sft/model", "--tasks", "T/train.jsonl"]
     assay(built, "grpo", *grpo, "--out", "rl", *rl)
-    heldout = [*family, "--tasks", "T/heldout.jsonl", "--max-new-tokens", "16"]
+    heldout = [*family, "--tasks", "T/heldout.jsonl", "sampling.max_new_tokens=16"]
     assay(built, "eval", "--model", "rl/model", *heldout, "--out", "eval-rl")
     assay(built, "report", "eval-rl")
     assert (built / "eval-rl" / "report.html").is_file()

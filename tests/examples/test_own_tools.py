@@ -137,7 +137,7 @@ def test_the_chain_trains_and_evaluates(built: Path, tiny_folder: Path) -> None:
     rl += ["rl.max_new_tokens=16", "rl.max_length=2048", "rl.turns=2", *TINY]
     grpo = [*FAMILY, "--model", "sft/model", "--tasks", "T/train.jsonl"]
     assay(built, "grpo", *grpo, "--out", "rl", *rl)
-    heldout = [*FAMILY, "--tasks", "T/heldout.jsonl", "--max-new-tokens", "16", "--turns", "2"]
+    heldout = [*FAMILY, "--tasks", "T/heldout.jsonl", "sampling.max_new_tokens=16", "tools.turns=2"]
     assay(built, "eval", "--model", "rl/model", *heldout, "--out", "eval-rl")
     results = json.loads((built / "eval-rl" / "results.json").read_text("utf-8"))
     assert len(results["rows"]) == 8

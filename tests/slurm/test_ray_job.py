@@ -89,14 +89,10 @@ def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
         "rollout",
         "--model",
         str(tiny_folder),
-        "--n",
-        "2",
-        "--slots",
-        "8",
-        "--threads",
-        "1",
-        "--max-new-tokens",
-        "8",
+        "sampling.n=2",
+        "engine.slots=8",
+        "engine.threads=1",
+        "sampling.max_new_tokens=8",
     ]
     job = slurm.submit(
         "-o",

@@ -66,8 +66,15 @@ def in_words(folder: Path) -> Path:
     texts = [refinement(i, "KEEP" if i % 3 else "DROP", i // 2) for i in range(6)]
     replies = {task.prompt[-1]["content"]: [said(task)] for task in texts}
     replies |= {match: [text] for match, text in SAID.items()}
-    more = ["--family", str(folder / "sums.py"), "--n", "2", "--temperature", "1", "--seed", "7"]
-    return evaluated(folder, [*texts, *sums()], replies, *more, "--temperature", "0.5")
+    more = [
+        "--family",
+        str(folder / "sums.py"),
+        "sampling.n=2",
+        "sampling.temperature=1",
+        "--seed",
+        "7",
+    ]
+    return evaluated(folder, [*texts, *sums()], replies, *more, "sampling.temperature=0.5")
 
 
 def with_tools(folder: Path) -> Path:
@@ -81,7 +88,7 @@ def with_tools(folder: Path) -> Path:
     tasks = read_tasks(built / "heldout.jsonl")[:3]
     replies = {t.prompt[-1]["content"]: [CALL, t.gold["boxes"]] for t in tasks[:2]}
     replies[tasks[2].prompt[-1]["content"]] = [CALL, "none"]
-    return evaluated(folder, tasks, replies, "--family", str(family), "--turns", "3")
+    return evaluated(folder, tasks, replies, "--family", str(family), "tools.turns=3")
 
 
 def results(folder: Path) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def test_sft_rl_and_evaluation_run_on_the_gpu_that_is_there(
     words = [f"model.path={tmp_path / 'sft' / 'model'}", "rl.steps=2", "rl.prompts_per_step=4"]
     words += ["rl.mini_batch=4", "rl.rollouts_per_prompt=4", "rl.max_new_tokens=16"]
     assert assay.main(["grpo", *shared, f"out={tmp_path / 'rl'}", *words]) == 0
-    words = ["--tasks", str(tasks), "--include-trained", "--max-new-tokens", "8"]
+    words = ["--tasks", str(tasks), "--include-trained", "sampling.max_new_tokens=8"]
     words += ["--model", str(tmp_path / "rl" / "model"), "--out", str(tmp_path / "eval")]
     assert assay.main(["eval", *words]) == 0
     assert torch.cuda.max_memory_allocated() > 0

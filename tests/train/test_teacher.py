@@ -95,12 +95,12 @@ def test_the_student_makes_the_teacher_s_calls(write: Any, tmp_path: Path) -> No
     step("tasks", "market", *family, "--out", "T")
     data = ("--tasks", "T/train.jsonl")
     with serving(teacher) as (url, _):
-        asked = ("--model", url, "--endpoint-model", "teacher", "--n", "2", "--turns", "3")
+        asked = ("--model", url, "server.model=teacher", "sampling.n=2", "tools.turns=3")
         step("rollout", *data, *family, *asked, "--out", "r.jsonl")
     step("select", "--rollouts", "r.jsonl", "--strategy", "fv", "--out", "kept.parquet")
     settings = ("sft.epochs=150", "sft.batch_size=2", "sft.lr=0.01", "validation=null", *one)
     step("sft", "--tasks", "kept.parquet", "--model", "student", "--out", "sft", *settings)
-    how = ("--include-trained", "--no-baselines", "--dtype", "float32", "--threads", "1")
+    how = ("--include-trained", "--no-baselines", "engine.dtype=float32", "engine.threads=1")
     step("eval", "--model", "sft/model", *data, *family, "--out", "e", *how)
     found = rows(tmp_path / "e" / "rows.jsonl")
     assert [row["outcome"] for row in found] == [1.0, 1.0]

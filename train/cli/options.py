@@ -21,7 +21,7 @@ from assay.console import (
     parser,
     task_filter,
 )
-from configs.describe import dotted_docs
+from configs.describe import dotted_docs, settings_help
 from train.run.log import read_metrics
 
 # a flag and the setting that it stands for
@@ -54,8 +54,7 @@ def parser_of(
     """A parser for a run whose settings are the dataclass `config`; its help lists them all."""
     docs = dotted_docs(config)
     made = parser(command, what, settings="any setting of the list below")
-    lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in docs.items()]
-    made.epilog = "settings, with their defaults:\n" + "\n".join(lines) + f"\n\n{STATUSES}"
+    made.epilog = f"{settings_help(config)}\n\n{STATUSES}"
     add_config(made)
     add_json(made)
     for flag, (name, text) in FLAGS.items():

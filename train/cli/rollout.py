@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.console import add_filter, task_filter
+from assay.console import task_filter
+from configs.answers import RolloutConfig
 from configs.loader import ConfigError
-from train.cli.model_options import add_episodes, add_model, add_sampling, add_words, settle
+from train.cli import model_options
 
 DESCRIPTION = """Sample answers to tasks, score them, and write them as JSONL. Answers come from a
 model, or without one from --solver: gold, empty, cheat:NAME of any family, or a scripted agent. A
@@ -19,10 +20,9 @@ N = 8  # answers a task, where nobody says it
 
 
 def parser() -> console.Parser:
-    """Every option, with its default in the help."""
-    made = console.parser("rollout", DESCRIPTION)
+    """Every option and setting, with its default in the help."""
+    made = model_options.parser("rollout", DESCRIPTION, RolloutConfig)
     add = made.add_argument
-    add_words(made)
     add("--tasks", required=True, type=Path, help="tasks.jsonl")
     add("--out", required=True, type=Path, help="rollouts.jsonl")
     add(
@@ -37,12 +37,10 @@ def parser() -> console.Parser:
         "with --model as well its tokenizer gives the rows token ids",
     )
     console.add_family(made)
-    group = made.add_argument_group("what is asked")
-    add_filter(group)
+    add("--env", action="append", default=[], metavar="FILE.py:NAME", help="tools of your own")
+    console.add_seed(made)
+    console.add_filter(made)
     console.add_limit(made)
-    add_sampling(group, f"default: {N}; 1 where all would be alike", temperature=1.0)
-    add_model(made.add_argument_group("who answers"))
-    add_episodes(made.add_argument_group("episodes with tools"))
     return made
 
 
@@ -60,10 +58,12 @@ def _settle(args: Any) -> None:
 
     if not args.model and not args.solver:
         raise ConfigError("give --model DIR_OR_URL, or --solver gold for answers without a model")
+    start = args.model
     if args.solver:
-        args.tokenizer = args.model or args.tokenizer
         args.model = args.solver if is_reference(args.solver) else f"solver:{args.solver}"
-    settle(args, answers=False)
+    model_options.settle(args, RolloutConfig, answers=False, temperature=1.0)
+    if args.solver:
+        args.tokenizer = start or args.tokenizer
     scripted = is_reference(args.model) or args.solver == OWN
     alike = scripted or args.temperature == 0
     args.n = args.n or (1 if alike else N)

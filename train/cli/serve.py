@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -10,6 +9,9 @@ from pathlib import Path
 from assay import console
 from assay.errors import install_extra
 from assay.task import TaskError
+from configs.answers import ServeConfig
+from configs.loader import ConfigError, load
+from train.cli import model_options
 
 SHARE = 0.6  # of the memory that is left, for keys and values
 DESCRIPTION = """Serve a model folder, an adapter folder or a hub name on this machine, with
@@ -17,9 +19,9 @@ DESCRIPTION = """Serve a model folder, an adapter folder or a hub name on this m
 /health. Requests that wait together are answered together."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Every option, with its default in the help."""
-    made = console.parser("serve", DESCRIPTION)
+def parser() -> console.Parser:
+    """Every option and setting, with its default in the help."""
+    made = model_options.parser("serve", DESCRIPTION, ServeConfig)
     add = made.add_argument
     add("--model", required=True, help="a model or adapter folder, or a hub name")
     add("--name", default="", help="what clients call it; the folder's name if not given")
@@ -34,23 +36,12 @@ def parser() -> argparse.ArgumentParser:
     add("--max-length", type=int, default=0, help="tokens of a sequence; 0: what the model reads")
     add("--waiting", type=int, default=1024, help="requests in the queue before a 429")
     add("--seed", type=int, default=0, help="of requests that name none")
-    add("--calls", default="hermes", help="how the model spells tool calls")
-    add(
-        "--chat-template-kwargs",
-        default="{}",
-        metavar="JSON",
-        help="arguments of the chat template, such as '{\"enable_thinking\": false}'",
-    )
-    add("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    add("--dtype", default="auto", choices=("auto", "bfloat16", "float32"))
-    add("--threads", type=int, default=0, help="0: all cores")
     return made
 
 
 def bounds(folder: Path, longest: int, slots: int) -> tuple[int, int]:
     """(tokens of a sequence, samples side by side whose keys and values fit into memory)."""
     from assay.memory import available_memory
-    from configs.loader import ConfigError
     from train.model.shape import shape_of
 
     try:
@@ -73,26 +64,23 @@ def bounds(folder: Path, longest: int, slots: int) -> tuple[int, int]:
 
 def main(argv: list[str]) -> int:
     """Serve until it is interrupted or terminated."""
-    args = parser().parse_args(argv)
+    args = parser().parse_intermixed_args(argv)
+    config = load(ServeConfig, None, args.words)
     try:
         from aiohttp import web
     except ModuleNotFoundError:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
-    from configs.schema import EngineConfig
     from rollouts.serving.protocol import Limits
     from rollouts.serving.server import Batches, Service
-    from train.cli.model_options import json_object
     from train.evaluation.local import folders_of, load_local, tokenizer_of
 
     key = os.environ.get(args.key_env, "") if args.key_env else ""
     if args.key_env and not key:
         raise TaskError(f"--key-env {args.key_env}: the variable is empty; set it to the key")
-    template = json_object("--chat-template-kwargs", args.chat_template_kwargs)
-    config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
     folders = folders_of(args.model)
-    tokenizer = tokenizer_of(folders, args.calls, template)
-    engine = load_local(folders, tokenizer, config, config.slots)
-    context, rows = bounds(folders[-1], args.max_length, config.slots)
+    tokenizer = tokenizer_of(folders, config.tools.calls, config.model.chat_template_kwargs)
+    engine = load_local(folders, tokenizer, config.engine, config.engine.slots)
+    context, rows = bounds(folders[-1], args.max_length, config.engine.slots)
     name = args.name or Path(args.model).name
     service = Service(
         Batches(engine, rows, args.waiting), tokenizer, Limits(name, context), key, args.seed

@@ -1,4 +1,4 @@
-"""`--agent`: who acts on a benchmark's tasks, beside the benchmark's own agents."""
+"""`krama.agent`: who acts on a benchmark's tasks, beside the benchmark's own agents."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TURNS = dict(OTHERS.values())
 
 
 def acted_on(tasks: Sequence[Task], args: Any, prefix: str) -> list[Task]:
-    """The tasks with `--agent` as their tool, where it is one that acts on any benchmark's tasks.
+    """The tasks with `krama.agent` as their tool, where it is one that acts on any benchmark's tasks.
     Raises `TaskError` for another benchmark's agent where only words with this prefix are asked."""
     if args.agent in OTHERS:
         return [replace(task, tools=(OTHERS[args.agent][0],)) for task in tasks]
     if args.agent and all(word.startswith(prefix) for word in args.tasks):
-        raise TaskError(f"--agent {args.agent}: it works on lakes; give {' or '.join(OTHERS)}")
+        raise TaskError(f"krama.agent={args.agent}: it works on lakes; give {' or '.join(OTHERS)}")
     return list(tasks)
 
 

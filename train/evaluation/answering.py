@@ -69,7 +69,7 @@ def settle_words(args: Any) -> None:
     guru = args.asked_in.words.get("ds_guru")
     rows, tokens = (guru.settings["rows"], 0) if guru and guru.settings else (5, 8000)
     if guru and guru.settings and args.snippet_rows is None:
-        print(f"ds_guru: {rows} rows of a table, as the release shows them (--snippet-rows)")
+        print(f"ds_guru: {rows} rows of a table, as the release shows them (tools.snippet_rows)")
     args.snippet_rows = rows if args.snippet_rows is None else args.snippet_rows
     args.snippet_tokens = tokens if args.snippet_tokens is None else args.snippet_tokens
 
@@ -191,7 +191,7 @@ def _limit(args: Any, allowance: Allowance) -> str:
     spent = f"{allowance.read + allowance.written:,} tokens"
     if args.price:
         spent += f", ${allowance.dollars:.4g}"
-    names = {"--max-cost": args.max_cost, "--max-total-tokens": args.max_total_tokens}
+    names = {"server.max_cost": args.max_cost, "server.max_total_tokens": args.max_total_tokens}
     asked = " ".join(f"{name} {value:g}" for name, value in names.items() if value)
     return f"{asked} is reached ({spent} spent)"
 
@@ -228,7 +228,7 @@ def _say_context(folders: Sequence[Path], rooms: Sequence[int]) -> None:
 
 
 def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | None]:
-    """(folders of the weights, tokenizer) of a model on this machine; `--dtype auto` is settled: as
+    """(folders of the weights, tokenizer) of a model on this machine; `engine.dtype=auto` is settled: as
     the journal was begun, else what is fast here."""
     if is_folder(args.model):
         from train.evaluation.local import folders_of, tokenizer_of
@@ -382,22 +382,22 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
     if cut:
         print(
             f"{command}: {cut} of {len(rows)} answers ({cut / len(rows):.0%}) were cut by the "
-            "token limit or the model's context; --max-new-tokens raises the first",
+            "token limit or the model's context; sampling.max_new_tokens raises the first",
             file=sys.stderr,
         )
     thought = sum(row.get("why") == THOUGHT for row in rows)
     if thought:
         print(
             f"{command}: {thought} of {len(rows)} answers ({thought / len(rows):.0%}) ended inside "
-            "their thought and earn nothing; raise --max-new-tokens, or bound the thought: "
-            "--max-thinking-tokens",
+            "their thought and earn nothing; raise sampling.max_new_tokens, or bound the thought: "
+            "sampling.max_thinking_tokens",
             file=sys.stderr,
         )
     late = sum(row.get("stop") == "turns" for row in rows)
     if late >= OFTEN_LATE * len(rows) > 0:
         print(
             f"{command}: {late} of {len(rows)} episodes stopped at the turn limit, before the "
-            "model said that it was done; raise --turns, or teach it to end",
+            "model said that it was done; raise tools.turns, or teach it to end",
             file=sys.stderr,
         )
     if given.missing:

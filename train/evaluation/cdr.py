@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from assay.task import Task
@@ -21,31 +19,6 @@ from train.evaluation.contract import (
 ANSWER_TOKENS = 32_768
 
 
-def options(parser: ArgumentParser) -> None:
-    from rollouts.cdr.prompts import MODES
-    from rollouts.cdr.shots import add_shots
-
-    group = parser.add_argument_group("CDR-Bench (--tasks cdr:PLACE[:track,…])")
-    group.add_argument("--mode", default="direct", choices=MODES, help="prompt mode (%(default)s)")
-    group.add_argument(
-        "--k", type=int, default=3, help="prompt variants a row; 0: all (%(default)s)"
-    )
-    add_shots(group.add_argument)
-    group.add_argument(
-        "--examples",
-        type=Path,
-        metavar="FILE",
-        help="training tasks that the examples of few_shot are drawn from (train.jsonl beside the "
-        "tracks)",
-    )
-    group.add_argument(
-        "--all-rows",
-        action="store_true",
-        help="of a folder `assay tasks cdr` wrote: also the rows that are not held "
-        "out, training rows among them",
-    )
-
-
 def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
     if "instance_id" not in task.gold:  # a text of one's own
         return plain_plan(task, args, tokenizer)
@@ -57,7 +30,6 @@ def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
 
 BENCHMARK = Benchmark(
     open=later("train.evaluation.cdr_release", "open_folder"),
-    options=options,
     plan=plan,
     tables=later("train.evaluation.cdr_release", "tables"),
     shown=later("train.evaluation.cdr_shown", "tables_of"),

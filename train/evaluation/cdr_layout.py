@@ -237,7 +237,7 @@ def _of_split(source: _Source, split: Path, all_rows: bool) -> Picked:
     if not any(held.values()):
         raise TaskError(
             f"{split} names no row of {', '.join(everything)}; build with a held-out share, or "
-            "give --all-rows to evaluate the training rows too"
+            "give cdr.all_rows=true to evaluate the training rows too"
         )
     return Picked(
         {track: rows for track, rows in held.items() if rows},

@@ -79,20 +79,20 @@ def examples_of(place: Path, config: CdrEval) -> Pool:
         return {}
     if not config.draws and config.examples is not None:
         raise TaskError(
-            f"--examples {config.examples}: the words of few_shot have their own examples; leave "
+            f"cdr.examples={config.examples}: the words of few_shot have their own examples; leave "
             "it out, or leave prompts= out"
         )
     if not config.draws:
         return {}
     if config.shots.count < 1 or config.shots.longest < 1:
-        raise TaskError("--shots and --shot-chars: give 1 or more")
+        raise TaskError("cdr.shots and cdr.shot_chars: give 1 or more")
     folder = place.parent if place.is_file() else place
     beside = next((f for f in (folder / TRAIN, folder.parent / TRAIN) if f.is_file()), None)
     path = config.examples or beside
     if path is None:
         return {}
     if not path.is_file():
-        raise TaskError(f"--examples {path}: no such file; give training tasks as JSON lines")
+        raise TaskError(f"cdr.examples={path}: no such file; give training tasks as JSON lines")
     tasks = (t for _, row in read_rows(path) if (t := _example(row, path)))
     return pool_of(tasks, config.shots.longest)
 
@@ -143,7 +143,7 @@ def open_folder(rest: str, args: Any) -> Opened:
     said = [*tell(picked, args.strict)]
     if picked.left_out:
         said.append(
-            f"{picked.left_out} rows are left out: only {what} is evaluated; --all-rows asks for "
+            f"{picked.left_out} rows are left out: only {what} is evaluated; cdr.all_rows=true asks for "
             "every row"
         )
     pool = examples_of(picked.split or picked.home, config)
@@ -170,7 +170,7 @@ def _without_examples(tasks: Sequence[Task], config: CdrEval) -> str:
     tracks = ", ".join(dict.fromkeys(task.track for task in bare))
     return (
         f"few_shot: {len(bare)} prompts of {tracks} show two fixed examples, for want of training "
-        f"tasks of at most {config.shots.longest} characters; --examples FILE names some"
+        f"tasks of at most {config.shots.longest} characters; cdr.examples=FILE names some"
     )
 
 

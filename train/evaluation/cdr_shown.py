@@ -196,7 +196,7 @@ def _curve(found: Row) -> Iterator[Table]:
     ]
     note = (
         "Fig. 12 (left) of the paper. The chance that one of k drawn wordings is right, over the "
-        "instances of which all wordings were scored. `--k 0` on `tracks_all_prompts` asks all "
+        "instances of which all wordings were scored. `cdr.k=0` on `tracks_all_prompts` asks all "
         "eleven."
     )
     yield Table("CDR-Bench RS@K", lines, note, drawn, "K")

@@ -6,7 +6,6 @@ The benchmarks themselves stand in `train/evaluation/benchmarks.py`; nothing els
 from __future__ import annotations
 
 import importlib
-from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,7 +92,7 @@ def plain_plan(task: Task, args: Args, tokenizer: ChatTokenizer | None) -> Plan:
 def published_room(task: Task, args: Args, tokenizer: ChatTokenizer, published: int) -> int:
     """Tokens of one message in a benchmark whose paper gives every message `published` of them, or
     more where gold is longer. Our own decoder on a CPU gives 4,096: a small model that does not
-    end its answers would take hours for the rest (`--max-new-tokens` asks for it)."""
+    end its answers would take hours for the rest (`sampling.max_new_tokens` asks for it)."""
     engine = getattr(args, "engine", EMBEDDED)
     if engine == EMBEDDED:
         from rollouts.engines.torch.device import choose_device
@@ -124,10 +123,6 @@ def later(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def no_options(parser: ArgumentParser) -> None:
-    """A benchmark without options of its own."""
-
-
 def no_tables(numbers: Mapping[str, Any]) -> Sequence[Table]:
     """A benchmark that shows nothing beside the results."""
     return ()
@@ -142,17 +137,16 @@ class Benchmark:
     """A benchmark, on the evaluation's floor.
 
     The tasks of its families (train/evaluation/benchmarks.py) are asked and recorded its way, also
-    in a plain file. `open` reads what follows its prefix (`NAME:DIR…`), `options` adds its own
-    command-line options, `plan` says how a task is asked, `more` which further fields a row keeps,
-    `rewards` which settings of its families' scorers the options mean (they apply to words with its
-    prefix), `tables` writes its official files into a folder, from the rows of its tasks in their
-    order; `shown` makes tables for the report of what `tables` gave as numbers; `report` adds pages
-    of its own to a run's folder and gives the text to print, "" for none; `several` does so for
-    several runs side by side, given the folder for its files and the name of a base model.
+    in a plain file. `open` reads what follows its prefix (`NAME:DIR…`), `plan` says how a task is
+    asked, `more` which further fields a row keeps, `rewards` which settings of its families'
+    scorers its own settings mean (they apply to words with its prefix), `tables` writes its
+    official files into a folder, from the rows of its tasks in their order; `shown` makes tables
+    for the report of what `tables` gave as numbers; `report` adds pages of its own to a run's
+    folder and gives the text to print, "" for none; `several` does so for several runs side by
+    side, given the folder for its files and the name of a base model.
     """
 
     open: Callable[[str, Args], Opened]
-    options: Callable[[ArgumentParser], None] = no_options
     plan: Callable[[Task, Args, ChatTokenizer | None], Plan] = plain_plan
     more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
     rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards

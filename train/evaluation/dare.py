@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,20 +46,6 @@ INDEX, IDS = "index.jsonl", "ids.txt"
 MESSAGE_TOKENS = 16_384  # of one message: the published setting
 
 
-def options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("DARE-bench (--tasks dare:DIR)")
-    group.add_argument("--only", default="", help="tracks, comma-separated")
-    group.add_argument(
-        "--simulate", action="store_true", help="make IF answers in this environment"
-    )
-    group.add_argument(
-        "--dsbench",
-        type=Path,
-        metavar="DIR",
-        help="DSBench's data_modeling folder, whose scripts score tasks of its competitions",
-    )
-
-
 def open_folder(rest: str, args: Any) -> Opened:
     """`dare:PLACE`: a file of tasks, a folder of `assay tasks dare`, or a copy of the release."""
     if not rest:
@@ -68,14 +53,14 @@ def open_folder(rest: str, args: Any) -> Opened:
     tasks, root = tasks_of(rest, args)
     tasks = [t for t in tasks if not args.only or t.track in args.only.split(",")]
     if not tasks:
-        raise TaskError(f"--tasks dare:{rest}: no task is left; look at --only")
+        raise TaskError(f"--tasks dare:{rest}: no task is left; look at dare.only")
     stale = stale_gold(tasks)
     return Opened(
         acted_on([with_absolute_files(task, root) for task in tasks], args, "dare:"),
         notes={"gold_of_other_versions": stale},
         heldout=all_heldout(tasks),
         split=splits_of(rest, tasks),
-        said=[f"gold made with {note}; --simulate makes it again" for note in stale],
+        said=[f"gold made with {note}; dare.simulate=true makes it again" for note in stale],
     )
 
 
@@ -158,7 +143,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
 
 
 def _question_tokens(tasks: Sequence[Task], args: Any) -> dict[str, int]:
-    """Tokens of each question by `--tokenizer`, else by the model's own; {} where there is none."""
+    """Tokens of each question by `server.tokenizer`, else by the model's own; {} where there is none."""
     folder = Path(args.tokenizer or args.model).expanduser()
     if not (folder / "tokenizer_config.json").is_file():
         return {}
@@ -169,7 +154,6 @@ def _question_tokens(tasks: Sequence[Task], args: Any) -> dict[str, int]:
 
 BENCHMARK = Benchmark(
     open=open_folder,
-    options=options,
     plan=plan,
     more=more,
     tables=tables,

@@ -50,7 +50,7 @@ def relative_gap(home: Path, task: Task, prediction: bytes | None) -> float | No
     script = home / "evaluation" / f"{name}_eval.py"
     for path in (answers, script):
         if not path.is_file():
-            raise TaskError(f"--dsbench {home}: {path} is not there; give DSBench's data_modeling")
+            raise TaskError(f"dare.dsbench={home}: {path} is not there; give DSBench's data_modeling")
     if prediction is None:
         return 0.0
     try:
@@ -85,7 +85,7 @@ def _kept(folder: Path) -> float:
         return float((folder / "result.txt").read_text("utf-8"))
     except (OSError, ValueError):
         raise TaskError(
-            f"--dsbench: {folder}/result.txt holds no number; unpack save_performance.zip there"
+            f"dare.dsbench: {folder}/result.txt holds no number; unpack save_performance.zip there"
         ) from None
 
 
@@ -109,7 +109,7 @@ def line(rows: Sequence[Row]) -> str:
         return ""
     scores = [float(row["outcome"]) for row in mine if row["outcome"] is not None]
     gaps = [g for row in mine if (g := row["more"].get("relative_gap")) is not None]
-    own = f"{100 * fmean(gaps):.2f}" if gaps else "– (--dsbench DIR)"
+    own = f"{100 * fmean(gaps):.2f}" if gaps else "– (dare.dsbench=DIR)"
     names = len({row["more"]["competition"] for row in mine})
     shown = f"{100 * fmean(scores):.2f}" if scores else "–"
     return (

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
 from rewards.krama.judge import KEY_ENV, JudgeError, judge_of, judged_coverage
-from rewards.krama.release import MODES, harness
+from rewards.krama.release import harness
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
@@ -64,47 +63,11 @@ SETTINGS = ("end-to-end", "subtasks")
 SECONDS = 3600.0  # that tools of one episode may run
 
 
-def options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("KramaBench (--tasks krama:PLACE)")
-    group.add_argument(
-        "--agent",
-        choices=list(AGENTS),
-        default="",
-        help=f"who acts ({DEFAULT}); {' and '.join(OTHERS)} also on tables (--tasks dare:…)",
-    )
-    group.add_argument(
-        "--settings", default=",".join(SETTINGS), help="which, with commas (%(default)s)"
-    )
-    group.add_argument(
-        "--doubted",
-        action=BooleanOptionalAction,
-        default=True,
-        help="tasks whose gold is doubted: asked, as the paper's tables do, and also counted apart",
-    )
-    group.add_argument(
-        "--input-mode",
-        choices=MODES,
-        help="which files of the release's lakes are shown (default: full); in quotes: 'oracle*'",
-    )
-    group.add_argument(
-        "--subtask-mode",
-        choices=MODES,
-        help="the same of sub-tasks (default: as --input-mode, as in the release; the paper: "
-        "oracle)",
-    )
-    group.add_argument(
-        "--judge-url",
-        default="",
-        help="OpenAI-compatible endpoint for paraphrase and design; its key is $ASSAY_JUDGE_KEY",
-    )
-    group.add_argument("--judge-model", default="", help="the judge's name there")
-
-
 def open_folder(rest: str, args: Any) -> Opened:
     """`krama:PLACE`. Raises `TaskError`."""
     settings = [s.strip() for s in args.settings.split(",") if s.strip()]
     if unknown := [s for s in settings if s not in SETTINGS]:
-        raise TaskError(f"--settings {unknown[0]!r}: wanted {', '.join(SETTINGS)}")
+        raise TaskError(f"krama.settings={unknown[0]!r}: wanted {', '.join(SETTINGS)}")
     if not rest:
         raise TaskError("--tasks krama:: wanted krama:PLACE, such as the release's checkout")
     folder, said = _built(Path(rest), args)
@@ -128,8 +91,8 @@ def _built(place: Path, args: Any) -> tuple[Path, list[str]]:
     if own or any((place / name).is_file() for name in ("tasks.jsonl", HELDOUT)):
         if args.input_mode or args.subtask_mode:
             raise TaskError(
-                f"--tasks krama:{place}: these tasks are made already; give --input-mode and "
-                "--subtask-mode with the release's checkout, or --mode to `assay tasks krama`"
+                f"--tasks krama:{place}: these tasks are made already; give krama.input_mode "
+                "and krama.subtask_mode with the release's checkout, or --mode to `assay tasks krama`"
             )
         return place, []
     made = args.out / "krama"
@@ -260,7 +223,6 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
 
 BENCHMARK = Benchmark(
     open=open_folder,
-    options=options,
     plan=plan,
     more=more,
     rewards=rewards,

@@ -113,7 +113,7 @@ def over_published(tasks: Sequence[Task]) -> list[str]:
         parts = len(doubted) - len(whole)
         lines.append(
             f"Gold is doubted of {len(whole)} tasks{f' and {parts} sub-tasks' if parts else ''}, "
-            f"which are counted above; --no-doubted leaves them out. {listed}".rstrip()
+            f"which are counted above; krama.doubted=false leaves them out. {listed}".rstrip()
         )
     return lines
 

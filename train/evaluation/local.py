@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.answers import DecodingConfig
 from configs.schema import EngineConfig
 from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import load_engine, set_threads
@@ -47,7 +48,7 @@ def tokenizer_of(
 def load_local(
     folders: Sequence[Path],
     tokenizer: ChatTokenizer,
-    config: EngineConfig,
+    config: EngineConfig | DecodingConfig,
     slots: int,
     scratch: Path | None = None,
 ) -> Any:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from configs.answers import EvaluationConfig
 from train.cli.model_options import settle
 from train.evaluation.answering import is_reference, is_remote, say_end
 from train.evaluation.opening import files_of
@@ -22,7 +23,7 @@ MOST_SHOWN = 10_000  # answers that a page is written of unasked; `assay view` w
 
 def run(args: Any) -> int:
     """Evaluate; returns the exit status."""
-    settle(args, answers=is_reference(args.model))
+    settle(args, EvaluationConfig, is_reference(args.model), temperature=0.0)
     args.n = args.n or 1
     remote = is_remote(args.model)
     args.name = args.name or model_name(args.model, args.endpoint_model if remote else "")

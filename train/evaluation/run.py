@@ -63,7 +63,7 @@ def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
 
 
 def weights_of_args(args: Any, asked: Asked) -> dict[str, Any]:
-    """Weights by family: `reward.<family>.<setting>=value`, `--reading`, and what benchmarks ask
+    """Weights by family: `reward.<family>.<setting>=value`, `reading`, and what benchmarks ask
     for. Raises `ConfigError`."""
     reward: dict[str, dict[str, Any]] = {name: dict(own) for name, own in args.rewards.items()}
     for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
@@ -80,12 +80,12 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
     found: list[str] = []
     for name in dict.fromkeys(task.family for task in tasks):
         try:
-            read_section(all_families()[name].weights, {"reading": reading}, "--reading", "")
+            read_section(all_families()[name].weights, {"reading": reading}, "reading", "")
             found.append(name)
         except ConfigError:
             continue
     if not found:
-        raise ConfigError(f"--reading {reading}: no family of these tasks has such a reading")
+        raise ConfigError(f"reading={reading}: no family of these tasks has such a reading")
     return found
 
 

@@ -56,7 +56,7 @@ def settings_of(
 
 def thinking(args: Any) -> bool | None:
     """Whether the model is told to think before it answers: by the arguments of its chat template
-    on the command line, by `--request`, else by its folder. None where nothing says so."""
+    on the command line, by `server.request`, else by its folder. None where nothing says so."""
     fields: Mapping[str, Any] = getattr(args, "request_fields", None) or {}
     asked = fields.get("chat_template_kwargs")
     found = dict(asked) if isinstance(asked, dict) else {}

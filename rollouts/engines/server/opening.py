@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,25 +19,6 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 SERVERS = ("vllm", "sglang", "assay")  # those of DIALECTS, which only who asks one has to load
 URLS = ("http://", "https://")
-
-
-def add_engine(to: Any) -> None:
-    """The options of who computes."""
-    add = to.add_argument
-    add(
-        "--engine",
-        default=EMBEDDED,
-        choices=(EMBEDDED, *SERVERS),
-        help="vllm, sglang, assay: token ids in and out of a server; a folder as --model starts "
-        "one on each GPU, a URL uses the one there (default: %(default)s)",
-    )
-    add(
-        "--server-python",
-        default=sys.executable,
-        metavar="PYTHON",
-        help="interpreter of the environment that has the server (default: this one)",
-    )
-    add("--server-args", default="", metavar="WORDS", help="more options of the server")
 
 
 @dataclass(frozen=True)
@@ -70,15 +50,15 @@ class Served:
 
 @contextmanager
 def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generator[Served]:
-    """`folder`: of the model, None where `--model` is an address; then `--tokenizer` has the folder
+    """`folder`: of the model, None where `--model` is an address; then `server.tokenizer` has the folder
     of the tokenizer. Raises `TaskError` for what cannot be used."""
     from rollouts.engines.server.process import Launch, devices, servers
 
     if folder is None:
         if not args.tokenizer:
             raise TaskError(
-                f"--engine {args.engine} --model {args.model}: give the model's tokenizer, "
-                "--tokenizer FOLDER: ids go there and come back"
+                f"server.kind={args.engine} --model {args.model}: give the model's tokenizer, "
+                "server.tokenizer=FOLDER: ids go there and come back"
             )
         tokenizer = ChatTokenizer(Path(args.tokenizer), args.calls)
         yield Served([args.model], args.engine, args.endpoint_model, tokenizer)

@@ -153,7 +153,7 @@ def _await(address: str, process: subprocess.Popen[bytes], log: Path, launch: La
     while time.monotonic() < until:
         if process.poll() is not None:
             raise TaskError(
-                f"--engine {launch.kind}: the server ended with status {process.returncode}; "
+                f"server.kind={launch.kind}: the server ended with status {process.returncode}; "
                 f"{log} ends with: {_last(log)}"
             )
         with (
@@ -164,7 +164,7 @@ def _await(address: str, process: subprocess.Popen[bytes], log: Path, launch: La
                 return
         time.sleep(LOOK_S)
     raise TaskError(
-        f"--engine {launch.kind}: the server did not answer within {launch.start_s:.0f} s; {log} "
+        f"server.kind={launch.kind}: the server did not answer within {launch.start_s:.0f} s; {log} "
         f"ends with: {_last(log)}"
     )
 

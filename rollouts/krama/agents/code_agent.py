@@ -184,7 +184,7 @@ class CodeAgent:
             from smolagents.tools import tool
         except ImportError:
             raise TaskError(
-                "--agent smolagents: the package is not installed; install the extra `agents` "
+                "krama.agent=smolagents: the package is not installed; install the extra `agents` "
                 "(pip install 'smolagents>=1.26,<2')"
             ) from None
         self._version = str(smolagents.__version__)

@@ -189,7 +189,15 @@ def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path
     eval_main = command("eval")
 
     def run(name: str) -> dict[str, Any]:
-        words = ["--model", name, "--tasks", f"cdr:{built}", "--out", str(tmp_path), "--all-rows"]
+        words = [
+            "--model",
+            name,
+            "--tasks",
+            f"cdr:{built}",
+            "--out",
+            str(tmp_path),
+            "cdr.all_rows=true",
+        ]
         for old in ("eval.json", "rows.jsonl"):
             (tmp_path / old).unlink(missing_ok=True)
         assert eval_main(words) == 0
@@ -218,7 +226,7 @@ def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path
 
 def test_all_eleven_wordings_can_be_asked(built: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    words = ["--model", "gold", "--no-baselines", "--k", "0", "--limit", "6"]
+    words = ["--model", "gold", "--no-baselines", "cdr.k=0", "--limit", "6"]
     place = f"cdr:{built}/tracks_all_prompts"
     assert command("eval")([*words, "--tasks", place, "--out", str(tmp_path)]) == 0
     data = json.loads((tmp_path / "results.json").read_text())
@@ -237,7 +245,7 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
 
     def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
         out = tmp_path / name
-        words = ["--model", "gold", "--tracks", tracks, "--out", str(out), "--k", "1"]
+        words = ["--model", "gold", "--tasks", tracks, "--out", str(out), "cdr.k=1"]
         assert eval_main([*words, *more]) == 0
         data = json.loads((out / "results.json").read_text())
         ids = {row["task_id"].partition("#")[0] for row in data["rows"]}
@@ -256,7 +264,7 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
         ids, meta, said = asked(name, tracks)
         assert (ids, meta["rows_left_out"]) == (held, len(rows - held))
         assert f"{len(rows - held)} rows are left out" in said
-    ids, meta, said = asked("all", f"cdr:{built}", "--all-rows")
+    ids, meta, said = asked("all", f"cdr:{built}", "cdr.all_rows=true")
     assert (ids, meta["heldout"]) == (rows, False) and "left out" not in said
     ids, meta, _ = asked("trained", f"cdr:{built}/train.jsonl")
     assert (ids, meta["heldout"]) == (trained, False)
@@ -273,12 +281,12 @@ def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
     (tmp_path / "tracks").mkdir()
     row = rows_of(built)[0]
     (tmp_path / "tracks" / "atomic_m.jsonl").write_text(json.dumps(row) + "\n")
-    words = ["--model", "gold", "--tracks", f"cdr:{tmp_path}", "--out"]
+    words = ["--model", "gold", "--tasks", f"cdr:{tmp_path}", "--out"]
     assert eval_main([*words, str(tmp_path / "published")]) == 0  # no record of splits
     (tmp_path / "train.jsonl").write_text(json.dumps({"id": row["instance_id"]}) + "\n")
     assert eval_main([*words, str(tmp_path / "built")]) == 2
     said = capsys.readouterr().err
-    assert "heldout.jsonl names no row of atomic_m" in said and "--all-rows" in said
+    assert "heldout.jsonl names no row of atomic_m" in said and "cdr.all_rows=true" in said
 
 
 def test_failure_modes_name_what_went_wrong(built: Path) -> None:

@@ -118,7 +118,7 @@ def test_an_evaluation_draws_from_the_training_tasks_beside_the_tracks(
     train = {task.id: task for task in tasks_of(built)["train"]}
 
     def prompts(out: str, *more: str) -> list[tuple[str, list[str]]]:
-        words = ["--model", "gold", "--no-baselines", "--mode", "few_shot", "--k", "1"]
+        words = ["--model", "gold", "--no-baselines", "cdr.mode=few_shot", "cdr.k=1"]
         assert run([*words, "--out", str(tmp_path / out), *more]) == 0
         lines = (tmp_path / out / "rows.jsonl").read_text("utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
@@ -130,7 +130,7 @@ def test_an_evaluation_draws_from_the_training_tasks_beside_the_tracks(
     for track, inputs in asked:
         known = {t.gold["input_text"] for t in train.values() if t.track == track}
         assert inputs == fixed or set(inputs) <= known
-    one = prompts("one", "--tasks", f"cdr:{built}", "--limit", "9", "--shots", "1")
+    one = prompts("one", "--tasks", f"cdr:{built}", "--limit", "9", "cdr.shots=1")
     assert all(len(inputs) == 1 or inputs == fixed for _, inputs in one)
 
     alone = tmp_path / "published" / "tracks"
@@ -140,9 +140,9 @@ def test_an_evaluation_draws_from_the_training_tasks_beside_the_tracks(
     capsys.readouterr()
     assert all(inputs == fixed for _, inputs in prompts("alone", "--tasks", f"cdr:{alone.parent}"))
     assert "3 prompts of atomic_m show two fixed examples" in capsys.readouterr().out
-    given = ("--examples", str(built / "train.jsonl"), "--shot-chars", "400")
+    given = (f"cdr.examples={built / 'train.jsonl'}", "cdr.shot_chars=400")
     other = prompts("given", "--tasks", f"cdr:{alone.parent}", *given)
     assert all(inputs != fixed for _, inputs in other)
-    missing = ["--model", "gold", "--mode", "few_shot", "--tasks", f"cdr:{alone.parent}"]
-    assert run([*missing, "--examples", "nowhere.jsonl", "--out", str(tmp_path / "x")]) == 2
-    assert "--examples nowhere.jsonl: no such file" in capsys.readouterr().err
+    missing = ["--model", "gold", "cdr.mode=few_shot", "--tasks", f"cdr:{alone.parent}"]
+    assert run([*missing, "cdr.examples=nowhere.jsonl", "--out", str(tmp_path / "x")]) == 2
+    assert "cdr.examples=nowhere.jsonl: no such file" in capsys.readouterr().err

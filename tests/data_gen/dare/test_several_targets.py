@@ -108,8 +108,12 @@ def test_a_solver_that_does_what_is_stated_is_right_on_both(
     kind, folder = built
     write_tiny_tokenizer(tmp_path / "tok")
     words = ["--tasks", f"dare:{folder / 'train.jsonl'}", "--model", "solver:reference"]
-    words += ["--tokenizer", str(tmp_path / "tok"), "--max-new-tokens", "9000", "--brief"]
-    assert command("eval")([*words, "--turns", "2", "--out", str(tmp_path / "E")]) == 0
+    words += [
+        f"server.tokenizer={tmp_path / 'tok'}",
+        "sampling.max_new_tokens=9000",
+        "tools.brief=true",
+    ]
+    assert command("eval")([*words, "tools.turns=2", "--out", str(tmp_path / "E")]) == 0
     rows = json.loads((tmp_path / "E" / "results.json").read_text("utf-8"))["rows"]
     found = {row["track"]: row for row in rows}
     assert {row["slices"]["targets"] for row in rows} == {"2"}

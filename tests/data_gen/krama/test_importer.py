@@ -174,7 +174,7 @@ def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
     canned = tmp_path / "canned.jsonl"
     canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
-    command = ["--tracks", f"krama:{out}", "--model", f"canned:{canned}", "--out", str(tmp_path)]
+    command = ["--tasks", f"krama:{out}", "--model", f"canned:{canned}", "--out", str(tmp_path)]
     assert evaluate(command) == 0
     found = json.loads((tmp_path / "results.json").read_text("utf-8"))
     tables = found["benchmarks"]["krama"]["tables"]
@@ -185,7 +185,7 @@ def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixt
     assert tables["subtasks"]["small"]["tasks"] == 2
     assert tables["subtasks"]["overall"]["score"] == 0.0
     assert "| overall | 1 | 100.00 |" in capsys.readouterr().out
-    assert evaluate(["--tracks", f"krama:{tmp_path}/no", *command[2:]]) == 2
+    assert evaluate(["--tasks", f"krama:{tmp_path}/no", *command[2:]]) == 2
 
 
 def test_sub_task_credit() -> None:
@@ -290,14 +290,13 @@ def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
     assert (
         evaluate(
             [
-                "--tracks",
+                "--tasks",
                 f"krama:{tmp_path / 'k'}",
                 "--model",
                 f"canned:{canned}",
                 "--out",
                 str(tmp_path),
-                "--settings",
-                "end-to-end",
+                "krama.settings=end-to-end",
             ]
         )
         == 0

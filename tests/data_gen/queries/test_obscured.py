@@ -142,8 +142,8 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
             )
         canned = tmp_path / "canned.jsonl"
         canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
-        command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
-        assert evaluate([*command, "--out", str(tmp_path / name), "--snippet-tokens", "200"]) == 0
+        command = ["--tasks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
+        assert evaluate([*command, "--out", str(tmp_path / name), "tools.snippet_tokens=200"]) == 0
         found = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
         tables = found["benchmarks"]["krama"]["tables"]
         cell = tables["end-to-end"]["overall"]

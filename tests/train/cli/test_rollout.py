@@ -37,7 +37,14 @@ def tasks(tmp_path: Path) -> Path:
 def sample(tasks: Path, model: Path, out: Path, *more: str) -> int:
     words = ["rollout", "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
     return assay.main(
-        [*words, "--n", "3", "--max-new-tokens", "6", "--threads", "1", "--slots", "6", *more]
+        [
+            *words,
+            "sampling.n=3",
+            "sampling.max_new_tokens=6",
+            "engine.threads=1",
+            "engine.slots=6",
+            *more,
+        ]
     )
 
 
@@ -63,7 +70,7 @@ def test_other_settings_do_not_mix_into_a_file(
 ) -> None:
     out = tmp_path / "r.jsonl"
     assert sample(tasks, tiny_folder, out) == 0
-    assert sample(tasks, tiny_folder, out, "--temperature", "0.5") == 2
+    assert sample(tasks, tiny_folder, out, "sampling.temperature=0.5") == 2
     assert "another temperature" in capsys.readouterr().err
 
 
@@ -84,17 +91,17 @@ def test_the_device_and_dtype_of_rollouts_can_be_chosen(
 ) -> None:
     out = tmp_path / "r.jsonl"
     other = "bfloat16" if choose_dtype("auto", choose_device("auto")) == "float32" else "float32"
-    assert sample(tasks, tiny_folder, out, "--dtype", other, "--device", "cpu") == 0
+    assert sample(tasks, tiny_folder, out, f"engine.dtype={other}", "engine.device=cpu") == 0
     settings = json.loads((tmp_path / "r.jsonl.settings.json").read_text())
     assert settings["settings"]["dtype"] == other
     whole = out.read_bytes()
     assert sample(tasks, tiny_folder, out) == 0  # auto: what the file was begun with
     assert out.read_bytes() == whole
     mine = "float32" if other == "bfloat16" else "bfloat16"
-    assert sample(tasks, tiny_folder, out, "--dtype", mine) == 2
+    assert sample(tasks, tiny_folder, out, f"engine.dtype={mine}") == 2
     assert "another dtype" in capsys.readouterr().err
     if not torch.cuda.is_available():
-        assert sample(tasks, tiny_folder, tmp_path / "g.jsonl", "--device", "cuda") == 2
+        assert sample(tasks, tiny_folder, tmp_path / "g.jsonl", "engine.device=cuda") == 2
         assert "torch sees no GPU" in capsys.readouterr().err
 
 
@@ -110,8 +117,13 @@ def test_eval_writes_results_and_a_report(
     tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "e"
-    words = ["eval", "--model", str(tiny_folder), "--tracks", str(tasks), "--out", str(out)]
-    more = ["--max-new-tokens", "5", "--n", "2", "--temperature", "1", "--top-p", "0.9"]
+    words = ["eval", "--model", str(tiny_folder), "--tasks", str(tasks), "--out", str(out)]
+    more = [
+        "sampling.max_new_tokens=5",
+        "sampling.n=2",
+        "sampling.temperature=1",
+        "sampling.top_p=0.9",
+    ]
     assert assay.main([*words, *more]) == 0
     data = json.loads((out / "results.json").read_text())
     gold = data["baselines"]["gold"]["overall"]
@@ -143,8 +155,8 @@ def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
         ],
     )
     out = tmp_path / "e"
-    words = ["eval", "--model", str(tiny_folder), "--tracks", str(path), "--out", str(out)]
-    assert assay.main([*words, "--max-new-tokens", "5"]) == 0
+    words = ["eval", "--model", str(tiny_folder), "--tasks", str(path), "--out", str(out)]
+    assert assay.main([*words, "sampling.max_new_tokens=5"]) == 0
     said = capsys.readouterr().out
     assert "outcome" in said and "KEEP" not in said and "held-out" not in said
     data = json.loads((out / "results.json").read_text())
@@ -190,7 +202,7 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
 
     monkeypatch.setattr("train.evaluation.local.load_local", engine)
     out = tmp_path / "r.jsonl"
-    command = ["--max-new-tokens", "400", "--turns", "2"]
+    command = ["sampling.max_new_tokens=400", "tools.turns=2"]
     assert sample(table, tiny_folder, out, *command) == 0
     rows = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert [(r["failure"], r["turns"], r["outcome"]) for r in rows] == [(None, 2, 0.0)] * 3
@@ -221,7 +233,7 @@ def test_other_weights_and_other_tasks_do_not_go_on(
     model = tmp_path / "model"
     shutil.copytree(tiny_folder, model)
     words = [command, "--tasks", str(tasks), "--model", str(model), "--out", str(out), "--limit"]
-    more = ["--n", "1", "--max-new-tokens", "4", "--threads", "1", "--dtype", "float32"]
+    more = ["sampling.n=1", "sampling.max_new_tokens=4", "engine.threads=1", "engine.dtype=float32"]
     assert assay.main([*words, "2", *more]) == 0
     rows = out if command == "rollout" else out / "rows.jsonl"
     before = rows.read_bytes()
@@ -248,8 +260,8 @@ def test_rooms_are_the_same_in_both_commands_and_gold_fits(
     gold = {"input_text": "é" * 300, "status": "KEEP", "text": "é" * 300}  # 600 bytes and tags
     prompt = [{"role": "user", "content": "copy"}]
     write_jsonl(tasks, [Task("t", "refinement", "toy", "heldout", prompt, gold).to_json()])
-    common = ["--tasks", str(tasks), "--model", str(tiny_folder), "--threads", "1"]
-    assert assay.main(["rollout", *common, "--n", "1", "--out", str(tmp_path / "r.jsonl")]) == 0
+    common = ["--tasks", str(tasks), "--model", str(tiny_folder), "engine.threads=1"]
+    assert assay.main(["rollout", *common, "sampling.n=1", "--out", str(tmp_path / "r.jsonl")]) == 0
     assert assay.main(["eval", *common, "--no-baselines", "--out", str(tmp_path / "e")]) == 0
     (sampled,) = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
     (asked,) = map(json.loads, (tmp_path / "e" / "rows.jsonl").read_text().splitlines())
@@ -263,7 +275,7 @@ def test_rooms_are_the_same_in_both_commands_and_gold_fits(
 def test_what_was_cut_is_said(
     tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sample(tasks, tiny_folder, tmp_path / "r.jsonl", "--max-new-tokens", "1") == 0
+    assert sample(tasks, tiny_folder, tmp_path / "r.jsonl", "sampling.max_new_tokens=1") == 0
     said = capsys.readouterr().err
     assert "of 15 answers" in said and "cut by the token limit" in said
 
@@ -276,13 +288,22 @@ def test_a_model_that_never_says_that_it_is_done_is_said(tmp_path: Path) -> None
     call = {"id": "c", "type": "function", "function": function}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     family = f"{ROOT / 'tests' / 'support' / 'own_kind.py'}:ACTING"
-    words = ("rollout", "--tasks", "t.jsonl", "--out", "r.jsonl", "--family", family, "--n", "2")
+    words = (
+        "rollout",
+        "--tasks",
+        "t.jsonl",
+        "--out",
+        "r.jsonl",
+        "--family",
+        family,
+        "sampling.n=2",
+    )
 
     def reply(body: dict[str, Any]) -> dict[str, Any]:
         return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
 
     with serving(reply) as (url, _):
-        asked = ("--model", url, "--endpoint-model", "m", "--turns", "3")
+        asked = ("--model", url, "server.model=m", "tools.turns=3")
         done = run(tmp_path, *words, *asked)
     assert "2 of 2 episodes stopped at the turn limit" in done.stderr
     row = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])
@@ -292,11 +313,11 @@ def test_a_model_that_never_says_that_it_is_done_is_said(tmp_path: Path) -> None
 def test_greedy_answers_are_not_asked_twice(
     tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--temperature", "0"]
+    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "sampling.temperature=0"]
     for command, option in (("eval", "--n"), ("rollout", "--n"), ("eval", "--samples")):
         assert assay.main([command, *words, "--out", str(tmp_path / "o"), option, "2"]) == 2
-        assert "--n 2: at temperature 0 all answers" in capsys.readouterr().err
-    small = ["--max-new-tokens", "2", "--threads", "1", "--out", str(tmp_path / "r.jsonl")]
+        assert "sampling.n=2: at temperature 0 all answers" in capsys.readouterr().err
+    small = ["sampling.max_new_tokens=2", "engine.threads=1", "--out", str(tmp_path / "r.jsonl")]
     assert assay.main(["rollout", *words, *small]) == 0  # one answer where all would be alike
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 5
 
@@ -315,22 +336,37 @@ def test_settings_of_the_template_are_part_of_what_is_asked(
     template.write_text("{%- if think %}<think>{% endif %}" + text)
 
     def lengths(command: str, out: Path, *more: str) -> list[int]:
-        small = ["--max-new-tokens", "2", "--threads", "1", "--dtype", "float32", "--limit", "1"]
+        small = [
+            "sampling.max_new_tokens=2",
+            "engine.threads=1",
+            "engine.dtype=float32",
+            "--limit",
+            "1",
+        ]
         words = [command, "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
-        assert assay.main([*words, "--n", "1", *small, *more]) == 0
+        assert assay.main([*words, "sampling.n=1", *small, *more]) == 0
         rows = out if command == "rollout" else out / "rows.jsonl"
         found = [json.loads(line) for line in rows.read_text().splitlines()]
         return [r.get("tokens_in") or len(r["ids"]) - r["tokens"] for r in found]
 
-    given = ("--chat-template-kwargs", '{"think": true}')
+    given = "model.chat_template_kwargs.think=true"
     for command in ("rollout", "eval"):
         plain = lengths(command, tmp_path / f"{command}-plain")
         more = lengths(command, tmp_path / f"{command}-more", *given)
         assert more == [n + len("<think>") for n in plain]
         word = "model.chat_template_kwargs.think=true"
         assert lengths(command, tmp_path / f"{command}-word", word) == more
-    words = ["rollout", "--tasks", str(tasks), "--model", str(model), "--limit", "1", "--n", "1"]
-    words += ["--max-new-tokens", "2", "--dtype", "float32", "--threads", "1"]
+    words = [
+        "rollout",
+        "--tasks",
+        str(tasks),
+        "--model",
+        str(model),
+        "--limit",
+        "1",
+        "sampling.n=1",
+    ]
+    words += ["sampling.max_new_tokens=2", "engine.dtype=float32", "engine.threads=1"]
     capsys.readouterr()
     assert assay.main([*words, "--out", str(tmp_path / "rollout-plain"), *given]) == 2
     assert "other chat_template_kwargs" in capsys.readouterr().err
@@ -346,22 +382,24 @@ def test_a_limit_of_cost_keeps_what_was_answered_and_goes_on(
     reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
     with serving(lambda body: reply) as (url, seen):
         out = tmp_path / "out"
-        words = [command, "--tasks", str(tasks), "--model", url, "--out", str(out), "--n", "1"]
-        assert assay.main([*words, "--max-cost", "1"]) == 2
-        assert "--price IN,OUT" in capsys.readouterr().err
-        words += ["--price", "1000,2000"]  # two cents an answer
-        assert assay.main([*words, "--max-cost", "0.05"]) == 3
+        words = [command, "--tasks", str(tasks), "--model", url, "--out", str(out), "sampling.n=1"]
+        assert assay.main([*words, "server.max_cost=1"]) == 2
+        assert "server.price=[IN,OUT]" in capsys.readouterr().err
+        words += ["server.price=[1000,2000]"]  # two cents an answer
+        assert assay.main([*words, "server.max_cost=0.05"]) == 3
         said = capsys.readouterr()
         assert "5 answers: about" in said.out and "to write at most; $" in said.out
-        assert "--max-cost 0.05 is reached" in said.err and "3 answers were not asked" in said.err
+        assert (
+            "server.max_cost=0.05 is reached" in said.err and "3 answers were not asked" in said.err
+        )
         assert len(seen) == 2
         rows = out if command == "rollout" else out / "rows.jsonl"
         assert len(rows.read_text().splitlines()) == 2
-        assert assay.main([*words, "--max-cost", "0.05"]) == 3
+        assert assay.main([*words, "server.max_cost=0.05"]) == 3
         assert len(seen) == 2  # all starts together
-        assert assay.main([*words, "--max-total-tokens", "70"]) == 3
+        assert assay.main([*words, "server.max_total_tokens=70"]) == 3
         assert len(seen) == 4
-        assert assay.main([*words, "--max-cost", "5"]) == 0
+        assert assay.main([*words, "server.max_cost=5"]) == 0
         assert len(seen) == 5 and len(rows.read_text().splitlines()) == 5
 
 
@@ -373,9 +411,9 @@ def test_both_commands_send_what_a_request_is_given(
     for command in ("rollout", "eval"):
         with serving(lambda body: "a") as (url, seen):
             words = [command, "--tasks", str(tasks), "--model", url, "--out", tmp_path / command]
-            words += ["--key-env", "MY_KEY", "--request", '{"reasoning_effort": "low"}']
-            words += ["--chat-template-kwargs", '{"enable_thinking": false}', "--limit", "1"]
-            assert assay.main([*map(str, words), "--n", "1"]) == 0
+            words += ["server.key_env=MY_KEY", "server.request.reasoning_effort=low"]
+            words += ["model.chat_template_kwargs.enable_thinking=false", "--limit", "1"]
+            assert assay.main([*map(str, words), "sampling.n=1"]) == 0
             (body,) = seen
             assert body["key"] == "Bearer secret" and body["reasoning_effort"] == "low"
             assert body["chat_template_kwargs"] == {"enable_thinking": False}

@@ -86,9 +86,9 @@ def test_what_a_solver_cannot_do_is_one_sentence(
             ("--solver", "refrence", "--family", own),
             "wanted gold, empty, cheat:NAME, own, or one of",
         ),
-        (("--model", "http://x/v1", "--endpoint-model", "", "--family", own), "--endpoint-model"),
+        (("--model", "http://x/v1", "server.model=", "--family", own), "server.model=NAME"),
         (("--solver", "gold", "--family", own, "--env", "x.py:T"), "x.py: no such file"),
-        (("--solver", "gold", "--family", own, "--n", "0"), "--n 0: give 1 or more"),
+        (("--solver", "gold", "--family", own, "sampling.n=0"), "sampling.n=0: give 1 or more"),
     ):
         assert run(tasks, out, *words)[0] == 2
         said = capsys.readouterr().err.splitlines()[-1]
@@ -116,7 +116,7 @@ def test_an_endpoint_plays_episodes_with_own_tools_and_resumes(
     pytest.importorskip("aiohttp")
     tasks, out = tasks_of(tmp_path), tmp_path / "r.jsonl"
     with serving(reply) as (url, seen):
-        words = ("--model", url, "--endpoint-model", "m", "--family", own, "--n", "2")
+        words = ("--model", url, "server.model=m", "--family", own, "sampling.n=2")
         words = (*words, "--env", f"{own}:count")
         code, rows = run(tasks, out, *words)
         assert code == 0 and [r["outcome"] for r in rows] == [1.0] * 6
@@ -146,7 +146,7 @@ def test_rollouts_without_an_outcome_are_counted_and_sampled_again(
         return 400 if broken[0] and "aa" in str(body["messages"]) else "1"
 
     with serving(sometimes) as (url, _):
-        words = ("--model", url, "--endpoint-model", "m", "--family", own, "--n", "1")
+        words = ("--model", url, "server.model=m", "--family", own, "sampling.n=1")
         code, rows = run(tasks, out, *words)
         assert code == 3 and [r["outcome"] for r in rows] == [1.0, None, None]
         assert "2 of 3 answers have no outcome" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from train.cli.serve import bounds, main
 
 
 def test_it_answers_until_it_is_terminated(tiny_folder: Path) -> None:
-    words = ["serve", "--model", str(tiny_folder), "--port", "0", "--name", "t", "--threads", "1"]
+    words = ["serve", "--model", str(tiny_folder), "--port", "0", "--name", "t", "engine.threads=1"]
     server = subprocess.Popen(
         [sys.executable, "-m", "assay", *words],
         cwd=ROOT,

@@ -48,7 +48,14 @@ def test_parts_together_are_the_whole(
 ) -> None:
     pytest.importorskip("torch")
     named = "cheat:copy" if model == "cheat" else str(tiny_folder)
-    words = ["--model", named, "--tasks", str(tasks), "--max-new-tokens", "4", "--threads", "1"]
+    words = [
+        "--model",
+        named,
+        "--tasks",
+        str(tasks),
+        "sampling.max_new_tokens=4",
+        "engine.threads=1",
+    ]
     out, whole = tmp_path / "out", tmp_path / "whole"
     assert [part(out, index, words) for index in range(PARTS)] == [0] * PARTS
     asked = [{row["task_id"] for row in results(out / f"part-{i}")["rows"]} for i in range(PARTS)]
@@ -101,7 +108,9 @@ def test_gathering_says_what_is_wrong(
 
     assert "5 answers are in no part, the first of task t1" in said("--gather", parts[0])
     assert "is in another part too" in said("--gather", *parts, parts[0])
-    assert "another temperature (was 0.0, is 1.0)" in said("--temperature", "1", "--gather", *parts)
+    assert "another temperature (was 0.0, is 1.0)" in said(
+        "sampling.temperature=1", "--gather", *parts
+    )
     other = tmp_path / "other.jsonl"
     other.write_text(tasks.read_text().replace("9 ax", "9 bx"))
     assert "holds answers to other tasks: t9 had" in said("--tasks", str(other), "--gather", *parts)
@@ -120,8 +129,8 @@ def test_a_server_is_used_where_one_is_installed_and_there_is_a_gpu(
     (tmp_path / "sglang.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("sys.modules", {**__import__("sys").modules})
-    assert engine_words(words) == ["--engine", "sglang"]
+    assert engine_words(words) == ["server.kind=sglang"]
     (tmp_path / "vllm.py").touch()
-    assert engine_words([f"--model={tmp_path}"]) == ["--engine", "vllm"]
-    assert engine_words([*words, "--engine", "embedded"]) == []
+    assert engine_words([f"--model={tmp_path}"]) == ["server.kind=vllm"]
+    assert engine_words([*words, "server.kind=embedded"]) == []
     assert engine_words(["--model", "gold"]) == []

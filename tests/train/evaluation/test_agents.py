@@ -58,8 +58,8 @@ def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> No
 
     place = make_checkout(tmp_path / "release")
     with serving(reply) as (url, asked):
-        words = ["--model", url, "--endpoint-model", "m", "--agent", "datawise", "--no-baselines"]
-        lake = ["--tasks", f"krama:{place}", "--settings", "end-to-end", "--no-doubted"]
+        words = ["--model", url, "server.model=m", "krama.agent=datawise", "--no-baselines"]
+        lake = ["--tasks", f"krama:{place}", "krama.settings=end-to-end", "krama.doubted=false"]
         assert evaluate([*lake, *words, "--out", str(tmp_path / "k")]) == 0
         tasks = ["--tasks", f"dare:{table(tmp_path)}"]
         assert evaluate([*tasks, *words, "--out", str(tmp_path / "d")]) == 0
@@ -79,9 +79,9 @@ def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> No
 def test_a_folders_model_acts_and_its_tokens_are_counted(tiny_folder: Path, tmp_path: Path) -> None:
     """A conversation that is written anew leaves no ids, but every message counts."""
     place, out = make_checkout(tmp_path / "release"), tmp_path / "o"
-    words = ["--tasks", f"krama:{place}", "--settings", "end-to-end", "--no-doubted"]
-    words += ["--model", str(tiny_folder), "--agent", "datawise", "--max-new-tokens", "8"]
-    assert evaluate([*words, "--turns", "3", "--no-baselines", "--out", str(out)]) == 0
+    words = ["--tasks", f"krama:{place}", "krama.settings=end-to-end", "krama.doubted=false"]
+    words += ["--model", str(tiny_folder), "krama.agent=datawise", "sampling.max_new_tokens=8"]
+    assert evaluate([*words, "tools.turns=3", "--no-baselines", "--out", str(out)]) == 0
     found = rows_of(out)
     assert {(r["outcome"], r["turns"], r["failure"]) for r in found} == {(0.0, 3, None)}
     for row in found:
@@ -94,8 +94,8 @@ def test_agents_that_do_not_fit_are_refused(
 ) -> None:
     path = table(tmp_path)
     words = ["--tasks", f"dare:{path}", "--model", "gold", "--out", str(tmp_path / "o")]
-    assert evaluate([*words, "--agent", "lake-agent"]) == 2
-    assert "--agent lake-agent: it works on lakes" in capsys.readouterr().err
+    assert evaluate([*words, "krama.agent=lake-agent"]) == 2
+    assert "krama.agent=lake-agent: it works on lakes" in capsys.readouterr().err
     task = Task("t", "table", "class-IF", "train", [], {}, tools=("datawise",))
     EnvironmentFactory(tmp_path).check([task])
     with pytest.raises(TaskError, match="cannot be trained on"):

@@ -77,7 +77,7 @@ def evaluated(
 
     with serving(reply) as (url, _):
         named = ["--tasks", str(world[0]), "--family", str(world[1]), "--model", url]
-        named += ["--endpoint-model", "m", "--out", str(out), "--no-baselines", *words]
+        named += ["server.model=m", "--out", str(out), "--no-baselines", *words]
         assert assay.main(["eval", *named]) == 0
     rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
     kept = ("outcome", "reward", "why", "thought")
@@ -94,7 +94,7 @@ def plain(world: tuple[Path, Path]) -> dict[str, list[Any]]:
 def test_an_endpoint_that_thinks_scores_as_one_that_does_not(
     world: tuple[Path, Path], plain: dict[str, list[Any]], tmp_path: Path, way: str
 ) -> None:
-    words = ["--request", '{"stream": true}'] if way == "streamed" else []
+    words = ["server.request.stream=true"] if way == "streamed" else []
     found = evaluated(world, tmp_path / "out", WAYS[way], *words)
     assert {n: r[:3] for n, r in found.items()} == {n: r[:3] for n, r in plain.items()}
     assert 0 < sum(r[0] for r in plain.values()) < len(plain)
@@ -120,8 +120,8 @@ def test_a_folder_model_that_thinks_scores_alike(tmp_path: Path, tools: bool) ->
     for name, thought in (("plain", ""), ("thinks", THOUGHT)):
         model = write_model(tmp_path / name, CHAT_TEMPLATE, 60, thought, ANSWERS[:1])
         out = tmp_path / f"{name}.jsonl"
-        words = ["--tasks", str(tasks), "--model", str(model), "--out", str(out), "--n", "1"]
-        assert assay.main(["rollout", *words, "--temperature", "0"]) == 0
+        words = ["--tasks", str(tasks), "--model", str(model), "--out", str(out), "sampling.n=1"]
+        assert assay.main(["rollout", *words, "sampling.temperature=0"]) == 0
         found[name] = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     for plain, thinks in zip(found["plain"], found["thinks"], strict=True):
         assert (plain["outcome"], plain["reward"]) == (thinks["outcome"], thinks["reward"])

@@ -95,14 +95,12 @@ def run(url: str, bench: Path, out: Path, *more: str) -> int:
         [
             "--model",
             url,
-            "--endpoint-model",
-            "lab/m1",
-            "--tracks",
+            "server.model=lab/m1",
+            "--tasks",
             f"cdr:{bench}",
             "--out",
             str(out),
-            "--in-flight",
-            "2",
+            "server.in_flight=2",
             *more,
         ]
     )
@@ -119,7 +117,11 @@ def test_an_endpoint_is_asked_in_every_mode(
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "abc")
     with serving(gold) as (url, seen):
-        more = ("--mode", mode, "--key-env", "LAB_KEY", "--request", '{"seed": null, "x": 1}')
+        more = (
+            f"cdr.mode={mode}",
+            "server.key_env=LAB_KEY",
+            'server.request={"seed": null, "x": 1}',
+        )
         assert run(url, bench, tmp_path / "out", *more) == 0
     assert len(seen) == 9
     words = {
@@ -155,11 +157,13 @@ def test_an_endpoint_is_asked_in_the_words_of_a_release(
     prompts = f"prompts=release:{release}"
     out = tmp_path / "out"
     with serving(lambda body: "<status>KEEP</status><clean_text>x</clean_text>") as (url, seen):
-        assert run(url, bench, out, "--mode", mode, prompts) == 0
+        assert run(url, bench, out, f"cdr.mode={mode}", prompts) == 0
         assert "one that Assay does not know" in capfd.readouterr().out
-        assert run(url, bench, out, "--mode", mode, prompts) == 0  # it goes on, and asks nothing
+        assert (
+            run(url, bench, out, f"cdr.mode={mode}", prompts) == 0
+        )  # it goes on, and asks nothing
         assert len(seen) == 9
-        assert run(url, bench, out, "--mode", mode) == 2  # in other words it does not
+        assert run(url, bench, out, f"cdr.mode={mode}") == 2  # in other words it does not
         assert "words" in capfd.readouterr().err
         assert run(url, bench, tmp_path / "o", prompts, "--strict") == 2
     sent: list[str] = []
@@ -250,7 +254,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "more",
-    [("--request", "[1]"), ("--request", "{"), ("--in-flight", "0"), ("--endpoint-model", "")],
+    [("server.request=[1]"), ("server.request={"), ("server.in_flight=0"), ("server.model=")],
 )
 def test_settings_that_cannot_be_used_are_named(
     more: tuple[str, str], bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -262,7 +266,7 @@ def test_settings_that_cannot_be_used_are_named(
 def test_json_tracks_alone_have_a_report_too(bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     tracks = f"cdr:{bench}:semantic_safety_atomic"
-    assert eval_main(["--model", "gold", "--tracks", tracks, "--out", str(out)]) == 0
+    assert eval_main(["--model", "gold", "--tasks", tracks, "--out", str(out)]) == 0
     rows = json.loads((out / "results.json").read_text())["rows"]
     assert [r["outcome"] for r in rows] == [1.0, 1.0, 1.0]
 
@@ -271,8 +275,8 @@ def test_a_local_checkpoint_answers_the_same_files(
     bench: Path, tmp_path: Path, tiny_folder: Path
 ) -> None:
     out = tmp_path / "out"
-    words = ["--model", str(tiny_folder), "--name", "tiny", "--tracks", f"cdr:{bench}:atomic_m"]
-    more = ["--k", "1", "--max-new-tokens", "4", "--out", str(out)]
+    words = ["--model", str(tiny_folder), "--name", "tiny", "--tasks", f"cdr:{bench}:atomic_m"]
+    more = ["cdr.k=1", "sampling.max_new_tokens=4", "--out", str(out)]
     assert eval_main([*words, *more]) == 0
     target = out / "data/evaluation/atomic_m/tiny/predictions_direct_k1_seed0.jsonl"
     first = target.read_bytes()

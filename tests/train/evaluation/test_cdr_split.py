@@ -55,8 +55,8 @@ def build(tmp_path: Path) -> Path:
 def test_only_held_out_rows_are_asked_and_said(
     build: Path, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--tracks", f"cdr:{build}", "--model", model, "--out", str(tmp_path / "o")]
-    assert evaluate([*words, "--k", "1"]) == 0
+    words = ["--tasks", f"cdr:{build}", "--model", model, "--out", str(tmp_path / "o")]
+    assert evaluate([*words, "cdr.k=1"]) == 0
     found = json.loads((tmp_path / "o" / "results.json").read_text())
     assert {r["task_id"] for r in found["rows"]} == {f"i{n}#0" for n in range(4, 12)}
     assert found["meta"]["heldout"] and found["meta"]["rows_left_out"] == 4
@@ -65,8 +65,8 @@ def test_only_held_out_rows_are_asked_and_said(
 
 
 def test_all_rows_are_not_called_held_out(build: Path, tmp_path: Path) -> None:
-    words = ["--tracks", f"cdr:{build}", "--model", "gold", "--out", str(tmp_path / "o")]
-    assert evaluate([*words, "--k", "1", "--all-rows"]) == 0
+    words = ["--tasks", f"cdr:{build}", "--model", "gold", "--out", str(tmp_path / "o")]
+    assert evaluate([*words, "cdr.k=1", "cdr.all_rows=true"]) == 0
     found = json.loads((tmp_path / "o" / "results.json").read_text())
     assert len(found["rows"]) == 12 and not found["meta"]["heldout"]
     assert "training rows among them" in found["meta"]["splits"][0]
@@ -75,8 +75,8 @@ def test_all_rows_are_not_called_held_out(build: Path, tmp_path: Path) -> None:
 
 
 def test_rows_have_what_results_are_cut_by(build: Path, tmp_path: Path) -> None:
-    words = ["--tracks", f"cdr:{build}", "--model", "cheat:drop", "--out", str(tmp_path / "o")]
-    assert evaluate([*words, "--k", "1"]) == 0
+    words = ["--tasks", f"cdr:{build}", "--model", "cheat:drop", "--out", str(tmp_path / "o")]
+    assert evaluate([*words, "cdr.k=1"]) == 0
     found = json.loads((tmp_path / "o" / "results.json").read_text())
     slices = found["tables"]["by_slice"]["refinement"]
     assert {name: sorted(values) for name, values in slices.items()} == {

@@ -96,7 +96,7 @@ def test_a_script_that_fails_scores_nothing_and_a_copy_that_lacks_files_is_told(
 def test_an_evaluation_says_both_numbers(home: Path, task: Task, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     words = ["--tasks", f"dare:{tmp_path / 'T'}", "--model", "gold", "--out", str(tmp_path / "E")]
-    assert command("eval")([*words, "--dsbench", str(home)]) == 0
+    assert command("eval")([*words, f"dare.dsbench={home}"]) == 0
     (said,) = (tmp_path / "E").rglob("table.md")
     text = said.read_text("utf-8")
     assert "DSBench, 1 competitions: mean over competitions 100.00" in text
@@ -109,5 +109,5 @@ def test_without_a_copy_only_the_metric_is_said() -> None:
     row = {"outcome": 0.5, "more": {"competition": "a"}}
     said = line([row, {**row, "outcome": 1.0, "more": {"competition": "b"}}])
     assert "2 competitions: mean over competitions 75.00 by DARE-bench's metric" in said
-    assert said.endswith("own number – (--dsbench DIR)")
+    assert said.endswith("own number – (dare.dsbench=DIR)")
     assert line([{"outcome": 1.0, "more": {}}]) == ""

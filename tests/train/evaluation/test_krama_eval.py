@@ -81,16 +81,14 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
 
     url, asked = endpoint
     command = [
-        "--tracks",
+        "--tasks",
         f"krama:{tracks(tmp_path)}",
         "--model",
         url,
-        "--endpoint-model",
-        "m",
+        "server.model=m",
         "--out",
         str(tmp_path / "out"),
-        "--in-flight",
-        "2",
+        "server.in_flight=2",
     ]
     assert evaluate(command) == 3
     data = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
@@ -140,20 +138,16 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
     for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
         out = tmp_path / agent
         command = [
-            "--tracks",
+            "--tasks",
             f"krama:{tracks(tmp_path / 'x')}",
             "--model",
             str(tiny_folder),
-            "--agent",
-            agent,
+            f"krama.agent={agent}",
             "--out",
             str(out),
-            "--max-new-tokens",
-            "8",
-            "--snippet-tokens",
-            "100",
-            "--settings",
-            "end-to-end",
+            "sampling.max_new_tokens=8",
+            "tools.snippet_tokens=100",
+            "krama.settings=end-to-end",
         ]
         assert evaluate(command) == 0
         rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
@@ -184,8 +178,8 @@ def swept(tmp_path: Path, name: str, *more: str) -> dict[str, Any]:
     }
     lines = [json.dumps({"match": month, "replies": texts}) for month, texts in said.items()]
     (tmp_path / "canned.jsonl").write_text("\n".join(lines), "utf-8")
-    command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{tmp_path}/canned.jsonl"]
-    command += ["--settings", "end-to-end", "--out", str(tmp_path / name), *more]
+    command = ["--tasks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{tmp_path}/canned.jsonl"]
+    command += ["krama.settings=end-to-end", "--out", str(tmp_path / name), *more]
     assert front.command("eval")(command) == 0
     return json.loads((tmp_path / name / "results.json").read_text("utf-8"))["benchmarks"]["krama"]
 
@@ -193,7 +187,7 @@ def swept(tmp_path: Path, name: str, *more: str) -> dict[str, Any]:
 def test_one_run_of_many_tries_says_what_fewer_come_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = swept(tmp_path, "six", "--tries", "6", "--snippet-rows", "20")
+    found = swept(tmp_path, "six", "tools.tries=6", "tools.snippet_rows=20")
     counts = {c["tries"]: c for c in found["tables"]["end-to-end by tries"]}
     assert {n: (c["ran"], c["right"]) for n, c in counts.items()} == {
         **{1: (0, 0), 2: (1, 1), 3: (1, 1), 4: (1, 1), 5: (1, 1)},
@@ -208,7 +202,7 @@ def test_one_run_of_many_tries_says_what_fewer_come_to(
     assert (at_five["score"], at_five["right"]) == (counts[5]["score"], counts[5]["right"])
     assert five["tables"]["end-to-end by tries"][-1] == counts[5]
     assert "6 tries, 20 rows a file within 8000 tokens" in capsys.readouterr().out
-    one = swept(tmp_path, "one", "--agent", "ds-guru-one-shot")["tables"]
+    one = swept(tmp_path, "one", "krama.agent=ds-guru-one-shot")["tables"]
     assert "end-to-end by tries" not in one
 
 
@@ -226,8 +220,8 @@ def test_tables_hold_difficulty_and_causes(tmp_path: Path) -> None:
 
 
 def test_no_tries_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:x"]
-    for option in (["--tries", "0"], ["--snippet-rows", "-1"], ["--snippet-tokens", "9"]):
+    command = ["--tasks", f"krama:{tracks(tmp_path)}", "--model", "canned:x"]
+    for option in (["tools.tries=0"], ["tools.snippet_rows=-1"], ["tools.snippet_tokens=9"]):
         assert front.command("eval")([*command, "--out", str(tmp_path / "o"), *option]) == 2
         assert f"{' '.join(option)}: give" in capsys.readouterr().err
 
@@ -239,8 +233,8 @@ def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -
     replies = tmp_path / "replies.jsonl"
     replies.write_text(json.dumps({"match": "", "replies": [PLAN + code]}) + "\n", "utf-8")
     out = tmp_path / "out"
-    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
-    assert evaluate([*command, "--settings", "end-to-end", "--out", str(out)]) == 0
+    command = ["--tasks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
+    assert evaluate([*command, "krama.settings=end-to-end", "--out", str(out)]) == 0
     rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
     assert [(r["outcome"], r["more"]["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
 
@@ -250,7 +244,7 @@ def test_a_missing_file_of_replies_is_one_sentence(
 ) -> None:
     evaluate = front.command("eval")
 
-    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
+    command = ["--tasks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
     assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
     assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
 
@@ -282,8 +276,8 @@ def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Pat
     canned = tmp_path / "canned.jsonl"
     lines = (json.dumps(row) + "\n" for row in gold_replies(workload))
     canned.write_text("".join(lines), encoding="utf-8")
-    command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
-    assert evaluate([*command, "--out", str(tmp_path / "o"), "--in-flight", "4"]) == 0
+    command = ["--tasks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
+    assert evaluate([*command, "--out", str(tmp_path / "o"), "server.in_flight=4"]) == 0
     data = json.loads((tmp_path / "o" / "results.json").read_text("utf-8"))
     wrong = [
         (r["task_id"], r["why"], r["more"]["answer"]) for r in data["rows"] if r["outcome"] != 1.0
@@ -305,7 +299,7 @@ def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
     evaluate = front.command("eval")
     place, out = make_checkout(tmp_path / "release"), tmp_path / "o"
     words = ["--tasks", f"krama:{place}", "--model", "gold", "--out"]
-    assert evaluate([*words, str(out), "--subtask-mode", "oracle"]) == 0
+    assert evaluate([*words, str(out), "krama.subtask_mode=oracle"]) == 0
     said = capsys.readouterr().out
     data = json.loads((out / "results.json").read_text("utf-8"))
     cells = data["benchmarks"]["krama"]["tables"]["end-to-end"]
@@ -320,7 +314,7 @@ def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
     assert "legal-hard-1: the reference keeps five rows a state" in said
     assert "quick-start-questions.json: 2 tasks left out" in said
     assert "6 test tasks of the release" in said and "held-out" not in said
-    assert evaluate([*words, str(tmp_path / "p"), "--no-doubted"]) == 0
+    assert evaluate([*words, str(tmp_path / "p"), "krama.doubted=false"]) == 0
     data = json.loads((tmp_path / "p/results.json").read_text("utf-8"))
     assert "of these doubted" not in data["benchmarks"]["krama"]["tables"]["end-to-end"]
     assert len(data["rows"]) == 4
@@ -333,5 +327,5 @@ def test_tasks_that_are_made_already_have_their_input_mode(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--tasks", f"krama:{tracks(tmp_path)}", "--model", "gold", "--out", str(tmp_path)]
-    assert front.command("eval")([*words, "--input-mode", "oracle"]) == 2
+    assert front.command("eval")([*words, "krama.input_mode=oracle"]) == 2
     assert "these tasks are made already" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def words(place: Path, out: Path, model: str = "", *more: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def found(place: Path) -> dict[str, Any]:
-    assert main(words(place, place / "out", "", "--price", "1,2")) == 0
+    assert main(words(place, place / "out", "", "server.price=[1,2]")) == 0
     return json.loads((place / "out" / "results.json").read_text())
 
 
@@ -127,7 +127,7 @@ def test_references_need_no_torch(place: Path, tmp_path: Path) -> None:
 
 
 def test_samples_give_pass_at_k(place: Path, tmp_path: Path) -> None:
-    more = ["--n", "3", "--temperature", "1", "--no-baselines"]
+    more = ["sampling.n=3", "sampling.temperature=1", "--no-baselines"]
     assert main(words(place, tmp_path, "", *more)) == 0
     data = json.loads((tmp_path / "results.json").read_text())
     overall = data["tables"]["overall"]
@@ -145,7 +145,7 @@ def toy(place: Path, count: int) -> Path:
 
 def endpoint_words(folder: Path, url: str, *more: str) -> list[str]:
     tasks = ["--tasks", str(folder / "toy.jsonl"), "--family", str(folder / "sums.py")]
-    return [*tasks, "--model", url, "--out", str(folder / "out"), "--in-flight", "1", *more]
+    return [*tasks, "--model", url, "--out", str(folder / "out"), "server.in_flight=1", *more]
 
 
 @pytest.fixture
@@ -275,11 +275,11 @@ def test_a_failure_of_the_infrastructure_counts_nowhere_and_is_asked_again(
         (["--model", "solver:reference"], "is for families"),
         (["--model", "canned:/nowhere"], "/nowhere: no such file"),
         (["--limit", "-1"], "--limit -1"),
-        (["--n", "0"], "--n 0"),
-        (["--n", "2"], "--n 2"),
-        (["--temperature", "-1"], "--temperature -1"),
-        (["--price", "1"], "--price 1: wanted two numbers"),
-        (["--reading", "loose"], "no family of these tasks has such a reading"),
+        (["sampling.n=0"], "sampling.n=0"),
+        (["sampling.n=2"], "sampling.n=2"),
+        (["sampling.temperature=-1"], "sampling.temperature=-1"),
+        (["server.price=[1]"], "server.price=[1:] wanted two numbers"),
+        (["reading=loose"], "no family of these tasks has such a reading"),
         (["--family", "/nowhere.py"], "no such file"),
     ],
 )

@@ -26,7 +26,7 @@ def test_answers_through_a_server_are_those_of_the_engine(
     ]
     write_jsonl(tmp_path / "tasks.jsonl", [task.to_json() for task in tasks])
     words = ["--tasks", str(tmp_path / "tasks.jsonl"), "--model", str(tiny_folder)]
-    words += ["--no-baselines", "--max-new-tokens", "8"]
+    words += ["--no-baselines", "sampling.max_new_tokens=8"]
 
     def answers(out: Path, *more: str) -> list[tuple[str, str]]:
         assert main([*words, "--out", str(out), *more]) == 0
@@ -34,9 +34,11 @@ def test_answers_through_a_server_are_those_of_the_engine(
         return sorted((row["task_id"], row["output"]) for row in rows)
 
     served = answers(
-        tmp_path / "served", "--engine", "assay", "--server-args", "--dtype float32 --threads 1"
+        tmp_path / "served",
+        "server.kind=assay",
+        "server.args=engine.dtype=float32 engine.threads=1",
     )
-    assert served == answers(tmp_path / "here", "--dtype", "float32", "--threads", "1")
+    assert served == answers(tmp_path / "here", "engine.dtype=float32", "engine.threads=1")
     (about,) = json.loads((tmp_path / "served" / "results.json").read_text())["meta"]["answered_by"]
     assert about["engine"] == "assay"
     assert list((tmp_path / "served" / "servers").glob("server-0.log"))

@@ -75,7 +75,7 @@ def test_thinking_off_and_on_are_compared_by_track(
         return f"<think>Not <status>DROP</status>.</think>\n\n{said}" if thinks else said
 
     with serving(reply) as (url, _):
-        words = ["--tasks", f"cdr:{track(tmp_path)}", "--model", url, "--endpoint-model", "m"]
+        words = ["--tasks", f"cdr:{track(tmp_path)}", "--model", url, "server.model=m"]
         assert main(["--out", str(tmp_path / "s"), "--preset", "cdr-thinking", "--", *words]) == 0
     data = json.loads((tmp_path / "s" / "sweep.json").read_text("utf-8"))
     off, on = data["release"]
@@ -92,7 +92,7 @@ def test_what_is_shared_is_not_in_a_name() -> None:
     assert short(PRESETS["dare-budget"])[:2] == ["turns 3, run s 300", "turns 5, run s 200"]
     assert short(PRESETS["krama-rows"])[-1] == "snippet rows 150"
     assert short(PRESETS["krama-tries"]) == ["tries 5", "tries 10", "tries 15", "tries 20"]
-    assert short(["--turns 3"]) == ["turns 3"]
+    assert short(["tools.turns=3"]) == ["turns 3"]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -67,20 +67,16 @@ def test_tables_of_a_solver(
 ) -> None:
     write_tiny_tokenizer(tmp_path / "tok")
     common = [
-        "--tracks",
+        "--tasks",
         f"dare:{official}",
-        "--tokenizer",
-        str(tmp_path / "tok"),
-        "--max-new-tokens",
-        "9000",
-        "--brief",
-        "--turns",
-        "2",
-        "--run-s",
-        "60",
+        f"server.tokenizer={tmp_path / 'tok'}",
+        "sampling.max_new_tokens=9000",
+        "tools.brief=true",
+        "tools.turns=2",
+        "tools.run_s=60",
     ]
     assert (
-        main([*common, "--model", "solver:reference", "--out", str(tmp_path / "a"), "--n", "2"])
+        main([*common, "--model", "solver:reference", "--out", str(tmp_path / "a"), "sampling.n=2"])
         == 0
     )
     results = json.loads((tmp_path / "a" / "results.json").read_text())["benchmarks"]["dare"]
@@ -96,7 +92,7 @@ def test_tables_of_a_solver(
     assert (
         main(
             [
-                "--tracks",
+                "--tasks",
                 f"dare:{made}",
                 *common[2:],
                 "--model",
@@ -120,7 +116,7 @@ def test_an_endpoint_that_fails_is_no_wrong_answer(
         url,
         _,
     ):
-        command = ["--tracks", f"dare:{official}", "--model", url, "--out", str(tmp_path / "e")]
+        command = ["--tasks", f"dare:{official}", "--model", url, "--out", str(tmp_path / "e")]
         assert main(command) == 3
     results = json.loads((tmp_path / "e" / "results.json").read_text())["benchmarks"]["dare"]
     scores = {name.partition("-")[2]: t for name, t in results["tracks"].items()}

@@ -42,7 +42,7 @@ def place(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"sft --tasks {folder}/sft.jsonl --model {tiny_folder} --out {folder}/one {SMALL}",
         f"grpo --tasks {folder}/rl.jsonl --model {folder}/one/model --out {folder}/two "
         f"{RL} {SMALL}",
-        f"rollout --tasks {folder}/chosen.jsonl --solver gold --model {tiny_folder} --n 1 "
+        f"rollout --tasks {folder}/chosen.jsonl --solver gold --model {tiny_folder} sampling.n=1 "
         f"--out {folder}/rolled.jsonl",
         f"select --rollouts {folder}/rolled.jsonl --strategy av --out {folder}/kept.parquet",
         f"sft --tasks {folder}/kept.parquet --model {folder}/two/model --out {folder}/three "
@@ -54,8 +54,16 @@ def place(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(place: Path, out: Path, model: str, *more: str) -> tuple[int, dict[str, Any]]:
-    words = ["--model", model, "--out", str(out), "--max-new-tokens", "2", "--no-baselines", *more]
-    code = evaluate([*words, "--threads", "1", "--device", "cpu", "--dtype", "float32"])
+    words = [
+        "--model",
+        model,
+        "--out",
+        str(out),
+        "sampling.max_new_tokens=2",
+        "--no-baselines",
+        *more,
+    ]
+    code = evaluate([*words, "engine.threads=1", "engine.device=cpu", "engine.dtype=float32"])
     path = out / "results.json"
     return code, json.loads(path.read_text()) if path.is_file() else {}
 

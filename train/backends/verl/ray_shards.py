@@ -5,7 +5,7 @@
 """Shards of one input over a Ray cluster: gold execution, rollouts, scoring on many nodes.
 
     python -m train.backends.verl.ray_shards out=DIR --input I.jsonl --shards 64 --align 8 \\
-        --to ALL.jsonl -- rollout --tasks {in} --out {out} --model M --n 8
+        --to ALL.jsonl -- rollout --tasks {in} --out {out} --model M sampling.n=8
 
 The same `run_shard` and `merge` as in a Slurm array, so the same bytes; Ray places the shards and
 tries one again when its node is lost. The folder must be on a file system that every node sees.

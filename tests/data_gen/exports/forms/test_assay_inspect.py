@@ -157,9 +157,9 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
     env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     folder = str(tmp_path / "model")
     subprocess.run([PYTHON, "-c", MAKE, folder], env=env, check=True, cwd=ROOT)
-    words = ["serve", "--model", folder, "--port", "0", "--name", "tiny", "--threads", "1"]
+    words = ["serve", "--model", folder, "--port", "0", "--name", "tiny", "engine.threads=1"]
     server = subprocess.Popen(
-        [PYTHON, "-m", "assay", *words, "--device", "cpu"],
+        [PYTHON, "-m", "assay", *words, "engine.device=cpu"],
         env=env,
         cwd=ROOT,
         stderr=subprocess.PIPE,

@@ -85,9 +85,9 @@ def test_a_killed_evaluation_leaves_no_server(tiny_folder: Path, tmp_path: Path)
     ask = [{"role": "user", "content": "tidy"}]
     rows = [row | {"id": f"t{i}", "prompt": ask} for i in range(4000)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    words = [sys.executable, "-m", "assay", "eval", "--engine", "assay", "--no-baselines"]
+    words = [sys.executable, "-m", "assay", "eval", "server.kind=assay", "--no-baselines"]
     words += ["--tasks", str(tmp_path / "t.jsonl"), "--model", str(tiny_folder)]
-    words += ["--out", str(tmp_path / "e"), "--server-args", "--dtype float32 --threads 1"]
+    words += ["--out", str(tmp_path / "e"), "server.args=engine.dtype=float32 engine.threads=1"]
     with subprocess.Popen(words, cwd=ROOT) as evaluation:
         journal = tmp_path / "e" / "rows.jsonl"
         wait_for(lambda: journal.is_file() and journal.stat().st_size, "no answer yet")

@@ -29,7 +29,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling
 from train.cli.rollout import main as rollout
 
-SERVE = ("--dtype", "float32", "--threads", "1")
+SERVE = ("engine.dtype=float32", "engine.threads=1")
 GREEDY = Sampling(10, 0.0)
 
 
@@ -96,8 +96,8 @@ def test_rollouts_of_a_server_hold_ids_and_go_on_where_they_were(
     ]
     tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "out.jsonl"
-    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--out", str(out), "--n", "2"]
-    words += ["--engine", "assay", "--server-args", " ".join(SERVE), "--max-new-tokens", "8"]
+    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--out", str(out), "sampling.n=2"]
+    words += ["server.kind=assay", f"server.args={' '.join(SERVE)}", "sampling.max_new_tokens=8"]
     assert rollout(words) == 0
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(r["task_id"], r["sample"]) for r in found] == [

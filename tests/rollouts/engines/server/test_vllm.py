@@ -70,9 +70,11 @@ def test_a_hundred_tool_episodes_side_by_side_are_whole(
     address: str, folder: Path, tmp_path: Path
 ) -> None:
     data, out = tasks(25, tmp_path / "tasks.jsonl"), tmp_path / "out.jsonl"
-    words = ["--tasks", str(data), "--out", str(out), "--engine", "vllm", "--model", address]
-    words += ["--endpoint-model", "tiny", "--tokenizer", str(folder), "--n", "4"]
-    assert rollout([*words, "--in-flight", "100", "--max-new-tokens", "6", "--turns", "3"]) == 0
+    words = ["--tasks", str(data), "--out", str(out), "server.kind=vllm", "--model", address]
+    words += ["server.model=tiny", f"server.tokenizer={folder}", "sampling.n=4"]
+    assert (
+        rollout([*words, "server.in_flight=100", "sampling.max_new_tokens=6", "tools.turns=3"]) == 0
+    )
     rows = rows_of(out)
     names = {(row["task_id"], row["sample"]) for row in rows}
     assert len(rows) == len(names) == 100
@@ -95,12 +97,12 @@ def test_a_server_that_is_killed_costs_no_answer(folder: Path, tmp_path: Path) -
     """Its rollouts have no outcome, the others stay as they are, and the command goes on."""
     data, out = tasks(240, tmp_path / "tasks.jsonl"), tmp_path / "out.jsonl"
     words = ["rollout", "--tasks", str(data), "--out", str(out), "--model", str(folder)]
-    words += ["--engine", "vllm", "--server-python", VLLM, "--server-args", " ".join(SERVE)]
-    words += ["--n", "1", "--in-flight", "4", "--max-new-tokens", "6", "--turns", "3"]
+    words += ["server.kind=vllm", f"server.python={VLLM}", f"server.args={' '.join(SERVE)}"]
+    words += ["sampling.n=1", "server.in_flight=4", "sampling.max_new_tokens=6", "tools.turns=3"]
     env = os.environ | ENVIRON
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(
-            [sys.executable, "-m", "assay", *words, "--patience", "0.2"],
+            [sys.executable, "-m", "assay", *words, "server.patience=0.2"],
             cwd=ROOT,
             env=env,
             stdout=log,
