@@ -16,7 +16,7 @@ Presets are the published sweeps: `cdr-strategies` is CDR-Bench's Table 2, the f
 `enable_thinking`. `dare-budget` is DARE-bench's Table 4: turns and seconds a run. Of KramaBench's
 Tables 6 and 12 to 14 are `krama-rows` (10, 50, 100, 150 rows of each file, 5 tries) and
 `krama-tries` (5, 10, 15, 20 tries, 100 rows). A preset of KramaBench gives the lake's description
-100,000 tokens, as the paper bounds it by rows alone; `--snippet-tokens` among the options of
+100,000 tokens, as the paper bounds it by rows alone; `tools.snippet_tokens` among the options of
 `assay eval` overrules that.
 """
 
@@ -65,10 +65,16 @@ Row = Mapping[str, Any]
 
 def short(settings: Sequence[str]) -> list[str]:
     """Settings without the options that all of them share, in words."""
-    parted = [re.split(r"\s+(?=--)", text.strip()) for text in settings]
+    parted = [re.split(r"\s+(?=--|[\w.]+=)", text.strip()) for text in settings]
     shared = set[str].intersection(*(set(options) for options in parted)) if parted[1:] else set()
     left = [[o for o in options if o not in shared] or options for options in parted]
-    return [", ".join(o.removeprefix("--").replace("-", " ") for o in options) for options in left]
+    return [", ".join(map(_in_words, options)) for options in left]
+
+
+def _in_words(option: str) -> str:
+    """`run s 200` of tools.run_s=200, `seed 1` of --seed 1."""
+    name, _, value = option.removeprefix("--").replace(" ", "=", 1).partition("=")
+    return f"{name.rpartition('.')[2]} {value}".replace("_", " ").strip()
 
 
 def folder_of(setting: str) -> str:

@@ -7,11 +7,11 @@ OUT=runs/benchmarks4b
 # shellcheck source=chain.sh
 . "$(dirname "$0")/chain.sh"
 GPU=(--time=24:00:00 --gpus-per-node=1 --cpus-per-task=8 --mem=64G)
-MODEL=(--model Qwen/Qwen3-4B --chat-template-kwargs)
+MODEL=(--model Qwen/Qwen3-4B)
 
-served cdr '' 8 "${GPU[@]}" -- "${MODEL[@]}" '{"enable_thinking": false}' \
-  --tasks cdr:bench/CDR-Bench --max-length 40960 --max-new-tokens 32768
-served dare '' 8 "${GPU[@]}" -- "${MODEL[@]}" '{"enable_thinking": true}' \
-  --tasks dare:tasks/dare_eval --n 3 --turns 5 --max-length 32768 --max-new-tokens 16384
-served krama '' 8 "${GPU[@]}" -- "${MODEL[@]}" '{"enable_thinking": true}' \
-  --tasks krama:bench/Kramabench --max-length 32768 --max-new-tokens 8192
+served cdr '' 8 "${GPU[@]}" -- "${MODEL[@]}" model.chat_template_kwargs.enable_thinking=false \
+  --tasks cdr:bench/CDR-Bench tools.max_length=40960 sampling.max_new_tokens=32768
+served dare '' 8 "${GPU[@]}" -- "${MODEL[@]}" model.chat_template_kwargs.enable_thinking=true \
+  --tasks dare:tasks/dare_eval sampling.n=3 tools.turns=5 tools.max_length=32768 sampling.max_new_tokens=16384
+served krama '' 8 "${GPU[@]}" -- "${MODEL[@]}" model.chat_template_kwargs.enable_thinking=true \
+  --tasks krama:bench/Kramabench tools.max_length=32768 sampling.max_new_tokens=8192

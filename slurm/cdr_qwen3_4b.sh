@@ -15,4 +15,4 @@ job grpo sft "${NODE[@]}" --signal=B:USR1@2400 slurm/grpo_1node.sbatch --backend
   --config configs/cdr_grpo_qwen3_4b.yaml data=tasks/cdr/train.jsonl model.path=$OUT/sft/model \
   out=$OUT/grpo
 served eval grpo 8 "${GPU[@]}" -- --model $OUT/grpo/model --tasks tasks/cdr/heldout.jsonl \
-  --max-new-tokens 8192
+  sampling.max_new_tokens=8192

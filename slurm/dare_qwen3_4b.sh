@@ -12,9 +12,9 @@ GPU=(--time=24:00:00 --gpus-per-node=1 --cpus-per-task=8 --mem=64G)
 
 SHARDS=("out=$OUT/rollouts" --input tasks/dare/train.jsonl --shards 32)
 job rollouts '' --array=0-31%8 "${GPU[@]}" slurm/data_array.sbatch "${SHARDS[@]}" -- \
-  rollout --tasks '{in}' --out '{out}' --model Qwen/Qwen3-4B --engine sglang \
-  --chat-template-kwargs '{"enable_thinking": true}' --n 8 --turns 5 --max-length 32768 \
-  --max-new-tokens 8192
+  rollout --tasks '{in}' --out '{out}' --model Qwen/Qwen3-4B server.kind=sglang \
+  model.chat_template_kwargs.enable_thinking=true sampling.n=8 tools.turns=5 tools.max_length=32768 \
+  sampling.max_new_tokens=8192
 job merge rollouts "${SMALL[@]}" slurm/command.sbatch out=$OUT/rollouts -- \
   slurm merge "${SHARDS[@]}" --to $OUT/rollouts.jsonl
 job select merge "${SMALL[@]}" slurm/command.sbatch out=$OUT/select -- \
@@ -25,4 +25,4 @@ job grpo sft "${NODE[@]}" --signal=B:USR1@3000 slurm/grpo_1node.sbatch --backend
   --config configs/dare_qwen3_4b.yaml data=tasks/dare/train.jsonl model.path=$OUT/sft/model \
   out=$OUT/grpo
 served eval grpo 8 "${GPU[@]}" -- --model $OUT/grpo/model --tasks tasks/dare/heldout.jsonl \
-  --turns 5 --max-length 32768 --max-new-tokens 8192
+  tools.turns=5 tools.max_length=32768 sampling.max_new_tokens=8192

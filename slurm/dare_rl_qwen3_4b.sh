@@ -11,8 +11,8 @@ OUT=runs/dare4b_rl
 . "$(dirname "$0")/chain.sh"
 NODE=(--time=24:00:00 --gpus-per-node=8 --cpus-per-task=64 --mem=250G --signal=B:USR1@3000)
 GPU=(--time=24:00:00 --gpus-per-node=1 --cpus-per-task=8 --mem=64G)
-EVAL=(--chat-template-kwargs '{"enable_thinking": true}' --tasks dare:tasks/dare_eval --n 3
-  --turns 5 --max-length 32768 --max-new-tokens 16384)
+EVAL=(model.chat_template_kwargs.enable_thinking=true --tasks dare:tasks/dare_eval sampling.n=3
+  tools.turns=5 tools.max_length=32768 sampling.max_new_tokens=16384)
 
 if [ "$NODES" = 1 ]; then
   job grpo '' "${NODE[@]}" slurm/grpo_1node.sbatch --backend verl \

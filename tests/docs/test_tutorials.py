@@ -56,7 +56,11 @@ def play(name: str, folder: Path, model: str = "", **words: str) -> str:
         assert given[0] == "assay"
         line = [model if word == "$MODEL" else words.get(word, word) for word in given[1:]]
         small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], []))
-        if line[0] == "eval" and not any("tools.turns" in word for word in line) and name in ("tables", "lake"):
+        if (
+            line[0] == "eval"
+            and not any("tools.turns" in word for word in line)
+            and name in ("tables", "lake")
+        ):
             small = [*small, "tools.turns=1"]
         done = run(folder, *line, *small)
         assert done.returncode == 0, f"{' '.join(line)}\n{done.stdout}\n{done.stderr}"

@@ -13,7 +13,10 @@ from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
 from slurm_runs import TINY, toy_tasks
 
-ROLLOUT = "rollout --n 2 --max-new-tokens 60 --threads 1 --slots 8 --temperature 0.7"
+ROLLOUT = (
+    "rollout sampling.n=2 sampling.max_new_tokens=60 engine.threads=1 engine.slots=8 "
+    "sampling.temperature=0.7"
+)
 
 
 def chain(slurm: MiniSlurm, out: Path, jobs: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -140,7 +143,7 @@ job sft select slurm/sft.sbatch data={out}/kept.parquet model.path={model} {tiny
 job grpo sft slurm/grpo_1node.sbatch data={data} model.path={out}/sft/model {tiny} rl.steps=2 \\
   rl.prompts_per_step=4 rl.mini_batch=4 rl.rollouts_per_prompt=4 rl.max_new_tokens=12 out={out}/grpo
 served eval 'tasks grpo' 2 -- --model {out}/grpo/model --tasks {heldout} --limit 4 \\
-  --max-new-tokens 8 --threads 1
+  sampling.max_new_tokens=8 engine.threads=1
 """
 
 

@@ -63,13 +63,13 @@ def refuse_words(words: Sequence[str]) -> None:
 def engine_words(words: Sequence[str]) -> list[str]:
     """The engine, where none was asked for: a server that is installed, if there is a GPU for it
     and the model is a folder."""
-    named = any(word.split("=")[0] == "--engine" for word in words)
+    named = any(word.split("=")[0] == "server.kind" for word in words)
     if named or devices() == [""] or not _folder(words):
         return []
     for kind in ("vllm", "sglang"):
         if importlib.util.find_spec(kind) is not None:
-            return ["--engine", kind]
-    print(f"neither vllm nor sglang is installed: --engine {EMBEDDED}")
+            return [f"server.kind={kind}"]
+    print(f"neither vllm nor sglang is installed: server.kind={EMBEDDED}")
     return []
 
 

@@ -17,8 +17,8 @@ TURNS = dict(OTHERS.values())
 
 
 def acted_on(tasks: Sequence[Task], args: Any, prefix: str) -> list[Task]:
-    """The tasks with `krama.agent` as their tool, where it is one that acts on any benchmark's tasks.
-    Raises `TaskError` for another benchmark's agent where only words with this prefix are asked."""
+    """The tasks with `krama.agent` as their tool, where it acts on any benchmark's tasks. Raises
+    `TaskError` for another benchmark's agent where only words with this prefix are asked."""
     if args.agent in OTHERS:
         return [replace(task, tools=(OTHERS[args.agent][0],)) for task in tasks]
     if args.agent and all(word.startswith(prefix) for word in args.tasks):

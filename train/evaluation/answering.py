@@ -228,8 +228,8 @@ def _say_context(folders: Sequence[Path], rooms: Sequence[int]) -> None:
 
 
 def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | None]:
-    """(folders of the weights, tokenizer) of a model on this machine; `engine.dtype=auto` is settled: as
-    the journal was begun, else what is fast here."""
+    """(folders of the weights, tokenizer) of a model on this machine; `engine.dtype=auto` is
+    settled: as the journal was begun, else what is fast here."""
     if is_folder(args.model):
         from train.evaluation.local import folders_of, tokenizer_of
 

@@ -143,8 +143,8 @@ def open_folder(rest: str, args: Any) -> Opened:
     said = [*tell(picked, args.strict)]
     if picked.left_out:
         said.append(
-            f"{picked.left_out} rows are left out: only {what} is evaluated; cdr.all_rows=true asks for "
-            "every row"
+            f"{picked.left_out} rows are left out: only {what} is evaluated; cdr.all_rows=true "
+            "asks for every row"
         )
     pool = examples_of(picked.split or picked.home, config)
     tasks = [task for rows in picked.tracks.values() for task in tasks_of(rows, config, pool)]

@@ -143,7 +143,8 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
 
 
 def _question_tokens(tasks: Sequence[Task], args: Any) -> dict[str, int]:
-    """Tokens of each question by `server.tokenizer`, else by the model's own; {} where there is none."""
+    """Tokens of each question by `server.tokenizer`, else by the model's own; {} where there is
+    none."""
     folder = Path(args.tokenizer or args.model).expanduser()
     if not (folder / "tokenizer_config.json").is_file():
         return {}

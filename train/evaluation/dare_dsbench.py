@@ -50,7 +50,8 @@ def relative_gap(home: Path, task: Task, prediction: bytes | None) -> float | No
     script = home / "evaluation" / f"{name}_eval.py"
     for path in (answers, script):
         if not path.is_file():
-            raise TaskError(f"dare.dsbench={home}: {path} is not there; give DSBench's data_modeling")
+            said = f"dare.dsbench={home}: {path} is not there"
+            raise TaskError(f"{said}; give DSBench's data_modeling")
     if prediction is None:
         return 0.0
     try:

@@ -92,7 +92,8 @@ def _built(place: Path, args: Any) -> tuple[Path, list[str]]:
         if args.input_mode or args.subtask_mode:
             raise TaskError(
                 f"--tasks krama:{place}: these tasks are made already; give krama.input_mode "
-                "and krama.subtask_mode with the release's checkout, or --mode to `assay tasks krama`"
+                "and krama.subtask_mode with the release's checkout, or --mode to `assay tasks "
+                "krama`"
             )
         return place, []
     made = args.out / "krama"

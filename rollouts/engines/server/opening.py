@@ -50,8 +50,8 @@ class Served:
 
 @contextmanager
 def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generator[Served]:
-    """`folder`: of the model, None where `--model` is an address; then `server.tokenizer` has the folder
-    of the tokenizer. Raises `TaskError` for what cannot be used."""
+    """`folder`: of the model, None where `--model` is an address; then `server.tokenizer` is the
+    folder of the tokenizer. Raises `TaskError` for what cannot be used."""
     from rollouts.engines.server.process import Launch, devices, servers
 
     if folder is None:

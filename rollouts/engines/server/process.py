@@ -164,8 +164,8 @@ def _await(address: str, process: subprocess.Popen[bytes], log: Path, launch: La
                 return
         time.sleep(LOOK_S)
     raise TaskError(
-        f"server.kind={launch.kind}: the server did not answer within {launch.start_s:.0f} s; {log} "
-        f"ends with: {_last(log)}"
+        f"server.kind={launch.kind}: the server did not answer within {launch.start_s:.0f} s; "
+        f"{log} ends with: {_last(log)}"
     )
 
 

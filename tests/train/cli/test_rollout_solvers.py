@@ -88,7 +88,7 @@ def test_what_a_solver_cannot_do_is_one_sentence(
         ),
         (("--model", "http://x/v1", "server.model=", "--family", own), "server.model=NAME"),
         (("--solver", "gold", "--family", own, "--env", "x.py:T"), "x.py: no such file"),
-        (("--solver", "gold", "--family", own, "sampling.n=0"), "sampling.n=0: give 1 or more"),
+        (("--solver", "gold", "--family", own, "sampling.n=-1"), "sampling.n=-1 is too small"),
     ):
         assert run(tasks, out, *words)[0] == 2
         said = capsys.readouterr().err.splitlines()[-1]

@@ -253,13 +253,12 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "more",
-    [("server.request=[1]"), ("server.request={"), ("server.in_flight=0"), ("server.model=")],
+    "more", ["server.request=[1]", "server.request={", "server.in_flight=0", "server.model="]
 )
 def test_settings_that_cannot_be_used_are_named(
-    more: tuple[str, str], bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    more: str, bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("http://127.0.0.1:9/v1", bench, tmp_path / "out", *more) == 2
+    assert run("http://127.0.0.1:9/v1", bench, tmp_path / "out", more) == 2
     assert more[0] in capsys.readouterr().err
 
 

@@ -123,7 +123,12 @@ def test_answers_from_logits_that_are_no_numbers_are_not_cut_ones(
 ) -> None:
     data, out = toy_tasks(tmp_path / "t.jsonl", 2), tmp_path / "e"
     words = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out)]
-    words += ["--no-baselines", "sampling.max_new_tokens=4", "engine.dtype=float32", "engine.threads=1"]
+    words += [
+        "--no-baselines",
+        "sampling.max_new_tokens=4",
+        "engine.dtype=float32",
+        "engine.threads=1",
+    ]
     assert command("eval")(words) == 3
     said = capsys.readouterr().err
     assert "the model's logits are NaN" in said and "cut by" not in said
