@@ -42,7 +42,7 @@ SFT = (
     "sft.batch_size=4",
     "sft.lr=1.5e-4",
     "sft.max_length=512",
-    "checkpoint.sft_every=30",
+    "sft.save_every=30",
 )
 RL = (
     "rl.steps=12",

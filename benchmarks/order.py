@@ -57,7 +57,7 @@ TASKS = (
     "brief=true",
 )
 SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
-SFT = ("sft.epochs=1", "sft.max_length=320", "checkpoint.sft_every=30")
+SFT = ("sft.epochs=1", "sft.max_length=320", "sft.save_every=30")
 RL = (
     "rl.steps=12",
     "rl.prompts_per_step=8",

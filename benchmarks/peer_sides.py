@@ -149,7 +149,9 @@ def our_sft(gate: Gate, setup: Setup) -> None:
     tokenizer = ChatTokenizer(folder)
     chats = [{"messages": chat} for chat in ask["chats"]]
     examples = [example_of(chat, "chat", tokenizer, Path()) for chat in chats]
-    config = SftConfig(epochs=1000, batch_size=len(chats), lr=1e-6, max_length=2048)
+    config = SftConfig(
+        epochs=1000, batch_size=len(chats), lr=1e-6, max_length=2048, save_every=10_000
+    )
     tokens = sum(e.tokens for e in examples)
     began: list[tuple[float, float]] = []
 
@@ -167,7 +169,7 @@ def our_sft(gate: Gate, setup: Setup) -> None:
         log.show = show
         checkpoints = Checkpoints(Path(out) / "ck", SftRunConfig(sft=config))
         policy = load_policy(folder, setup["dtype"])
-        train_sft(policy, examples, config, Loop(0, log, checkpoints, 4096), every=10_000)
+        train_sft(policy, examples, config, Loop(0, log, checkpoints, 4096))
 
 
 # ---- vLLM

@@ -40,7 +40,7 @@ Row = dict[str, Any]
 TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
 POOL = 96  # tasks of a track that RL may ask
 SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
-SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.max_length=1400", "checkpoint.sft_every=15")
+SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.max_length=1400", "sft.save_every=15")
 RL = (
     "rl.steps=8",
     "rl.prompts_per_step=5",

@@ -41,9 +41,14 @@ def dotted_docs(cls: type, prefix: str = "") -> dict[str, tuple[str, str]]:
     return found
 
 
-def settings_help(cls: type) -> str:
-    """Every setting with its default and meaning, as it stands at the end of a command's help."""
-    lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in dotted_docs(cls).items()]
+def settings_help(cls: type, without: str = "-") -> str:
+    """Every setting with its default and meaning, as it stands at the end of a command's help, but
+    for those whose names begin with `without`."""
+    lines = [
+        f"  {name}={value}\n      {doc}"
+        for name, (value, doc) in dotted_docs(cls).items()
+        if not name.startswith(without)
+    ]
     return "\n".join(["settings, with their defaults:", *lines])
 
 

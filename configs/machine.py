@@ -191,11 +191,8 @@ class LogConfig:
 class CheckpointConfig:
     """Checkpoints from which an interrupted run goes on."""
 
-    sft_every: int = 20
-    """SFT steps between checkpoints (of RL: rl.save_every)."""
-
     keep: int = 2
     """Newest checkpoints kept."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "sft_every", "keep")
+        at_least(self, 1, "keep")

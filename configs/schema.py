@@ -48,7 +48,7 @@ __all__ = [
 @dataclass(frozen=True)
 class TasksConfig:
     """Which refinement tasks the demo builds; held-out tasks come from other documents. null leaves
-    a setting to the preset that `difficulty` names (data_gen/demo/settings.py)."""
+    a setting to the preset that `difficulty` names; `assay tasks demo` has more of them."""
 
     corpus: str | None = locked(None)
     """JSONL of documents; null: the one that ships with Assay."""
@@ -72,29 +72,11 @@ class TasksConfig:
     """Tasks of further documents, in `tasks/validation.jsonl`, to choose settings on; they take
     documents from training."""
 
-    validation_documents: float | None = locked(None)
-    """Share of the documents that are not held out; without validation tasks none."""
-
-    min_chars: int | None = locked(None)
-    """Shortest passage."""
-
     max_chars: int | None = locked(None)
     """Longest input."""
 
-    operators: tuple[str, ...] | None = locked(None)
-    """Which rewriting steps recipes are made of."""
-
-    filters: tuple[str, ...] | None = locked(None)
-    """Which filters."""
-
     directions: tuple[str, ...] | None = locked(None)
     """[min], [max] or both: which side a filter refuses."""
-
-    polarities: tuple[str, ...] | None = locked(None)
-    """[reject] or [reject, keep]: how a filter is worded."""
-
-    filter_share: float | None = locked(None)
-    """Share of recipes with a filter."""
 
     drop_share: float | None = locked(None)
     """Of those, the share whose gold is DROP."""
@@ -105,26 +87,8 @@ class TasksConfig:
     mappers: tuple[float, ...] | None = locked(None)
     """How often a recipe has 1, 2, 3… rewriting steps."""
 
-    sft_mappers: tuple[float, ...] | None = locked(None)
-    """The same for the SFT tasks alone; []: as mappers."""
-
-    forms: int | None = locked(None)
-    """Wordings of each step in use, 1 to 3."""
-
-    low_margin: float | None = locked(None)
-    """What a filter counts is at most this times its threshold, or …"""
-
-    high_margin: float | None = locked(None)
-    """… at least this times its threshold."""
-
     steady: bool | None = locked(None)
     """A filter's place changes only the text, never the status."""
-
-    distractors: float | None = locked(None)
-    """Share of tasks with an item that no step removes."""
-
-    wrapped: float | None = locked(None)
-    """Share of tasks laid out in short lines."""
 
     states: bool | None = locked(None)
     """Answers write the state after every step before the result; they are longer then, so raise
@@ -133,15 +97,9 @@ class TasksConfig:
     def __post_init__(self) -> None:
         at_least(self, 1, "train_sft", "train_rl", "heldout")
         at_least(self, 0, "validation")
-        shares = (
-            "heldout_documents",
-            "validation_documents",
-            "filter_share",
-            "drop_share",
-            "distractors",
-            "wrapped",
-        )
-        share(self, *(name for name in shares if getattr(self, name) is not None))
+        for name in ("heldout_documents", "drop_share"):
+            if getattr(self, name) is not None:
+                share(self, name)
 
     def changes(self) -> dict[str, Any]:
         """What is set, for `data_gen.demo.settings.preset(difficulty, **changes)`."""

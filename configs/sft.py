@@ -33,12 +33,15 @@ class SftConfig:
     grad_clip: float = locked(1.0)
     """Largest gradient norm; 0: no clipping."""
 
+    save_every: int = 20
+    """Steps between checkpoints."""
+
     max_length: int = fitted()
     """Prompt and answer, in tokens; longer examples are left out. auto: the longest example, as far
     as the model's context and memory allow (`--dry-run` says what that is)."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "weight_decay", "lr", "max_length")
-        at_least(self, 1, "epochs", "batch_size")
+        at_least(self, 1, "epochs", "batch_size", "save_every")
         check_warmup(self.warmup)
         check_optimiser(self.betas, self.grad_clip)

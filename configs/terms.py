@@ -53,7 +53,7 @@ TERMS: dict[str, tuple[str, ...]] = {
     "rollout_n": ("rl.rollouts_per_prompt",),
     "rollouts": ("rl.rollouts_per_prompt",),
     "samples_per_prompt": ("rl.rollouts_per_prompt",),
-    "save_steps": ("rl.save_every", "checkpoint.sft_every"),
+    "save_steps": ("rl.save_every", "sft.save_every"),
     "scale_rewards": ("rl.divide_by_std",),
     "seq_len": ("sft.max_length", "rl.max_length"),
     "sequence_length": ("sft.max_length", "rl.max_length"),
@@ -73,6 +73,7 @@ ABSENT: dict[str, str] = {
         ("rl.gold_state", "rl.gold_state_share", "rl.curriculum", "noise"),
         "it won nothing where it was measured (docs/results) and is gone; leave it out",
     ),
+    "checkpoint.sft_every": "it is called sft.save_every now",
     "rl.epochs": "RL counts in steps, there is no rl.epochs; set rl.steps",
     "rl.batch_size": (
         "a step has rl.prompts_per_step · rl.rollouts_per_prompt rollouts, an optimiser step "

@@ -196,7 +196,7 @@ def taught(
 ) -> Path:
     """The model folder after SFT."""
     policy = run.load(source, train=True, adapters=run.config.model)
-    train_sft(policy, examples, settings, run.loop("sft"), run.config.checkpoint.sft_every)
+    train_sft(policy, examples, settings, run.loop("sft"))
     folder = run.save(policy, "sft")
     run.remove("checkpoints/sft")  # 1.6 GB that nothing goes on from
     return folder

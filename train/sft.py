@@ -35,10 +35,8 @@ from train.scoring import scorer
 from train.validation import Validation
 
 
-def train_sft(
-    policy: Policy, examples: Sequence[Example], config: SftConfig, loop: Loop, every: int
-) -> None:
-    """Train in place, from the newest checkpoint if there is one; save `every` steps.
+def train_sft(policy: Policy, examples: Sequence[Example], config: SftConfig, loop: Loop) -> None:
+    """Train in place, from the newest checkpoint if there is one.
 
     Raises `TaskError` when no example fits.
     """
@@ -82,7 +80,7 @@ def train_sft(
         }
         loop.validate(done, steps)
         loop.log.step("sft", done, steps, metrics)
-        loop.checkpoints.after_step(done, steps, every, optimiser)
+        loop.checkpoints.after_step(done, steps, config.save_every, optimiser)
     loop.log.end("sft")
 
 
@@ -122,7 +120,7 @@ def run(config: SftRunConfig) -> None:
             score = scorer(weights_of({}))
             given = (run, heldout, tokenizer, score, config.eval, longest, shop.maker)
             loop = replace(loop, validate=Validation(*given).of(policy))
-        train_sft(policy, examples, config.sft, loop, config.checkpoint.sft_every)
+        train_sft(policy, examples, config.sft, loop)
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
 

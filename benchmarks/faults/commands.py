@@ -138,7 +138,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "sft",
         f"sft data=in/tasks.jsonl model.path=in/model out=out {_TINY} sft.epochs=2 "
-        "sft.batch_size=4 checkpoint.sft_every=2",
+        "sft.batch_size=4 sft.save_every=2",
         ("tasks.jsonl", "model/model.safetensors", "model/config.json"),
         saves="steps",
         state=("out/checkpoints/sft/*/*", "out/metrics.jsonl", "out/run.json"),

@@ -90,7 +90,7 @@ def test_deepspeed_ends_in_the_same_bits_when_signalled_and_when_its_node_is_los
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
     more = [
         "sft.epochs=8",
-        "checkpoint.sft_every=5",
+        "sft.save_every=5",
         "cluster.device=cpu",
         "cluster.gpus_per_node=2",
     ]
@@ -128,7 +128,7 @@ def test_a_real_time_limit_ends_in_the_same_bits(
     """Limits are whole minutes and the signal's time is coarse: asked for after 10 s, it comes
     after some 20. As many starts as it takes, those included that end in their imports."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    more = ["sft.epochs=100", "checkpoint.sft_every=1000"]  # only what the signal saves
+    more = ["sft.epochs=100", "sft.save_every=1000"]  # only what the signal saves
     job = slurm.submit(
         "-o",
         str(log),

@@ -41,7 +41,7 @@ def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
         "engine.dtype=float32",
         "sft.batch_size=4",
         "sft.lr=1e-3",
-        "checkpoint.sft_every=3",
+        "sft.save_every=3",
         "cluster.device=cpu",
         "cluster.gpus_per_node=2",
         *more,

@@ -36,7 +36,7 @@ def sft_words(data: Path, model: Path, out: Path) -> list[str]:
         *TINY,
         "sft.epochs=50",
         "sft.batch_size=2",
-        "checkpoint.sft_every=10",
+        "sft.save_every=10",
     ]
 
 

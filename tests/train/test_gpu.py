@@ -133,8 +133,8 @@ def sft(policy: Any, folder: Path, out: Path, stop_at: int | None = None) -> Any
         Example(tokenizer.prompt(t.prompt), tokenizer.answer(t.gold["text"] * 9))
         for t in refinement_tasks(24)
     ]
-    config = SftConfig(epochs=2, batch_size=8, lr=3e-3, warmup=2)
-    train_sft(policy, examples, config, loop_of(out, stop_at), every=2)
+    config = SftConfig(epochs=2, batch_size=8, lr=3e-3, warmup=2, save_every=2)
+    train_sft(policy, examples, config, loop_of(out, stop_at))
     return policy
 
 

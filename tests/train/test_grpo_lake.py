@@ -71,7 +71,7 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
     tokenizer, policy = ChatTokenizer(folder), load_policy(folder, "float32")
     prompt = tokenizer.prompt(opening.messages)
     assert len(prompt) < 700 < len(question)
-    sft = SftConfig(epochs=10, batch_size=2, lr=1e-2, warmup=0, max_length=8000)
+    sft = SftConfig(epochs=10, batch_size=2, lr=1e-2, warmup=0, max_length=8000, save_every=100)
     train_sft(
         policy,
         [Example(prompt, tokenizer.answer(text)) for text in REPLIES],
@@ -82,7 +82,6 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
             Checkpoints(tmp_path / "ck-sft", SftRunConfig(sft=sft)),
             16_000,
         ),
-        every=100,
     )
     config = GrpoConfig(
         steps=3,

@@ -35,7 +35,7 @@ def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Pa
         Example(tokenizer.prompt(t.prompt), tokenizer.answer(t.gold["text"]))
         for t in refinement_tasks(24)
     ]
-    config = SftConfig(epochs=4, batch_size=8, lr=3e-3, warmup=2)
+    config = SftConfig(epochs=4, batch_size=8, lr=3e-3, warmup=2, save_every=2)
 
     def run(out: Path, stop_after: int | None) -> Any:
         policy = load_policy(tiny_folder, "float32")
@@ -47,7 +47,6 @@ def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Pa
             examples,
             config,
             Loop(3, log, Checkpoints(out / "ck", GrpoRunConfig()), 200),
-            every=2,
         )
         return policy
 

@@ -50,7 +50,7 @@ def words(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[s
 RL = ["rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4", "rl.lr=3e-3"]
 RL += ["rl.max_new_tokens=6", "rl.max_length=64", "rl.save_every=3", "rl.steps=5"]
 RL += ["rl.audit=off"]  # letters pay without any work
-SFT = ["sft.batch_size=4", "sft.epochs=2", "sft.lr=1e-2", "sft.warmup=0", "checkpoint.sft_every=3"]
+SFT = ["sft.batch_size=4", "sft.epochs=2", "sft.lr=1e-2", "sft.warmup=0", "sft.save_every=3"]
 
 
 def rows(out: Path) -> list[dict[str, Any]]:

@@ -324,7 +324,7 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
                 },
             )
         asked = trainer.asked() and step + 1 < steps
-        if asked or (step + 1) % config.checkpoint.sft_every == 0 or step + 1 == steps:
+        if asked or (step + 1) % config.sft.save_every == 0 or step + 1 == steps:
             trainer.save(step + 1)
         if asked:
             raise Stopped(step + 1, stop.asked)

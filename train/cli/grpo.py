@@ -15,6 +15,7 @@ def main(argv: list[str]) -> int:
         "Dr.GRPO on tasks with gold, on this machine or on many GPUs.",
         GrpoRunConfig,
         ("embedded", "verl"),
+        argv,
     )
     asked = given(parser, argv)
     with machine_output(asked.json) as done:

@@ -49,12 +49,20 @@ class Given:
 
 
 def parser_of(
-    command: str, what: str, config: type, backends: Sequence[str] = ("embedded",)
+    command: str,
+    what: str,
+    config: type,
+    backends: Sequence[str] = ("embedded",),
+    argv: Sequence[str] = (),
 ) -> Parser:
-    """A parser for a run whose settings are the dataclass `config`; its help lists them all."""
+    """A parser for a run whose settings are the dataclass `config`; its help lists them all, those
+    of many devices where `argv` asks for such a backend."""
     docs = dotted_docs(config)
     made = parser(command, what, settings="any setting of the list below")
     made.epilog = f"{settings_help(config)}\n\n{STATUSES}"
+    if len(backends) > 1 and backends[1] not in argv:
+        more = f"  cluster.*: of --backend {backends[1]}, whose --help lists them"
+        made.epilog = f"{settings_help(config, 'cluster.')}\n{more}\n\n{STATUSES}"
     add_config(made)
     add_json(made)
     for flag, (name, text) in FLAGS.items():

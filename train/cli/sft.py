@@ -15,6 +15,7 @@ def main(argv: list[str]) -> int:
         "Fine-tune on gold answers of tasks, on chats, or on kept rollouts.",
         SftRunConfig,
         ("embedded", "deepspeed"),
+        argv,
     )
     asked = given(parser, argv)
     with machine_output(asked.json) as done:

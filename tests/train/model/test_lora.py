@@ -68,7 +68,7 @@ def warm(tasks: Path, tiny_folder: Path, tmp_path: Path) -> Path:
                 "sft.batch_size=8",
                 "sft.epochs=120",
                 "sft.lr=3e-3",
-                "checkpoint.sft_every=1000",
+                "sft.save_every=1000",
             ]
         )
         == 0
