@@ -250,7 +250,7 @@ def _endpoint(case: Case) -> Ended:
     assert case.endpoint is not None
     way, _, while_ = case.injection.which.partition(" for")
     case.endpoint.breaks(way, 2, 3 if while_ else 10**6)
-    more = ("--timeout", "0.5") if way == "never" else ()
+    more = ("server.timeout=0.5",) if way == "never" else ()
     ended = case.run(None, *more)
     case.endpoint.breaks("")
     return replace(ended, met=True)

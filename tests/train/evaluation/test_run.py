@@ -276,7 +276,6 @@ def test_a_failure_of_the_infrastructure_counts_nowhere_and_is_asked_again(
         (["--model", "canned:/nowhere"], "/nowhere: no such file"),
         (["--limit", "-1"], "--limit -1"),
         (["sampling.n=-1"], "sampling.n=-1"),
-        (["--temperature", "0"], "--temperature is the setting sampling.temperature"),
         (["sampling.n=2"], "sampling.n=2"),
         (["sampling.temperature=-1"], "sampling.temperature=-1"),
         (["server.price=[1]"], "server.price=[1.0]: wanted two numbers"),
