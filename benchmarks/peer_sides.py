@@ -136,7 +136,7 @@ def our_step(gate: Gate, setup: Setup) -> None:
 
 def our_sft(gate: Gate, setup: Setup) -> None:
     from configs.schema import SftRunConfig
-    from configs.sft import SftConfig
+    from configs.training import SftConfig
     from rollouts.prompts import ChatTokenizer
     from train.examples import example_of
     from train.model.policy import load_policy

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from configs.checks import at_least
-from configs.fields import OPEN
+from configs.fields import OPEN, at_least
 from configs.machine import CallsConfig
 
 

@@ -10,7 +10,7 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Literal
 
-from configs.checks import at_least, share
+from configs.fields import at_least, share
 
 
 @dataclass(frozen=True)

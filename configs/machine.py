@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from configs.checks import at_least
-from configs.fields import OPEN, locked
+from configs.fields import OPEN, at_least, locked
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from configs.checks import at_least, share
 from configs.cluster import ClusterConfig
+from configs.fields import at_least, share
 from configs.loader import OPEN, locked
 from configs.machine import (
     CallsConfig,
@@ -23,8 +23,7 @@ from configs.machine import (
     ToolsConfig,
     ValidationConfig,
 )
-from configs.sft import SftConfig
-from configs.training import GrpoConfig
+from configs.training import GrpoConfig, SftConfig
 
 __all__ = [
     "CallsConfig",

@@ -206,7 +206,7 @@ def sections(runs: dict[str, type]) -> dict[tuple[str, str, type], list[str]]:
 
 def table(head: str, lead: str, cls: type, prefix: str) -> Iterator[str]:
     """The own fields of a dataclass, without its sections."""
-    from configs.describe import dotted_docs
+    from configs.loader import dotted_docs
 
     own = dict[str, tuple[str, str]]()
     locked: dict[str, bool] = {}
@@ -228,7 +228,7 @@ def table(head: str, lead: str, cls: type, prefix: str) -> Iterator[str]:
 
 def nested(head: str, cls: type, prefix: str) -> Iterator[str]:
     """A dataclass and all its sections, one table."""
-    from configs.describe import dotted_docs
+    from configs.loader import dotted_docs
 
     rows = [
         f"| `{prefix}{name}` | {f'`{value}`' if value else ''} | {cell(doc)} |"

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from assay.seeds import derive_seed
 from assay.task import Task
-from configs.checks import warmup_steps
+from configs.fields import warmup_steps
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
 from configs.training import GrpoConfig

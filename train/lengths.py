@@ -13,8 +13,7 @@ from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoRunConfig, SftRunConfig
-from configs.sft import SftConfig
-from configs.training import GrpoConfig
+from configs.training import GrpoConfig, SftConfig
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from configs.checks import warmup_steps
+from configs.fields import warmup_steps
 from configs.loader import dump
 from configs.schema import SftConfig, SftRunConfig
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts

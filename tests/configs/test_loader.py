@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from configs import loader, schema
-from configs.checks import warmup_steps
+from configs.fields import warmup_steps
 from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
 from configs.schema import DemoConfig, GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
 from rewards.cdr.score import RefinementReward

@@ -11,8 +11,7 @@ pytest.importorskip("torch")
 
 from assay.task import Task, write_jsonl
 from configs.machine import EngineConfig, ModelConfig
-from configs.sft import SftConfig
-from configs.training import GrpoConfig
+from configs.training import GrpoConfig, SftConfig
 from train.cli.sft import main as sft
 from train.examples import Example
 from train.lengths import (

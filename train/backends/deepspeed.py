@@ -23,7 +23,7 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
-from configs.checks import warmup_steps
+from configs.fields import warmup_steps
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
 from train.examples import Example, fitting, read_examples

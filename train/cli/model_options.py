@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from assay import console
 from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
-from configs.describe import settings_help
-from configs.loader import ConfigError, dotted_names, load
+from configs.loader import ConfigError, dotted_names, load, settings_help
 from rollouts.engines.server.opening import EMBEDDED, URLS
 
 # settings that the code calls by another name than their own

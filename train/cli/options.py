@@ -21,7 +21,7 @@ from assay.console import (
     parser,
     task_filter,
 )
-from configs.describe import dotted_docs, settings_help
+from configs.loader import dotted_docs, settings_help
 from train.run.log import read_metrics
 
 # a flag and the setting that it stands for

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
-from configs.describe import dotted_docs
-from configs.loader import ConfigError
+from configs.loader import ConfigError, dotted_docs
 from train.cli import model_options, serve
 from train.cli.eval import parser as eval_parser
 from train.cli.rollout import parser as rollout_parser

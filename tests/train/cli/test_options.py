@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from configs.describe import dotted_docs
+from configs.loader import dotted_docs
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from train.cli.options import given, parser_of
 from train.cluster.preflight import asked

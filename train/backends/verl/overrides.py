@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from configs.checks import warmup_steps
+from configs.fields import warmup_steps
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 
