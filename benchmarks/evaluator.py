@@ -20,6 +20,7 @@ from typing import Any
 
 from assay.family import score_answer
 from assay.task import Task, write_jsonl
+from configs.answers import EvaluationConfig
 from rollouts.engines.scripted import ScriptedEngine
 from rollouts.environment import Budget
 from rollouts.episode import rollout
@@ -28,6 +29,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.scripted_agents import script
 from rollouts.trajectory import Sampling
 from train.cli.eval import parser
+from train.cli.model_options import settle
 from train.evaluation import answering
 from train.evaluation.program import run
 
@@ -88,6 +90,7 @@ def main() -> None:
         write_jsonl(path, [task.to_json() for task in tasks])
         words = ["--model", "solver:five_calls", f"server.tokenizer={asked.model}", "--out", place]
         args = parser().parse_args([*words, "--tasks", str(path), "sampling.max_new_tokens=4096"])
+        settle(args, EvaluationConfig, answers=False, temperature=0.0)
         alone(tasks[:64], args)  # the sandbox, and what is loaded once
         first = alone(tasks, args)
         second = evaluated(path, Path(place), args)

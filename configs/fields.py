@@ -98,8 +98,8 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-# Rules that several sections share. Each raises `ValueError` naming the field, what it is and what to
-# set; the loader adds where it stands.
+# Rules that several sections share. Each raises `ValueError` naming the field, what it is and what
+# to set; the loader adds where it stands.
 
 
 def at_least(section: Any, least: float, *names: str) -> None:

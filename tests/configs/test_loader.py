@@ -218,14 +218,6 @@ def test_a_preset_of_qwen3_says_whether_it_thinks(path: Path) -> None:
         assert not thinks
 
 
-@pytest.mark.parametrize("path", sorted((SHIPPED.parent / "slurm" / "plans").glob("*.yaml")))
-def test_a_plan_that_asks_qwen3_says_whether_it_thinks(path: Path) -> None:
-    for stage in yaml.safe_load(path.read_text())["stages"]:
-        words = [str(word) for word in (*stage.get("command", ()), *stage.get("args", ()))]
-        if any(word.startswith("Qwen/Qwen3") for word in words):
-            assert '"enable_thinking"' in words[words.index("--chat-template-kwargs") + 1]
-
-
 def test_dr_grpo_preset_has_no_spread_and_a_constant_length() -> None:
     rl = load(GrpoConfig, None, ["preset=dr_grpo"])
     assert (rl.divide_by_std, rl.normaliser, rl.kl_coef, rl.top_k) == (False, "constant", 0.0, 0)

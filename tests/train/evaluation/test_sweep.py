@@ -12,7 +12,9 @@ from mixed_tasks import refinement
 
 from assay.task import Task, write_jsonl
 from benchmarks.sweep import PRESETS, line, main, short, table
+from configs.answers import EvaluationConfig
 from train.cli.eval import parser
+from train.cli.model_options import settle
 from train.evaluation.answering import environment_factory
 from train.evaluation.contract import budget_of
 
@@ -99,7 +101,7 @@ def test_what_is_shared_is_not_in_a_name() -> None:
 def test_presets_are_options_of_assay_eval(preset: str) -> None:
     for setting in PRESETS[preset]:
         words = ["--model", "m", "--tasks", "t", "--out", "o", *setting.split()]
-        assert parser().parse_args(words)
+        settle(parser().parse_args(words), EvaluationConfig, answers=False, temperature=0.0)
 
 
 def test_the_model_is_told_the_turns_and_seconds_of_a_setting() -> None:
@@ -107,6 +109,7 @@ def test_the_model_is_told_the_turns_and_seconds_of_a_setting() -> None:
     seen: list[tuple[int, float]] = []
     for setting in PRESETS["dare-budget"]:
         args = parser().parse_args(["--model", "m", "--tasks", "t", "--out", "o", *setting.split()])
+        settle(args, EvaluationConfig, answers=False, temperature=0.0)
         told = environment_factory(args).settings
         seen.append((told.uses, told.run_s))
         assert budget_of(args).turns == told.uses
