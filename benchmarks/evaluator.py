@@ -55,7 +55,7 @@ def alone(tasks: list[Task], args: Any) -> float:
     shop = answering.environment_factory(args)
     tokenizer = ChatTokenizer(Path(args.tokenizer))
     engine = ScriptedEngine(script("five_calls", tasks, tokenizer.calls), tokenizer)
-    size = answering.TOOL_CHUNK if tasks[0].tools else answering.PLAIN_CHUNK
+    size = args.slots
     began = time.perf_counter()
     for at in range(0, len(tasks), size):
         part = tasks[at : at + size]

@@ -1,4 +1,4 @@
-"""`assay tasks cdr`, `assay tasks check` and `assay eval --tracks cdr:DIR` from end to end."""
+"""`assay tasks cdr`, `assay tasks check` and `assay eval --tasks cdr:DIR` from end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay eval --agent`: agents of other projects on lakes and tables, of folders and endpoints."""
+"""`assay eval krama.agent=NAME`: agents of other projects, on lakes, tables, folders, endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay eval --tracks cdr:DIR --model URL`: every prompt mode over real HTTP; requests that fail
+"""`assay eval --tasks cdr:DIR --model URL`: every prompt mode over real HTTP; requests that fail
 are no wrong answers, and are asked again."""
 
 from __future__ import annotations

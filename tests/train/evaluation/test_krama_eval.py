@@ -1,4 +1,4 @@
-"""`assay eval --tracks krama:DIR` against a real endpoint over HTTP, and a local model."""
+"""`assay eval --tasks krama:DIR` against a real endpoint over HTTP, and a local model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay eval --tracks dare:DIR` with a scripted solver: rows, tables, totals, failure causes."""
+"""`assay eval --tasks dare:DIR` with a scripted solver: rows, tables, totals, failure causes."""
 
 from __future__ import annotations
 
