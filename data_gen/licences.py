@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import _ArgumentGroup as ArgumentGroup  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,7 +104,7 @@ def unwanted(licence: str, wanted: Sequence[str]) -> str:
     return f"licence {licence!r} is none of {', '.join(wanted)}"
 
 
-def add_described(to: Parser | ArgumentGroup) -> None:
+def add_described(to: Parser) -> None:
     """The options by which a user says what tables are, and which of them are used."""
     to.add_argument(
         "--describe",

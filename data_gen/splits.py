@@ -47,15 +47,16 @@ def taken(
 
 def sides_of(
     names: Iterable[str],
-    heldout: float,
+    heldout: float | None,
     validation: float | None,
     rank: Callable[[str], Any],
     listed: Collection[str] = (),
 ) -> dict[str, str]:
-    """Name → its split: a share of the names, and those listed, is held out; a share of what is
-    left validates (None: `VALIDATION` from `ENOUGH` names on). A share above 0 takes at least one
-    name as long as one is left to train on."""
+    """Name → its split: a share of the names (None: `HELDOUT`), and those listed, is held out; a
+    share of what is left validates (None: `VALIDATION` from `ENOUGH` names on). A share above 0
+    takes at least one name as long as one is left to train on."""
     every = set(names)
+    heldout = HELDOUT if heldout is None else heldout
     if validation is None:
         validation = VALIDATION if len(every) >= ENOUGH else 0.0
     held = taken(every, heldout, rank, listed, least=1, spare=1)

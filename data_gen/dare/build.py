@@ -9,20 +9,20 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.files import mark_unfinished
 from assay.record import TABLES
-from assay.task import Task, TaskError, write_jsonl
+from assay.task import Task, TaskError
 from assay.workers import usable_cores
-from data_gen.certificate import CERTIFICATE, certificate, shared
+from data_gen.certificate import CERTIFICATE, shared
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import check_described, describe
 from data_gen.dare.importer import task_of, variants_of
-from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
+from data_gen.dare.layout import read_entries, read_table, write_question_list
 from data_gen.dare.proof import need_duckdb
 from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
@@ -32,8 +32,9 @@ from data_gen.dare.writer import recipe_in, reword_rows
 from data_gen.describe import read_describe
 from data_gen.groups import copies_of_tables, kin_of_databases
 from data_gen.licences import read_licences
+from data_gen.pipeline import finish
 from data_gen.rewording import writer_of
-from data_gen.splits import taken
+from data_gen.splits import SPLITS, sides_of
 from data_gen.tally import (
     AGREED,
     ONCE,
@@ -41,14 +42,9 @@ from data_gen.tally import (
     Input,
     Refusal,
     Tally,
-    say_empty,
     say_inputs,
 )
 from rewards.dare.score import read_gold, score_table
-
-SPLITS = ("train", "validation", "heldout")
-VALIDATION = 0.1  # share of the tables, by default, from `ENOUGH` tables on
-ENOUGH = 10
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:
@@ -67,15 +63,52 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
     return frozenset(marks)
 
 
-def build_all(args: argparse.Namespace) -> None:
-    """The command: databases, question list, tasks by split, certificate."""
+def build_all(args: argparse.Namespace) -> int:
+    """The command: databases, question list, tasks by split, certificate; its exit status."""
     need_duckdb()
     settings = _settings(args)
     with mark_unfinished(args.out):
-        _build(args, settings)
+        for name in (CERTIFICATE, *(f"{split}.jsonl" for split in SPLITS)):
+            (args.out / name).unlink(missing_ok=True)
+        found, rows = _databases(args, settings)
+        reworded = _reworded(args, rows, settings.seed)
+        write_question_list(args.out, rows)
+    groups = {str(row["table_group"]) for row in rows}
+    side = sides_of(groups, args.heldout_share, args.validation_share, lambda group: group[-8:])
+    tasks = _tasks(args.out, rows, side)
+    splits = {name: [t for t in tasks if t.split == name] for name in SPLITS}
+    tally = Tally()
+    for refusal in (r for built in found for r in built.refused):
+        tally.refuse(refusal)
+    once = {built.source for built in found if built.once}
+    for row in rows:
+        tally.proof[ONCE if row["source"] in once else AGREED] += 1
+    print(f"{args.out}: {len(rows)} databases from {len(groups)} tables, {len(tasks)} tasks")
+    return finish(
+        "dare",
+        args.out,
+        splits,
+        shared({n: {"tables": {t.meta["table_group"] for t in own}} for n, own in splits.items()}),
+        inputs_of(found, rows),
+        settings.seed,
+        tally=tally,
+        hint=f"{len(groups)} different table(s): give more, or set the shares",
+        packages=TABLES,
+        databases=len(rows),
+        tables=len(groups),
+        sources=len({row["source"] for row in rows}),
+        tables_looked_at=len({built.source for built in found}),
+        several_targets=sum(len(row["target"]) > 1 for row in rows),
+        domains=dict(Counter(str(row["domain"]) for row in rows).most_common()),
+        **reworded,
+    )
 
 
-def _build(args: argparse.Namespace, settings: Settings) -> None:
+def _databases(
+    args: argparse.Namespace, settings: Settings
+) -> tuple[list[Built], list[dict[str, Any]]]:
+    """(what became of every table, the rows of the question list: at most as many as asked for,
+    none of which nearly repeats another). Raises `TaskError` where there is none."""
     workers = args.workers or usable_cores()
     found = run_tables(args.tables, settings, workers, args.databases)
     rows, repeats = question_rows(found, args.out / "databases", workers)
@@ -87,57 +120,14 @@ def _build(args: argparse.Namespace, settings: Settings) -> None:
         print(
             f"{len(rows)} of {args.databases} databases: no table gave more{why}", file=sys.stderr
         )
-    inputs = inputs_of(found, rows)
     if not rows:
-        say_inputs(inputs, args.out)
+        say_inputs(inputs_of(found, rows), args.out)
         raise TaskError(f"no table gave a task; {args.out / REFUSED} says why for each")
     named = {str(row["file_path"]) for row in rows}
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
-    reworded = _reworded(args, rows, settings.seed)
-    write_question_list(args.out, rows)
-    groups = {str(row["table_group"]) for row in rows}
-    share = args.validation_share
-    share = default_validation(len(groups)) if share is None else share
-    side = splits_of(groups, args.heldout_share, share)
-    tasks = _tasks(args.out, rows, side)
-    splits = {name: [t for t in tasks if t.split == name] for name in SPLITS}
-    for name, own in splits.items():
-        write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in own))
-    proof = _certificate(found, rows, splits, settings.seed, reworded)
-    (args.out / CERTIFICATE).write_bytes(json_bytes(proof))
-    say_inputs(inputs, args.out)
-    few = f"{len(groups)} different table(s): give more, or set the shares"
-    say_empty(proof["tasks"], args.out, few)
-    said = ", ".join(f"{n} {verdict}" for verdict, n in proof["proof"].items())
-    print(f"gold computed twice: {said}", file=sys.stderr)
-    print(
-        f"{args.out}: {len(rows)} databases from {len(groups)} tables, "
-        f"{len(tasks)} tasks {json.dumps(proof['tracks'])}",
-        file=sys.stderr,
-    )
-
-
-def default_validation(groups: int) -> float:
-    """The share that is validated on when the user names none."""
-    return VALIDATION if groups >= ENOUGH else 0.0
-
-
-def splits_of(groups: Iterable[str], heldout: float, validation: float) -> dict[str, str]:
-    """Group → `heldout`, `validation` or `train`. A group is a table with its copies, so nothing
-    made from it stands in two splits. A share above 0 takes at least one group as long as one is
-    left to train on; held-out groups come first."""
-    names = set(groups)
-
-    def rank(group: str) -> str:
-        return group[-8:]
-
-    held = taken(names, heldout, rank, least=1, spare=1)
-    rest = names - {*held}
-    valid = taken(rest, validation, rank, of=len(names), least=1, spare=1)
-    side = dict.fromkeys(rest, "train") | dict.fromkeys(held, "heldout")
-    return side | dict.fromkeys(valid, "validation")
+    return found, rows
 
 
 def _left(row: Mapping[str, Any], code: str, why: str) -> Built:
@@ -158,45 +148,11 @@ def inputs_of(found: Sequence[Built], rows: Sequence[Mapping[str, Any]]) -> list
     inputs: list[Input] = []
     for name, own in sorted(said.items()):
         why = [str(refusal) for built in own for refusal in built.refused]
-        doubts = tuple(doubt for built in own for doubt in built.doubts)
+        doubts = tuple(dict.fromkeys(doubt for built in own for doubt in built.doubts))
         if not (why or doubts or tasks[name]):
             why = ["no column can be a target"]
         inputs.append(Input(name, tasks[name], tuple(why), own[-1].licence, doubts=doubts))
     return inputs
-
-
-def _certificate(
-    found: Sequence[Built],
-    rows: Sequence[dict[str, Any]],
-    splits: Mapping[str, Sequence[Task]],
-    seed: int,
-    reworded: Mapping[str, Any],
-) -> dict[str, Any]:
-    tally = Tally()
-    for refusal in (r for built in found for r in built.refused):
-        tally.refuse(refusal)
-    once = {built.source for built in found if built.once}
-    for row in rows:
-        tally.proof[ONCE if row["source"] in once else AGREED] += 1
-    proof = certificate(
-        "dare",
-        splits,
-        shared({n: {"tables": {t.meta["table_group"] for t in own}} for n, own in splits.items()}),
-        seed,
-        packages=TABLES,
-        tally=tally,
-        doubts=dict.fromkeys(d for built in found for d in built.doubts),
-        databases=len(rows),
-        tables=len({row["table_group"] for row in rows}),
-        sources=len({row["source"] for row in rows}),
-        tables_looked_at=len({built.source for built in found}),
-        several_targets=sum(len(row["target"]) > 1 for row in rows),
-        domains=dict(Counter(str(row["domain"]) for row in rows).most_common()),
-        **reworded,
-    )
-    if not proof["ok"]:
-        raise TaskError(f"tables are in two splits: {proof['shared']}; nothing was certified")
-    return proof
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -285,6 +241,7 @@ def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str])
     for entry in read_entries(out):
         row = by_name[entry.name]
         meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
+        meta["kind"] = row["task"]
         split = splits[row["table_group"]]
         for variant in variants_of(entry):
             tasks.append(task_of(entry, variant, out, split, meta=meta))

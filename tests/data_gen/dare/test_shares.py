@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from assay.task import TaskError
-from data_gen.dare.build import default_validation, splits_of, without_repeats
+from data_gen.dare.build import without_repeats
 from data_gen.licences import allowed, family, is_open, read_licences
+from data_gen.splits import SPLITS, sides_of
 
 GROUPS = [f"{n:064x}" for n in range(21)]
 
 
+def split(groups: Iterable[str], heldout: float | None, validation: float | None) -> dict[str, str]:
+    return sides_of(groups, heldout, validation, lambda group: group[-8:])
+
+
 def count(splits: dict[str, str]) -> list[int]:
-    return [list(splits.values()).count(n) for n in ("train", "validation", "heldout")]
+    return [list(splits.values()).count(n) for n in SPLITS]
 
 
 def test_a_share_of_the_tables_is_held_out_and_another_validated_on() -> None:
-    assert count(splits_of(GROUPS, 1 / 7, 0.1)) == [16, 2, 3]
-    assert splits_of(GROUPS, 1 / 7, 0.1) == splits_of(reversed(GROUPS), 1 / 7, 0.1)
-    held = {g for g, s in splits_of(GROUPS, 1 / 7, 0.0).items() if s == "heldout"}
-    assert held == {g for g, s in splits_of(GROUPS, 1 / 7, 0.3).items() if s == "heldout"}
-    assert count(splits_of(GROUPS[:2], 1 / 7, 0.1)) == [1, 0, 1]  # one is left to train on
-    assert count(splits_of(GROUPS[:3], 0.9, 0.9)) == [1, 0, 2]
-    assert count(splits_of(GROUPS[:1], 0.5, 0.5)) == [1, 0, 0]
-    assert count(splits_of(GROUPS, 0.0, 0.0)) == [21, 0, 0]
+    assert count(split(GROUPS, 1 / 7, 0.1)) == [16, 2, 3]
+    assert split(GROUPS, 1 / 7, 0.1) == split(reversed(GROUPS), 1 / 7, 0.1)
+    held = {g for g, s in split(GROUPS, 1 / 7, 0.0).items() if s == "heldout"}
+    assert held == {g for g, s in split(GROUPS, 1 / 7, 0.3).items() if s == "heldout"}
+    assert count(split(GROUPS[:2], 1 / 7, 0.1)) == [1, 0, 1]  # one is left to train on
+    assert count(split(GROUPS[:3], 0.9, 0.9)) == [1, 0, 2]
+    assert count(split(GROUPS[:1], 0.5, 0.5)) == [1, 0, 0]
+    assert count(split(GROUPS, 0.0, 0.0)) == [21, 0, 0]
 
 
 def test_some_are_validated_on_by_default_from_ten_tables_on() -> None:
-    assert default_validation(9) == 0.0 and default_validation(10) == 0.1
+    assert count(split(GROUPS[:9], None, None)) == [7, 0, 2]
+    assert count(split(GROUPS[:10], None, None)) == [7, 1, 2]
 
 
 @pytest.mark.parametrize(
