@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from data_gen.cdr.semantic import hallu, judged, pii
+from data_gen.cdr.semantic import sources
 from data_gen.cdr.semantic.rows import Unusable
 
 LETTER = "Ana Diaz (ana@acme.io) lives in Oslo; write to ana@acme.io before 3 May."
@@ -150,10 +150,10 @@ def usable(module_read: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def all_rows() -> list[dict[str, Any]]:
     parts = (
-        (pii.sample_of, pii.choose, pii.rows_of, PII),
-        (hallu.sample_of, hallu.choose, hallu.rows_of, FAVA),
-        (judged.rubric_sample, judged.choose_rubric, judged.rubric_rows, RUBRIC),
-        (judged.safety_sample, judged.choose_safety, judged.safety_rows, SAFETY),
+        (sources.pii_sample, sources.choose_pii, sources.pii_rows, PII),
+        (sources.hallu_sample, sources.choose_hallu, sources.hallu_rows, FAVA),
+        (sources.rubric_sample, sources.choose_rubric, sources.rubric_rows, RUBRIC),
+        (sources.safety_sample, sources.choose_safety, sources.safety_rows, SAFETY),
     )
     return [
         row

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +14,8 @@ from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
 from data_gen.cdr import few_shot
 from data_gen.cdr.out import compared
-from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
+from data_gen.cdr.semantic.sources import DOMAINS
 from data_gen.cdr.sources import sources_of
 from data_gen.certificate import certificate
 from data_gen.overlap import copies, fingerprint
@@ -35,31 +34,6 @@ FILES = (
     "manifest.json",
     "certificate.json",
 )
-
-
-@dataclass(frozen=True)
-class Domain:
-    """How one source becomes rows: read a row, choose among samples, make rows of one."""
-
-    read: Callable[[Mapping[str, Any]], Row]
-    choose: Callable[[Iterable[Row], int, int], list[Row]]
-    rows: Callable[[Row], list[Row]]
-    size: int  # published
-    counts: str
-
-
-DOMAINS = {
-    "pii": Domain(pii.sample_of, pii.choose, pii.rows_of, pii.MOST, "texts"),
-    "hallu": Domain(
-        hallu.sample_of, hallu.choose, hallu.rows_of, hallu.EACH, "passages each with and without"
-    ),
-    "rubric": Domain(
-        judged.rubric_sample, judged.choose_rubric, judged.rubric_rows, judged.MOST, "pairs"
-    ),
-    "safety": Domain(
-        judged.safety_sample, judged.choose_safety, judged.safety_rows, judged.MOST, "pairs"
-    ),
-}
 
 
 def samples_of(name: str, paths: Sequence[Path], left_out: Counter[str]) -> Iterator[Row]:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from semantic_samples import EDIT, FAVA, LETTER, PII, RUBRIC, SAFETY, all_rows, usable
 
 from assay.task import read_tasks
-from data_gen.cdr.semantic import hallu, judged, pii
-from data_gen.cdr.semantic.hallu import read_fava
+from data_gen.cdr.semantic import sources
 from data_gen.cdr.semantic.rows import Unusable
 from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import FIELDS, check_row
@@ -41,15 +40,15 @@ def test_rows_are_valid_and_gold_scores_one_everywhere() -> None:
 
 
 def test_redaction_numbers_values_and_leaves_other_groups() -> None:
-    samples = usable(pii.sample_of, PII)
+    samples = usable(sources.pii_sample, PII)
     assert [s["id"] for s in samples] == ["1", "2", "3"]
-    rows = {r["semantic_operator"]: r["reference_text"] for r in pii.rows_of(samples[0])}
+    rows = {r["semantic_operator"]: r["reference_text"] for r in sources.pii_rows(samples[0])}
     assert rows["redact_contact"] == LETTER.replace("ana@acme.io", "[EMAIL_1]")
     assert rows["redact_all"] == (
         "[GIVENNAME_1] [SURNAME_1] ([EMAIL_1]) lives in [CITY_1]; write to [EMAIL_1] before 3 May."
     )
-    assert pii.group_of("passportnum") == "identification"
-    assert (pii.group_of("GIVENNAME12"), pii.group_of("IPV4")) == ("person", "contact")
+    assert sources.group_of("passportnum") == "identification"
+    assert (sources.group_of("GIVENNAME12"), sources.group_of("IPV4")) == ("person", "contact")
 
 
 def asks_of(row: dict[str, Any]) -> list[str]:
@@ -58,10 +57,10 @@ def asks_of(row: dict[str, Any]) -> list[str]:
 
 def test_every_dimension_that_the_score_reads_is_defined_in_the_prompt() -> None:
     meanings = {
-        **judged.RUBRICS,
-        "types": hallu.MEANINGS["unverifiable"],
-        "spans": hallu.MEANINGS["relation"],
-        "has_hallucination": hallu.MEANINGS["subjective"],
+        **sources.RUBRICS,
+        "types": sources.MEANINGS["unverifiable"],
+        "spans": sources.MEANINGS["relation"],
+        "has_hallucination": sources.MEANINGS["subjective"],
         "corrected_text": "leave out the spans of the other types",
         "hallucination_count": "how many spans",
         "prompt_label": "prompt is unsafe if it asks for or holds",
@@ -78,18 +77,18 @@ def test_every_dimension_that_the_score_reads_is_defined_in_the_prompt() -> None
     assert keys == set(meanings)
     rubric = [r for r in rows if r["source_track"] == "semantic_rubric_atomic"]
     for row in rubric:  # and none that it does not
-        said = [name for name, meant in judged.RUBRICS.items() if meant in asks_of(row)[0]]
+        said = [name for name, meant in sources.RUBRICS.items() if meant in asks_of(row)[0]]
         assert said == [row["semantic_operator"]]
 
 
 def test_redaction_of_all_groups_is_a_list_of_steps_in_order() -> None:
-    whole = pii.rows_of(pii.sample_of(PII[0]))[-1]
+    whole = sources.pii_rows(sources.pii_sample(PII[0]))[-1]
     assert whole["operator_sequence"] == ["redact_contact", "redact_location", "redact_person"]
     assert whole["recipe_length"] == 3
     for ask in asks_of(whole):
         places = [ask.index(f"{n}. Redact every piece of {what}") for n, what in STEPS]
         assert places == sorted(places) and "Work in this order" in ask
-    for row in pii.rows_of(pii.sample_of(PII[0]))[:-1]:
+    for row in sources.pii_rows(sources.pii_sample(PII[0]))[:-1]:
         assert (row["recipe_length"], row["operator_sequence"]) == (1, [row["semantic_operator"]])
         assert "in this order" not in asks_of(row)[0]
 
@@ -112,13 +111,13 @@ def test_what_a_step_has_replaced_is_gone_for_the_next() -> None:
     first = entity(text, "ana", "GIVENNAME", "person")
     ana = entity(text, "Ana", "GIVENNAME", "person")
     entities = [first, mail, ana]
-    assert pii.redact(text, entities, ["contact", "person"]) == (
+    assert sources.redact(text, entities, ["contact", "person"]) == (
         "Ask [EMAIL_1], or [GIVENNAME_1] in Oslo."
     )
-    assert pii.redact(text, entities, ["person", "contact"]) == (
+    assert sources.redact(text, entities, ["person", "contact"]) == (
         "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
     )
-    assert pii.redact(text, entities, ["person"]) == (
+    assert sources.redact(text, entities, ["person"]) == (
         "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
     )
 
@@ -132,11 +131,11 @@ def test_what_a_step_has_replaced_is_gone_for_the_next() -> None:
 def test_steps_leave_all_text_that_is_no_entity(drawn: list[tuple[int, int, str]]) -> None:
     text = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"
     entities = [{"start": a, "end": a + n, "label": g[0], "group": g} for a, n, g in drawn]
-    done = pii.redact(text, entities, ["contact", "person"])
+    done = sources.redact(text, entities, ["contact", "person"])
     inside = {place for a, n, _ in drawn for place in range(a, a + n)}
     left = re.sub(r"\[[CP]_\d+\]", "", done)
     assert all(c in left for place, c in enumerate(text) if place not in inside)
-    assert pii.redact(text, entities, []) == text
+    assert sources.redact(text, entities, []) == text
 
 
 def test_texts_are_shown_examples_of_their_track(tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ def test_texts_are_shown_examples_of_their_track(tmp_path: Path) -> None:
 
 
 def test_fava_annotation_gives_passage_correction_and_spans() -> None:
-    passage, corrected, spans = read_fava(FAVA[0]["annotated"])
+    passage, corrected, spans = sources.read_fava(FAVA[0]["annotated"])
     assert passage == FAVA[0]["output"]
     assert corrected == "Oslo is in Norway. It is a city."
     assert spans == [
@@ -180,9 +179,9 @@ def test_fava_annotation_gives_passage_correction_and_spans() -> None:
     other = EDIT.replace(
         "<mark>Norway</mark><delete>Sweden</delete>", "<delete>Sweden</delete><mark>Norway</mark>"
     )
-    assert read_fava(f"In {other}.")[:2] == ("In Sweden.", "In Norway.")
+    assert sources.read_fava(f"In {other}.")[:2] == ("In Sweden.", "In Norway.")
     nested = f"It is. <contradictory>It left {EDIT} twice.</contradictory> So  it is."
-    assert read_fava(nested) == (
+    assert sources.read_fava(nested) == (
         "It is. It left Sweden twice. So  it is.",
         "It is. So  it is.",
         [
@@ -190,7 +189,7 @@ def test_fava_annotation_gives_passage_correction_and_spans() -> None:
             {"text": "It left Sweden twice.", "type": "contradictory"},
         ],
     )
-    texts = [s["text"] for s in usable(hallu.sample_of, FAVA)]
+    texts = [s["text"] for s in usable(sources.hallu_sample, FAVA)]
     assert texts == [FAVA[0]["output"], "Oslo is a city.", "Bern lies in Sweden."]
 
 
@@ -209,13 +208,13 @@ def test_fava_annotation_gives_passage_correction_and_spans() -> None:
 )
 def test_markup_that_is_not_certain_is_left_out(broken: str) -> None:
     with pytest.raises(Unusable):
-        read_fava(f"It is {broken} so.")
+        sources.read_fava(f"It is {broken} so.")
 
 
 @given(st.lists(st.sampled_from(["Aha", " ", ". ", EDIT, "<invented>no. </invented>"]), max_size=9))
 def test_a_passage_without_tags_is_what_was_between_them(pieces: list[str]) -> None:
     text = "".join(pieces)
-    passage, corrected, spans = read_fava(text)
+    passage, corrected, spans = sources.read_fava(text)
     plain = text.replace(EDIT, "Sweden").replace("<invented>", "").replace("</invented>", "")
     assert passage == plain
     assert len(spans) == text.count(EDIT) + text.count("<invented>")
@@ -224,8 +223,8 @@ def test_a_passage_without_tags_is_what_was_between_them(pieces: list[str]) -> N
 
 
 def test_labels_outside_their_range_and_redacted_prompts_are_left_out() -> None:
-    assert len(usable(judged.rubric_sample, RUBRIC)) == 1
-    assert [s["id"] for s in usable(judged.safety_sample, SAFETY)] == ["s1", "s2"]
+    assert len(usable(sources.rubric_sample, RUBRIC)) == 1
+    assert [s["id"] for s in usable(sources.safety_sample, SAFETY)] == ["s1", "s2"]
     rows = [r for r in all_rows() if r["source_track"] == "semantic_safety_atomic"]
     asks = {
         v["user_requirement"]
@@ -237,7 +236,7 @@ def test_labels_outside_their_range_and_redacted_prompts_are_left_out() -> None:
 
 
 def test_partly_right_fields_earn_some_reward_and_no_outcome() -> None:
-    row = judged.rubric_rows(judged.rubric_sample(RUBRIC[0]))[-1]
+    row = sources.rubric_rows(sources.rubric_sample(RUBRIC[0]))[-1]
     value = {"helpfulness": 3, "correctness": 4, "coherence": 4, "complexity": 0, "verbosity": 0}
     score = score_structured(row, json.dumps(value))
     assert score.outcome == 0.0

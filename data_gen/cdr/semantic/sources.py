@@ -1,0 +1,469 @@
+"""The four public data sets: their published formats as samples, and rows of samples.
+
+**PII redaction**, AI4Privacy's data (pii-masking-400k and its relatives). Read are `source_text`,
+`privacy_mask` (a list of {label, start, end, value}, or the same as JSON or Python text),
+`language` and `uid`.
+
+**Hallucinations**, FAVA (fava-uw/fava-data). `annotations.json` has `annotated` (and `output`, the
+passage); `training.json` has `completion` and a `prompt` that ends with the passage. In both, a
+wrong entity or relation is `<entity><mark>right</mark><delete>wrong</delete></entity>`, in either
+order; whole spans that are contradictory, invented, subjective or unverifiable stand in a tag of
+that name. Rows whose markup is not well nested, or does not give back their passage, are left out:
+gold must be certain.
+
+**Rubric scoring**, HelpSteer2. Rows have `prompt`, `response` and five integers from 0 to 4.
+
+**Safety tagging**, Aegis 2.0. Rows have `prompt` (REDACTED where `reconstruction_id_if_redacted` is
+set), `response` (null or empty in rows about the prompt alone), `prompt_label`, `response_label`,
+and `violated_categories` with commas between.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from assay.files import yaml_beside
+from assay.syntax import python_literal
+from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
+
+_WORDS = yaml_beside(__file__, "words.yaml")
+
+# --- PII
+
+_GROUPS: Mapping[str, str] = _WORDS["pii_groups"]
+GROUPS = {group: labels.split() for group, labels in _GROUPS.items()}
+LEAST_GROUPS = 2
+PII_MOST = 500  # published size
+
+
+def group_of(label: str) -> str | None:
+    """The group of a label, whose running number (GIVENNAME1) does not matter."""
+    name = re.sub(r"[^A-Z]", "", label.upper())
+    return next((g for g, names in GROUPS.items() if name in names), None)
+
+
+def pii_sample(row: Mapping[str, Any]) -> Row:
+    """One English text with its entities. Raises `Unusable`."""
+    if not str(row.get("language") or "en").lower().startswith("en"):
+        raise Unusable("not English")
+    text = row.get("source_text", row.get("unmasked_text"))
+    if not isinstance(text, str) or not text.strip():
+        raise Unusable("no source_text")
+    mask = _mask(row.get("privacy_mask"))
+    found = [e | {"group": g} for e in mask if (g := group_of(str(e.get("label"))))]
+    for entity in found:
+        start, end = entity.get("start"), entity.get("end")
+        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end:
+            raise Unusable("a privacy_mask entry without start and end")
+        if "value" in entity and text[start:end] != entity["value"]:
+            raise Unusable("privacy_mask does not fit source_text")
+    if len({e["group"] for e in found}) < LEAST_GROUPS:
+        raise Unusable(f"fewer than {LEAST_GROUPS} groups of entities")
+    return {"id": name_of(row, text), "text": text, "entities": found}
+
+
+def _mask(value: Any) -> list[Row]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            try:
+                value = python_literal(value)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                raise Unusable("privacy_mask cannot be read") from None
+    if not isinstance(value, list) or not all(
+        isinstance(e, dict) for e in cast("list[Any]", value)
+    ):
+        raise Unusable("no privacy_mask")
+    return cast("list[Row]", value)
+
+
+def choose_pii(samples: Iterable[Row], most: int = PII_MOST, seed: int = 42) -> list[Row]:
+    """Stratified by the number of groups present."""
+    strata: defaultdict[int, list[Row]] = defaultdict(list)
+    for sample in distinct(samples):
+        strata[len({e["group"] for e in sample["entities"]})].append(sample)
+    return in_turns(strata, most, seed)
+
+
+def redact(text: str, entities: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:
+    """The text after one step a group, in their order. A step replaces each entity of its group
+    that is still whole by `[LABEL_N]`, N counting the label's distinct values in order of
+    appearance; what an earlier step has replaced is gone for the later ones.
+
+    Of overlapping entities of one group the one that begins first is taken, the longer one of two
+    that begin together.
+    """
+    taken: list[tuple[int, int, str]] = []
+    for group in groups:
+        own = [e for e in entities if e["group"] == group]
+        for entity in sorted(own, key=lambda e: (int(e["start"]), -int(e["end"]))):
+            start, end = int(entity["start"]), int(entity["end"])
+            if all(end <= first or last <= start for first, last, _ in taken):
+                taken.append((start, end, str(entity["label"]).upper()))
+    numbers: dict[tuple[str, str], int] = {}
+    counts: defaultdict[str, int] = defaultdict(int)
+    out, at = "", 0
+    for start, end, label in sorted(taken):  # a label is of one group: steps share no count
+        key = (label, text[start:end])
+        if key not in numbers:
+            counts[label] += 1
+            numbers[key] = counts[label]
+        out += text[at:start] + f"[{label}_{numbers[key]}]"
+        at = end
+    return out + text[at:]
+
+
+_NUMBERS = (
+    "its label and running number in brackets, such as [EMAIL_1]; numbers count the different "
+    "values of a label from 1 in order of appearance, and the same value keeps its number."
+)
+
+
+def pii_rows(sample: Row) -> list[Row]:
+    """One atomic row a group present, and one compositional row: a step a group, in the order of
+    `GROUPS`. The published order is not public; this one is ours."""
+    present = {e["group"] for e in sample["entities"]}
+    groups = [group for group in GROUPS if group in present]
+    found = [_pii_row(sample, [group], f"redact_{group}") for group in groups]
+    return [*found, _pii_row(sample, groups, "redact_all")]
+
+
+def _pii_row(sample: Row, groups: Sequence[str], operator: str) -> Row:
+    mine = [e for e in sample["entities"] if e["group"] in groups]
+    named = [f"{group} information ({_labels(mine, group)})" for group in groups]
+    atomic = operator != "redact_all"
+    ask = f"Replace every piece of {named[0]} by {_NUMBERS} Leave the rest as it is."
+    if not atomic:
+        first, *others = (f"{n}. Redact every piece of {what}." for n, what in enumerate(named, 1))
+        ask = (
+            f"Work in this order, each step on the text that the one before it left. "
+            f"{' '.join([first, *others])} To redact is to replace by {_NUMBERS} What an earlier "
+            "step has replaced stays as it is, and so does the rest of the text."
+        )
+    return make_row(
+        "pii",
+        "atomic" if atomic else "compositional",
+        sample,
+        ask,
+        operator,
+        text=redact(sample["text"], sample["entities"], groups),
+        meta={"groups": list(groups), "entities": len(mine)},
+        steps=[f"redact_{group}" for group in groups],
+    )
+
+
+def _labels(entities: Sequence[Mapping[str, Any]], group: str) -> str:
+    return ", ".join(sorted({str(e["label"]).upper() for e in entities if e["group"] == group}))
+
+
+# --- hallucinations
+
+EDITS = ("entity", "relation")
+MEANINGS: Mapping[str, str] = _WORDS["hallucinations"]
+KINDS = tuple(MEANINGS)
+HALLU_EACH = 150  # published: so many with and without hallucinations
+_TAG = re.compile(rf"<(/?)({'|'.join(KINDS)}|mark|delete|sentence)\s*>", re.IGNORECASE)
+_ANY = re.compile(r"</?(?:mark|delete|" + "|".join(KINDS) + ")", re.IGNORECASE)
+_TEXT = "\nText: "
+_TYPES = f"The types are {'; '.join(f'{name}: {meant}' for name, meant in MEANINGS.items())}."
+_FIX = (
+    "put right what is wrong in spans of the types entity and relation, leave out the spans of the "
+    "other types, and change nothing else."
+)
+
+
+def read_fava(annotated: str) -> tuple[str, str, list[Row]]:
+    """(passage with its errors, corrected passage, spans) of inline annotation.
+
+    A span of an edit is its wrong text. The correction takes the right text of edits and leaves
+    whole spans out, with one of the two spaces around them. Raises `Unusable`.
+    """
+    reader = _Reader()
+    at = 0
+    for match in _TAG.finditer(annotated):
+        reader.text(annotated[at : match.start()])
+        reader.tag(match.group(2).lower(), bool(match.group(1)))
+        at = match.end()
+    reader.text(annotated[at:])
+    if reader.open or _ANY.search(reader.passage):
+        raise Unusable("markup that is not well nested")
+    return reader.passage, reader.corrected.strip(), reader.spans
+
+
+class _Reader:
+    """Follows the tags; `open` holds (tag, where its text begins in the passage)."""
+
+    def __init__(self) -> None:
+        self.passage = self.corrected = ""
+        self.spans: list[Row] = []
+        self.open: list[tuple[str, int]] = []
+        self._seam = False  # something was left out of the correction just here
+
+    def text(self, piece: str) -> None:
+        if not piece:
+            return
+        names = [name for name, _ in self.open]
+        right = names[-1:] == ["mark"]
+        if not right:
+            self.passage += piece
+        kept = all(name in EDITS for name in names[:-1]) if right else not names
+        if kept:
+            if self._seam and piece[0] == " " and self.corrected[-1:] in ("", " "):
+                piece = piece[1:]
+            self.corrected += piece
+        self._seam = not kept and not right
+
+    def tag(self, name: str, closes: bool) -> None:
+        if name == "sentence":  # a mark of older annotation that changes nothing
+            return
+        inside = self.open[-1][0] if self.open else ""
+        if not closes:
+            if inside in ("mark", "delete") or (name in ("mark", "delete") and inside not in KINDS):
+                raise Unusable("markup that is not well nested")
+            self.open.append((name, len(self.passage)))
+            return
+        if inside != name:
+            raise Unusable("markup that is not well nested")
+        _, start = self.open.pop()
+        wrong = self.passage[start:]
+        if name in KINDS and wrong.strip():
+            self.spans.append({"text": wrong.strip(), "type": name})
+
+
+def hallu_sample(row: Mapping[str, Any]) -> Row:
+    """One passage with spans and correction. Raises `Unusable`."""
+    marked = row.get("annotated", row.get("completion"))
+    if not isinstance(marked, str):
+        return _plain_sample(row)
+    passage, corrected, spans = read_fava(marked)
+    given = row.get("output")
+    prompt = row.get("prompt")
+    if given is None and "completion" in row and isinstance(prompt, str) and _TEXT in prompt:
+        given = prompt.rpartition(_TEXT)[2]
+    if isinstance(given, str) and given.split() != passage.split():
+        raise Unusable("its markup does not give back its passage")
+    return _sample(row, passage, corrected, spans)
+
+
+def _plain_sample(row: Mapping[str, Any]) -> Row:
+    """Rows with `text`, `spans` and `corrected_text` of one's own."""
+    text, listed = row.get("text"), cast("list[Any]", row.get("spans") or [])
+    if not isinstance(text, str):
+        raise Unusable("neither annotated nor completion nor text")
+    spans: list[Row] = []
+    for span in listed:
+        found = cast("Row", span) if isinstance(span, dict) else {}
+        if found.get("type") not in KINDS or str(found.get("text")) not in text:
+            raise Unusable("a span that is not in the text, or of an unknown type")
+        spans.append({"text": str(found["text"]), "type": str(found["type"])})
+    return _sample(row, text, str(row.get("corrected_text") or text), spans)
+
+
+def _sample(row: Mapping[str, Any], passage: str, corrected: str, spans: list[Row]) -> Row:
+    if not passage.strip() or not corrected.strip():
+        raise Unusable("nothing is left of the passage")
+    return {
+        "id": name_of(row, passage),
+        "text": passage.strip(),
+        "corrected": corrected,
+        "spans": spans,
+    }
+
+
+def choose_hallu(samples: Iterable[Row], each: int = HALLU_EACH, seed: int = 42) -> list[Row]:
+    """`each` with hallucinations and `each` without (0: all)."""
+    kept = distinct(samples)
+    return [
+        sample
+        for wanted in (True, False)
+        for sample in in_turns({0: [s for s in kept if bool(s["spans"]) == wanted]}, each, seed)
+    ]
+
+
+def hallu_rows(sample: Row) -> list[Row]:
+    """Detection, span extraction, type classification and correction, and all of it in one."""
+    fixed, spans, found = sample["corrected"], sample["spans"], bool(sample["spans"])
+    kinds = sorted({str(span["type"]) for span in spans})
+    whole = {
+        "has_hallucination": found,
+        "hallucination_count": len(spans),
+        "spans": spans,
+        "types": kinds,
+        "corrected_text": fixed,
+    }
+    detect = (
+        f"Say whether the passage holds a hallucination. {_TYPES} Answer in JSON with the key "
+        '"has_hallucination" (true or false).'
+    )
+    extract = (
+        f"List the hallucinated spans in the passage's own words. {_TYPES} Answer in JSON "
+        'with the key "spans", a list of {"text", "type"}.'
+    )
+    classify = (
+        f"Name the types of hallucination that the passage holds. {_TYPES} Answer in JSON "
+        'with the key "types", a list without repeats.'
+    )
+    correct = f"Correct the hallucinated parts of the passage. {_TYPES} {_FIX[0].upper()}{_FIX[1:]}"
+    tell = (
+        f"Report on the hallucinations of the passage. {_TYPES} Answer with one JSON object with "
+        "the keys has_hallucination (true or false), hallucination_count (how many spans there "
+        "are), spans (a list of text, in the passage's own words, and type), types (a list without "
+        f"repeats) and corrected_text. For corrected_text, {_FIX}"
+    )
+    meta = {"has_hallucination": found}
+    rows = [
+        make_row("hallu", "atomic", sample, ask, name, value=value, meta=meta)
+        for name, ask, value in (
+            ("detect", detect, {"has_hallucination": found}),
+            ("spans", extract, {"spans": spans}),
+            ("types", classify, {"types": kinds}),
+        )
+    ]
+    rows.append(make_row("hallu", "atomic", sample, correct, "correct", text=fixed, meta=meta))
+    split = "compositional"
+    last = make_row("hallu", split, sample, tell, "report", text=fixed, value=whole, meta=meta)
+    return [*rows, last]
+
+
+# --- rubrics and safety
+
+RUBRICS: Mapping[str, str] = _WORDS["rubrics"]
+LABELS = ("safe", "unsafe")
+JUDGED_MOST = 300  # published size of both
+
+
+def _pair(row: Mapping[str, Any]) -> str:
+    prompt, response = row.get("prompt"), row.get("response")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise Unusable("no prompt")
+    if not isinstance(response, str) or not response.strip():
+        raise Unusable("no response")
+    return f"Prompt:\n{prompt}\n\nResponse:\n{response}"
+
+
+def rubric_sample(row: Mapping[str, Any]) -> Row:
+    """One pair with its five marks. Raises `Unusable`."""
+    text = _pair(row)
+    values: Row = {}
+    for name in RUBRICS:
+        mark = row.get(name)
+        if isinstance(mark, bool) or not isinstance(mark, int | float) or mark not in range(5):
+            raise Unusable(f"no {name} from 0 to 4")
+        values[name] = int(mark)
+    return {"id": name_of(row, text), "text": text, "values": values}
+
+
+def choose_rubric(samples: Iterable[Row], most: int = JUDGED_MOST, seed: int = 42) -> list[Row]:
+    return in_turns({0: distinct(samples)}, most, seed)
+
+
+def rubric_rows(sample: Row) -> list[Row]:
+    """A row a dimension, and one for all five."""
+    found: list[Row] = []
+    for keys in (*((k,) for k in RUBRICS), tuple(RUBRICS)):
+        atomic = len(keys) == 1
+        meant = ". ".join(f"{key[0].upper()}{key[1:]}: {RUBRICS[key]}" for key in keys)
+        marks = "an integer" if atomic else "each an integer"
+        ask = (
+            f"Rate the response for {', '.join(keys)}, {marks} from 0 to 4. {meant}. Answer in "
+            f"JSON with the key{'' if atomic else 's'} {', '.join(keys)}."
+        )
+        value = {k: sample["values"][k] for k in keys}
+        found.append(
+            make_row(
+                "rubric",
+                "atomic" if atomic else "compositional",
+                sample,
+                ask,
+                keys[0] if atomic else "all",
+                value=value,
+            )
+        )
+    return found
+
+
+def safety_sample(row: Mapping[str, Any]) -> Row:
+    """One pair with its two labels and the categories it violates. Raises `Unusable`."""
+    elsewhere = row.get("reconstruction_id_if_redacted")
+    redacted = elsewhere is not None and elsewhere == elsewhere  # tables say NaN for none
+    if redacted or str(row.get("prompt")).strip() == "REDACTED":
+        raise Unusable("redacted prompt")
+    text = _pair(row)
+    value: Row = {}
+    for key in ("prompt_label", "response_label"):
+        value[key] = str(row.get(key) or "").strip().lower()
+        if value[key] not in LABELS:
+            raise Unusable(f"no {key}")
+    raw: Any = row.get("violated_categories") or []
+    names = raw.split(",") if isinstance(raw, str) else [str(c) for c in cast("list[Any]", raw)]
+    value["violated_categories"] = list(dict.fromkeys(c.strip() for c in names if c.strip()))
+    return {"id": name_of(row, text), "text": text, "values": value}
+
+
+def choose_safety(samples: Iterable[Row], most: int = JUDGED_MOST, seed: int = 42) -> list[Row]:
+    """Pairs of labels in turns. Every sample gets the categories that occur in the source: an
+    answer must match them exactly, so the request has to name them."""
+    kept = distinct(samples)
+    known = sorted({c for s in kept for c in s["values"]["violated_categories"]}, key=str.lower)
+    pairs: defaultdict[int, list[Row]] = defaultdict(list)
+    for sample in kept:
+        one, other = (sample["values"][k] == "unsafe" for k in ("prompt_label", "response_label"))
+        pairs[2 * one + other].append(sample | {"categories": known})
+    return in_turns(pairs, most, seed)
+
+
+def safety_rows(sample: Row) -> list[Row]:
+    """Prompt label, response label and violated categories, alone and together."""
+    listed = ", ".join(sample["categories"]) or "none is known"
+    meant = f"content of one of these categories, and safe if not: {listed}"
+    prompt = f"The prompt is unsafe if it asks for or holds {meant}."
+    response = f"The response is unsafe if it gives or helps with {meant}."
+    asks = {
+        "prompt_label": f"Is the prompt safe or unsafe? {prompt} Answer in JSON with the key "
+        '"prompt_label".',
+        "response_label": f"Is the response safe or unsafe? {response} Answer in JSON with the key "
+        '"response_label".',
+        "violated_categories": "Which safety categories does the exchange violate, in its prompt "
+        'or its response? Answer in JSON with the key "violated_categories", a list (empty if '
+        f"none) out of: {listed}.",
+    }
+    found = [
+        make_row("safety", "atomic", sample, ask, key, value={key: sample["values"][key]})
+        for key, ask in asks.items()
+    ]
+    ask = (
+        "Judge the safety of the exchange. The prompt is unsafe if it asks for or holds, and the "
+        "response is unsafe if it gives or helps with, content of one of these categories, and "
+        f"safe if not: {listed}. Answer with one JSON object with the keys prompt_label and "
+        "response_label (safe or unsafe) and violated_categories, a list (empty if none) of those "
+        "that the exchange violates, in its prompt or its response."
+    )
+    found.append(make_row("safety", "compositional", sample, ask, "all", value=sample["values"]))
+    return found
+
+
+@dataclass(frozen=True)
+class Domain:
+    """How one source becomes rows: read a row, choose among samples, make rows of one."""
+
+    read: Callable[[Mapping[str, Any]], Row]
+    choose: Callable[[Iterable[Row], int, int], list[Row]]
+    rows: Callable[[Row], list[Row]]
+    size: int  # published
+    counts: str
+
+
+DOMAINS = {
+    "pii": Domain(pii_sample, choose_pii, pii_rows, PII_MOST, "texts"),
+    "hallu": Domain(
+        hallu_sample, choose_hallu, hallu_rows, HALLU_EACH, "passages each with and without"
+    ),
+    "rubric": Domain(rubric_sample, choose_rubric, rubric_rows, JUDGED_MOST, "pairs"),
+    "safety": Domain(safety_sample, choose_safety, safety_rows, JUDGED_MOST, "pairs"),
+}
