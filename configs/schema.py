@@ -143,19 +143,20 @@ DEMO_SIZES = ("tasks.train_sft", "tasks.heldout", "rl.steps", "eval.tasks")
 
 
 @dataclass(frozen=True)
-class SftRunConfig:
-    """`assay sft`: a model, and texts to imitate."""
+class TrainingRun:
+    """What `assay sft` and `assay grpo` have in common."""
 
     seed: int = locked(0)
-    """Of the order of examples."""
+    """Of the order of rows, and of sampling."""
 
     out: str = "runs/sft"
     """The run's folder; the same command with the same folder resumes."""
 
     data: str = locked("")
-    """JSONL or parquet. A row is a task, whose gold text is the target; or has `messages` or
-    `conversations`, whose assistant turns are; or has `ids` and `loss_mask`, as `assay select`
-    writes (docs/training.md)."""
+    """What to learn from. SFT: JSONL or parquet, whose rows are tasks (their gold text is the
+    target), chats with `messages` or `conversations` (assistant turns are), or have `ids` and
+    `loss_mask`, as `assay select` writes (docs/training.md). Dr.GRPO: tasks, as `assay tasks`
+    writes."""
 
     validation: str | None = locked("auto")
     """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of
@@ -176,8 +177,6 @@ class SftRunConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
-    tools: CallsConfig = field(default_factory=CallsConfig)
-    sft: SftConfig = field(default_factory=SftConfig)
     eval: ValidationConfig = field(default_factory=ValidationConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     log: LogConfig = field(default_factory=LogConfig)
@@ -188,49 +187,25 @@ class SftRunConfig:
 
 
 @dataclass(frozen=True)
-class GrpoRunConfig:
-    """`assay grpo`: a model, and tasks to train on."""
+class SftRunConfig(TrainingRun):
+    """`assay sft`: a model, and texts to imitate."""
 
-    seed: int = locked(0)
-    """Of the order of tasks, and sampling."""
+    tools: CallsConfig = field(default_factory=CallsConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
+
+
+@dataclass(frozen=True)
+class GrpoRunConfig(TrainingRun):
+    """`assay grpo`: a model, and tasks to train on."""
 
     out: str = "runs/grpo"
     """The run's folder; the same command with the same folder resumes."""
 
-    data: str = locked("")
-    """A JSONL file of tasks, as `assay tasks` writes."""
-
-    validation: str | None = locked("auto")
-    """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of
-    `validation.jsonl` beside the data, where that is there. Settings are `eval.*`."""
-
-    tracks: tuple[str, ...] = locked(())
-    """Only rows of `data` of these tracks, names or patterns, as --track; (): all."""
-
-    licences: tuple[str, ...] = locked(())
-    """Only rows of `data` made from data of these licences alone, as --licence; (): all."""
-
-    families: tuple[str, ...] = locked(())
-    """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""
-
-    prompts: str = locked("")
-    """The words that tasks are asked in: a YAML file, a folder of them, or release:DIR for those of
-    a release's checkout (docs/extend.md); empty: Assay's."""
-
     env: str | None = locked(None)
     """An environment of your own for tasks with tools, FILE.py:NAME, as --env."""
 
-    model: ModelConfig = field(default_factory=ModelConfig)
-    engine: EngineConfig = field(default_factory=EngineConfig)
     reward: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
     """reward.<family>.<setting>: the fields of the family's weights."""
 
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
-    eval: ValidationConfig = field(default_factory=ValidationConfig)
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    log: LogConfig = field(default_factory=LogConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "seed")

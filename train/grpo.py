@@ -62,7 +62,14 @@ from train.model.order import balanced_batch, fitting, instead, strata
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
-from train.run.data import AUTO, asked_for, training_tasks, validation_tasks, with_validation
+from train.run.data import (
+    AUTO,
+    asked_for,
+    inputs_of,
+    training_tasks,
+    validation_tasks,
+    with_validation,
+)
 from train.run.log import rollout_metrics
 from train.run.run import Loop, Run, held, settled
 from train.run.settings import weights_of, with_folder
@@ -399,16 +406,9 @@ def run(config: GrpoRunConfig) -> None:
     shop = EnvironmentFactory(root, tools, config.env)
     heldout = prompts.asked(map(shop.equip, heldout))
     shop.check([*tasks, *heldout], ids=True)
-    inputs: dict[str, Path | str] = {
-        "data": Path(config.data),
-        "model": source,
-        "tokenizer": tokenizer.fingerprint,
-        **prompts.inputs(),
-        **({"validation": Path(config.validation)} if config.validation else {}),
-    }
     weights, rl = weights_of(config.reward), config.rl
     score = scorer(weights)
-    with Run(config, inputs) as run:
+    with Run(config, inputs_of(config, source, tokenizer, prompts)) as run:
         tasks = fitting(tasks, tokenizer, rl)
         given = (config.data, tasks, tokenizer, rl, config.seed, root)
         run.trained = after_rl(trained_before(source), *given)

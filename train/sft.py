@@ -27,7 +27,7 @@ from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
-from train.run.data import asked_for, training_rows, validation_tasks, with_validation
+from train.run.data import asked_for, inputs_of, training_rows, validation_tasks, with_validation
 from train.run.run import Loop, Run, settled
 from train.run.settings import weights_of
 from train.run.trained_on import trained_before
@@ -101,14 +101,7 @@ def run(config: SftRunConfig) -> None:
     config, why = for_sft(settled(config), examples, source)
     for line in filter(None, (said, why)):
         print(line, flush=True)
-    inputs: dict[str, Path | str] = {
-        "data": Path(config.data),
-        "model": source,
-        "tokenizer": tokenizer.fingerprint,
-        **prompts.inputs(),
-        **({"validation": Path(config.validation)} if config.validation else {}),
-    }
-    with Run(config, inputs) as run:
+    with Run(config, inputs_of(config, source, tokenizer, prompts)) as run:
         kept = [e for e in examples if e.tokens <= config.sft.max_length]
         run.trained = trained_before(source).after("sft", config.data, (e.marks for e in kept))
         policy = run.load(source, train=True, adapters=config.model)

@@ -18,6 +18,8 @@ from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.published import published_database, refuse_published
 from rollouts.chats import FIELDS, ROLES, without_nulls
+from rollouts.prompts import ChatTokenizer
+from rollouts.words.templates import Prompts
 
 Row = Mapping[str, Any]
 Run = TypeVar("Run", SftRunConfig, GrpoRunConfig)
@@ -68,6 +70,19 @@ def with_validation(config: Run) -> tuple[Run, str]:
     said = f"validation: {beside}, {most} tasks at most (validation=null: none, eval.tasks=N: more)"
     eval_ = replace(config.eval, tasks=most)
     return replace(config, validation=str(beside), eval=eval_), said
+
+
+def inputs_of(
+    config: SftRunConfig | GrpoRunConfig, model: Path, tokenizer: ChatTokenizer, prompts: Prompts
+) -> dict[str, Path | str]:
+    """What a run works on, for its record: paths, and texts that stand for what they are of."""
+    found: dict[str, Path | str] = {
+        "data": Path(config.data),
+        "model": model,
+        "tokenizer": tokenizer.fingerprint,
+        **prompts.inputs(),
+    }
+    return found | ({"validation": Path(config.validation)} if config.validation else {})
 
 
 def validation_tasks(config: SftRunConfig | GrpoRunConfig) -> list[Task]:
