@@ -1,10 +1,24 @@
-"""Rows that two computations gave, side by side."""
+# duckdb and pyarrow ship partial types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Rows that two computations gave, side by side; and the files of a database as DuckDB tables.
+
+A csv file's cells are text, of which only the empty one is missing; parquet and SQLite keep their
+types. Tables of one SQLite file are joined on `row_id`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import csv
+import io
+import sqlite3
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from data_gen.proof.original import ident, python_columns
 
 CLOSE = 1e-12  # relative; readers of text may differ in a number's last bit
 
@@ -85,3 +99,92 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= CLOSE * abs(other)
     return one == other
+
+
+# --- the files of a database as they are shipped ---
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A shipped table: `pos` is the row's place; `ids` and `types` say in which column each name
+    stands and what DuckDB holds there."""
+
+    table: str
+    ids: Mapping[str, str]
+    types: Mapping[str, str]
+
+    def called(self, alias: str) -> Sheet:
+        """The same for a query that gives the table another name."""
+        return replace(self, ids={name: f"{alias}.{cell}" for name, cell in self.ids.items()})
+
+    def number(self, name: str) -> str:
+        """SQL for a cell as a number."""
+        cell = self.ids[name]
+        if self.types[name] == "VARCHAR":
+            return f"try_cast({cell} as double)"
+        return f"nullif({cell}::double, 'nan')"
+
+    def words(self, name: str) -> str:
+        """SQL for a cell as text, as it is; a whole number without its point."""
+        cell = self.ids[name]
+        if self.types[name] != "DOUBLE":
+            return f"{cell}::varchar"
+        whole = f"{cell} = round({cell})"
+        return f"case when {whole} then {cell}::bigint::varchar else {cell}::varchar end"
+
+
+def put(db: Any, table: str, name: str, data: bytes) -> Sheet:
+    """Load a shipped file into `table`, replacing what was there."""
+    kind = Path(name).suffix
+    if kind == ".sqlite":
+        return _sqlite(db, table, data)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"t{kind}"
+        path.write_bytes(data)
+        if kind == ".parquet":
+            names = [str(r[0]) for r in db.execute(f"describe select * from '{path}'").fetchall()]
+            cells = [f"{ident(n)} as s{i}" for i, n in enumerate(names)]
+            source = f"select {', '.join(cells)} from read_parquet('{path}')"
+        else:
+            names = next(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
+            cells = [f"'s{i}': 'VARCHAR'" for i in range(len(names))]
+            source = (
+                f"select * from read_csv('{path}', auto_detect=false, header=true, delim=',', "
+                f"quote='\"', escape='\"', nullstr='', columns={{{', '.join(cells)}}}, "
+                "parallel=false, max_line_size=10000000)"
+            )
+        _make(db, table, source)
+    return _sheet(db, table, names)
+
+
+def _make(db: Any, table: str, source: str) -> None:
+    db.execute(
+        f"create or replace temp table {table} as "
+        f"select row_number() over () pos, * from ({source})"
+    )
+
+
+def _sheet(db: Any, table: str, names: Sequence[str]) -> Sheet:
+    held = {str(r[0]): str(r[1]) for r in db.execute(f"describe {table}").fetchall()}
+    ids = {name: f"s{i}" for i, name in enumerate(names)}
+    return Sheet(table, ids, {name: held[cell] for name, cell in ids.items()})
+
+
+def _sqlite(db: Any, table: str, data: bytes) -> Sheet:
+    held = sqlite3.connect(":memory:")
+    held.deserialize(data)
+    try:
+        listed = held.execute("select name from sqlite_master where type='table' order by name")
+        parts = [ident(str(r[0])) for r in listed.fetchall()]
+        joined = parts[0] + "".join(f" join {part} using (row_id)" for part in parts[1:])
+        order = " order by row_id" if len(parts) > 1 else ""
+        found = held.execute(f"select * from {joined}{order}")
+        names = [str(item[0]) for item in found.description]
+        columns = list(zip(*found.fetchall(), strict=True)) or [() for _ in names]
+    finally:
+        held.close()
+    db.execute("select 1").fetchall()  # an answer not read to its end lets nothing be registered
+    db.register("given", python_columns(columns, "s"))
+    _make(db, table, "select * from given")
+    db.unregister("given")
+    return _sheet(db, table, names)

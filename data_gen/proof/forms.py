@@ -15,7 +15,6 @@ import importlib
 import json
 import lzma
 import sqlite3
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -24,22 +23,21 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import TaskError
-from data_gen.proof.books import Area, Grid, sheet, within
+from data_gen.proof.books import Area, Grid, arrays, blocks, grid, sheet, terms, within
 from data_gen.proof.lines import NUMBER, decoded, text_rows
 from data_gen.proof.original import (
     NotProvable,
     Opened,
     Original,
+    Said,
     connect,
     from_columns,
     ident,
     literal,
     named,
+    said_of,
 )
-from data_gen.proof.pages import SpannedCells, grid
 from data_gen.proof.plain import plain_rows
-from data_gen.proof.records import arrays, blocks, terms
-from data_gen.proof.said import Said, said_of
 
 _TABLES = "select name from sqlite_master where type = 'table' and name not glob 'sqlite_*'"
 _MOST_TITLES = 40  # rows above the names of a sheet
@@ -115,42 +113,9 @@ def _text_file(original: Original, db: Any, table: str) -> Opened:
     if in_words and (found := blocks(decoded(data, said))) is not None:
         return _plain_columns(db, table, *found, said)
     rows = text_rows(data, said)
-    numbers = [number for number, _ in rows.records]
-    if rows.cells is not None:
-        cells = [[value or None for value in column] for column in zip(*rows.cells, strict=True)]
-        from_columns(db, table, cells, numbers)
-        return named(db, table, rows.names, said)
-    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(rows.names)))
-    quote = literal(rows.quote)
-    with tempfile.TemporaryDirectory() as folder:
-        body = Path(folder) / "body.csv"
-        lines = "\n".join(line for _, line in rows.records)
-        body.write_text(f"{lines}\n" if lines else "", encoding="utf-8", newline="")
-        first = numbers[0] if numbers else 1
-        db.execute(
-            f"create or replace table {table} as select row_number() over () + {first - 1} as rn, "
-            f"* from read_csv("
-            f"{literal(str(body))}, auto_detect=false, header=false, quote={quote}, "
-            f"escape={quote}, nullstr='', delim={literal(rows.sep)}, columns={{{columns}}}, "
-            "strict_mode=true, parallel=false, max_line_size=10000000)"
-        )
-    if db.execute(f"select count(*) from {table}").fetchall()[0][0] != len(numbers):
-        raise NotProvable("DuckDB finds another number of rows than there are lines")
-    _number_rows(db, table, numbers)
+    cells = [[value or None for value in column] for column in zip(*rows.cells, strict=True)]
+    from_columns(db, table, cells, rows.numbers)
     return named(db, table, rows.names, said)
-
-
-def _number_rows(db: Any, table: str, numbers: Sequence[int]) -> None:
-    """Rows, which are numbered from the first line on, get the numbers of their lines."""
-    if not numbers:
-        raise NotProvable("the original holds no rows")
-    places = {"rn": list(range(numbers[0], numbers[0] + len(numbers))), "line": list(numbers)}
-    if places["rn"] == places["line"]:
-        return
-    arrow = importlib.import_module("pyarrow")
-    db.register("given", arrow.table(places))
-    db.execute(f"update {table} set rn = given.line from given where {table}.rn = given.rn")
-    db.unregister("given")
 
 
 def _plain_columns(
@@ -296,10 +261,7 @@ def _excel(original: Original, db: Any, table: str) -> Opened:
 def _html(original: Original, db: Any, table: str) -> Opened:
     said = _said(original)
     page = decoded(_bytes(original), said)
-    try:
-        rows = grid(page, original.part)
-    except SpannedCells as error:
-        raise NotProvable(str(error)) from None
+    rows = grid(page, original.part)
     if rows is None and (found := terms(page)) is not None:
         return _plain_columns(db, table, *found, said)
     if rows is None:
@@ -446,3 +408,39 @@ _READERS: dict[str, _Reader] = {
     ".parquet": _parquet,
     ".npz": _npz,
 }
+
+
+# --- the tables of one folder ---
+
+
+class Shelf:
+    """The originals below a folder, whose `tables.yaml` counts. Close it after use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.con: Any = connect()
+        self._held: dict[tuple[str, str], Opened | NotProvable] = {}
+        self.listed: dict[str, list[Any]] = {}  # distinct values by query (listings.py)
+        self.once: set[str] = set()  # files that one library alone reads
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.con.close()
+
+    def table(self, path: str, part: str = "") -> Opened:
+        """A table of a file. Raises `NotProvable`, each time."""
+        key = (path, part)
+        if key not in self._held:
+            original = Original(self.folder / path, part, self.folder)
+            if original.once:
+                self.once.add(path)
+            try:
+                self._held[key] = opened(original, self.con, f"raw{len(self._held)}")
+            except NotProvable as error:
+                self._held[key] = NotProvable(str(error).replace(original.path.name, path, 1))
+        found = self._held[key]
+        if isinstance(found, NotProvable):
+            raise found
+        return found

@@ -10,8 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from data_gen.proof.original import NotProvable
-from data_gen.proof.said import Said
+from data_gen.proof.original import NotProvable, Said
 
 _SEPARATORS = (",", ";", "\t", "|")
 _BLANKS = {r"\s+": re.compile(r"\s+"), r"\s{2,}": re.compile(r"\s{2,}")}
@@ -22,14 +21,11 @@ Record = tuple[int, str]  # number of its first line, text
 
 @dataclass(frozen=True)
 class TextRows:
-    """The rows below the names, as text, with what separates their fields; of fields between
-    blanks, the fields themselves."""
+    """The rows below the names, as text, and the numbers of their lines."""
 
     names: list[str]
-    sep: str
-    quote: str
-    records: list[Record]
-    cells: list[list[str]] | None = None
+    numbers: list[int]
+    cells: list[list[str]]
 
 
 def decoded(data: bytes, said: Said) -> str:
@@ -47,7 +43,7 @@ def decoded(data: bytes, said: Said) -> str:
 
 
 def text_rows(data: bytes, said: Said) -> TextRows:
-    """How to read a delimited file. Raises `NotProvable`."""
+    """The rows of a delimited file. Raises `NotProvable`."""
     quote = str(said.given["quote"]) if "quote" in said.given else '"'
     lines = decoded(data, said).split("\n")
     sep = said.text("sep")
@@ -98,15 +94,38 @@ def _quoted(quote: str) -> re.Pattern[str]:
     return re.compile(f"{q}(?:[^{q}]|{q}{q})*{q}", re.S)
 
 
-def _width(line: str, sep: str, quote: str) -> int:
-    if quote and quote in line:
-        line = _quoted(quote).sub("", line)
-    return line.count(sep) + 1
+def _parts(line: str, sep: str, quote: str) -> list[str]:
+    """The fields of a line, with their quotes."""
+    if not quote or quote not in line:
+        return line.split(sep)
+    marked = _quoted(quote).sub(lambda found: found[0].replace(sep, "\1"), line)
+    return [part.replace("\1", sep) for part in marked.split(sep)]
+
+
+def _bare(part: str, quote: str) -> str:
+    """A field without blanks and quotes around it."""
+    part = part.strip()
+    if len(part) > 1 and part[0] == part[-1] == quote:
+        return part[1:-1].replace(quote * 2, quote)
+    return part
+
+
+def _cell(number: int, part: str, sep: str, quote: str) -> str:
+    """A field as it is, or what its quotes hold. Raises `NotProvable` for quotes that hold a part
+    of it only."""
+    if not quote or quote not in part:
+        return part
+    begins = part.lstrip()[:1] == quote
+    if begins and _quoted(quote).fullmatch(part.strip()):
+        return _bare(part, quote)
+    if begins or sep in part:
+        raise NotProvable(f"line {number} has quotes around a part of a field")
+    return part
 
 
 def _shape(records: list[Record], sep: str, quote: str) -> tuple[str, int, int] | None:
     """(separator, fields a row, place of the names), where nearly all rows agree."""
-    widths = [_width(line, sep, quote) for _, line in records]
+    widths = [len(_parts(line, sep, quote)) for _, line in records]
     common = Counter(n for n in widths if n > 1).most_common(1)
     if not common:
         return None
@@ -120,14 +139,7 @@ def _shape(records: list[Record], sep: str, quote: str) -> tuple[str, int, int] 
 
 
 def _fields(line: str, sep: str, quote: str) -> list[str]:
-    if not quote or quote not in line:
-        return [part.strip() for part in line.split(sep)]
-    marked = _quoted(quote).sub(lambda found: found[0].replace(sep, "\1"), line)
-    parts = [part.strip().replace("\1", sep) for part in marked.split(sep)]
-    return [
-        p[1:-1].replace(quote * 2, quote) if len(p) > 1 and p[0] == p[-1] == quote else p
-        for p in parts
-    ]
+    return [_bare(part, quote) for part in _parts(line, sep, quote)]
 
 
 def _may_be_names(names: list[str], below: list[str] | None) -> bool:
@@ -153,15 +165,15 @@ def _rows(records: list[Record], shape: tuple[str, int, int], quote: str, said: 
         first = _fields(body[0][1], sep, quote) if body else []
         if not _may_be_names(names, first):
             raise NotProvable("there is no row of names")
-    kept: list[Record] = []
+    rows: list[tuple[int, list[str]]] = []
     for number, line in body:
-        found = _width(line, sep, quote)
-        if found > width and said.text("ragged") == "skip":
+        parts = _parts(line, sep, quote)
+        if len(parts) > width and said.text("ragged") == "skip":
             continue
-        if found != width:
-            raise NotProvable(f"line {number} has {found} fields, the names are {width}")
-        kept.append((number, line))
-    return TextRows(names, sep, quote, kept)
+        if len(parts) != width:
+            raise NotProvable(f"line {number} has {len(parts)} fields, the names are {width}")
+        rows.append((number, [_cell(number, part, sep, quote) for part in parts]))
+    return TextRows(names, [number for number, _ in rows], [cells for _, cells in rows])
 
 
 def _between_blanks(records: list[Record], seps: tuple[str, ...], said: Said) -> TextRows:
@@ -176,7 +188,8 @@ def _between_blanks(records: list[Record], seps: tuple[str, ...], said: Said) ->
         even = even and all(any(map(NUMBER.fullmatch, row)) for row in below)  # else it is prose
         named = len(set(rows[start])) == width and _may_be_names(rows[start], None)
         if even and named and said.given.get("header") is not False:
-            fitting.append(TextRows(rows[start], sep, "", records[start + 1 :], below))
+            numbers = [number for number, _ in records[start + 1 :]]
+            fitting.append(TextRows(rows[start], numbers, below))
     if not fitting:
         raise NotProvable("no separator gives the rows the same number of fields")
     if len(fitting) > 1 and fitting[0].cells != fitting[1].cells:

@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data_gen.proof.original import NotProvable, Opened, literal
-from data_gen.proof.said import Said
+from data_gen.proof.original import NotProvable, Opened, Said, literal
 
 _NUMBER = r"[+-]?[$€£]? ?(\d[\d., '\x{A0}\x{202F}]*|\.\d+)([eE][+-]?\d+)?( ?[%$€£])?"
 NOTHING = ("", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none", r"\n", "nat")

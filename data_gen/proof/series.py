@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_gen.proof.compare import Column, Differs, all_same, difference, row_hash, same
-from data_gen.proof.marks import number, tidy_words, words
+from data_gen.proof.compare import Column, Differs, Sheet, all_same, difference, put, row_hash, same
+from data_gen.proof.marks import number, tidy_words, time, words
 from data_gen.proof.original import NotProvable, Opened
-from data_gen.proof.shipped import Sheet, put
-from data_gen.proof.times import time
 
 Recipe = Mapping[str, Any]
 # rule → SQL for the start of t's bin, its length, and its name

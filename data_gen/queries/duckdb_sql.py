@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text
 from data_gen.proof.original import NotProvable, Opened, literal
-from data_gen.proof.shelf import Shelf
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, Op, Summary
 

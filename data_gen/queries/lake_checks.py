@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from data_gen.proof.forms import Shelf
 from data_gen.proof.original import NotProvable
-from data_gen.proof.shelf import Shelf
 from data_gen.queries import duckdb_sql, ops
 from data_gen.queries.lake_steps import NAMES_LEAST, enough
 from data_gen.queries.ops import Op, sources_of

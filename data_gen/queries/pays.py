@@ -20,9 +20,9 @@ from itertools import chain, permutations
 from typing import Any, cast
 
 from assay.task import Task
+from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text
 from data_gen.proof.original import NotProvable, Opened
-from data_gen.proof.shelf import Shelf
 from data_gen.queries import ops
 from data_gen.queries.duckdb_sql import part_of
 from data_gen.queries.ops import Op, sources_of

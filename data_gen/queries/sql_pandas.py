@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from data_gen.proof.marks import number, text
+from data_gen.proof.forms import Shelf
+from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable
-from data_gen.proof.shelf import Shelf
-from data_gen.proof.times import time
 from data_gen.queries.database import Field
 from data_gen.queries.sql_plans import Filter, Plan
 from data_gen.queries.tables import Table

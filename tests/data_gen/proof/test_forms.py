@@ -19,9 +19,12 @@ pytest.importorskip("lxml")
 
 from assay.tables.load import load, plan_file  # noqa: E402
 from data_gen.proof.forms import opened  # noqa: E402
-from data_gen.proof.marks import number, words  # noqa: E402
+from data_gen.proof.marks import (  # noqa: E402
+    number,
+    time,
+    words,
+)
 from data_gen.proof.original import NotProvable, Opened, Original  # noqa: E402
-from data_gen.proof.times import time  # noqa: E402
 
 NAMES = ["Ort", "Wert", "Preis", "Tag"]
 ROWS: list[list[Any]] = [

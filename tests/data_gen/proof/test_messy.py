@@ -16,9 +16,8 @@ pytest.importorskip("python_calamine", reason="needs the extra `build`")
 from messy_files import EXPECTED, folder_of, rights, same_cell
 
 from data_gen.proof.forms import opened
-from data_gen.proof.marks import number, text
+from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable, Opened, Original
-from data_gen.proof.times import time
 
 NAMES = sorted(EXPECTED)
 CLEAR = {("mark_semicolons.csv", "weight")}  # 0.558 stands there: no thousands

@@ -16,9 +16,8 @@ pytest.importorskip("openpyxl")
 from messy_tables import MESSY, Columns, Messy
 
 from data_gen.proof.forms import opened
-from data_gen.proof.marks import number, words
+from data_gen.proof.marks import number, time, words
 from data_gen.proof.original import NotProvable, Opened, Original
-from data_gen.proof.times import time
 
 
 def column(table: Opened, name: str, meant: list[Any]) -> list[Any] | None:

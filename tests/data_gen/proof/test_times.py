@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("duckdb")
 
 from data_gen.proof.forms import opened
+from data_gen.proof.marks import time
 from data_gen.proof.original import NotProvable, Original
-from data_gen.proof.times import time
 
 
 def times(folder: Path, *cells: str) -> list[datetime | None]:

@@ -15,7 +15,7 @@ import front  # noqa: E402
 from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from data_gen.proof.shelf import Shelf  # noqa: E402
+from data_gen.proof.forms import Shelf  # noqa: E402
 from data_gen.queries.ops import Group, Load, Source, Split, Top  # noqa: E402
 from data_gen.queries.pays import best_listing, everything, pays  # noqa: E402
 from rewards.krama.episode import score_row  # noqa: E402

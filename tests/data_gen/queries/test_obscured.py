@@ -27,7 +27,7 @@ from small_lake import make_lake  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
 from assay.tables.plan import ReadPlan  # noqa: E402
-from data_gen.proof.shelf import Shelf  # noqa: E402
+from data_gen.proof.forms import Shelf  # noqa: E402
 from data_gen.queries.lake import Folder, open_lake, open_lakes  # noqa: E402
 from data_gen.queries.links import links_of  # noqa: E402
 from data_gen.queries.obscured import (  # noqa: E402

@@ -19,8 +19,8 @@ import pandas as pd
 from lake_files import frame
 from proof_lake import question, values_of
 
+from data_gen.proof.forms import Shelf
 from data_gen.proof.original import NotProvable, ident
-from data_gen.proof.shelf import Shelf
 from data_gen.queries.files import Layout, write_frames
 from data_gen.queries.lake import open_lake
 from data_gen.queries.ops import Clean, Figure, Load

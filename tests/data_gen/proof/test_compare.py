@@ -8,7 +8,7 @@ import pytest
 
 duckdb = pytest.importorskip("duckdb")
 
-from data_gen.proof.shipped import put  # noqa: E402
+from data_gen.proof.compare import put  # noqa: E402
 
 
 def test_a_sqlite_file_is_read_on_a_connection_whose_last_answer_was_not_read_to_its_end() -> None:
