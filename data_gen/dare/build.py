@@ -24,9 +24,9 @@ from data_gen.dare.describe import check_described, describe
 from data_gen.dare.importer import task_of, variants_of
 from data_gen.dare.layout import read_entries, read_table, write_question_list
 from data_gen.dare.proof import need_duckdb
-from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
+from data_gen.dare.wording import short_kinds
 from data_gen.dare.workers import run_tables
 from data_gen.dare.writer import recipe_in, reword_rows
 from data_gen.describe import read_describe

@@ -16,7 +16,6 @@ from assay.files import machine_failed
 from assay.seeds import derive_seed
 from assay.tables.plan import Unreadable
 from assay.task import TaskError
-from data_gen.dare.baseline import tabular_baseline
 from data_gen.dare.database import (
     Built,
     Settings,
@@ -29,9 +28,8 @@ from data_gen.dare.database import (
 )
 from data_gen.dare.layout import KIND, Frame, json_bytes
 from data_gen.dare.reference_solution import versions
-from data_gen.dare.short import few_columns, mm_short
-from data_gen.dare.sources import Source, database_name, fingerprints
-from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
+from data_gen.dare.sources import Source, database_name, fingerprints, phrases, plain_about
+from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose, tabular_baseline
 from data_gen.dare.targets import (
     LEAST_COLUMNS,
     LEAST_ROWS,
@@ -44,8 +42,14 @@ from data_gen.dare.targets import (
 from data_gen.dare.time_columns import is_one_series, keys_of
 from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
-from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
-from data_gen.dare.words import phrases, plain_about
+from data_gen.dare.wording import (
+    few_columns,
+    if_question,
+    metadata_text,
+    mini_question,
+    mm_question,
+    mm_short,
+)
 from data_gen.leaks import given_away
 
 TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table

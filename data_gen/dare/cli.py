@@ -8,8 +8,7 @@ from pathlib import Path
 
 from assay import console
 from assay.task import TaskError, read_tasks, write_jsonl
-from data_gen.dare.importer import remade
-from data_gen.dare.official import RELEASE, Wanted, import_copy, list_tasks
+from data_gen.dare.importer import RELEASE, Wanted, import_copy, list_tasks, remade
 from data_gen.pipeline import add_table_options
 from data_gen.rewording import add_writer, writer_of
 from rewards.dare.score import read_gold, score_table

@@ -14,9 +14,8 @@ from assay.task import TaskError
 from data_gen.dare.domains import domain_of_text
 from data_gen.dare.layout import Frame, write_database
 from data_gen.dare.proof import prove
-from data_gen.dare.sources import Source, column_texts, table_hash
+from data_gen.dare.sources import Source, column_texts, described, table_hash
 from data_gen.dare.wishes import Wishes
-from data_gen.dare.words import described
 from data_gen.describe import About
 from data_gen.tally import Refusal
 

@@ -2,6 +2,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+# pandas ships no types, so what is unknown there cannot be known here.
 """One table → a time-series database with an XF and a CF variant (spec 3.3).
 
 One cut for both, on parsed time: the training file ends before every asked time point, so no CF
@@ -20,8 +21,6 @@ from assay.files import machine_failed
 from assay.seeds import derive_seed
 from assay.tables.plan import Unreadable
 from data_gen.columns import look, look_at, speaks_of, words_of
-from data_gen.dare.baseline import TREES, any_beats, design, forecasts
-from data_gen.dare.bins import Resample, binned, choose, named, until
 from data_gen.dare.database import (
     Built,
     Settings,
@@ -32,11 +31,9 @@ from data_gen.dare.database import (
     texts_of,
     write_proved,
 )
-from data_gen.dare.layout import Frame, json_bytes
-from data_gen.dare.series_files import Shape, sentences, shape_of, tables_of
-from data_gen.dare.short import few_known, series_short, unfit_series
-from data_gen.dare.sources import Listed, Source, database_name, fingerprints
-from data_gen.dare.tabular import RATIOS
+from data_gen.dare.layout import Frame, csv_bytes, json_bytes
+from data_gen.dare.sources import Listed, Source, database_name, fingerprints, plain_about
+from data_gen.dare.tabular import RATIOS, TREES, any_beats, design, forecasts
 from data_gen.dare.targets import judge, near_ones
 from data_gen.dare.time_columns import (
     Timed,
@@ -51,8 +48,14 @@ from data_gen.dare.time_columns import (
     without_counters,
 )
 from data_gen.dare.wishes import Wish
-from data_gen.dare.wording import cf_question, metadata_text, xf_question
-from data_gen.dare.words import plain_about
+from data_gen.dare.wording import (
+    cf_question,
+    few_known,
+    metadata_text,
+    series_short,
+    unfit_series,
+    xf_question,
+)
 from data_gen.leaks import is_number, tells_within, told_by_key
 from data_gen.tally import Refusal
 
@@ -364,3 +367,206 @@ def _fact(column: Any) -> str:
     if column.dtype.kind in "if":
         return f"number from {column.min():g} to {column.max():g}"
     return f"one of {column.nunique()} values, such as {str(column.iloc[0])[:40]}"
+
+
+# --- resampling as the published tasks do it: a rule and an aggregate, entity by entity ---
+# A bin is named by its start; a week, ending on Sunday, and a month by their last day, as pandas
+# names them. Bins without rows have no mean and no sum, and count 0.
+
+HOWS = ("mean", "sum", "count")
+LEAST = 40  # bins that are worth forecasting from
+_PANDAS = {"1min": "1min", "30min": "30min", "1H": "1h", "1D": "1D", "1W": "1W", "1M": "1ME"}
+_FITS = (  # a series with a row every so many seconds at most → its rules
+    (20, ("1min",)),
+    (600, ("30min", "1H")),
+    (6 * 3600, ("1D",)),
+    (2 * 86400, ("1W", "1M")),
+    (10 * 86400, ("1M",)),
+)
+Resample = tuple[str, str]
+
+
+def choose(timed: Timed, rng: random.Random) -> Resample | None:
+    """A rule and an aggregate that fit a series, for some of those that any fits."""
+    if timed.form == "%Y" or rng.random() >= 0.5:
+        return None
+    rules, hows = fitting(timed)
+    return (rng.choice(rules), rng.choice(hows)) if rules else None
+
+
+def fitting(timed: Timed) -> tuple[list[str], tuple[str, ...]]:
+    """(the rules, the aggregates) that fit a series; no rules where none does."""
+    gaps = _gaps(timed)
+    if timed.form == "%Y" or not len(gaps):
+        return [], HOWS
+    step = float(gaps.median())
+    rules = next((rules for most, rules in _FITS if step <= most), ())
+    uneven = bool(gaps.std() > 0.5 * gaps.mean())
+    return [r for r in rules if _many(timed, r)], HOWS if uneven else HOWS[:2]
+
+
+def _gaps(timed: Timed) -> Any:
+    """Seconds between one time of an entity and the next."""
+    frame = timed.frame.sort_values([*timed.keys, "_when"], kind="stable")
+    times = frame.groupby(timed.keys)["_when"] if timed.keys else frame["_when"]
+    return times.diff().dt.total_seconds().dropna()
+
+
+def _many(timed: Timed, rule: str) -> bool:
+    """Whether an entity has enough bins, and far fewer of them than rows."""
+    span = timed.frame["_when"].max() - timed.frame["_when"].min()
+    entities = len(timed.frame[timed.keys].drop_duplicates()) if timed.keys else 1
+    bins = span / _length(rule)
+    return bins >= LEAST and len(timed.frame) / entities >= 2.5 * bins
+
+
+def _length(rule: str) -> Any:
+    import pandas as pd
+
+    return pd.Timedelta(days=30) if rule == "1M" else pd.Timedelta(_PANDAS[rule])
+
+
+def binned(timed: Timed, target: str, resample: Resample) -> Frame:
+    """Every bin that has a value: the keys, `_bin` (its name), `_start`, `_end`, the target."""
+    import pandas as pd
+
+    rule, how = resample
+    frame = timed.frame
+    grouped = frame.groupby(timed.keys, sort=True) if timed.keys else [((), frame)]
+    parts: list[Any] = []
+    for names, part in grouped:
+        values = part.set_index("_when")[target].resample(_PANDAS[rule])
+        found = values.sum(min_count=1) if how == "sum" else values.agg(how)
+        rows = found.dropna().rename(target).rename_axis("_bin").reset_index()
+        parts.append(rows.assign(**dict(zip(timed.keys, names, strict=True))))
+    whole = pd.concat(parts, ignore_index=True)
+    whole["_start"] = _start(whole["_bin"], rule)
+    over = pd.offsets.MonthBegin(1) if rule == "1M" else pd.Timedelta(_PANDAS[rule])
+    whole["_end"] = whole["_start"] + over
+    return whole
+
+
+def _start(labels: Any, rule: str) -> Any:
+    import pandas as pd
+
+    if rule == "1W":
+        return labels - pd.Timedelta(days=6)
+    return labels.dt.to_period("M").dt.start_time if rule == "1M" else labels
+
+
+def until(timed: Timed) -> Any:
+    """The moment up to which the series is whole: one usual step after its last time."""
+    import pandas as pd
+
+    last = timed.frame["_when"].max()
+    return last + pd.Timedelta(seconds=float(_gaps(timed).median()))
+
+
+def named(rule: str) -> str:
+    """How a bin is named, in words."""
+    if rule == "1W":
+        return "A week runs from Monday to Sunday and is named by its Sunday."
+    if rule == "1M":
+        return "A month is a calendar month and is named by its last day."
+    return "An interval is named by the moment at which it begins."
+
+
+# --- files: one table, or several that have to be joined ---
+# Some series stand in several files, as the published ones with `contain_multiple_files`: what does
+# not change over time in `entities.csv`, a row an entity; or the covariates in files of their own,
+# by time and entity. Forecasts without covariates are never handed the later ones.
+
+ONE, ENTITIES, COVARIATES = "one", "entities", "covariates"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a series lies in files: `moved` are the columns that stand beside the target's file."""
+
+    kind: str = ONE
+    moved: tuple[str, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        return self.kind != ONE
+
+    def needed(self, variant: str) -> list[str]:
+        """The files of a variant, `v1` (with covariates) or `v2`."""
+        more = ["entities.csv"] if self.kind == ENTITIES else []
+        if self.kind == COVARIATES:
+            more = ["covariates_train.csv"]
+            more += ["covariates_val.csv"] if variant == "v1" else []
+        return ["train.csv", f"val_{variant}.csv", *more, "metadata.txt"]
+
+
+def shape_of(timed: Timed, known: Sequence[str], rng: random.Random) -> Shape:
+    """One file for most series; for some, what does not change by entity, or the covariates, stand
+    apart."""
+    free = [name for name in known if name not in timed.keys]
+    steady = [name for name in free if timed.keys and _steady(timed, name)]
+    apart = rng.random()
+    if steady and apart < 0.6:
+        return Shape(ENTITIES, tuple(steady))
+    if len(free) >= 2 and apart < 0.25:
+        return Shape(COVARIATES, tuple(free))
+    return Shape()
+
+
+def _steady(timed: Timed, name: str) -> bool:
+    """Whether an entity has one value throughout."""
+    return bool((timed.frame.groupby(timed.keys)[name].nunique(dropna=False) <= 1).all())
+
+
+def tables_of(
+    timed: Timed, target: str, known: Sequence[str], shape: Shape, parts: Any
+) -> dict[str, bytes]:
+    """Tables and ground truths by their place in the database."""
+    early, late, answers = parts
+    keys = [timed.column, *timed.keys]
+    stay = [name for name in known if name not in shape.moved]
+    columns = [timed.column, *stay, target]
+
+    def written(frame: Frame, names: Sequence[str]) -> Frame:
+        out = frame[list(names)].copy()
+        out[timed.column] = frame["_when"].dt.strftime(timed.form)
+        return out.reset_index(drop=True)
+
+    test = written(late, columns)
+    test.insert(0, "row_id", range(1, len(test) + 1))
+    files = {
+        "source/train.csv": csv_bytes(written(early, columns)),
+        "source/val_v1.csv": csv_bytes(test.drop(columns=target)),
+        "source/val_v2.csv": csv_bytes(answers[keys]),
+        "verify/ground_truth_v1.csv": csv_bytes(test[["row_id", target]]),
+        "verify/ground_truth_v2.csv": csv_bytes(answers[[*keys, target]]),
+    }
+    moved = list(shape.moved)
+    if shape.kind == COVARIATES:
+        for name, frame in (("train", early), ("val", late)):
+            files[f"source/covariates_{name}.csv"] = csv_bytes(written(frame, [*keys, *moved]))
+    if shape.kind == ENTITIES:
+        rows = timed.frame[[*timed.keys, *moved]].drop_duplicates(subset=timed.keys)
+        files["source/entities.csv"] = csv_bytes(rows.sort_values(timed.keys))
+    return files
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def sentences(timed: Timed, shape: Shape) -> Mapping[str, str]:
+    """What the question of each variant says of further files."""
+    if shape.kind == ENTITIES:
+        said = (
+            f" `entities.csv` holds what does not change over time ({_listed(shape.moved)}), one "
+            f"row for each {' and '.join(f'`{k}`' for k in timed.keys)}."
+        )
+        return {"v1": said, "v2": said}
+    if shape.kind == COVARIATES:
+        on = " and ".join(f"`{k}`" for k in [timed.column, *timed.keys])
+        past = f" `covariates_train.csv` holds {_listed(shape.moved)} for the rows of `train.csv`"
+        return {
+            "v1": f"{past}, `covariates_val.csv` those of `val_v1.csv`; both are joined on {on}.",
+            "v2": f"{past}, to be joined on {on}.",
+        }
+    return {"v1": "", "v2": ""}

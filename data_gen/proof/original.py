@@ -1,8 +1,8 @@
 # duckdb and pyarrow ship partial types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""What the user says of a file in `tables.yaml`, the only settings that the second reader takes; and
-an original table in DuckDB: its names, its cells, and what of it cannot be proved.
+"""An original table in DuckDB: its names, its cells, what of it cannot be proved; and what the user
+says of its file in `tables.yaml`, the only settings that the second reader takes.
 """
 
 from __future__ import annotations

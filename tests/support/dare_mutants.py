@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from dare_worlds import NUMBERS, answered, tabular
 
-from data_gen.dare import bins, reference_solution, series
+from data_gen.dare import reference_solution, series
 from data_gen.dare.layout import csv_bytes, table_bytes
 from data_gen.dare.sources import Source
 
@@ -190,7 +190,7 @@ def _moved(step: int) -> Callable[[Frame], Frame]:
 
 def _bins(change: Callable[..., Frame]) -> Series:
     def mutant(patch: Patch) -> None:
-        original = bins.binned
+        original = series.binned
         patch.setattr(series, "binned", lambda *given: change(original, *given))
 
     return mutant

@@ -24,7 +24,7 @@ from data_gen.dare.agents import (  # noqa: E402  # noqa: E402
     reference_code,
     short_model_code,
 )
-from data_gen.dare.short import mm_short, series_short  # noqa: E402
+from data_gen.dare.wording import mm_short, series_short  # noqa: E402
 from rewards.dare.score import score_table_row  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402

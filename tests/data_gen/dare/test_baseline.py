@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data_gen.dare.baseline import tabular_baseline
-from data_gen.dare.tabular import Candidate, propose
+from data_gen.dare.tabular import Candidate, propose, tabular_baseline
 from data_gen.dare.targets import Looked
 
 

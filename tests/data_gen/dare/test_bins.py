@@ -9,7 +9,7 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 
-from data_gen.dare.bins import HOWS, binned, choose, until  # noqa: E402
+from data_gen.dare.series import HOWS, binned, choose, until  # noqa: E402
 from data_gen.dare.time_columns import Timed, shifted  # noqa: E402
 
 

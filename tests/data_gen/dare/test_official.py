@@ -22,8 +22,8 @@ pytest.importorskip("pandas")
 from assay.family import family_of
 from assay.task import TaskError, read_tasks
 from data_gen.dare import published
+from data_gen.dare.importer import find_copy
 from data_gen.dare.layout import read_entries
-from data_gen.dare.official import find_copy
 from train.run.data import training_tasks
 
 main = command("tasks")

@@ -18,7 +18,7 @@ from front import command  # noqa: E402
 
 from data_gen.dare.layout import csv_bytes  # noqa: E402
 from data_gen.dare.proof import prove  # noqa: E402
-from data_gen.dare.series_files import COVARIATES, ENTITIES, Shape  # noqa: E402
+from data_gen.dare.series import COVARIATES, ENTITIES, Shape  # noqa: E402
 from data_gen.proof.original import Original  # noqa: E402
 from data_gen.tally import DIFFERS, UNPROVABLE, Refusal  # noqa: E402
 

@@ -15,7 +15,7 @@ pytest.importorskip("duckdb")
 from dare_worlds import built, days  # noqa: E402
 
 from data_gen.dare.layout import read_entries, write_question_list  # noqa: E402
-from data_gen.dare.series_files import COVARIATES, ENTITIES, Shape  # noqa: E402
+from data_gen.dare.series import COVARIATES, ENTITIES, Shape  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [ENTITIES, COVARIATES])

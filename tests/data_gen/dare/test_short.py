@@ -17,9 +17,9 @@ from front import command  # noqa: E402
 from assay.task import Task, TaskError, read_tasks  # noqa: E402
 from data_gen.dare.agents import read_question  # noqa: E402
 from data_gen.dare.layout import csv_bytes  # noqa: E402
-from data_gen.dare.short import MOST, ROWS, few_columns, short_kinds, unfit_series  # noqa: E402
 from data_gen.dare.targets import Looked  # noqa: E402
 from data_gen.dare.wishes import FAMILIES, task_types  # noqa: E402
+from data_gen.dare.wording import MOST, ROWS, few_columns, short_kinds, unfit_series  # noqa: E402
 from rewards.dare.score import score_table_row  # noqa: E402
 
 main = command("tasks")

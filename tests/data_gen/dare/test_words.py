@@ -7,8 +7,8 @@ import random
 import pytest
 from dare_recipes import house_recipe
 
+from data_gen.dare.sources import described, phrase, phrases, plain_about
 from data_gen.dare.wording import OPENINGS, cf_question, if_question, mm_question, xf_question
-from data_gen.dare.words import described, phrase, phrases, plain_about
 
 PAGE = """nassCDS| R Documentation
 ---|---
