@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,7 +147,6 @@ def short_code(recipe: dict[str, Any]) -> str:
 
 # --- short modelling tasks: the question, and scripts of one template ----------------------------
 
-COLUMNS = ("numbers", "all", "two")
 _NAME = r"\w(?:[\w.]*\w)?"
 _NAMES = rf"{_NAME}(?:, {_NAME})*"
 _QUESTION = re.compile(
@@ -199,28 +198,12 @@ def read_question(text: str) -> Asked | None:
     return Asked(*plain, **lists)
 
 
-def default_choice(asked: Asked) -> Choice:
-    """A linear model on the numbers; a forecast from the time and the keys."""
-    model = "LogisticRegression" if asked.kind == "classification" else "LinearRegression"
-    return Choice(model, "all", True) if asked.forecast else Choice(model)
-
-
-def choices(asked: Asked) -> Iterator[Choice]:
-    """Every script that the template can write for a question, the default one first."""
-    first = default_choice(asked)
-    yield first
-    columns = ("all", "two") if asked.forecast else COLUMNS
+def choices(asked: Asked) -> list[Choice]:
+    """Every script that the template can write for a question; first a linear model on the numbers,
+    of a forecast on the time and the keys."""
+    columns = ("all", "two") if asked.forecast else ("numbers", "all", "two")
     times = (True,) if asked.forecast else (False, True) if asked.time else (False,)
-    for model in MODELS[asked.kind]:
-        for which in columns:
-            for time in times:
-                if (choice := Choice(model, which, time)) != first:
-                    yield choice
-
-
-def drawn_choice(asked: Asked, seed: int) -> Choice:
-    """One of `choices`, all alike likely."""
-    return random.Random(seed).choice(list(choices(asked)))
+    return [Choice(m, which, t) for m in MODELS[asked.kind] for which in columns for t in times]
 
 
 def _columns(asked: Asked, choice: Choice) -> list[str]:
@@ -279,7 +262,7 @@ def reference_code(task: Task) -> str:
             raise TaskError(f"task {task.id}: its gold holds no recipe; import or build it again")
         return faithful_code(recipe) if "metadata.txt" in task.files else short_code(recipe)
     asked = read_question(str(task.prompt[-1]["content"]))
-    return baseline_code(task) if asked is None else short_model_code(asked, default_choice(asked))
+    return baseline_code(task) if asked is None else short_model_code(asked, choices(asked)[0])
 
 
 def _short(task: Task) -> Asked:
@@ -296,7 +279,9 @@ def _short(task: Task) -> Asked:
 def drawn_code(task: Task) -> str:
     """A script with an estimator and columns drawn by the task's id, whatever they are worth."""
     asked = _short(task)
-    return short_model_code(asked, drawn_choice(asked, derive_seed(0, "drawn", task.id)))
+    return short_model_code(
+        asked, random.Random(derive_seed(0, "drawn", task.id)).choice(choices(asked))
+    )
 
 
 def forest_code(task: Task) -> str:
@@ -306,30 +291,15 @@ def forest_code(task: Task) -> str:
     return short_model_code(asked, Choice(model, "all", bool(asked.time)))
 
 
-LOAD = """import numpy as np, pandas as pd, sqlite3, os
-def read(f):
-    if f.endswith('.csv'):
-        return pd.read_csv(f)
-    if f.endswith('.parquet'):
-        return pd.read_parquet(f)
-    db = sqlite3.connect(f)
-    names = [r[0] for r in db.execute("select name from sqlite_master where type='table'")]
-    out = pd.read_sql('select * from "%s"' % names[0], db)
-    for n in names[1:]:
-        out = out.merge(pd.read_sql('select * from "%s"' % n, db), on='row_id')
-    return out
-files = sorted(f for f in os.listdir('.') if not f.endswith('.py'))
-train = read([f for f in files if f.startswith('train')][0])
-val = read([f for f in files if f.startswith('val')][0])
-"""
-
-
 def baseline_code(task: Task) -> str:
     """Trees on whatever columns both files have; CF: the past mean by entity."""
     gold = task.gold
     kind = "Classifier" if task.track.startswith("class") else "Regressor"
-    return f"""{LOAD}
+    train, val = (min(n for n in task.files if n.startswith(word)) for word in ("train", "val"))
+    return f"""import numpy as np, pandas as pd
 from sklearn.ensemble import ExtraTrees{kind}
+{_READ[train.rpartition(".")[2]]}
+train, val = read({train!r}), read({val!r})
 targets, keys = {gold["targets"]!r}, {gold["key_columns"]!r}
 out = val[keys].copy()
 names = [c for c in val.columns if c in train.columns and c not in targets and c != 'row_id']

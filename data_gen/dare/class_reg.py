@@ -14,13 +14,12 @@ from typing import Any
 
 from assay.files import machine_failed
 from assay.seeds import derive_seed
-from assay.tables.plan import Unreadable
-from assay.task import TaskError
 from data_gen.dare.database import (
     Built,
     Settings,
     Unproved,
     list_row,
+    loaded,
     origin,
     published,
     texts_of,
@@ -89,9 +88,14 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
 def build_table(source: Source, settings: Settings, room: int) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is."""
     built = Built(source.name, licence=source.licence, once=source.once)
-    table = opened(source, settings, built)
-    if table is not None:
-        _databases(table, built, derive_seed(settings.seed, source.name), room)
+    try:
+        table = opened(source, settings, built)
+        if table is not None:
+            _databases(table, built, derive_seed(settings.seed, source.name), room)
+    except Exception as error:  # a table of a package may be anything
+        if machine_failed(error):
+            raise
+        built.refuse("broke", f"broke: {type(error).__name__}: {error}"[:200])
     return built
 
 
@@ -102,23 +106,14 @@ def opened(source: Source, settings: Settings, built: Built) -> Table | None:
     listed = [one for one in source.listed if one.kind != "series"]
     if source.many and not listed and not wish.targets:
         return None
-    try:
-        raw = source.load()
-        built.doubts += source.doubts
-        texts = texts_of(source, [str(c).strip() for c in raw.columns])
-        if not wish.targets and not listed and is_one_series(raw):
-            said = "its rows are points of one series: no random split of them is fair"
-            return built.refuse("series", said)
-        looked = clean(raw, seed, texts, wish.named(), source.many)
-    except Unreadable as error:
-        built.doubts += error.doubts
-        return built.refuse("unreadable", str(error))
-    except TaskError as error:
-        return built.refuse("unreadable", str(error))
-    except Exception as error:  # a table of a package may be anything
-        if machine_failed(error):
-            raise
-        return built.refuse("unreadable", f"unreadable: {type(error).__name__}: {error}"[:200])
+    if (raw := loaded(source, built)) is None:
+        return None
+    built.doubts += source.doubts
+    texts = texts_of(source, [str(c).strip() for c in raw.columns])
+    if not wish.targets and not listed and is_one_series(raw):
+        said = "its rows are points of one series: no random split of them is fair"
+        return built.refuse("series", said)
+    looked = clean(raw, seed, texts, wish.named(), source.many)
     if looked is None:
         usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
         return built.refuse("small", usable)

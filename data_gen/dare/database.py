@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.files import machine_failed
+from assay.tables.plan import Unreadable
 from assay.tables.settings import Doubt
 from assay.task import TaskError
 from data_gen.dare.domains import domain_of_text
@@ -47,6 +49,19 @@ class Built:
     def refuse(self, code: str, what: str, where: str = "") -> None:
         """Note why something was not used."""
         self.refused.append(Refusal(code, what, where))
+
+
+def loaded(source: Source, built: Built) -> Frame | None:
+    """The table; None, with the reason noted, where it cannot be read."""
+    try:
+        return source.load()
+    except TaskError as error:
+        built.doubts += error.doubts if isinstance(error, Unreadable) else ()
+        return built.refuse("unreadable", str(error))
+    except Exception as error:  # a table of a package may be anything
+        if machine_failed(error):
+            raise
+        return built.refuse("unreadable", f"unreadable: {type(error).__name__}: {error}"[:200])
 
 
 class Unproved(TaskError):

@@ -16,16 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay.errors import TaskError
-from assay.files import machine_failed
 from assay.seeds import derive_seed
-from assay.tables.plan import Unreadable
 from data_gen.columns import look, look_at, speaks_of, words_of
 from data_gen.dare.database import (
     Built,
     Settings,
     Unproved,
     list_row,
+    loaded,
     origin,
     published,
     texts_of,
@@ -112,22 +110,15 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
 
 def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:
     """The table as a series; None, with the reason noted where it has one, when it is none."""
-    try:
-        raw = source.load()
-    except TaskError as error:
-        built.doubts += error.doubts if isinstance(error, Unreadable) else ()
-        return built.refuse("unreadable", str(error))
-    except Exception as error:  # a table of a package may be anything
-        if machine_failed(error):
-            raise
-        return built.refuse("unreadable", f"unreadable: {type(error).__name__}: {error}"[:200])
-    loaded, raw = raw, without_counters(raw)
+    if (whole := loaded(source, built)) is None:
+        return None
+    raw = without_counters(whole)
     found = times_in(time, raw[time], said=True) if time in raw.columns else find_time(raw)
     if found is None:
         return None
     if not 150 <= len(raw) <= 20_000:
         return built.refuse("rows", "series: fewer than 150 rows, or more than 20,000")
-    built.marks = fingerprints(loaded)
+    built.marks = fingerprints(whole)
     if published(built.marks, settings):
         return built.refuse("published", "series: the table of a published evaluation database")
     column, when, form = found

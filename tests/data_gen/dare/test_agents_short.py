@@ -16,8 +16,6 @@ from assay.task import Task, TaskError  # noqa: E402
 from data_gen.dare.agents import (  # noqa: E402  # noqa: E402
     Asked,
     choices,
-    default_choice,
-    drawn_choice,
     drawn_code,
     forest_code,
     read_question,
@@ -51,7 +49,6 @@ def test_a_modelling_question_is_read_back(numbers: list[str], words: list[str],
     assert (asked.numbers, asked.words, asked.keys) == (tuple(numbers), tuple(words), ())
     found = [short_model_code(asked, choice) for choice in choices(asked)]
     assert len(found) == 15 and all("y.z" in code for code in found)
-    assert drawn_choice(asked, 3) == drawn_choice(asked, 3)
 
 
 @given(NAMES, st.sampled_from([[], ["town"], ["a", "b.c"]]))
@@ -103,9 +100,9 @@ def test_every_script_of_a_series_runs(forecast: bool) -> None:
         "targets": ["y"],
     }
     scores = asyncio.run(scores_of(asked, data, gold))
-    assert default_choice(asked) in scores
+    assert choices(asked)[0] in scores
     assert all(reward >= 0.1 for reward, _ in scores.values())
-    plain = scores[default_choice(asked)][1]
+    plain = scores[choices(asked)[0]][1]
     assert plain > 0.9 if forecast else plain < 0.5  # only the forecast sees the time
 
 
