@@ -39,7 +39,7 @@ from data_gen.dare.targets import (
     plans,
 )
 from data_gen.dare.time_columns import is_one_series, keys_of
-from data_gen.dare.validate import Proof, finished, prove
+from data_gen.dare.validate import Proof, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import (
     few_columns,
@@ -175,7 +175,7 @@ def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str
         if proof is not None and (alike := _answers_alike(proof.answer)):
             proof, why = None, f"the reference gives every row one answer for {alike}"
         if proof is not None:
-            built.rows.append(_write(table, bare, finished(proof), proof, rng, wanted))
+            built.rows.append(_write(table, bare, proof.made, proof, rng, wanted))
             return ""
     if fit is not None and own and "MM" in wanted:
         built.rows.append(_write(table, bare, fit, None, rng, wanted))

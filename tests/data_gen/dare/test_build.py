@@ -358,7 +358,9 @@ def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
     }
     made = with_noise(replace(made, recipe=recipe), {"step": [0, 4]}, rng)
     found, _ = prove(made, rng)
-    assert found is not None and "impute" in found.stated and "seed" not in found.stated
+    assert found is not None
+    stated = found.made.recipe["stated"]
+    assert "impute" in stated and "seed" not in stated
     tree = replace(made, recipe={**recipe, "model_type": "DecisionTreeClassifier"})
     assert len(trials(tree)["seed"]) == 5  # one other seed may agree by chance
     seeds = trials(tree)["seed"]
