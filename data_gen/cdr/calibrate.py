@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 ZeroPolicy = Literal["min-positive", "skip"]
 
 # filter -> (the one bound that is calibrated, its direction). "min": texts below are dropped.
@@ -32,25 +34,19 @@ class Threshold:
     meta: dict[str, Any]
 
 
-def percentile(values: Sequence[float], q: float) -> float:
+def percentile(values: Sequence[float] | np.ndarray[Any, Any], q: float) -> float:
     """Percentile q in [0, 1] by linear interpolation; one value is its own percentile.
 
     In exactly this form, because published thresholds depend on the last bit (spec section 17).
     """
-    ordered = sorted(values)
-    low, high, weight = ranks(len(ordered), q)
-    return between(ordered[low], ordered[high], weight) if len(ordered) > 1 else float(ordered[0])
-
-
-def ranks(count: int, q: float) -> tuple[int, int, float]:
-    """Places in the ordered values of the two that percentile q lies between, and where."""
-    position = (count - 1) * q
+    position = (len(values) - 1) * q
     low = int(position)
-    return low, min(low + 1, count - 1), position - low
-
-
-def between(low: float, high: float, weight: float) -> float:
-    return low * (1 - weight) + high * weight
+    high = min(low + 1, len(values) - 1)
+    ordered = np.partition(np.asarray(values), (low, high))
+    if len(values) == 1:
+        return float(ordered[0])
+    weight = position - low
+    return float(ordered[low]) * (1 - weight) + float(ordered[high]) * weight
 
 
 def round_threshold(value: float, key: str) -> float | int:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +22,15 @@ from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr import build_tables, few_shot
 from data_gen.cdr.domains import LABELS, chosen_operators
+from data_gen.cdr.facts import LONG, filters_of, mappers_of, scan_shard
+from data_gen.cdr.lines import word_shard
+from data_gen.cdr.merge import Built, classes_of, members, merge, rows_left, unsaid_rows
 from data_gen.cdr.out import Tracks
-from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, SWAP
-from data_gen.cdr.stages.documents import Documents
-from data_gen.cdr.stages.facts import filters_of, mappers_of
-from data_gen.cdr.stages.final import Built, make_plan, merge
-from data_gen.cdr.stages.merges import disk, merge_library
-from data_gen.cdr.stages.parts import LONG
-from data_gen.cdr.stages.rowmap import word_shard
-from data_gen.cdr.stages.scan import scan_shard
-from data_gen.cdr.stages.summary import classes_of, members, rows_left, unsaid_rows
-from data_gen.cdr.stages.tracing import trace_shard
-from data_gen.cdr.stages.work import (
-    StageError,
-    Work,
-    begin,
-    begin_new,
-    documents_at,
-    layout_of,
-)
+from data_gen.cdr.plan import make_plan
+from data_gen.cdr.recipes import merge_library
+from data_gen.cdr.traces import trace_shard
+from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP
+from data_gen.cdr.work import StageError, Work, begin, need_extra
 from data_gen.readers import CorpusError
 from data_gen.rewording import KEY_ENV, add_writer
 from data_gen.tally import say_inputs
@@ -49,7 +39,7 @@ from rewards.cdr.release_files import RESULT_STYLES
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
 MAPS = ("facts", "traces", "rows")  # these are run shard by shard
 WORK = ".work"  # in the folder that is written
-PART = 1000  # documents in a file of the work folder
+PART = 250  # documents in a file of the work folder
 # Megabytes of the command, and of each worker beside it (benchmarks/cdr_scale.py measures both).
 ALONE, EACH = 400, 250
 SHOWN = 5  # rows left out that are named on the screen
@@ -67,6 +57,7 @@ def main(argv: Sequence[str]) -> int:
     if args.licence:
         config = replace(config, licences=(*config.licences, *args.licence))
     chosen_operators(config.operators.only)  # before anything is read
+    need_extra()
     corpora = args.corpus or [find_corpus(name, args.config) for name in config.corpora]
     if args.part < 1 or args.shards < 1:
         raise StageError("--part and --shards: wanted 1 or more")
@@ -104,7 +95,7 @@ def stage(config: CdrConfig, corpora: Sequence[str], args: argparse.Namespace) -
     if not 0 <= args.shard < args.shards:
         raise StageError(f"--shard {args.shard}: wanted 0 to {args.shards - 1}")
     folder = args.work or args.out / WORK
-    work = begin(folder, layout_of(config, corpora, args.shards, args.part))
+    work = begin(folder, config, corpora, args.shards, args.part, whole=False)
     with WorkerPool(config.workers, few=FEW) as crew:
         run_stage(work, args.stage, args.shard, crew, args.out)
     if args.stage == STAGES[-1]:
@@ -233,8 +224,8 @@ def starved(work: Work, built: Built) -> list[str]:
     for domain, name in LABELS.items():
         if not recipes[domain]:
             lines.append(
-                f"no recipe of domain {name}: {built.active[domain]} documents with two or more "
-                "active mappers, too few of them alike"
+                f"no recipe of domain {name}: {built.active.get(domain, 0)} documents with two or "
+                "more active mappers, too few of them alike"
             )
     if missing := [name for name in mappers_of(work.config) if name not in built.operators]:
         lines.append(f"no document activates {', '.join(missing)}")
@@ -265,10 +256,9 @@ def build(
     """
     if not corpora:
         raise CorpusError("no corpus; give --corpus PATH or set corpora in the config")
-    layout = layout_of(config, corpora, 1, part)
     folder = work or out / WORK
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    begun = begin_new(folder, layout)
+    begun = begin(folder, config, corpora, 1, part, whole=True)
     with ThreadPoolExecutor(1) as aside:
         try:
             with WorkerPool(workers_of(config.workers, None), few=FEW) as crew:
@@ -306,25 +296,27 @@ def _say(work: Work, built: Built, out: Path) -> None:
     for line in starved(work, built):
         print(line)
     rows = built.rows
+    mined = sum(len(one.recipes) for one in built.library.mined)
     print(
         f"{out / 'pipeline.jsonl'}: {built.documents} documents, {built.usable} of them usable; "
-        f"{built.recipes} mined recipes; {rows[MAPPER] + rows[FILTER]} atomic, {rows[MAIN]} main, "
+        f"{mined} mined recipes; {rows[MAPPER] + rows[FILTER]} atomic, {rows[MAIN]} main, "
         f"{rows[ORDER]} order instances, {rows[SWAP]} swap pairs"
     )
-    documents = documents_at(work.folder)
-    say_left_out(work, documents)
-    classes = classes_of(work, documents, built.rows_of)
+    db = work.query(documents=work.documents)
+    say_left_out(work, db)
     unsaid = unsaid_rows(built.tracks.unsaid) if built.tracks else []
-    say_inputs(classes.inputs(), out, members=chain(unsaid, members(work, documents)))
+    inputs = classes_of(work, db, built.rows_of)
+    say_inputs(inputs, out, members=chain(unsaid, members(work, db)))
 
 
-def say_left_out(work: Work, documents: Documents) -> None:
+def say_left_out(work: Work, db: Any) -> None:
     """How many rows of the corpora are not used; the first are named."""
-    long = sum(len(part.places(LONG)) for part in disk(documents))
-    kinds = [one for one in islice(rows_left(work, documents), SHOWN)]
-    for one in kinds:
-        print(f"assay tasks: {one}", file=sys.stderr)
-    count = sum(1 for _ in rows_left(work, documents))
+    (long,) = db.execute(f"SELECT count(*) FROM documents WHERE state = {LONG}").fetchone()
+    left = rows_left(work, db)
+    count = 0
+    for count, one in enumerate(left, 1):
+        if count <= SHOWN:
+            print(f"assay tasks: {one}", file=sys.stderr)
     if count:
         print(f"assay tasks: {count} corpus rows left out", file=sys.stderr)
     if long:

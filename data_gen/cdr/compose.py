@@ -8,6 +8,7 @@ from random import Random
 from assay.seeds import derive_seed
 from configs.cdr import ComposeConfig
 from data_gen.cdr.domains import execution_order
+from data_gen.cdr.facts import names_of
 from data_gen.cdr.mining import MinedRecipe, Signature
 
 _TRIES = 40  # draws for each recipe asked for
@@ -15,7 +16,7 @@ _TRIES = 40  # draws for each recipe asked for
 
 def compose(
     domain: str,
-    signatures: Sequence[Sequence[str]],
+    masks: Sequence[int],
     counts: Mapping[Signature, int],
     mined: Sequence[MinedRecipe],
     config: ComposeConfig,
@@ -24,16 +25,16 @@ def compose(
     """Up to `per_domain` recipes that no mined one equals, each activated as a whole by at least
     `min_support` records. Same records and seed, same recipes; marked `composed`.
 
-    `signatures` are the active mappers of the domain's records that have at least `min_length` of
+    `masks` are the active mappers of the domain's records that have at least `min_length` of
     them, alphabetically and in corpus order; `counts` says how often each signature occurs.
     """
     taken = {recipe.operators for recipe in mined}
     found: list[MinedRecipe] = []
     rng = Random(derive_seed(seed, "compose", domain))
     for _ in range(_TRIES * config.per_domain):
-        if len(found) >= config.per_domain or not len(signatures):
+        if len(found) >= config.per_domain or not len(masks):
             break
-        active = list(signatures[int(rng.random() * len(signatures))])
+        active = list(names_of(int(masks[int(rng.random() * len(masks))])))
         most = min(config.max_length, len(active))
         size = config.min_length + int(rng.random() * (most - config.min_length + 1))
         chosen: list[str] = []

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from assay.console import Progress
-from assay.files import disk_errors_name, write_bytes
+from assay.files import write_bytes
 from assay.task import json_text
 from configs.cdr import CdrConfig
 from data_gen.cdr.build_tables import FILE, page, parted, statistics
 from data_gen.cdr.few_shot import shots_of, show_examples
-from data_gen.cdr.library import LibraryRecipe
-from data_gen.cdr.rows import TRACKS
+from data_gen.cdr.plan import Plan
+from data_gen.cdr.records import Record
 from data_gen.cdr.sampling import splitter, unbalanced
-from data_gen.cdr.stages.bodies import Lines
-from data_gen.cdr.stages.heads import Head
+from data_gen.cdr.units import TRACKS, Unit, instances
+from data_gen.cdr.work import Work, packed, said
 from data_gen.certificate import CERTIFICATE, certificate
 from data_gen.overlap import Fingerprint, overlaps, shared
 
@@ -43,7 +44,7 @@ FILES = (
 class Made:
     """A unit to write: where it goes, and what its rows are compared by."""
 
-    head: Head
+    unit: Unit
     side: str
     prints: list[Fingerprint]
 
@@ -71,16 +72,6 @@ class Sided:
 
 
 @dataclass(frozen=True)
-class Share:
-    """Units whose lines one process writes, with the splits of their rows; where these begin in
-    every file, and where they end."""
-
-    units: list[tuple[int, list[str]]]
-    start: dict[str, int]
-    end: dict[str, int]
-
-
-@dataclass(frozen=True)
 class Tracks:
     """What was written: the manifest, how many rows each document gave, and the rows in no split
     because of an operator that does what its words do not say."""
@@ -90,118 +81,115 @@ class Tracks:
     unsaid: dict[tuple[str, str], Unsaid]
 
 
-def shares(made: Sequence[Made], most: int) -> Iterator[Share]:
-    """The units in their order, `most` at a time."""
-    end: dict[str, int] = {f"{split}.jsonl": 0 for split in SPLITS}
-    for first in range(0, len(made), most):
-        units, start = made[first : first + most], dict(end)
-        for unit in units:
-            for row in unit.head.rows:
-                for name, size in row.sizes.in_files(row.track, unit.side):
-                    end[name] = end.get(name, 0) + size
-                    start.setdefault(name, 0)
-        yield Share(
-            [(unit.head.number, [unit.side] * len(unit.head.rows)) for unit in units],
-            start,
-            dict(end),
-        )
-
-
-def write_lines(lines: Lines, share: Share, out: Path) -> None:
-    """Write the lines of a share to their places in the files of `out`, which are there."""
-    for name, data in lines.files:
-        if share.start[name] + len(data) != share.end[name]:
-            raise AssertionError(
-                f"{name}: {len(data)} bytes at {share.start[name]}, not as counted"
-            )
-        with disk_errors_name(out / name), open(out / name, "r+b", buffering=0) as file:
-            file.seek(share.start[name])
-            rest = memoryview(data)
-            while rest:  # one call writes 2 GB at most
-                rest = rest[file.write(rest) :]
-
-
-def write_tracks(
-    sided: Sided,
-    counted: Iterable[Counter[str]],
-    config: CdrConfig,
-    out: Path,
-    library: Iterable[LibraryRecipe],
-    paraphrases: dict[str, Any] | None = None,
-) -> Tracks:
-    """Write what is said about the tracks in the new folder `out`. `counted`: of every share, when
-    its lines are written; `library`: the recipes. `paraphrases`: counts of what an endpoint was
-    asked."""
-    counts: Counter[str] = Counter()
+def write_tracks(work: Work, db: Any, out: Path) -> Tracks:
+    """Write the tracks, the splits and what is said about them in the new folder `out`."""
+    config, plan = work.config, work.load("plan")
+    sided = sided_units(list(_units(db, plan)), config)
     rows_of: Counter[str] = Counter()
-    for unit in sided.made:
-        rows_of[unit.head.document] += len(unit.prints)
-    prints = {side: _prints(sided.made, side) for side in SPLITS}
-    with Progress("tracks", "rows", rows_of.total()) as progress:
-        for own in counted:
-            counts.update(own)
-            progress.add(own["rows"])
-    others, facts = parted(counts)
+    for one in sided.made:
+        rows_of[one.unit.record.id] += len(one.prints)
+    others, facts = parted(_write_lines(sided.made, out))
     manifest = _manifest(config, others, sided)
-    manifest["statistics"] = statistics(facts, library)
+    manifest["statistics"] = statistics(facts, work.load("library").entries)
     (out / FILE).write_text(page(manifest["statistics"]), encoding="utf-8")
     if config.instruct.mode == "few_shot":
         files = [f"{split}.jsonl" for split in SPLITS]
         manifest["few_shot"] = show_examples(out, files, shots_of(config.instruct))
-    if paraphrases is not None:
-        manifest["paraphrases"] = paraphrases
+    if plan.paraphrases is not None:
+        manifest["paraphrases"] = plan.paraphrases
     _json(out / "manifest.json", manifest)
     left = {name: manifest[name] for name in ("left_out_of_splits", "words_say_another_thing")}
-    tasks = {side: len(own) for side, own in prints.items()}
+    prints = {side: _prints(sided.made, side) for side in SPLITS}
     alike, own = compared(prints)
+    tasks = {side: len(listed) for side, listed in prints.items()}
     proof = certificate("cdr", tasks, alike, config.split.seed, **own, **left)
     write_bytes(out / CERTIFICATE, json_text(proof, indent=2))
     return Tracks(manifest, rows_of, sided.unsaid)
 
 
-def sided_units(heads: Sequence[Head], config: CdrConfig) -> Sided:
+def _units(db: Any, plan: Plan) -> Iterator[Unit]:
+    """The worded units in the order of the tracks. Many rows share a text: equal signatures are
+    held once."""
+    known: dict[bytes, bytes] = {}
+    db.execute(
+        "SELECT unit, plan, bits, id, domain, refused, operator, does, digests, signs, "
+        "done.filename, done.start, done.size FROM units JOIN documents USING "
+        "(number) JOIN done USING (unit) WHERE place >= 0 ORDER BY place"
+    )
+    while chunk := db.fetchmany(1000):
+        for number, own, bits, name, domain, refused, operator, does, digests, signs, *at in chunk:
+            signs = [None if sign is None else known.setdefault(sign, sign) for sign in signs]
+            rows = instances(plan.plans[int(own)], Record(said(name), domain, ""), bits)
+            prints = list(zip(digests, signs, strict=True))
+            yield Unit(number, rows, refused, (operator, does), prints, tuple(at))
+
+
+def _write_lines(made: Sequence[Made], out: Path) -> Counter[str]:
+    """Write the lines of all units, and count them."""
+    counts: Counter[str] = Counter()
+    with ExitStack() as opened, Progress("tracks", "units", len(made)) as progress:
+        files: dict[str, BinaryIO] = {}
+
+        def file(name: str) -> BinaryIO:
+            if name not in files:
+                (out / name).parent.mkdir(exist_ok=True)
+                files[name] = opened.enter_context(open(out / name, "wb"))
+            return files[name]
+
+        for split in SPLITS:
+            file(f"{split}.jsonl")
+        for one in made:
+            for lines in packed(*one.unit.place):
+                counts.update(lines.counted(one.side))
+                for name, data in lines.files(one.side):
+                    file(name).write(data)
+            progress.add(1)
+    return counts
+
+
+def sided_units(units: Sequence[Unit], config: CdrConfig) -> Sided:
     """Split the worded units, in their order; ids occur once. Units are set aside whose words do
     not say what happens to their text; of training and validation also those of which an input or
     reference occurs in a split that is kept from them, and some for the balance of KEEP and DROP.
     """
-    split = splitter(heads, config.split)
+    split = splitter(units, config.split)
     made: list[Made] = []
     seen: set[str] = set()
-    for head in heads:
-        ids = [row.id for row in head.rows]
-        if head.refused or not seen.isdisjoint(ids):
+    for unit in units:
+        ids = [row.id for row in unit.rows]
+        if unit.refused or not seen.isdisjoint(ids):
             continue
         seen.update(ids)
-        made.append(Made(head, split(head), _prints_of(head)))
+        made.append(Made(unit, split(unit), _prints_of(unit)))
     unsaid = _unsaid(made)
-    made = [replace(one, side="") if one.head.unsaid[0] else one for one in made]
+    made = [replace(one, side="") if one.unit.unsaid[0] else one for one in made]
     alike = _alike(made, "validation", ("heldout",))
     alike |= _alike(made, "train", ("heldout", "validation"), but=alike)
-    sided = [replace(one, side="") if one.head.number in alike else one for one in made]
+    sided = [replace(one, side="") if one.unit.number in alike else one for one in made]
     uneven: set[int] = set()
     if config.select.balance_filtered:
         for side in ("train", "validation"):
-            uneven |= unbalanced(one.head for one in sided if one.side == side)
-    sided = [replace(one, side="") if one.head.number in uneven else one for one in sided]
+            uneven |= unbalanced(one.unit for one in sided if one.side == side)
+    sided = [replace(one, side="") if one.unit.number in uneven else one for one in sided]
 
     def rows(numbers: set[int]) -> int:
-        return sum(len(one.prints) for one in made if one.head.number in numbers)
+        return sum(len(one.prints) for one in made if one.unit.number in numbers)
 
     counts = {
         "whose words do not say what happens to the text": sum(u.rows for u in unsaid.values()),
         "like a row of another split": rows(alike),
         "for the balance of KEEP and DROP": rows(uneven),
     }
-    refused = Counter(head.refused for head in heads if head.refused)
-    return Sided(sided, len(heads), refused, counts, unsaid)
+    refused = Counter(unit.refused for unit in units if unit.refused)
+    return Sided(sided, len(units), refused, counts, unsaid)
 
 
 def _unsaid(made: Iterable[Made]) -> dict[tuple[str, str], Unsaid]:
     found: dict[tuple[str, str], Unsaid] = {}
-    for unit in made:
-        if unit.side and unit.head.unsaid[0]:
-            own = found.setdefault(unit.head.unsaid, Unsaid(unit.head.document))
-            own.rows += len(unit.prints)
+    for one in made:
+        if one.side and one.unit.unsaid[0]:
+            own = found.setdefault(one.unit.unsaid, Unsaid(one.unit.record.id))
+            own.rows += len(one.prints)
     return dict(sorted(found.items(), key=lambda one: (-one[1].rows, one[0])))
 
 
@@ -213,20 +201,20 @@ def _alike(
     made: Sequence[Made], side: str, kept: Sequence[str], but: Container[int] = ()
 ) -> set[int]:
     """Numbers of the units of a side that share an input or a reference with those of `kept`."""
-    own = [(unit.head.number, one) for unit in made if unit.side == side for one in unit.prints]
+    own = [(unit.unit.number, one) for unit in made if unit.side == side for one in unit.prints]
     others = [
         one
         for unit in made
-        if unit.side in kept and unit.head.number not in but
+        if unit.side in kept and unit.unit.number not in but
         for one in unit.prints
     ]
     return {own[j][0] for j in shared([p for _, p in own], others)}
 
 
-def _prints_of(head: Head) -> list[Fingerprint]:
+def _prints_of(unit: Unit) -> list[Fingerprint]:
     return [
-        Fingerprint(row.id, head.document, head.input, row.reference, row.recipe)
-        for row in head.rows
+        Fingerprint(row.id, row.record.id, unit.input, reference, " ".join(row.plan.sequence))
+        for row, reference in zip(unit.rows, unit.prints[1:], strict=True)
     ]
 
 

@@ -33,8 +33,8 @@ from data_gen.cdr.instruct import (
 )
 from data_gen.cdr.language import read_number, say_number, say_step
 from data_gen.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
-from data_gen.cdr.pools import asked_of, pool_of
-from data_gen.cdr.rows import PlannedRow, key_of
+from data_gen.cdr.pools import pool_of
+from data_gen.cdr.units import Instance
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, Rewording, reword_all
 from data_gen.tally import Refusal
@@ -88,7 +88,7 @@ Style = tuple[str, tuple[Step, ...], PromptVariant]  # of a recipe: its key and 
 
 
 def paraphrase_units(
-    units: Sequence[Sequence[PlannedRow]],
+    units: Sequence[Sequence[Instance]],
     instruct: InstructConfig,
     config: ParaphraseConfig,
     out: Path,
@@ -148,16 +148,16 @@ def _row(key: str, base: PromptVariant, slot: int, made: Rewording) -> dict[str,
 
 
 def _styles(
-    units: Sequence[Sequence[PlannedRow]], instruct: InstructConfig, config: ParaphraseConfig
+    units: Sequence[Sequence[Instance]], instruct: InstructConfig, config: ParaphraseConfig
 ) -> Iterator[Style]:
     """The styles that the units' tasks are asked in, recipe by recipe, each once."""
     seen: set[tuple[str, str]] = set()
-    for planned in (planned for unit in units for planned in unit):
-        key, name = key_of(planned), planned.instance.id
+    for row in (row for unit in units for row in unit):
+        key, name = row.key, row.id
         if int(stable_id("paraphrase", key), 16) >= config.share * (1 << 64):
             continue
         # a recipe that cannot be spoken has none, and is left out later with its reason
-        variants = pool_of(asked_of(planned, planned.steps), instruct).variants
+        variants = pool_of(row.asked, instruct).variants
         size = len(variants)
         picked = list(range(size))
         if not instruct.all_prompts and size:
@@ -167,7 +167,7 @@ def _styles(
         for variant in (variants[i] for i in picked):
             if (key, variant.style_id) not in seen:
                 seen.add((key, variant.style_id))
-                yield key, tuple(planned.steps), variant
+                yield key, tuple(row.plan.steps), variant
 
 
 def job_of(steps: Sequence[Step], base: PromptVariant, seed: int) -> Job:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import Any
 
 from assay.seeds import derive_seed
 from configs.cdr import InstructConfig
@@ -19,12 +17,9 @@ from data_gen.cdr.instruct import (
     variant,
 )
 from data_gen.cdr.outcome import read_outcome, say_outcome
-from data_gen.cdr.rows import PlannedRow, key_of
 from data_gen.cdr.settle import Outcome
+from data_gen.cdr.units import Asked
 from rewards.gold import Step
-
-Frozen = tuple[str, tuple[tuple[str, Any], ...]]  # operator and parameters
-Asked = tuple[str, tuple[Frozen, ...]]  # recipe_prompt_key and recipe
 
 
 @dataclass(frozen=True)
@@ -33,25 +28,6 @@ class Pool:
 
     variants: tuple[PromptVariant, ...]
     refused: str = ""
-
-
-# By recipe_prompt_key and recipe; one that is not there is made where it is needed.
-Pools = Mapping[Asked, Pool]
-
-
-def frozen(step: Step) -> Frozen:
-    return step.operator, tuple(sorted(step.params.items()))
-
-
-def asked_of(planned: PlannedRow, steps: Iterable[Step]) -> Asked:
-    """What the pool of a row depends on; `steps` are the row's."""
-    return key_of(planned), tuple(map(frozen, steps))
-
-
-def distinct(units: Iterable[Sequence[PlannedRow]]) -> list[Asked]:
-    """What the rows of some units ask for, each once, in their order."""
-    rows = (planned for unit in units for planned in unit)
-    return list(dict.fromkeys(asked_of(planned, planned.steps) for planned in rows))
 
 
 @lru_cache(maxsize=10_000)

@@ -43,6 +43,18 @@ def record_id(row: dict[str, Any]) -> str:
     return stable_id(str(row.get("text", "")), digits=20)
 
 
+def is_english(record: Record) -> bool:
+    """By the record's language if it states one, else by its letters (spec section 8)."""
+    if record.language:
+        return record.language.lower().startswith("en")
+    text = record.text
+    cjk = sum("\u4e00" <= c <= "\u9fff" or "\u3040" <= c <= "\u30ff" for c in text)
+    latin = sum(c.isascii() and c.isalpha() for c in text)
+    letters = sum(c.isalpha() for c in text)
+    few = cjk < 3 and cjk <= 0.005 * max(len(text), 1)
+    return few and latin >= 20 and latin >= 0.8 * letters
+
+
 @cache
 def bound_mapper(name: str, profile: Profile = "bench") -> BoundStep:
     return bind(Step(name, dict(RECIPE_PARAMS.get(name, {}))), profile)

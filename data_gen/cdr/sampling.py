@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 from assay.seeds import derive_seed
 from configs.cdr import SelectConfig, SplitConfig
-from data_gen.cdr.rows import PlannedRow, difficulty
-from data_gen.cdr.stages.heads import Head
+from data_gen.cdr.rows import difficulty
+from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, Instance, Unit
 from data_gen.overlap import copies_of
 from data_gen.splits import taken
 from rewards.cdr.release_files import stable_id
-
-Unit = list[PlannedRow]
 
 
 class Choice(NamedTuple):
@@ -32,23 +30,23 @@ class Choice(NamedTuple):
     rank: str
 
 
-def choice_of(unit: Unit, config: SelectConfig) -> Choice:
-    row = unit[0].instance
-    statuses = sum(d.instance.status == "DROP" for d in unit)
+def choice_of(unit: Sequence[Instance], number: int, config: SelectConfig) -> Choice:
+    row, record = unit[0].plan, unit[0].record
+    drops = sum(one.status == "DROP" for one in unit)
     cell = (
-        unit[0].track,
-        difficulty(row.record.length, len(row.sequence)),
-        row.domain,
-        (statuses * 2 > len(unit)) - (statuses * 2 < len(unit)),
+        row.track,
+        difficulty(record.length, len(row.sequence)),
+        record.domain,
+        (drops * 2 > len(unit)) - (drops * 2 < len(unit)),
     )
     return Choice(
-        unit[0].unit,
+        number,
         len(unit),
-        row.record.length,
+        record.length,
         *_cap(unit[0], config),
-        (str(row.recipe_id), str(row.family_id)) if unit[0].track == "order_f" else None,
+        (str(row.recipe_id), str(row.family_id)) if row.kind == ORDER else None,
         cell,
-        stable_id("balance", row.id),
+        stable_id("balance", unit[0].id),
     )
 
 
@@ -74,16 +72,16 @@ def thin(units: Iterable[Choice], config: SelectConfig) -> list[Choice]:
     return kept
 
 
-def _cap(planned: PlannedRow, config: SelectConfig) -> tuple[str, int]:
-    row = planned.instance
-    if planned.track == "atomic_m":
-        return f"operator {row.sequence[0]}", config.per_operator
-    if planned.track == "atomic_f":  # half each, so that KEEP and DROP stay balanced
-        return f"operator {row.sequence[0]} {row.status}", (config.per_operator + 1) // 2
-    if planned.track == "agnostic_m":
-        return f"variant {row.variant_id}", config.per_variant
-    if planned.track == "order_f":
-        return f"family {row.family_id}", config.groups_per_family
+def _cap(row: Instance, config: SelectConfig) -> tuple[str, int]:
+    plan = row.plan
+    if plan.kind == MAPPER:
+        return f"operator {plan.sequence[0]}", config.per_operator
+    if plan.kind == FILTER:  # half each, so that KEEP and DROP stay balanced
+        return f"operator {plan.sequence[0]} {row.status}", (config.per_operator + 1) // 2
+    if plan.kind == MAIN:
+        return f"variant {plan.variant_id}", config.per_variant
+    if plan.kind == ORDER:
+        return f"family {plan.family_id}", config.groups_per_family
     return "order_m", 0
 
 
@@ -118,7 +116,7 @@ def _until(units: Iterable[Choice], most: int) -> list[Choice]:
     return kept
 
 
-def splitter(units: Sequence[Head], config: SplitConfig) -> Callable[[Head], str]:
+def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Unit], str]:
     """Unit -> `train`, `validation`, `heldout`, or "" (its recipe is held out but its document is
     not).
 
@@ -127,9 +125,10 @@ def splitter(units: Sequence[Head], config: SplitConfig) -> Callable[[Head], str
     """
     documents: defaultdict[str, set[str]] = defaultdict(set)
     for unit in units:
-        documents[unit.domain].add(unit.document)
-    templates = {unit.template for unit in units if not unit.is_single}
-    first = copies_of({unit.document: unit.input for unit in units})
+        documents[unit.record.domain].add(unit.record.id)
+    plans = (unit.rows[0].plan for unit in units)
+    templates = {plan.template for plan in plans if len(plan.sequence) > 1}
+    first = copies_of({unit.record.id: unit.input for unit in units})
 
     def rank(name: str) -> int:
         return derive_seed(config.seed, "split", first[name])
@@ -144,18 +143,18 @@ def splitter(units: Sequence[Head], config: SplitConfig) -> Callable[[Head], str
     seed = config.seed
     unseen = {*taken(templates, config.heldout_recipes, lambda t: derive_seed(seed, "template", t))}
 
-    def split(unit: Head) -> str:
-        document = first[unit.document]
+    def split(unit: Unit) -> str:
+        document = first[unit.record.id]
         if document in away:  # before validation: copies may be of two domains
             return "heldout"
-        if unit.template in unseen:
+        if unit.rows[0].plan.template in unseen:
             return ""
         return "validation" if document in aside else "train"
 
     return split
 
 
-def unbalanced(units: Iterable[Head]) -> set[int]:
+def unbalanced(units: Iterable[Unit]) -> set[int]:
     """Numbers of the units to leave out so that every filter of every track keeps about as often
     as it drops: the difference is less than the rows of a unit.
 
@@ -165,10 +164,10 @@ def unbalanced(units: Iterable[Head]) -> set[int]:
     cells: defaultdict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
     for unit in units:
         first = unit.rows[0]
-        if name := first.filter:
+        if name := first.plan.filter:
             drops = sum(row.status == "DROP" for row in unit.rows)
             rank = stable_id("balance_filtered", first.id)
-            cells[first.track, name].append((2 * drops - len(unit.rows), unit.number, rank))
+            cells[first.plan.track, name].append((2 * drops - len(unit.rows), unit.number, rank))
     left_out: set[int] = set()
     for cell in cells.values():
         excess = sum(more for more, _, _ in cell)

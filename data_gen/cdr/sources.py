@@ -114,9 +114,6 @@ def found_in(
         yield from torn
 
 
-TWICE = "an id that occurs twice"
-
-
 def labels_of(sources: Sequence[Source]) -> dict[str, str]:
     """A name for every file by its place, no two alike, the same wherever the corpora lie."""
     count: Counter[str] = Counter()
@@ -134,19 +131,10 @@ def other_id(name: str, label: str) -> str:
     return f"{label}#{name}"
 
 
-UNLICENSED = "a licence that --licence leaves out"
-
-
 def is_licensed(row: Row, licences: Sequence[str]) -> bool:
     return not licences or any(
         fnmatchcase(row["licence"].lower(), pattern.lower()) for pattern in licences
     )
-
-
-def unlicensed(row: Row) -> Left:
-    licence = row["licence"]
-    why = f"licence {licence!r} is left out"
-    return Left(row["id"], why, UNLICENSED, class_of(row), licence)
 
 
 def no_licence(there: Counter[str], licences: Sequence[str]) -> CorpusError:

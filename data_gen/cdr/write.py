@@ -3,7 +3,7 @@ its own words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeGuard, cast
@@ -11,19 +11,11 @@ from typing import Any, TypeGuard, cast
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import Manners, PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase import Wordings
-from data_gen.cdr.pools import (
-    Asked,
-    Frozen,
-    Pools,
-    asked_of,
-    describing,
-    frozen,
-    in_manners,
-    pool_of,
-)
-from data_gen.cdr.rows import PlannedRow, Row, release_row
+from data_gen.cdr.pools import Pool, describing, in_manners, pool_of
+from data_gen.cdr.rows import Row, release_row
 from data_gen.cdr.said.check import decided_in, holds, manner_of, says
 from data_gen.cdr.settle import Outcome, claims, described, in_words, settled
+from data_gen.cdr.units import Asked, Instance, frozen
 from rewards.cdr.release_files import RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Execution, Step, bind, run_bound
@@ -57,7 +49,7 @@ class Proof:
     """
 
     def __init__(self) -> None:
-        self._steps: dict[Frozen, BoundStep] = {}
+        self._steps: dict[Any, BoundStep] = {}
         self._mappers: dict[str, BoundStep] = {}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self._manner: dict[tuple[str, str], int | str] = {}
@@ -159,11 +151,11 @@ class Proof:
 
 
 def word(
-    unit: Sequence[PlannedRow],
+    unit: Sequence[Instance],
     config: InstructConfig,
     wordings: Wordings,
     proof: Proof | None = None,
-    known: Pools | None = None,
+    known: Mapping[Asked, Pool] | None = None,
 ) -> Written:
     """The rows of a unit with their prompt variants, each proved; all or none are kept.
 
@@ -176,24 +168,23 @@ def word(
     asked: list[list[PromptVariant]] = []
     told: list[str] = []
     unsaid = ("", "")
-    for planned in unit:
-        steps = planned.steps
-        wanted = asked_of(planned, steps)
+    for instance in unit:
+        steps, wanted = instance.plan.steps, instance.asked
         found = (known or {}).get(wanted) or pool_of(wanted, config)
         if found.refused:
             return Written(refused=found.refused)
         key = wanted[0]
         variants = [paraphrased(v, key, wordings) for v in found.variants]
-        picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
+        picked = chosen(len(variants), config.variants, config.seed, key, instance.id)
         trained = wordings_of(
             len(variants),
             picked,
             config.variants_per_task,
             config.seed,
             key,
-            planned.instance.id,
+            instance.id,
         )
-        row = release_row(planned, variants, picked, config.variants, config.seed)
+        row = release_row(instance, variants, picked, config.variants, config.seed)
         drawn = range(len(variants)) if config.all_prompts else {*picked, *trained}
         results = [i for i in drawn if _is_for_result(variants[i])]
         outcome: Outcome | str = proof.outcome(row, steps) if results else ""

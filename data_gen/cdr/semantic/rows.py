@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from assay.seeds import derive_seed
-from data_gen.cdr.construct import bucket
+from data_gen.cdr.rows import bucket
 from rewards.cdr.release_files import FIELDS, stable_id
 
 Row = dict[str, Any]

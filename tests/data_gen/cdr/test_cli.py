@@ -17,10 +17,10 @@ from assay.task import Task, TaskError, read_tasks
 from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr.domains import NOT_IN_PAPER, PAPER, chosen_operators
+from data_gen.cdr.facts import filters_of, mappers_of
 from data_gen.cdr.instruct import read_instruction
 from data_gen.cdr.outcome import read_outcome
 from data_gen.cdr.settle import Outcome
-from data_gen.cdr.stages.facts import filters_of, mappers_of
 from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import RECIPE_PARAMS, Step, execute

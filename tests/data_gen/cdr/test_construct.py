@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 from front import command
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
@@ -26,8 +27,8 @@ from data_gen.cdr.calibrate import (
     quantile_of,
     round_threshold,
 )
-from data_gen.cdr.construct import sha256
 from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
+from data_gen.cdr.lines import sha256
 from data_gen.cdr.mining import mine_counts
 from data_gen.cdr.sources import Found, found_in, sources_of
 from data_gen.readers import CorpusError, cut
@@ -70,6 +71,22 @@ def test_mining_vectors() -> None:
         fallback = [{"operators": list(s), "support": n} for s, n in mined.fallback]
         got = {"threshold": mined.threshold, "families": families, "fallback": fallback}
         assert got == row["expected"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1), min_size=1, max_size=40),
+    st.integers(1, 4),
+)
+def test_coverage_is_that_of_all_subsets(sets: list[set[str]], support: int) -> None:
+    config = MiningConfig(min_support=support, min_support_ratio=0, min_recipe_support=0)
+    signatures = [sorted(one) for one in sets]
+    counts: Counter[tuple[str, ...]] = Counter()
+    for signature in signatures:
+        for size in range(config.min_combo_len, config.max_combo_len + 1):
+            counts.update(combinations(signature, size))
+    for family in mine_counts("web", Counter(map(tuple, signatures)), config).families:
+        assert family.subset_support == counts[family.anchor] >= support
 
 
 def threshold(

@@ -43,8 +43,8 @@ step_lists = st.lists(st.sampled_from(MAPPERS + FILTERS), min_size=1, max_size=7
 
 
 def test_every_operator_of_the_tracks_can_be_spoken() -> None:
-    from data_gen.cdr.construct import CALIBRATED_FILTERS
     from data_gen.cdr.domains import ALL_MAPPERS
+    from data_gen.cdr.facts import CALIBRATED_FILTERS
 
     assert {s.operator for s in MAPPERS} >= set(ALL_MAPPERS)
     assert {s.operator for s in FILTERS} == set(CALIBRATED_FILTERS)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_gen.cdr.records import Record
 from data_gen.cdr.sampling import unbalanced
-from data_gen.cdr.stages.bodies import Sizes
-from data_gen.cdr.stages.heads import Head, RowHead
+from data_gen.cdr.units import ORDER, Instance, RowPlan
+from data_gen.cdr.units import Unit as Worded
 
-SIZES = Sizes(0, 0, 0, 0, 0)
 FILTERS = ("words_num_filter", "text_length_filter")
 Unit = tuple[str, str, str]  # track, filter ("" for none), statuses (K and D)
 
@@ -29,20 +29,21 @@ units = st.lists(
 )
 
 
-def head(unit: Unit, number: int) -> Head:
+def unit_of(unit: Unit, number: int) -> Worded:
     track, name, statuses = unit
-    recipe = " ".join(n for n in (name, "clean_html_mapper") if n)
-    rows = (
-        RowHead(
-            f"{number}-{i}", track, "DROP" if status == "D" else "KEEP", recipe, SIZES, ("", None)
+    recipe = tuple(n for n in (name, "clean_html_mapper") if n)
+    record = Record(f"doc-{number}", "web", "")
+    rows = [
+        Instance(
+            RowPlan(ORDER, track, "", (str(i),), recipe), record, "DROP" if s == "D" else "KEEP"
         )
-        for i, status in enumerate(statuses)
-    )
-    return Head(number, "", f"doc-{number}", "web", ("", None), tuple(rows))
+        for i, s in enumerate(statuses)
+    ]
+    return Worded(number, rows, "", ("", ""), [])
 
 
-def heads(made: Sequence[Unit]) -> list[Head]:
-    return [head(unit, number) for number, unit in enumerate(made)]
+def worded(made: Sequence[Unit]) -> list[Worded]:
+    return [unit_of(unit, number) for number, unit in enumerate(made)]
 
 
 def excess(units: list[Unit]) -> int:
@@ -54,7 +55,7 @@ def excess(units: list[Unit]) -> int:
 @settings(deadline=None)
 @given(units)
 def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Unit]) -> None:
-    left_out = unbalanced(heads(made))
+    left_out = unbalanced(worded(made))
     assert all(made[n][1] for n in left_out)
     for track in ("order_f", "atomic_f"):
         for name in FILTERS:
@@ -66,10 +67,10 @@ def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Unit]) -> N
 @settings(deadline=None)
 @given(units)
 def test_the_choice_does_not_depend_on_the_order_of_units(made: list[Unit]) -> None:
-    listed = heads(made)
+    listed = worded(made)
     assert unbalanced(listed) == unbalanced(listed[::-1])
 
 
 def test_groups_that_only_drop_go_before_those_that_teach_both() -> None:
     made: list[Unit] = [("order_f", FILTERS[0], s) for s in ("DDD", "DKK", "DDK", "DDD")]
-    assert unbalanced(heads(made)) == {0, 3}
+    assert unbalanced(worded(made)) == {0, 3}

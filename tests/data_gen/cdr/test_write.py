@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.pools import asked_of, distinct, pool_of
+from data_gen.cdr.pools import pool_of
 from data_gen.cdr.records import Record
-from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.settle import Outcome
-from data_gen.cdr.tracks import Instance
+from data_gen.cdr.units import MAIN, Instance, RowPlan
 from data_gen.cdr.write import Proof, word
 from rewards.cdr.release_files import RESULT_STYLES
 from rewards.gold import Step, bind_recipe, execute, run_bound
@@ -22,10 +21,9 @@ TEXT = "Mail ana@acme.io or see https://acme.io/x now. Mail ana@acme.io or see i
 MAPPERS = ("clean_email_mapper", "clean_links_mapper")
 
 
-def row(text: str, gold: str, sequence: tuple[str, ...] = MAPPERS) -> PlannedRow:
-    record = Record("d", "web", text)
-    instance = Instance("main", "i", record, sequence, "KEEP", gold, recipe_type="clean-only")
-    return PlannedRow("agnostic_m", instance, None, None)
+def row(text: str, gold: str, sequence: tuple[str, ...] = MAPPERS) -> Instance:
+    plan = RowPlan(MAIN, "agnostic_m", "main", ("i",), sequence, recipe_type="clean-only")
+    return Instance(plan, Record("d", "web", text), "KEEP", gold)
 
 
 def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
@@ -74,12 +72,11 @@ def test_pools_that_were_made_before_give_the_same_words() -> None:
     config = InstructConfig()
     gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
     rows = [row(TEXT, gold), row(TEXT + "!", gold + "!")]
-    asked = distinct([[one] for one in rows])
-    assert len(asked) == 1 and asked[0] == asked_of(rows[0], rows[0].steps)
-    known = {asked[0]: pool_of(asked[0], config)}
-    assert len(known[asked[0]].variants) == 11
+    (asked,) = {one.asked for one in rows}
+    known = {asked: pool_of(asked, config)}
+    assert len(known[asked].variants) == 11
     assert word(rows[:1], config, {}, known=known) == word(rows[:1], config, {})
-    refused = {asked[0]: replace(known[asked[0]], variants=(), refused="unspoken: x")}
+    refused = {asked: replace(known[asked], variants=(), refused="unspoken: x")}
     assert word(rows[:1], config, {}, known=refused).refused == "unspoken: x"
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.cdr.domains import ALL_MAPPERS
+from data_gen.cdr.facts import CALIBRATED_FILTERS
 from data_gen.cdr.phrases import CONDITIONS, CONDITIONS_TO_THE_LETTER, TO_THE_LETTER
 from data_gen.cdr.records import bound_mapper
 from data_gen.cdr.said import filters
@@ -18,7 +19,6 @@ from data_gen.cdr.said.check import (
     decided_in,
     manner_of,
 )
-from data_gen.cdr.stages.facts import CALIBRATED_FILTERS
 from rewards.gold import Step, bind
 
 
