@@ -16,7 +16,6 @@ import json
 import pickle
 import shutil
 import uuid
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -168,7 +167,7 @@ def _extra(name: str) -> Any:
 
 def need_extra() -> None:
     """Raise `TaskError`, which names the extra to install, where it is missing."""
-    for name in ("duckdb", "pyarrow.parquet"):
+    for name in ("duckdb", "pyarrow.parquet", "zstandard"):
         _extra(name)
 
 
@@ -189,11 +188,12 @@ def _type(pa: Any, kind: str) -> Any:
 
 def write_packed(path: Path, pieces: Iterable[Any]) -> list[tuple[int, int]]:
     """Write values beside a part, each packed for itself; where each begins, and its bytes."""
+    pack = _extra("zstandard").ZstdCompressor(level=1).compress
     places: list[tuple[int, int]] = []
     at = 0
     with atomic_write(path.with_suffix(".packed")) as out:
         for piece in pieces:
-            size = out.write(zlib.compress(pickle.dumps(piece), 1))
+            size = out.write(pack(pickle.dumps(piece)))
             places.append((at, size))
             at += size
     return places
@@ -201,12 +201,13 @@ def write_packed(path: Path, pieces: Iterable[Any]) -> list[tuple[int, int]]:
 
 def packed(part: str, start: int, size: int) -> Any:
     """One value that stands beside a part."""
+    zstd = _extra("zstandard")
     path = Path(part).with_suffix(".packed")
     with open(path, "rb") as file:
         file.seek(start)
         try:
-            return pickle.loads(zlib.decompress(file.read(size)))
-        except zlib.error:
+            return pickle.loads(zstd.ZstdDecompressor().decompress(file.read(size)))
+        except zstd.ZstdError:
             raise TaskError(
                 f"{path}: is cut off or damaged; remove it and run the same command again"
             ) from None
