@@ -21,9 +21,9 @@ from configs.cdr import CdrConfig, SwapConfig
 from data_gen.cdr.calibrate import calibrated, percentile, quantile_of
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.facts import BITS, CALIBRATED_FILTERS, filters_of
+from data_gen.cdr.instruct import Pool, pool_of
 from data_gen.cdr.library import LibraryRecipe, OrderFamily
 from data_gen.cdr.paraphrase import paraphrase_units
-from data_gen.cdr.pools import Pool, pool_of
 from data_gen.cdr.records import Record, Replays, bound_filter
 from data_gen.cdr.sampling import balance, choice_of, thin
 from data_gen.cdr.traces import CHANGED, FAILED, FAMILY, Point, point_of, points_of, wanted

@@ -13,10 +13,9 @@ from typing import Any
 from assay.console import Progress
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig
-from data_gen.cdr.compose import compose
 from data_gen.cdr.facts import LONG, TORN, TWICE, UNLICENSED, USED, filters_of, mask_of, names_of
 from data_gen.cdr.library import LibraryRecipe, attach_filters, support_table
-from data_gen.cdr.mining import Mined, MinedRecipe, Signature, mine_counts
+from data_gen.cdr.mining import Mined, MinedRecipe, Signature, compose, mine_counts
 from data_gen.cdr.records import Replays
 from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.work import Work, packed, quoted, raw, read, said

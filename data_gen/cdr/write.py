@@ -9,9 +9,17 @@ from functools import lru_cache
 from typing import Any, TypeGuard, cast
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.instruct import Manners, PromptVariant, chosen, wordings_of
+from data_gen.cdr.instruct import (
+    Manners,
+    Pool,
+    PromptVariant,
+    chosen,
+    describing,
+    in_manners,
+    pool_of,
+    wordings_of,
+)
 from data_gen.cdr.paraphrase import Wordings
-from data_gen.cdr.pools import Pool, describing, in_manners, pool_of
 from data_gen.cdr.rows import Row, release_row
 from data_gen.cdr.said.check import decided_in, holds, manner_of, says
 from data_gen.cdr.settle import Outcome, claims, described, in_words, settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from data_gen.cdr.said import filters, identifiers, latex, letter, markup, prose
+from data_gen.cdr.said import filters, identifiers, letter, markup, prose
 from data_gen.cdr.said.identifiers import Reading
 from rewards.gold import OPERATORS, Step
 
@@ -22,13 +22,13 @@ READINGS: dict[str, Reading] = {
     "clean_pem_mapper": identifiers.key_block,
     "clean_phone_mapper": identifiers.phone,
     "clean_secret_mapper": identifiers.secret,
-    "expand_macro_mapper": latex.macros_written_out,
+    "expand_macro_mapper": markup.macros_written_out,
     "extract_tables_from_html_mapper": markup.tables,
     "fix_unicode_mapper": prose.decoded_right,
     "punctuation_normalization_mapper": prose.plain_marks,
-    "remove_bibliography_mapper": latex.until_bibliography,
-    "remove_comments_mapper": latex.without_comments,
-    "remove_header_mapper": latex.from_heading,
+    "remove_bibliography_mapper": markup.until_bibliography,
+    "remove_comments_mapper": markup.without_comments,
+    "remove_header_mapper": markup.from_heading,
     "remove_long_words_mapper": prose.marks_alone,
     "remove_repeat_sentences_mapper": prose.repeats,
     "remove_specific_chars_mapper": prose.bullets,
@@ -64,7 +64,7 @@ def manner_of(operator: str, before: str, after: str) -> int | str:
     Where none does, why its short ones do not, in a few words; mappers without words of the
     benchmark's are not judged."""
     if operator == FIGURES:
-        shown = (latex.shows_figures(before, after, in_detail) for in_detail in (False, True))
+        shown = (markup.shows_figures(before, after, in_detail) for in_detail in (False, True))
         return next((manner for manner, ok in enumerate(shown) if ok), OTHER_FIGURES)
     if operator not in READINGS:
         return 0
@@ -90,7 +90,7 @@ def holds(operator: str, manner: int, text: str) -> bool:
 def says(operator: str, manner: int, before: str, after: str) -> bool:
     """Whether a manner of a mapper's words says its change of a text."""
     if operator == FIGURES:
-        return latex.shows_figures(before, after, bool(manner))
+        return markup.shows_figures(before, after, bool(manner))
     if operator not in READINGS:
         return True
     reading = LETTER[operator][manner - 1] if manner else READINGS[operator]

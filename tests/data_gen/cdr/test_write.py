@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.pools import pool_of
+from data_gen.cdr.instruct import pool_of
 from data_gen.cdr.records import Record
 from data_gen.cdr.settle import Outcome
 from data_gen.cdr.units import MAIN, Instance, RowPlan
