@@ -28,12 +28,12 @@ from data_gen.cdr.instruct import (
     InstructionError,
     PromptVariant,
     chosen,
+    pool_of,
     read_instruction,
     wordings_of,
 )
 from data_gen.cdr.language import read_number, say_number, say_step
 from data_gen.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
-from data_gen.cdr.pools import pool_of
 from data_gen.cdr.units import Instance
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, Rewording, reword_all

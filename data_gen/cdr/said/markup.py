@@ -168,12 +168,11 @@ _AS_IT_STANDS = re.compile(
     r"\\begin\{(verbatim|lstlisting|minted|alltt|Verbatim|CodeInput|CodeOutput|comment)\*?\}"
     r"|\\(?:verb|url|href|path|lstinline)\*?\b"
 )
-_HIDDEN_TEX = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def without_comments(text: str) -> str | None:
     """None where a percent sign may be no comment, and in scripts, whose marks are no TeX."""
-    text = _HIDDEN_TEX.sub("", text) if "<!--" in text else text
+    text = _HIDDEN.sub("", text) if "<!--" in text else text
     if not _TEX.search(text):
         return None if _PERCENT_MARK.search(text) or _COMMAND_LINE.search(text) else text
     if "%" not in text:

@@ -25,6 +25,7 @@ from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
+pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
 
 SMALL = (

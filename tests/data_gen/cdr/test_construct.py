@@ -115,6 +115,7 @@ REFERENCE = ROOT / "configs" / "cdr_reference.yaml"
 
 def built(corpus: Path, out: Path, *more: str) -> list[dict[str, Any]]:
     """The rows of pipeline.jsonl that a build of the corpus writes."""
+    pytest.importorskip("duckdb", reason="needs the extra `build`")
     given = ["--corpus", str(corpus), "--out", str(out), "--workers", "1", "tracks=false"]
     assert command("tasks")(["cdr", *given, *more]) == 0
     return [json.loads(line) for line in (out / "pipeline.jsonl").open(encoding="utf-8")]

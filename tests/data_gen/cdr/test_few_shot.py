@@ -16,6 +16,7 @@ from rollouts.cdr.prompts import KIND
 from rollouts.cdr.shots import alike
 from rollouts.words.templates import ours
 
+pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
 SMALL = (
     "instances.min_keep=2",

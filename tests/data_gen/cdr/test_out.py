@@ -15,6 +15,7 @@ from small_corpus import write_corpus
 
 from assay.task import TaskError, read_tasks
 
+pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
 SMALL = (
     "workers=1",

@@ -23,6 +23,7 @@ from data_gen.rewording import Endpoint, Rewording, reword_all
 from rewards.cdr.release_files import find_tracks
 from rewards.gold import Step
 
+pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
 
 STEPS = [Step("clean_email_mapper"), Step("words_num_filter", {"min_num": 1500})]

@@ -18,6 +18,7 @@ from data_gen.cdr.language import read_clauses
 from rewards.cdr.release_files import sample_variants
 from rewards.gold import Step, execute
 
+pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
 
 SMALL = (

@@ -24,6 +24,7 @@ from data_gen.cdr.work import StageError
 from rewards.cdr.release_files import stable_id
 from rewards.gold import Step, execute
 
+pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
 SMALL = (
     "instances.min_keep=1",
@@ -185,6 +186,31 @@ def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> N
     used = [json.loads(line) for line in found[0]["pipeline.jsonl"].splitlines()]
     names = {row["doc_id"] for row in used if row["kind"] == "pipeline_activation"}
     assert {"0", "docs.jsonl 2#0", "docs.jsonl 2#24"} <= names
+
+
+def test_a_library_that_is_missing_is_named_with_its_extra(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert main(words(corpus, tmp_path / "out")) == 2
+    said = capsys.readouterr().err
+    assert "duckdb is not installed" in said and "build" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_the_work_folder_that_is_cut_off_is_named(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = words(corpus, tmp_path, "--stage")
+    assert main([*given, "facts"]) == 0
+    (path,) = (tmp_path / ".work").rglob("*.packed")
+    path.write_bytes(path.read_bytes()[:2000])
+    capsys.readouterr()
+    assert main([*given, "library"]) == 2
+    assert "00000.packed: is cut off or damaged; remove it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
