@@ -28,8 +28,15 @@ from assay.seeds import derive_seed
 from assay.workers import MapFunction
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.describe import About
-from data_gen.queries.files import BYTES_ELSE, Frame, Layout, can_read, write_frames, write_rules
-from data_gen.queries.records import holds
+from data_gen.queries.files import (
+    BYTES_ELSE,
+    Frame,
+    Layout,
+    can_read,
+    holds,
+    write_frames,
+    write_rules,
+)
 
 _PLACEHOLDERS = ("M", "n/a", -9999.0, -999.0)
 _TOGETHER = 0.4  # of the tables that can have two texts in one column

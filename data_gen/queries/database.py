@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 from assay.tables.load import load
 from assay.tables.plan import ReadPlan
-from data_gen.queries.files import Arrays
-from data_gen.queries.links import Link
-from data_gen.queries.records import Records
+from data_gen.queries.files import Arrays, Records
+from data_gen.queries.tables import Link
 from data_gen.queries.tables import Table as Described
 from rewards.sql.compare import Cell
 from rewards.sql.data import RESERVED, Column, Database, Table, Type, packed

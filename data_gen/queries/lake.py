@@ -20,12 +20,10 @@ from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction
 from data_gen.describe import About, Described, names
-from data_gen.queries.files import Arrays, load_arrays
+from data_gen.queries.files import Arrays, NoRecords, load_arrays, may_hold, records_in
 from data_gen.queries.lake_checks import Prover
-from data_gen.queries.links import Links, links_of, spelled_apart
 from data_gen.queries.pipeline import Frames
-from data_gen.queries.records import NoRecords, may_hold, records_in
-from data_gen.queries.tables import Refers, Table, describe
+from data_gen.queries.tables import Links, Refers, Table, describe, links_of, spelled_apart
 from data_gen.tally import Input, Tally
 from rollouts.krama.index import LakeIndex, index_lake
 

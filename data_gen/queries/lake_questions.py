@@ -17,10 +17,9 @@ from data_gen.queries.lake_steps import (
     enough,
     one_order,
 )
-from data_gen.queries.links import Links, links_of
 from data_gen.queries.ops import Summary
 from data_gen.queries.pipeline import Question
-from data_gen.queries.tables import Table
+from data_gen.queries.tables import Links, Table, links_of
 
 _MEANS: tuple[Summary, ...] = ("mean", "median", "total")
 _LAST = ("last", "second to last", "third to last", "fourth to last")

@@ -9,11 +9,10 @@ from math import comb, prod
 from random import Random
 
 from data_gen.queries import ops
-from data_gen.queries.links import Brought, Link, beside
 from data_gen.queries.ops import Cut, Op, Sign, Source, Summary
 from data_gen.queries.pandas_code import blocks, fewest, written
 from data_gen.queries.pipeline import LakeStep, Question, StepKind
-from data_gen.queries.tables import Half, Table
+from data_gen.queries.tables import Brought, Half, Link, Table, beside
 
 WORDS: dict[Summary, str] = {
     "mean": "mean",

@@ -25,9 +25,8 @@ from data_gen.pipeline import Builder, Parts, tasks_of
 from data_gen.proof.original import NotProvable
 from data_gen.queries.database import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.queries.lake import Lake
-from data_gen.queries.links import Link, Links
 from data_gen.queries.sql_pandas import Second
-from data_gen.queries.sql_plans import Kind, NoPlan, Plan, draft, kinds_of
+from data_gen.queries.sql_plans import NoPlan, Plan, draft, kinds_of
 from data_gen.queries.sql_prove import agreed, clauses_needed, focus_of, gold_rows
 from data_gen.queries.sql_wording import pieces, prompt, question
 from data_gen.queries.sql_write import Written, written
@@ -39,7 +38,7 @@ from data_gen.queries.table_folders import (
     opened,
     wanted_tasks,
 )
-from data_gen.queries.tables import Table
+from data_gen.queries.tables import Link, Links, Table
 from data_gen.splits import SPLITS
 from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
 from rewards.sql.compare import Row
@@ -154,7 +153,7 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
                         shapes.add(plan.shape)
                         break
 
-    def _plans(self, unit: Unit, kind: Kind, rng: Random, shapes: set[str]) -> Iterator[Plan]:
+    def _plans(self, unit: Unit, kind: str, rng: Random, shapes: set[str]) -> Iterator[Plan]:
         tried: list[Plan] = []
         for _ in range(_TRIES):
             try:

@@ -82,15 +82,54 @@ class Second:
 
 def values(plan: Plan, frame: Frame, other: Frame | None = None) -> Rows:
     """What the plan asks for, as rows; `other` is the second table of a join."""
-    return _WAYS[plan.kind](plan, frame, other)
+    if other is not None:
+        return _of_two(plan, frame, other)
+    rows = _met(frame, plan.filters)
+    match plan.kind:
+        case "list":
+            return _tuples(rows, plan.shown)
+        case "count":
+            return [(len(rows),)]
+        case "aggregate":
+            return [(_one(plan, rows),)]
+        case "group":
+            return _grouped(plan, rows)
+        case "having":
+            return [(k,) for k, v in _grouped(plan, rows) if _TESTS[plan.sign](v, plan.limit)]
+        case "best_group":
+            best = [(v, k) for k, v in _grouped(plan, rows) if v is not None]
+            best.sort(key=lambda pair: (-pair[0] if plan.down else pair[0], pair[1]))
+            return [(key,) for _, key in best[: plan.limit]]
+        case "top":
+            return _top(plan, rows)
+        case "top_each":
+            return _top_each(plan, rows)
+        case "date_part":
+            return _by_part(plan, rows)
+        case "above_average":
+            mean = float(_column(frame, plan.measure).dropna().mean())
+            above = _TESTS[plan.sign](_column(rows, plan.measure), mean)
+            return _tuples(rows[above], plan.shown)
+        case "share":
+            return _share(plan, frame)
+        case "absent":
+            met = set(_column(rows, plan.group).dropna())
+            return [(v,) for v in sorted(set(_column(frame, plan.group).dropna()) - met)]
+        case _:  # "distinct": how many there are, or each
+            found = set(_column(rows, plan.group).dropna())
+            return [(len(found),)] if plan.limit else [(v,) for v in sorted(found)]
+
+
+def _column(frame: Frame, field: Field | None) -> Any:
+    assert field is not None
+    return frame[field.original]
 
 
 def _met(frame: Frame, filters: Iterable[Filter]) -> Frame:
     """The rows that meet all conditions; a missing value meets none."""
     for one in filters:
-        column = frame[one.field.original]
-        there = frame[column.notna()]
-        frame = there[_TESTS[one.sign](there[one.field.original], one.value)]
+        there = frame[_column(frame, one.field).notna()]
+        frame = there[_TESTS[one.sign](_column(there, one.field), one.value)]
     return frame
 
 
@@ -98,7 +137,7 @@ def _one(plan: Plan, rows: Frame) -> Any:
     """The summary of some rows; None where there is nothing to summarise."""
     if plan.summary == "rows" or plan.measure is None:
         return len(rows)
-    column = rows[plan.measure.original].dropna()
+    column = _column(rows, plan.measure).dropna()
     if column.empty:
         return None
     match plan.summary:
@@ -112,88 +151,51 @@ def _one(plan: Plan, rows: Frame) -> Any:
             return column.min()
 
 
-def _each(plan: Plan, frame: Frame, by: Any) -> list[tuple[Any, Any]]:
+def _each(plan: Plan, frame: Frame, by: Any) -> Rows:
     return [(key, _one(plan, rows)) for key, rows in frame.groupby(by, dropna=True, sort=True)]
 
 
-def _listed(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    return _tuples(_met(frame, plan.filters), plan.shown)
+def _grouped(plan: Plan, rows: Frame) -> Rows:
+    assert plan.group is not None
+    return _each(plan, rows, plan.group.original)
 
 
 def _tuples(frame: Frame, shown: Iterable[Field]) -> Rows:
-    columns = [frame[f.original].tolist() for f in shown]
+    columns = [_column(frame, f).tolist() for f in shown]
     return [tuple(None if v != v else v for v in row) for row in zip(*columns, strict=True)]
 
 
-def _counted(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    return [(len(_met(frame, plan.filters)),)]
-
-
-def _summed(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    return [(_one(plan, _met(frame, plan.filters)),)]
-
-
-def _grouped(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    assert plan.group is not None
-    return list(_each(plan, _met(frame, plan.filters), plan.group.original))
-
-
-def _over(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    found = _grouped(plan, frame, None)
-    return [(key,) for key, v in found if v is not None and _TESTS[plan.sign](v, plan.limit)]
-
-
-def _ranked(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
+def _top(plan: Plan, rows: Frame) -> Rows:
     assert plan.measure is not None
-    rows = _met(frame, plan.filters).dropna(subset=[plan.measure.original])
-    first = plan.shown[0].original
-    rows = rows.sort_values(
-        [plan.measure.original, first], ascending=[not plan.down, True], kind="stable"
-    )
+    by = [plan.measure.original, plan.shown[0].original]
+    rows = rows.dropna(subset=by[:1])
+    rows = rows.sort_values(by, ascending=[not plan.down, True], kind="stable")
     return _tuples(rows.head(plan.limit), plan.shown)
 
 
-def _different(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
+def _top_each(plan: Plan, rows: Frame) -> Rows:
+    assert plan.group and plan.measure
+    found: Rows = []
+    rows = rows.dropna(subset=[plan.measure.original])
+    for key, part in rows.groupby(plan.group.original, dropna=True):
+        place = _column(part, plan.measure).rank(method="min", ascending=not plan.down)
+        names = _column(part[place <= plan.limit], plan.shown[0])
+        found += [(key, None if v != v else v) for v in names.tolist()]
+    return found
+
+
+def _by_part(plan: Plan, rows: Frame) -> Rows:
     assert plan.group is not None
-    found = set(_met(frame, plan.filters)[plan.group.original].dropna())
-    return [(len(found),)] if plan.limit else [(v,) for v in sorted(found)]
+    rows = rows.dropna(subset=[plan.group.original])
+    column = _column(rows, plan.group)
+    if plan.part == "decade":
+        part = (column // 10 * 10).astype(int)
+    else:
+        part = column.str.slice(*((0, 4) if plan.part == "year" else (5, 7))).astype(int)
+    return _each(plan, rows, part.rename("part"))
 
 
-def _merged(plan: Plan, frame: Frame, other: Frame | None) -> Rows:
-    assert plan.mine and plan.theirs and plan.group and other is not None
-    left = _met(frame, plan.filters).dropna(subset=[plan.mine.original])
-    right = other.dropna(subset=[plan.theirs.original])
-    looked_up = dict(zip(right[plan.theirs.original], right[plan.group.original], strict=True))
-    if len(looked_up) != len(right):
-        raise NotProvable("a key of the other table stands there twice")
-    groups = left[plan.mine.original].map(lambda key: looked_up.get(key))
-    there = groups.notna()
-    return list(_each(plan, left[there], groups[there]))
-
-
-def _filtered_by_other(plan: Plan, frame: Frame, other: Frame | None) -> Rows:
-    assert plan.mine and plan.theirs and other is not None
-    if other[plan.theirs.original].dropna().duplicated().any():
-        raise NotProvable("a key of the other table stands there twice")
-    keys = set(_met(other, plan.filters)[plan.theirs.original].dropna())
-    return [(_one(plan, frame[frame[plan.mine.original].map(lambda key: key in keys)]),)]
-
-
-def _above(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    assert plan.measure is not None
-    column = frame[plan.measure.original]
-    mean = float(column.dropna().mean())
-    rows = _met(frame, plan.filters)
-    return _tuples(rows[_TESTS[plan.sign](rows[plan.measure.original], mean)], plan.shown)
-
-
-def _never(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    assert plan.group is not None
-    met = set(_met(frame, plan.filters)[plan.group.original].dropna())
-    return [(v,) for v in sorted(set(frame[plan.group.original].dropna()) - met)]
-
-
-def _portion(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
+def _share(plan: Plan, frame: Frame) -> Rows:
     *given, asked = plan.filters
     whole = _met(frame, given).dropna(subset=[asked.field.original])
     if whole.empty:
@@ -201,55 +203,19 @@ def _portion(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
     return [(100 * len(_met(whole, [asked])) / len(whole),)]
 
 
-def _by_part(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    assert plan.group is not None
-    rows = _met(frame, plan.filters).dropna(subset=[plan.group.original])
-    column = rows[plan.group.original]
-    if plan.part == "decade":
-        part = (column // 10 * 10).astype(int)
-    else:
-        part = column.str.slice(*((0, 4) if plan.part == "year" else (5, 7))).astype(int)
-    return list(_each(plan, rows, part.rename("part")))
-
-
-def _best_each(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    assert plan.group and plan.measure
-    found: Rows = []
-    rows = _met(frame, plan.filters).dropna(subset=[plan.measure.original])
-    for key, part in rows.groupby(plan.group.original, dropna=True):
-        place = part[plan.measure.original].rank(method="min", ascending=not plan.down)
-        names = part[place <= plan.limit][plan.shown[0].original]
-        found += [(key, None if v != v else v) for v in names.tolist()]
-    return found
-
-
-def _best(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
-    found = [(v, k) for k, v in _grouped(plan, frame, None) if v is not None]
-    found.sort(key=lambda pair: (-pair[0] if plan.down else pair[0], pair[1]))
-    return [(key,) for _, key in found[: plan.limit]]
-
-
-def _lonely(plan: Plan, frame: Frame, other: Frame | None) -> Rows:
-    assert plan.mine and plan.theirs and other is not None
-    there = set(frame[plan.mine.original].dropna())
-    return [(v,) for v in other[plan.theirs.original].dropna().tolist() if v not in there]
-
-
-_WAYS: dict[str, Callable[[Plan, Frame, Frame | None], Rows]] = {
-    "list": _listed,
-    "count": _counted,
-    "aggregate": _summed,
-    "group": _grouped,
-    "having": _over,
-    "top": _ranked,
-    "distinct": _different,
-    "join": _merged,
-    "join_filter": _filtered_by_other,
-    "above_average": _above,
-    "absent": _never,
-    "share": _portion,
-    "date_part": _by_part,
-    "top_each": _best_each,
-    "best_group": _best,
-    "unmatched": _lonely,
-}
+def _of_two(plan: Plan, frame: Frame, other: Frame) -> Rows:
+    mine = _column(frame, plan.mine)
+    theirs = _column(other, plan.theirs).dropna()
+    if plan.kind == "unmatched":
+        there = set(mine.dropna())
+        return [(v,) for v in theirs.tolist() if v not in there]
+    if theirs.duplicated().any():
+        raise NotProvable("a key of the other table stands there twice")
+    if plan.kind == "join_filter":
+        keys = set(_column(_met(other, plan.filters), plan.theirs).dropna())
+        return [(_one(plan, frame[mine.map(lambda key: key in keys)]),)]
+    left = _met(frame, plan.filters).dropna(subset=[mine.name])
+    looked_up = dict(zip(theirs, _column(other, plan.group)[theirs.index], strict=True))
+    groups = _column(left, plan.mine).map(lambda key: looked_up.get(key))
+    there = groups.notna()
+    return _each(plan, left[there], groups[there])

@@ -389,20 +389,9 @@ def _share(plan: Plan, unit: Unit) -> Written:
 
 
 _WRITERS: dict[str, Callable[[Plan, Unit], Written]] = {
-    "list": _list,
-    "count": _count,
-    "aggregate": _aggregate,
-    "group": _group,
-    "having": _having,
-    "top": _top,
-    "distinct": _distinct,
-    "join": _join,
-    "join_filter": _join_filter,
-    "above_average": _above_average,
-    "absent": _absent,
-    "share": _share,
-    "date_part": _date_part,
-    "top_each": _top_each,
-    "best_group": _best_group,
-    "unmatched": _unmatched,
+    write.__name__[1:]: write
+    for write in (
+        *(_list, _count, _aggregate, _group, _having, _best_group, _date_part, _top, _top_each),
+        *(_distinct, _join, _join_filter, _unmatched, _above_average, _absent, _share),
+    )
 }

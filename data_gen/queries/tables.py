@@ -1,4 +1,5 @@
-"""A table that questions can be asked of: where it lies, and what its columns are good for.
+"""A table that questions can be asked of: where it lies, what its columns are good for, and which
+other tables of its lake it can be joined with.
 
 Questions are drawn from this description alone.
 """
@@ -12,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 from assay.fingerprints import TableMarks, marks_of_frame
 from assay.tables.settings import Doubt
@@ -149,21 +151,14 @@ _CUTS: dict[Cut, tuple[str, str]] = {  # (a mark that the text has, the part)
 
 @dataclass
 class _Found:
-    """Columns by what they are good for, while they are looked at."""
+    """Columns by what they are good for (fields of `Table`), while they are looked at."""
 
-    numbers: list[str] = field(default_factory=list[str])
-    totals: list[str] = field(default_factory=list[str])
-    groups: list[str] = field(default_factory=list[str])
-    names: list[str] = field(default_factory=list[str])
-    keys: list[str] = field(default_factory=list[str])
-    years: list[str] = field(default_factory=list[str])
-    single_years: list[str] = field(default_factory=list[str])
+    lists: dict[str, Any] = field(default_factory=lambda: defaultdict(list))
     halves: list[Half] = field(default_factory=list[Half])
-    filled: dict[str, Any] = field(default_factory=dict[str, Any])  # of the numbers: their values
-    whole: set[str] = field(default_factory=set[str])  # of the numbers: those without fractions
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     fewest: dict[str, int] = field(default_factory=dict[str, int])
     spans: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    levels: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
 
 def describe(
@@ -181,18 +176,18 @@ def describe(
     sense = look_at(kept, about.columns)
     for name, column in sense.items():
         _sort(column, frame[name].dropna(), found, about)
+    lists = found.lists
     if not bare:  # rows may be counted by years of birth, but are not of these years
-        found.years = [y for y in found.years if not speaks_of(words_of(y), "birth")]
-        found.single_years = [y for y in found.single_years if y in found.years]
-    if not found.numbers and not bare:
+        for kind in ("years", "single_years"):
+            lists[kind] = [y for y in lists[kind] if not speaks_of(words_of(y), "birth")]
+    if not lists["numbers"] and not bare:
         return f"no column of measured numbers{_whys(sense.values())}"
-    named = found.groups or found.names or found.keys or found.years or found.halves
-    if not named and not bare:
+    named = any(lists[kind] for kind in ("groups", "names", "keys", "years"))
+    if not named and not found.halves and not bare:
         return f"no column to group by, to match by or to order by{_whys(sense.values())}"
     if _is_matrix(found):
         return "a matrix: its rows are named as its columns"
     listed = tuple(str(c) for c in frame.columns)
-    whole = tuple(n for n in found.numbers if n in found.whole)
     notes = [f"{c!r}: not asked about, for its name cannot stand in a question" for c in unquoted]
     if len(listed) - len(unquoted) > COLUMNS:
         notes.append(f"the first {COLUMNS} of {len(listed)} columns are looked at")
@@ -202,25 +197,18 @@ def describe(
         reading,
         len(frame),
         listed,
-        tuple(found.numbers),
-        tuple(found.groups),
-        tuple(found.names),
-        tuple(found.years),
-        tuple(found.totals),
-        holes,
-        whole,
-        tuple(found.single_years),
-        tuple(found.halves),
-        found.values,
-        found.fewest,
-        found.spans,
-        {n: _levels(found.filled[n], n in whole) for n in found.numbers},
-        marks,
-        kin,
-        about,
-        tuple(notes),
-        tuple(found.keys),
-        sense,
+        holes=holes,
+        halves=tuple(found.halves),
+        values=found.values,
+        fewest=found.fewest,
+        spans=found.spans,
+        levels=found.levels,
+        marks=marks,
+        kin=kin,
+        about=about,
+        notes=tuple(notes),
+        sense=sense,
+        **{kind: tuple(names) for kind, names in lists.items()},
     )
 
 
@@ -233,8 +221,9 @@ def _whys(columns: Iterable[Column]) -> str:
 def _is_matrix(found: _Found) -> bool:
     """Whether half of the columns of numbers are named in a column of names, as in a table of
     correlations: a mean over its rows says nothing."""
-    ends = [{n, re.split(r"[._ ]", n, maxsplit=1)[-1]} for n in found.numbers]  # "cov.Flags"
-    named = [sum(bool(e & set(found.values[name])) for e in ends) for name in found.names]
+    numbers, names = found.lists["numbers"], found.lists["names"]
+    ends = [{n, re.split(r"[._ ]", n, maxsplit=1)[-1]} for n in numbers]  # "cov.Flags"
+    named = [sum(bool(e & set(found.values[name])) for e in ends) for name in names]
     return max(named, default=0) >= max(2, 0.5 * len(ends))
 
 
@@ -263,21 +252,21 @@ def _levels(column: Any, whole: bool) -> list[float]:
 def _sort(column: Column, filled: Any, found: _Found, about: About) -> None:
     """Note what a column is good for. `filled`: its values."""
     name, kind = column.name, column.kind
+    lists = found.lists
     if kind == "year":
-        found.years.append(name)
+        lists["years"].append(name)
         found.spans[name] = sorted(int(v) for v in filled.unique())
         if filled.is_unique:
-            found.single_years.append(name)
+            lists["single_years"].append(name)
     elif kind == "measure":
-        found.numbers.append(name)
-        found.filled[name] = filled
-        found.whole |= {name} if column.whole else set()
-        found.totals += [name] if column.adds else []
+        lists["numbers"].append(name)
+        found.levels[name] = _levels(filled, column.whole)
+        lists["whole"] += [name] if column.whole else []
+        lists["totals"] += [name] if column.adds else []
     elif kind in ("group", "name", "key") and (about.columns.get(name) or not opaque_group(name)):
-        listed = {"group": found.groups, "name": found.names, "key": found.keys}[kind]
         counts = filled.astype(str).str.strip().value_counts()
         texts = counts.index.to_series().astype(str)
-        listed.append(name)
+        lists[f"{kind}s"].append(name)
         found.values[name] = sorted(texts)
         found.fewest[name] = int(counts.min())
         found.halves += _halves(name, texts, counts)
@@ -298,3 +287,141 @@ def _halves(name: str, texts: Any, counts: Any) -> list[Half]:
         if rows >= 0.9 * int(counts.sum()) and fits and short:
             halves.append(Half(name, cut, tuple(values)))
     return halves
+
+
+SHARED_LEAST = 5  # values that both keys must have
+SHARE_LEAST = 0.5  # of the values of the smaller key
+_YEARS_LEAST = 8
+_COMMON = 2  # names of columns, beside the year, that two yearly tables must share
+Brought = Literal["number", "group"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Rows of one table find at most one row of another, by its place among the lake's tables."""
+
+    other: int
+    mine: str
+    theirs: str
+    brings: str
+    what: Brought
+    whole: bool = False  # the keys are whole numbers
+    declared: bool = False  # the database says so
+
+
+Links = Sequence[Sequence[Link]]  # of each table
+
+
+def links_of(tables: Sequence[Table]) -> Links:
+    """Every link of every table, in an order that depends on the tables alone."""
+    sets = [{name: frozenset(values) for name, values in t.values.items()} for t in tables]
+    found: list[list[Link]] = []
+    for place, table in enumerate(tables):
+        mine: list[Link] = []
+        for at, other in enumerate(tables):
+            if at == place:
+                continue
+            for key in other.names:
+                for own in (*table.names, *table.groups, *table.keys):
+                    if _meet(sets[place][own], sets[at][key]):
+                        once = own in table.names
+                        mine += _brought(table, other, at, own, key, False, once)
+            mine += _by_year(table, other, at)
+            mine += _by_reference(table, other, at, mine)
+        found.append(mine)
+    return found
+
+
+def _meet(one: frozenset[str], two: frozenset[str]) -> bool:
+    """Whether so many values are those of both that rows can be matched by them."""
+    shared = len(one & two)
+    return shared >= SHARED_LEAST and shared >= SHARE_LEAST * min(len(one), len(two))
+
+
+def spelled_apart(tables: Sequence[Table]) -> dict[str, list[str]]:
+    """Key of a table → a sentence for each column that would match one of another table, were it
+    spelled as there."""
+    sets = [{name: frozenset(values) for name, values in t.values.items()} for t in tables]
+    plain = [{n: frozenset(map(str.casefold, v)) for n, v in found.items()} for found in sets]
+    said: dict[str, list[str]] = {}
+    for place, table in enumerate(tables):
+        for at, other in enumerate(tables):
+            for key in other.names if at != place else ():
+                for own in (*table.names, *table.groups, *table.keys):
+                    if _meet(sets[place][own], sets[at][key]) or not _meet(
+                        plain[place][own], plain[at][key]
+                    ):
+                        continue
+                    there = {v.casefold(): v for v in other.values[key]}
+                    pairs = ((v, there.get(v.casefold(), v)) for v in table.values[own])
+                    mine, theirs = next((a, b) for a, b in pairs if a != b)
+                    said.setdefault(table.key, []).append(
+                        f"no join with {other.key}: {mine} / {theirs} ('{own}', there '{key}') are "
+                        "spelled differently"
+                    )
+    return said
+
+
+def _by_reference(table: Table, other: Table, at: int, found: Sequence[Link]) -> list[Link]:
+    """What the foreign keys of a database bring, where no other link brings it."""
+    made: list[Link] = []
+    for one in table.refers:
+        same = (table.path, one.part) == (other.path, other.reading.part)
+        if not same or one.column not in table.sense or not other.is_unique(one.theirs):
+            continue
+        whole, once = table.sense[one.column].whole, table.is_unique(one.column)
+        listed = _brought(table, other, at, one.column, one.theirs, whole, once)
+        known = {(link.mine, link.theirs, link.brings) for link in found}
+        made += [
+            replace(link, declared=True)
+            for link in listed
+            if (link.mine, link.theirs, link.brings) not in known
+        ]
+    return made
+
+
+def beside(first: Link, links: Sequence[Link], used: Sequence[str]) -> list[Link]:
+    """Links that may follow a first one: to a third table, for a column of the other kind. One key
+    is not read as a text and as a year."""
+    return [
+        link
+        for link in links
+        if link.other != first.other
+        and link.what != first.what
+        and link.brings not in used
+        and (link.mine != first.mine or link.whole == first.whole)
+    ]
+
+
+def _by_year(table: Table, other: Table, at: int) -> list[Link]:
+    """Two tables with a row a year can be joined by it, where they speak of one thing: they have
+    other columns of the same names. A yearly figure says nothing of one continent's rows, and two
+    unrelated series that happen to be yearly make no question."""
+    found: list[Link] = []
+    shared = {*table.columns} & {*other.columns}
+    for theirs in other.single_years:
+        for own in table.single_years:
+            if len(shared - {own, theirs}) < _COMMON:
+                continue
+            years = {*table.spans[own]} & {*other.spans[theirs]}
+            if len(years) >= _YEARS_LEAST:
+                found += _brought(table, other, at, own, theirs, True)
+    return found
+
+
+def _brought(
+    table: Table, other: Table, at: int, mine: str, theirs: str, whole: bool, once: bool = True
+) -> list[Link]:
+    """What is new to the first table: columns to group by and, where each row of the other table
+    is found `once`, measures. One that is found by many rows would be counted as often."""
+    taken = set(table.columns)
+    found = [
+        Link(at, mine, theirs, name, "number", whole)
+        for name in other.numbers
+        if once and name not in taken and name != theirs
+    ]
+    return found + [
+        Link(at, mine, theirs, name, "group", whole)
+        for name in other.groups
+        if name not in taken and name != theirs
+    ]

@@ -18,8 +18,8 @@ from data_gen.queries.lake import Lake, open_lake
 from data_gen.queries.lake_checks import validate
 from data_gen.queries.lake_questions import question_for
 from data_gen.queries.lake_steps import NoQuestion
-from data_gen.queries.links import Link, beside
 from data_gen.queries.ops import Change, Join, Limit, Nth, Share
+from data_gen.queries.tables import Link, beside
 
 OWNERS = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")
 

@@ -29,7 +29,6 @@ from assay.tables.load import load  # noqa: E402
 from assay.tables.plan import ReadPlan  # noqa: E402
 from data_gen.proof.forms import Shelf  # noqa: E402
 from data_gen.queries.lake import Folder, open_lake, open_lakes  # noqa: E402
-from data_gen.queries.links import links_of  # noqa: E402
 from data_gen.queries.obscured import (  # noqa: E402
     change_table,
     make_key,
@@ -37,6 +36,7 @@ from data_gen.queries.obscured import (  # noqa: E402
     obscure_tables,
     scaled,
 )
+from data_gen.queries.tables import links_of  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
 

@@ -21,11 +21,19 @@ from proof_lake import question, values_of
 
 from data_gen.proof.forms import Shelf
 from data_gen.proof.original import NotProvable, ident
-from data_gen.queries.files import Layout, write_frames
+from data_gen.queries.files import (
+    FILES,
+    Layout,
+    NoRecords,
+    holds,
+    in_words,
+    may_hold,
+    records_in,
+    write_frames,
+)
 from data_gen.queries.lake import open_lake
 from data_gen.queries.ops import Clean, Figure, Load
 from data_gen.queries.pipeline_runner import Pandas
-from data_gen.queries.records import FILES, NoRecords, holds, may_hold, records_in, written
 from data_gen.tally import DIFFERS
 
 main = command("tasks", "lake")
@@ -187,5 +195,5 @@ def test_tasks_are_asked_over_texts_and_pages_plain_and_obscured(tmp_path: Path)
 
 def test_a_page_escapes_what_would_be_a_mark() -> None:
     table = pd.DataFrame({"a<b": ["<i>x</i>"] * 15, "c": range(15)})
-    assert "<i>" not in written("entries", table, ("A & B",))
-    assert "A &amp; B" in written("entries", table, ("A & B",))
+    assert "<i>" not in in_words("entries", table, ("A & B",))
+    assert "A &amp; B" in in_words("entries", table, ("A & B",))

@@ -19,9 +19,9 @@ from data_gen.queries.carried import messy  # noqa: E402
 from data_gen.queries.lake import about, open_lake  # noqa: E402
 from data_gen.queries.lake_questions import KINDS, question_for  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
-from data_gen.queries.links import links_of  # noqa: E402
 from data_gen.queries.ops import Join, Split  # noqa: E402
 from data_gen.queries.table_folders import divided  # noqa: E402
+from data_gen.queries.tables import links_of  # noqa: E402
 from data_gen.tally import Tally  # noqa: E402
 
 main = command("tasks", "lake")
