@@ -16,7 +16,7 @@ from front import command  # noqa: E402
 
 from data_gen.dare.build import inputs_of  # noqa: E402
 from data_gen.dare.database import Built  # noqa: E402
-from data_gen.dare.sources import sources, tables_in  # noqa: E402
+from data_gen.dare.sources import listed, sources, tables_in  # noqa: E402
 from data_gen.tally import Refusal  # noqa: E402
 
 main = command("tasks")
@@ -97,3 +97,12 @@ def test_every_table_is_an_input_with_its_licence_and_reasons() -> None:
     dull, good = inputs_of(found, [row, row])
     assert (dull.tasks, dull.licence, dull.why) == (0, "MIT", ("small",)) and not dull.used
     assert (good.tasks, good.licence, good.why) == (2, "unknown", ("reg y: dull", "old"))
+
+
+def test_the_list_of_packages_is_read() -> None:
+    found = listed()
+    assert len(found) > 100 and {one.kind for asked in found.values() for one in asked} == {
+        "class",
+        "reg",
+        "series",
+    }
