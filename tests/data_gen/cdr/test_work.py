@@ -214,7 +214,7 @@ def test_a_file_of_the_work_folder_that_is_cut_off_is_named(
 
 
 @pytest.mark.parametrize(
-    ("memory", "workers"), [(None, 8), ("1G", 2), ("650MB", 1), ("400M", 1), ("10g", 8)]
+    ("memory", "workers"), [(None, 8), ("1G", 1), ("1200MB", 2), ("650M", 1), ("10g", 8)]
 )
 def test_memory_limits_the_workers(memory: str | None, workers: int) -> None:
     assert workers_of(8, memory) == workers
