@@ -11,13 +11,10 @@ from configs.loader import OPEN
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Devices of a run with `--backend verl` or `deepspeed`; the embedded loops ignore it.
-
-    `device: cpu` is the smoke device: everything but the GPU's own parts runs, on a tiny model.
-    """
+    """Devices of a run with `--backend verl` or `deepspeed`; the embedded loops ignore it."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """cpu: the smoke device."""
+    """cpu: for tests in a checkout, on a tiny model; all but the GPU's own parts runs."""
 
     nodes: int = 1
     """Machines."""
@@ -71,11 +68,8 @@ class ClusterConfig:
     ray_address: str = ""
     """host:port of a running cluster; empty: start one on this machine."""
 
-    rollout: Literal["embedded", "vllm"] = "embedded"
-    """Smoke device: who draws tokens. vllm: a vLLM server of its own process, over HTTP."""
-
-    server_python: str = ""
-    """Interpreter of the environment that has vLLM, for rollout=vllm."""
+    rollout: Literal["sglang", "vllm"] = "sglang"
+    """The servers that verl draws rollouts with. vLLM's wheels take an older C library (RHEL 8)."""
 
     trainer: Literal["sync", "colocate_async", "separate_async"] = "sync"
     """verl's trainer. Under the other two some rollouts come from older weights: colocate_async
@@ -139,21 +133,11 @@ class ClusterConfig:
 
     def _check_rollouts(self) -> None:
         """Who draws tokens, and when."""
-        if self.rollout == "vllm":
-            if self.device != "cpu":
-                raise ValueError(
-                    "rollout=vllm: only the smoke device asks a vLLM server; on GPUs verl starts "
-                    "SGLang; set rollout=embedded, or device=cpu"
-                )
-            if not self.server_python:
-                raise ValueError(
-                    "rollout=vllm: set server_python to the Python of the environment with vLLM"
-                )
         alone = self.trainer == "separate_async"
         if alone and self.device == "cpu":
             raise ValueError(
-                "trainer=separate_async: verl sends weights to GPUs of their own over NCCL; the "
-                "smoke device has none; set trainer=colocate_async or sync"
+                "trainer=separate_async: verl sends weights to GPUs of their own over NCCL, and "
+                "device=cpu has none; set trainer=colocate_async or sync"
             )
         if alone and self.rollout_gpus_per_node < 1:
             raise ValueError(

@@ -42,7 +42,7 @@ from train.run.settings import load_run
 
 BACKENDS = ("embedded", "deepspeed", "verl")
 OVER_GPUS = {"sft": "deepspeed", "grpo": "verl"}
-GLIBC = (2, 34)  # of SGLang's wheels: manylinux_2_34
+GLIBC = {"sglang": "2.34", "vllm": "2.28"}  # of the wheels: manylinux_2_34, manylinux_2_28
 DRIVERS = {"13": 580, "12": 525, "11": 450}  # oldest that runs a CUDA of that number
 SHM = Path("/dev/shm")
 RAY_SHM = 160e6  # slurm/ray.sh ends below it: half is Ray's object store
@@ -309,14 +309,12 @@ def nvcc(environ: Mapping[str, str], build: str) -> Finding:
     return check("nvcc", not build or release[1] == build.split(".")[0], text, cure)
 
 
-def glibc(found: str | None = None) -> Finding:
-    text = platform.libc_ver()[1] if found is None else found
-    have = tuple(int(part) for part in re.findall(r"\d+", text)[:2])
-    cure = (
-        ": SGLang's wheels need 2.34 (not RHEL 8, not Ubuntu 20.04); use a container for "
-        "`--backend verl`"
-    )
-    return check("glibc", have >= GLIBC, text or "none", cure)
+def glibc(found: str | None = None, servers: str = "sglang") -> Finding:
+    text, least = platform.libc_ver()[1] if found is None else found, GLIBC[servers]
+    have, need = ([int(n) for n in re.findall(r"\d+", t)[:2]] for t in (text, least))
+    other = " set cluster.rollout=vllm (slurm/gpu-vllm.lock), or" if servers == "sglang" else ""
+    cure = f": the wheels of {servers} need {least};{other} use a container (slurm/assay.def)"
+    return check("glibc", have >= need, text or "none", cure)
 
 
 def flash_attention() -> Finding:
@@ -395,7 +393,9 @@ def packages(backend: str, config: Run) -> list[Finding]:
         ("safetensors", "train"): True,
         ("deepspeed", "deepspeed"): backend == "deepspeed",
         ("ray", "cluster"): backend == "verl",
-        ("sglang", "cluster"): backend == "verl" and cluster and cluster.device == "cuda",
+        (cluster.rollout if cluster else "", "cluster"): backend == "verl"
+        and cluster
+        and cluster.device == "cuda",
         ("peft", "lora"): config.model.lora_rank,
         ("wandb", "wandb"): config.log.wandb != "off",
         ("tensorboard", "tensorboard"): config.log.tensorboard,
@@ -476,7 +476,9 @@ def _many(
     if verl:
         lines += [ports(environ), scratch(scratch_folder(environ))]
     if verl and cluster.device == "cuda":
-        lines += [glibc(), nvcc(environ, build[1])]
+        lines.append(glibc(None, cluster.rollout))
+        if cluster.rollout == "sglang":
+            lines.append(nvcc(environ, build[1]))
         if cluster.attention == "flash_attention_2":
             lines.append(flash_attention())
     return lines

@@ -429,7 +429,7 @@ def grpo_report(config: GrpoRunConfig) -> str:
             "loss and the log-probabilities are the full one's; rl.top_p=1 rl.top_k=0 is unbiased"
         )
     if cluster.device == "cpu":
-        return "\n".join([*lines, "device: the CPU smoke device; no memory is estimated"])
+        return "\n".join([*lines, "device: the CPU; no memory is estimated"])
     phases = {"updating": updating(config, shape), "rolling out": rolling_out(config, shape)}
     _refuse_cache(config, shape, phases["rolling out"])
     advice = (

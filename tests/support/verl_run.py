@@ -1,4 +1,4 @@
-"""`assay grpo --backend verl` on the smoke device, and what it leaves."""
+"""`assay grpo --backend verl` on the CPU device, and what it leaves."""
 
 from __future__ import annotations
 

@@ -112,13 +112,13 @@ def said(module: Any, ids: list[int], count: int = 12) -> tuple[Any, list[int]]:
 
 def main(job_path: str, out: str) -> None:
     from verl.utils import tensordict_utils as tu
+    from verl_cpu import install
 
     from configs.loader import load
     from configs.schema import GrpoRunConfig
     from train.backends.launch import free_port
     from train.backends.verl.compose import check, compose
     from train.backends.verl.overrides import overrides
-    from train.backends.verl.smoke.device import install
 
     os.environ["MASTER_PORT"] = str(free_port())
     job = torch.load(job_path, weights_only=False)

@@ -319,5 +319,6 @@ def test_gpus_are_what_this_process_may_open(
 def test_the_c_library() -> None:
     assert doctor_module.glibc("2.36").ok and doctor_module.glibc("2.34").ok
     old = doctor_module.glibc("2.31")
-    assert not old.ok and "wheels need 2.34" in old.text
+    assert not old.ok and "wheels of sglang need 2.34" in old.text
+    assert "set cluster.rollout=vllm" in old.text and doctor_module.glibc("2.31", "vllm").ok
     assert not doctor_module.glibc("2.4").ok and not doctor_module.glibc("").ok

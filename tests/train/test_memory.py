@@ -258,3 +258,21 @@ def test_devices_that_are_not_there_are_said_before_the_ranks_start(
     with pytest.raises(ConfigError, match=r"gpus_per_node=64 and this node has \d GPU"):
         require_devices(two)
     require_devices(big("cluster.device=cpu").cluster)
+
+
+def test_a_model_in_the_offline_cache_has_a_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run finds it: by its name on the hub."""
+    folder = tmp_path / "hub" / "models--own--model" / "snapshots" / "abc"
+    folder.mkdir(parents=True)
+    (folder.parents[1] / "refs").mkdir()
+    (folder.parents[1] / "refs" / "main").write_text("abc")
+    about = {"num_attention_heads": 4, "hidden_size": 32, "num_hidden_layers": 2}
+    (folder / "config.json").write_text(
+        json.dumps({**about, "intermediate_size": 64, "vocab_size": 100})
+    )
+    for name in ("tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("{}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert shape_of("own/model").layers == 2

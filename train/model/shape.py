@@ -12,6 +12,7 @@ from typing import Any
 
 from configs.loader import ConfigError
 from rollouts.engines.context import context_of
+from train.model.source import local_model
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ KNOWN = {
 
 
 def shape_of(path: str | None) -> Shape:
-    """From a folder's config.json, or of a known hub name. Raises `ConfigError` otherwise."""
-    file = Path(str(path)).expanduser() / "config.json"
+    """From the config.json of a folder or of a model that is on this machine, or of a known hub
+    name. Raises `ConfigError` otherwise."""
+    folder = local_model(path) if path else None
+    file = (folder or Path(str(path)).expanduser()) / "config.json"
     if file.is_file():
         try:
             return _read(json.loads(file.read_text(encoding="utf-8")))

@@ -15,12 +15,11 @@ from typing import Any, cast
 
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
-from train.backends.verl.overrides import MODES
-from train.backends.verl.overrides import ROLLOUTS as SMOKE
+from train.backends.verl.overrides import CPU_ROLLOUT, MODES
 from train.backends.verl.raw import signed
 
 VERSION = "0.9.1"
-ROLLOUTS = ("sglang", *SMOKE.values())
+ROLLOUTS = ("sglang", "vllm", CPU_ROLLOUT)
 
 
 def installed() -> bool:

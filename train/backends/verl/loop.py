@@ -39,7 +39,7 @@ from rollouts.episode import SingleTurn, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory, completion_ids
 from train.backends.verl.data import tokenizer_of
-from train.backends.verl.overrides import ROLLOUTS
+from train.backends.verl.overrides import CPU_ROLLOUT
 from train.grpo import budget_of
 from train.model.batch import length_penalty
 from train.run.settings import load_run, weights_of
@@ -128,7 +128,7 @@ class AssayLoop(AgentLoopBase):
     ) -> Completion:
         """One message from the rollout server: ids in, ids out."""
         params = {**drawn, "max_new_tokens": wanted.max_new_tokens}
-        if self.rollout_config.name in ROLLOUTS.values():
+        if self.rollout_config.name == CPU_ROLLOUT:
             params["seed"] = seed
         try:
             out = await self.server_manager.generate(

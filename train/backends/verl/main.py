@@ -20,13 +20,13 @@ from typing import Any
 
 from assay.family import VARIABLE
 from assay.task import TaskError
+from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides
 from train.backends.verl.raw import raw_settings
 from train.backends.verl.retention import STOP, last_step, settle
-from train.backends.verl.smoke.servers import rollout_servers
 from train.run.stop import EXIT_STOPPED, SIGNALS
 from train.run.trackers import FOLDER as EVENTS
 
@@ -37,17 +37,11 @@ QUIET = ",".join(f"ignore::UserWarning:{name}" for name in NOISY)
 DONE = "DONE"
 
 
-def environment(
-    config: GrpoRunConfig, folder: Path, servers: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Variables of every process of the run; Ray's workers get them too. `servers`: those that
-    rollout servers of the run's own are found by."""
-    root = str(Path(__file__).resolve().parents[3])
-    before = os.environ.get("PYTHONPATH", "")
+def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
+    """Variables of every process of the run; Ray's workers get them too."""
+    root, before = Path(__file__).resolve().parents[3], os.environ.get("PYTHONPATH", "")
     made = {
-        **(servers or {}),
-        "PYTHONPATH": root + (os.pathsep + before if before else ""),
-        "VERL_USE_EXTERNAL_MODULES": "train.backends.verl.plugin",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(root), before])),
         "VERL_FILE_LOGGER_PATH": str(_next_log(folder)),
         "RAY_USAGE_STATS_ENABLED": "0",
         "TOKENIZERS_PARALLELISM": "false",
@@ -55,7 +49,14 @@ def environment(
         "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", QUIET),
     }
     if config.cluster.device == "cpu":
-        made |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        device = root / "tests" / "support"
+        if not (device / "verl_cpu.py").is_file():
+            raise ConfigError(
+                "cluster.device=cpu: for tests in a checkout; set cluster.device=cuda"
+            )
+        made["PYTHONPATH"] += os.pathsep + str(device)
+        made |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "verl_cpu"}
+        made |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         # Ray would end our workers when somebody else fills this machine's memory
         made["RAY_memory_monitor_refresh_ms"] = "0"
         made["RAY_worker_niceness"] = "0"  # its default of 15 starves them beside anything else
@@ -96,11 +97,7 @@ def run(config: GrpoRunConfig) -> int:
 
 def _train(config: GrpoRunConfig, folder: Path) -> None:
     """From the newest checkpoint to the last step, or to the one in which a stop is asked for."""
-    with rollout_servers(config, folder) as servers:
-        _train_with(config, folder, environment(config, folder, servers))
-
-
-def _train_with(config: GrpoRunConfig, folder: Path, variables: Mapping[str, str]) -> None:
+    variables = environment(config, folder)
     os.environ.update(variables)
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     for name in NOISY:  # this process has read its environment already

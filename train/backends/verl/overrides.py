@@ -16,9 +16,7 @@ from configs.schema import GrpoRunConfig
 ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
 NO_CLIPPING = 1e9  # a gradient norm; with 0 verl would take every gradient away
 LOOP = "assay_episode"  # train/backends/verl/loop.py
-# Rollouts of the smoke device (train/backends/verl/smoke/): the embedded engine, a vLLM server.
-CPU_ROLLOUT, VLLM_ROLLOUT = "assay_cpu", "assay_vllm"
-ROLLOUTS = {"embedded": CPU_ROLLOUT, "vllm": VLLM_ROLLOUT}
+CPU_ROLLOUT = "assay_cpu"  # of the tests' CPU device (tests/support/verl_cpu.py)
 NO_DUAL_CLIP = 1e9
 MODES = {"constant": "seq-mean-token-sum-norm", "sequence_mean": "seq-mean-token-mean"}
 
@@ -58,7 +56,7 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     if config.cluster.trainer == "separate_async":
         made |= _separate(config)
     if config.cluster.device == "cpu":
-        made |= _smoke(config)
+        made |= _cpu(config)
     return made
 
 
@@ -77,10 +75,11 @@ def _refuse(config: GrpoRunConfig) -> None:
         raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:
         raise ConfigError("model.path is empty; name a Hugging Face folder that every node sees")
-    if config.cluster.rollout == "vllm" and rl.temperature != 1.0:
+    if config.cluster.rollout == "vllm" and corrected(config) and (rl.top_p < 1 or rl.top_k):
         raise ConfigError(
-            f"rl.temperature={rl.temperature} with cluster.rollout=vllm: vLLM tells "
-            "log-probabilities of temperature 1; set 1, or cluster.rollout=embedded"
+            f"rl.top_p={rl.top_p:g}, rl.top_k={rl.top_k} with cluster.rollout=vllm: vLLM tells "
+            "log-probabilities after both, and the correction of sampling would compare them with "
+            "those before; set rl.top_p=1 and rl.top_k=0, or cluster.rollout=sglang"
         )
     if corrected(config) and rl.correction_cap <= 0:
         raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
@@ -213,7 +212,7 @@ def _adapters(config: GrpoRunConfig) -> dict[str, Any]:
 def _rollout(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     rl, cluster, rollout = config.rl, config.cluster, "actor_rollout_ref.rollout"
     return {
-        f"{rollout}.name": ROLLOUTS[cluster.rollout] if cluster.device == "cpu" else "sglang",
+        f"{rollout}.name": CPU_ROLLOUT if cluster.device == "cpu" else cluster.rollout,
         f"{rollout}.mode": "async",
         f"{rollout}.n": rl.rollouts_per_prompt,
         f"{rollout}.temperature": rl.temperature,
@@ -260,8 +259,8 @@ def _data(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     }
 
 
-def _smoke(config: GrpoRunConfig) -> dict[str, Any]:
-    """The CPU smoke device: float32, eager attention, one storage unit, logical GPUs for Ray."""
+def _cpu(config: GrpoRunConfig) -> dict[str, Any]:
+    """The tests' CPU device: float32, eager attention, one storage unit, logical GPUs for Ray."""
     actor = "actor_rollout_ref.actor"
     made: dict[str, Any] = {
         "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",

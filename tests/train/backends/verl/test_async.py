@@ -1,4 +1,4 @@
-"""verl's colocated asynchronous trainer on the smoke device: rollouts from older weights are used,
+"""verl's colocated asynchronous trainer on the CPU device: rollouts from older weights are used,
 weighted, and said to be old."""
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ def test_a_waiting_answer_goes_on_after_an_update() -> None:
     """Nothing is drawn between `abort_all_requests` and `resume_generation`."""
     import asyncio
 
+    from verl_cpu_rollout import Server
+
     from rollouts.trajectory import Completion
-    from train.backends.verl.smoke.rollout import Server
 
     class One:
         async def generate(self, *given: object) -> list[list[Completion]]:

@@ -1,7 +1,7 @@
-"""SFT on the smoke device's two ranks: verl's own trainer has the embedded loop's losses.
+"""SFT on two ranks of the CPU device: verl's own trainer has the embedded loop's losses.
 
 Assay's SFT of models too big for one device is DeepSpeed's (test_deepspeed.py). This holds the
-smoke device, its process groups and FSDP2 over two ranks to the same definition.
+CPU device, its process groups and FSDP2 over two ranks to the same definition.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def verl_sft(folder: Path, out: Path, ranks: int, *more: str) -> list[float]:
     env = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}",
         "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": "train.backends.verl.plugin",
+        "VERL_USE_EXTERNAL_MODULES": "verl_cpu",
         "VERL_FILE_LOGGER_PATH": str(log),
     }
     done = subprocess.run(

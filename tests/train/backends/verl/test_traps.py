@@ -80,11 +80,11 @@ def test_trap_13_our_check_does_not_build_the_reward_section() -> None:
 
 @needs_verl
 def test_trap_14_log_probabilities_are_the_full_distributions(tiny_folder: Path) -> None:
-    """Of the smoke device's server as of SGLang: before top-p and top-k, after the temperature."""
+    """Of the CPU device's server as of SGLang: before top-p and top-k, after the temperature."""
     import torch
+    from verl_cpu_rollout import Server
 
     from rollouts.prompts import ChatTokenizer
-    from train.backends.verl.smoke.rollout import Server
 
     prompt = ChatTokenizer(tiny_folder).prompt([{"role": "user", "content": "a b"}])
     server = Server(str(tiny_folder), 4096)

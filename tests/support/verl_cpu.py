@@ -1,15 +1,16 @@
-# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
-# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUntypedBaseClass=false
-# pyright: reportMissingImports=false, reportMissingTypeStubs=false
-"""verl's platform and engine registrations for `VERL_PLATFORM=cpu`. Needs verl."""
+"""The CPU device of verl's tests (`cluster.device=cpu`): its trainer on a machine without a GPU.
+
+Everything runs for real (Ray, TransferQueue, FSDP2 over gloo, agent loops, sandbox, checkpoints)
+except what only a GPU has: the embedded engine in a Ray actor takes the place of SGLang. verl loads
+this in every process (`VERL_USE_EXTERNAL_MODULES`), while it is itself being imported. Needs verl.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+import os
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
@@ -18,14 +19,7 @@ import torch
 import torch.distributed as dist
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
-from train.backends.verl.overrides import CPU_ROLLOUT, VLLM_ROLLOUT
-
-ROOM = "train.backends.verl.smoke"
-# verl's name of a rollout → (who hands the weights over, who starts servers)
-ROLLOUTS = {
-    CPU_ROLLOUT: (f"{ROOM}.rollout.CpuRollout", f"{ROOM}.rollout.CpuReplica"),
-    VLLM_ROLLOUT: (f"{ROOM}.vllm.VllmRollout", f"{ROOM}.vllm.VllmReplica"),
-}
+from train.backends.verl.overrides import CPU_ROLLOUT
 
 
 def _nothing(*args: Any, **more: Any) -> None:
@@ -87,8 +81,6 @@ class CpuPlatform(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        import os
-
         return os.environ.get("VERL_PLATFORM") == "cpu"
 
     def current_device(self) -> Any:
@@ -161,9 +153,8 @@ def install() -> None:
     EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
         _engine()
     )
-    for name, (sender, replica) in ROLLOUTS.items():
-        base._ROLLOUT_REGISTRY[(name, "async")] = sender
-        RolloutReplicaRegistry.register(name, functools.partial(_load, replica))
+    base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = "verl_cpu_rollout.CpuRollout"
+    RolloutReplicaRegistry.register(CPU_ROLLOUT, _replica)
 
 
 def _engine() -> Any:
@@ -185,10 +176,9 @@ def _engine() -> Any:
     return CpuEngine
 
 
-def _load(path: str) -> Any:
+def _replica() -> Any:
     """Imported when it is needed: a worker that unpickles the server comes through here first."""
-    module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    return importlib.import_module("verl_cpu_rollout").CpuReplica
 
 
 def _accept_gloo_twice() -> None:
@@ -201,3 +191,7 @@ def _accept_gloo_twice() -> None:
         return plain(backend, *args, **more)
 
     dist.init_process_group = init_process_group
+
+
+if os.environ.get("VERL_PLATFORM") == "cpu":
+    install()

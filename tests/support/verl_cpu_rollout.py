@@ -1,8 +1,3 @@
-# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
-# pyright: reportUntypedBaseClass=false
-# pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """verl's rollout side on a CPU: our embedded engine behind verl's server interface. Needs verl."""
 
 from __future__ import annotations
@@ -113,29 +108,19 @@ IDLE = (
 )
 
 
-def without_memory(server: type) -> type:
-    """verl's calls that free a GPU's memory, or measure it: nothing to do on a CPU."""
-    for name in IDLE:
-        setattr(server, name, _nothing)
-    return server
-
-
-without_memory(Server)
+for _name in IDLE:  # they free a GPU's memory, or measure it
+    setattr(Server, _name, _nothing)
 
 
 class CpuReplica(RolloutReplica):
     """One server actor for each rollout replica."""
 
-    def make(self, folder: str, length: int) -> tuple[type, tuple[Any, ...]]:
-        """The actor's class, and what it is made from."""
-        return Server, (folder, length)
-
     async def launch_servers(self) -> None:
         name = server_name(self.replica_rank) + self.name_suffix
         folder = str(getattr(self.model_config, "local_path", None) or self.model_config.path)
-        made, given = self.make(folder, int(self.config.max_model_len or 1 << 30))
+        given = (folder, int(self.config.max_model_len or 1 << 30))
         # requests that wait must not keep a call for new weights out
-        actor: Any = ray.remote(num_cpus=0, max_concurrency=self.max_concurrency)(made)
+        actor: Any = ray.remote(num_cpus=0, max_concurrency=self.max_concurrency)(Server)
         self._server_handle = actor.options(name=name).remote(*given)
         await self._server_handle.set_global_steps.remote(0)  # so that it is up
         self.servers = [self._server_handle]
@@ -170,14 +155,7 @@ class CpuRollout(BaseRollout):
     ) -> None:
         """Every rank drains the generator (it gathers shards); each sends to its own server."""
         if wire_format != "named_tensors":
-            raise ValueError(f"wire_format={wire_format}: the smoke device takes whole tensors")
+            raise ValueError(f"wire_format={wire_format}: the CPU device takes whole tensors")
         named = {name: tensor.detach().float().cpu().clone() for name, tensor in weights}
-        await self.hand_over(named, int(more.get("global_steps") or 0))
-
-    async def hand_over(self, named: dict[str, torch.Tensor], global_steps: int) -> None:
-        server = ray.get_actor(server_name(rank()))
-        await server.update_weights.remote(named, global_steps)
-
-
-def rank() -> int:
-    return dist.get_rank() if dist.is_initialized() else 0
+        server = ray.get_actor(server_name(dist.get_rank() if dist.is_initialized() else 0))
+        await server.update_weights.remote(named, int(more.get("global_steps") or 0))
