@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." # relative paths start at the checkout
 # shellcheck source=env.sh
 . slurm/env.sh
 DRY_RUN='' EVERY=()
-SMALL=(--time=02:00:00) # of jobs without a GPU; where these have a partition: its --partition too
+SMALL=(--time=01:00:00) # of jobs without a GPU; where these have a partition: its --partition too
 declare -A ID
 for word in "$@"; do
   case $word in
