@@ -310,7 +310,7 @@ def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:
     allowed |= {f"data_gen.proof.{path.stem}" for path in own}
     # of a package's frame, whose rows stand in no file, pandas reads what it wrote; a model is
     # refitted with the library that fitted it
-    apart = {"forms": {"pandas"}, "refit": {"numpy"}}
+    apart = {"forms": {"pandas"}, "tabular": {"numpy"}}
     for path in (folder / "ops.py", folder / "duckdb_sql.py", *own):
         name = path.stem
         tree = ast.parse(path.read_text(encoding="utf-8"))
