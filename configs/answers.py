@@ -9,6 +9,17 @@ from typing import Any, Literal
 from configs.fields import OPEN, at_least
 from configs.machine import CallsConfig
 
+AGENT = "krama.agent"  # the setting that names who acts
+# options of earlier versions whose names were others
+EARLIER = {
+    "--samples": "sampling.n",
+    "--repeats": "sampling.n",
+    "--workers": "server.in_flight",
+    "--chunk": "engine.slots",
+    "--request": "server.request",
+    "--no-doubted": "krama.doubted",
+}
+
 
 @dataclass(frozen=True)
 class SamplingConfig:

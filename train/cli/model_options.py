@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay import console
-from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
+from configs.answers import EARLIER, EvaluationConfig, RolloutConfig, ServeConfig
 from configs.loader import ConfigError, dotted_names, load, settings_help
 from rollouts.engines.server.opening import EMBEDDED, URLS
 
@@ -24,15 +24,6 @@ CALLED = {
     "reward": "rewards",
 }
 SETTING = re.compile(r"[a-z_]+(\.\w+)*=")
-# options of earlier versions whose names were others
-EARLIER = {
-    "--samples": "sampling.n",
-    "--repeats": "sampling.n",
-    "--workers": "server.in_flight",
-    "--chunk": "engine.slots",
-    "--request": "server.request",
-    "--no-doubted": "krama.doubted",
-}
 
 
 def parser(command: str, what: str, kind: type[RolloutConfig | ServeConfig]) -> console.Parser:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay.task import Task, TaskError
+from configs.answers import AGENT
 from rollouts.environment import Budget
 from train.evaluation.contract import budget_of
 
@@ -17,12 +18,13 @@ TURNS = dict(OTHERS.values())
 
 
 def acted_on(tasks: Sequence[Task], args: Any, prefix: str) -> list[Task]:
-    """The tasks with `krama.agent` as their tool, where it acts on any benchmark's tasks. Raises
-    `TaskError` for another benchmark's agent where only words with this prefix are asked."""
+    """The tasks with the agent that is asked for as their tool, where it acts on any benchmark's
+    tasks. Raises `TaskError` for another benchmark's agent where only words with this prefix are
+    asked."""
     if args.agent in OTHERS:
         return [replace(task, tools=(OTHERS[args.agent][0],)) for task in tasks]
     if args.agent and all(word.startswith(prefix) for word in args.tasks):
-        raise TaskError(f"krama.agent={args.agent}: it works on lakes; give {' or '.join(OTHERS)}")
+        raise TaskError(f"{AGENT}={args.agent}: it works on lakes; give {' or '.join(OTHERS)}")
     return list(tasks)
 
 
