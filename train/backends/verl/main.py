@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -99,6 +100,8 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     """From the newest checkpoint to the last step, or to the one in which a stop is asked for."""
     variables = environment(config, folder)
     os.environ.update(variables)
+    # for this process, which has read its own already
+    sys.path += [p for p in variables["PYTHONPATH"].split(os.pathsep) if p not in sys.path]
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     for name in NOISY:  # this process has read its environment already
         warnings.filterwarnings("ignore", category=UserWarning, module=name)
