@@ -106,7 +106,9 @@ class Parser(argparse.ArgumentParser):
             name = self.moved[said[1]]
             message = f"{said[1]} is the setting {name}: write {name}=VALUE"
         elif said is not None:
-            message += near_miss(said[1], [*self._option_string_actions])
+            known = {**self.moved, **{option: option for option in self._option_string_actions}}
+            near = difflib.get_close_matches(said[1], known, 1)
+            message += f"; did you mean {known[near[0]]!r}?" if near else ""
         super().error(message)
 
 

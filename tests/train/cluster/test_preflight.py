@@ -127,7 +127,7 @@ SERVED = ["out=x", "--parts", "2", "--"]
         ),
         (
             ["slurm/serve_eval.sbatch", *SERVED, "--model", "m", "--tasks", "T", "--max-lenght=3"],
-            "did you mean '--max-length'?",
+            "did you mean 'tools.max_length'?",
         ),
         (["slurm/sft.sbatch", "sft.epoch=2"], "did you mean"),
         (["slurm/sft.sbatch", "--backend", "verl"], "invalid choice: 'verl'"),
