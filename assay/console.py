@@ -106,9 +106,8 @@ class Parser(argparse.ArgumentParser):
             name = self.moved[said[1]]
             message = f"{said[1]} is the setting {name}: write {name}=VALUE"
         elif said is not None:
-            known = {**self.moved, **{option: option for option in self._option_string_actions}}
-            near = difflib.get_close_matches(said[1], known, 1)
-            message += f"; did you mean {known[near[0]]!r}?" if near else ""
+            options = {option: option for option in self._option_string_actions}
+            message += near_miss(said[1], {**self.moved, **options})
         super().error(message)
 
 
@@ -178,10 +177,14 @@ def add_limit(to: argparse.ArgumentParser, what: str = "tasks") -> None:
     to.add_argument("--limit", type=int, default=0, metavar="N", help=f"first N {what} (0: all)")
 
 
-def near_miss(given: str, known: Sequence[str]) -> str:
-    """ "; did you mean 'x'?" where a known word is near, else ""."""
+def near_miss(given: str, known: Sequence[str] | Mapping[str, str]) -> str:
+    """ "; did you mean 'x'?" where a known word is near, else "". A mapping says what each word is
+    called now."""
     near = difflib.get_close_matches(given, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    if not near:
+        return ""
+    said = known[near[0]] if isinstance(known, Mapping) else near[0]
+    return f"; did you mean {said!r}?"
 
 
 def status_of(error: BaseException, command: str) -> int | None:

@@ -322,7 +322,7 @@ def _read(text: str, known: Iterable[str]) -> _Read:
 
 
 def named(question: str, facts: Facts) -> list[str]:
-    """What must stand in a rewording to the letter, each once, in the order of the question."""
+    """The literal parts of a question that a rewording repeats unchanged: each once, in order."""
     return list(dict.fromkeys(_read(question, facts.literals).order))
 
 

@@ -119,6 +119,11 @@ class Trajectory:
         """What there is to score: the one place where a trajectory becomes an answer."""
         return Answer(self.text, self.stop == "length", self.files, self.failure)
 
+    def kept_files(self) -> dict[str, Any]:
+        """What a row keeps of the files: their sizes in bytes, and the short texts among them."""
+        sizes = {name: len(data) for name, data in sorted(self.files.items())}
+        return {"files": sizes, "file_texts": file_texts(self.files)}
+
     def to_json(self, score: Score, task: Task) -> dict[str, Any]:
         """One line of a rollouts file: what was asked, what came back, and how it scored."""
         row: dict[str, Any] = {
@@ -147,8 +152,7 @@ class Trajectory:
         if self.usage:
             row["usage"] = dict(self.usage)
         if self.files or task.tools:
-            row["files"] = {name: len(data) for name, data in sorted(self.files.items())}
-            row["file_texts"] = file_texts(self.files)
+            row |= self.kept_files()
         if self.failure is not None or task.tools:
             row["failure"] = self.failure
         if not task.tools:

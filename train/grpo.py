@@ -449,7 +449,7 @@ def on_devices(config: GrpoRunConfig) -> int:
 
 
 def dry_run(config: GrpoRunConfig, backend: str) -> None:
-    """Print the settings, the objective and what memory it will take."""
+    """Print the settings, the objective and the memory that the run needs."""
     config, found = with_validation(config)
     here = backend == "embedded"
     config, said = rl_before(settled(config) if here else config, here)

@@ -18,7 +18,7 @@ from assay.family import (
 )
 from assay.task import Answer, Score, Task, TaskError
 from rollouts.sampler import answered
-from rollouts.trajectory import UNTOLD, Trajectory, file_texts
+from rollouts.trajectory import UNTOLD, Trajectory
 
 Row = dict[str, Any]
 Scorer = Callable[[Task, Trajectory], Score]
@@ -74,16 +74,8 @@ def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = (
         "tool_calls": len(run.tool_calls),
         "seconds": round(run.wall_s, 3),
         "cost": cost,
-        **_left(run),
+        **(run.kept_files() if run.files else {}),
     }
-
-
-def _left(run: Trajectory) -> Row:
-    """The sizes of the files that were handed in, and the short texts among them."""
-    if not run.files:
-        return {}
-    sizes = {name: len(data) for name, data in sorted(run.files.items())}
-    return {"files": sizes, "file_texts": file_texts(run.files)}
 
 
 def prompt_tokens(run: Trajectory) -> int:

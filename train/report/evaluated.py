@@ -36,7 +36,7 @@ from train.report.markup import (
     table,
     wide,
 )
-from train.report.slicing import picture, slices
+from train.report.slicing import found_slices, picture, slices
 from train.report.svg import interval_mark, line_chart
 
 Row = Mapping[str, Any]
@@ -53,14 +53,15 @@ BEHIND: dict[str, Mapping[str, str]] = {
 def evaluation(data: Mapping[str, Any], links: Links) -> list[str]:
     """The sections of an evaluation, from results.json."""
     parts = shown(data)
+    found = found_slices(parts, data)
     rows = {p.name: named_rows(data).get(p.name, []) for p in parts if not p.baseline}
     head = "Held-out results" if heldout(data) else "Results"
     return [
-        section(head, *map(quiet, provenance(data)), picture(parts, data), _results(parts, links)),
+        section(head, *map(quiet, provenance(data)), picture(parts, found), _results(parts, links)),
         section("Families", plain(family_table(parts), "Families")),
         _compared(comparisons(data), links),
         _curve(parts),
-        slices(parts, data, links),
+        slices(parts, data, links, found),
         _confusions(parts, links),
         section(
             "How answers ended",

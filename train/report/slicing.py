@@ -56,20 +56,22 @@ class Slice:
         return {**family, f"slice:{self.name}": self.value}
 
 
-def slices(parts: Sequence[Shown], data: Mapping[str, Any], links: Links) -> str:
+def slices(
+    parts: Sequence[Shown], data: Mapping[str, Any], links: Links, found: Sequence[Slice]
+) -> str:
     """The section of slices. Baselines are left out where a model answered. A slice that has one
     value alone says nothing and is left out, and so is one that parts the tasks as an earlier one
-    does. Slices of few tasks are folded beside larger ones."""
+    does. Slices of few tasks are folded beside larger ones. `found`: of `found_slices`."""
     models = models_of(parts)
     rows = named_rows(data)
     pair = [name for name in TRAINED if name in rows][-2:]
     pair = pair if len(pair) == 2 else []
-    found = list(slices_of(models, rows.get(models[-1].name, [])))
     if not found:
         return ""
     changes = changed(pair, rows[pair[0]], rows[pair[1]], draw_of(data)) if pair else {}
     families = len({one.family for one in found})
-    reach = max(0.1, *(abs(v) for c in changes.values() if ends(c.outcome) for v in c.outcome), 0.1)
+    ranges = [abs(v) for c in changes.values() if ends(c.outcome) for v in c.outcome]
+    reach = max([0.1, *ranges])
     heads = ["slice", asked_as(models), *(p.name for p in models)]
     heads += [f"{pair[0]} → {pair[1]}", ""] if pair else []
 
@@ -105,12 +107,17 @@ def models_of(parts: Sequence[Shown]) -> list[Shown]:
     return [part for part in parts if not part.baseline] or list(parts)
 
 
-def picture(parts: Sequence[Shown], data: Mapping[str, Any]) -> str:
+def found_slices(parts: Sequence[Shown], data: Mapping[str, Any]) -> list[Slice]:
+    """The slices of an evaluation's models."""
+    models = models_of(parts)
+    return list(slices_of(models, named_rows(data).get(models[-1].name, [])))
+
+
+def picture(parts: Sequence[Shown], slices: Sequence[Slice]) -> str:
     """Outcomes with their intervals on one scale from 0 to 1: of all tasks, and of the slices that
     are large enough."""
     models = models_of(parts)
-    rows = named_rows(data).get(models[-1].name, [])
-    found = [one for one in slices_of(models, rows) if one.tasks >= FEW][:DRAWN_SLICES]
+    found = [one for one in slices if one.tasks >= FEW][:DRAWN_SLICES]
     families = len({one.family for one in found})
     sets = [(f"all {asked_as(models)}", [part.cell for part in models])]
     sets += [(f"{one.said(families)} ({one.tasks})", list(one.cells)) for one in found]

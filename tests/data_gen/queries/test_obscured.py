@@ -299,7 +299,7 @@ def test_a_settled_table_is_read_again_when_it_is_obscured(name: str, tmp_path: 
 
 
 def test_tables_of_an_obscured_lake_are_joined_as_before(tmp_path: Path) -> None:
-    """Also by keys of too many values to group by."""
+    """Also where a key has too many different values to group by."""
     folder = tmp_path / "x"
     folder.mkdir()
     towns = [f"{MANY[i % 81]}" for i in range(81)]
