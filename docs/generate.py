@@ -1,8 +1,7 @@
-"""Make pages of the documentation from the code: commands and settings from the parsers and the
-dataclasses, benchmarks from the docstrings of their files, operators from what each does.
+"""Make the reference pages of the site from the code: commands and settings from the parsers and
+the dataclasses, benchmarks from the docstrings of their files, operators from what each does.
 
-python docs/generate.py            # writes them
-python docs/generate.py --check    # exit status 1 where they are not up to date
+`make docs` calls it. `python docs/generate.py` writes the pages alone, to be read without the site.
 """
 
 from __future__ import annotations
@@ -22,23 +21,15 @@ from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-NOTE = "<!-- Made by `python docs/generate.py`. Do not edit. -->\n"
 
 
-def main(argv: list[str]) -> int:
-    """Exit status 0; 1 with --check and a page that is not up to date."""
-    sys.path.insert(0, str(ROOT))
-    stale: list[str] = []
+def write_pages(folder: Path) -> None:
+    """Write the pages into a folder; a page that is there and the same is not touched."""
     for name, make in PAGES.items():
-        path, text = DOCS / name, make()
-        old = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if "--check" in argv and old != text:
-            stale.append(name)
-        elif old != text:
+        path, text = folder / name, make()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    if stale:
-        print(f"{', '.join(stale)}: not up to date; run `python docs/generate.py`")
-    return int(bool(stale))
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -73,7 +64,7 @@ def commands_page() -> str:
     """Every command with its options."""
     import assay
 
-    parts = [NOTE, "# Commands\n"]
+    parts = ["# Commands\n"]
     parts.append(
         "Every command prints this with `--help`. Options are nouns (`--tasks`, `--model`, "
         "`--out`); settings are words of the form `key=value`, listed in [Settings](settings.md)."
@@ -166,7 +157,7 @@ def settings_page() -> str:
     from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
     from data_gen.demo.settings import DemoTaskSettings
 
-    parts = [NOTE, "# Settings\n"]
+    parts = ["# Settings\n"]
     parts.append(
         "Write a setting as `key=value` behind a command, or in a YAML file for `--config`. An "
         "unknown key is refused, and the nearest known one is named. *locked*: a resumed run must "
@@ -245,7 +236,7 @@ RUN = re.compile(r"python (?:-m benchmarks\.|benchmarks/)(\w+)")
 
 def benchmarks_page() -> str:
     """Every file of benchmarks/ that is run by itself: its docstring, and where its numbers are."""
-    parts = [NOTE, "# Benchmarks\n"]
+    parts = ["# Benchmarks\n"]
     parts.append(
         "Each file of `benchmarks/` measures one thing. Its section says what is measured and what "
         "it is compared with.\n\nSeconds of different machines cannot be compared. Where two "
@@ -314,4 +305,5 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.path.insert(0, str(ROOT))
+    write_pages(DOCS)

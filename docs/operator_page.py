@@ -1,4 +1,4 @@
-"""docs/operators.md from the operators (`python docs/generate.py` writes it)."""
+"""The page of the operators, from the operators (generate.py writes it)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from rewards.gold.core import INF, Operator, Param, Profile, Step
 from rewards.gold.recipe import execute
 
 HEAD = """# Operators
-
-<!-- Made by `python docs/generate.py`. Do not edit. -->
 
 A recipe is a list of steps, each an operator with parameters. Mappers change the text. A filter
 computes one statistic and keeps the text when the statistic lies within its bounds (both ends

@@ -88,7 +88,7 @@ def chosen_operators(only: Sequence[str]) -> frozenset[str]:
         if name != "paper" and name not in known:
             raise TaskError(
                 f"operators.only names {name!r}; give `paper`, or operators such as "
-                f"{', '.join(sorted(known)[:3])} (docs/operators.md)"
+                f"{', '.join(sorted(known)[:3])} (rewards/gold/operators.yaml)"
             )
     named = frozenset(name for name in only if name != "paper")
     return named | PAPER if "paper" in only else named
