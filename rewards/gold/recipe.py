@@ -89,7 +89,9 @@ def bind(step: Step, profile: Profile = "bench") -> BoundStep:
     operator = OPERATORS.get(step.operator)
     if operator is None:
         hint = nearest(step.operator, OPERATORS)
-        raise GoldError(f"no operator {step.operator!r}{hint or ', see rewards/gold/operators.yaml'}")
+        raise GoldError(
+            f"no operator {step.operator!r}{hint or ', see rewards/gold/operators.yaml'}"
+        )
     params = _params_of(operator, step.params)
     if operator.kind == "mapper":
         return BoundStep(operator, operator.function(profile), params)
