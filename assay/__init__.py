@@ -93,7 +93,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 _RECORDED = (0, 3)  # done; done, but some rows had no outcome
 # How long a thread of torch waits in a loop for the others before it sleeps: 0.1 ms. libgomp's
 # own value is some milliseconds. Where other programs use the cores, the loops keep the last thread
-# from a core, and every operation takes that long (benchmarks/busy_cores.py).
+# from a core, and every operation takes that long.
 SPINS = "10000"
 # Large tensors lie in pages of 2 MiB, where Linux has them for programs that ask: for weights that
 # every step reads, fewer addresses are looked up. torch reads it when it first takes memory.

@@ -10,9 +10,8 @@ forced greedy tokens each, against `generate` with prompt lookup (`prompt_lookup
 what is guessed right depends on the model. Fallback: the same rollouts as models without our
 decoder get them, all prompts side by side and one prompt at a time, against `generate`. Training:
 forward and backward of one policy-gradient step on as many groups of 8 completions of 40 tokens,
-against transformers with logits for the completions only. The sides alternate, so
-that a change in the machine's load meets all; the medians' ratio is what counts. `--device cuda`
-puts all sides on the GPU, and waits for it.
+against transformers with logits for the completions only. The sides alternate; the
+ratio is theirs over ours, and counts. `--device cuda` puts all sides on the GPU, and waits for it.
 
 The floor, timed in the same rounds, is the matrix products that each work cannot do without and
 nothing else: every prompt token once, each sampled token in a batch of all rows; three times the
@@ -22,18 +21,17 @@ forward products for training (the prompt once a group).
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from assay.task import read_tasks
+from benchmarks.runner import compare, machine
 from rollouts.engines.torch.decode import Products, can_prepack, products
 from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import TorchEngine, set_threads
@@ -46,42 +44,9 @@ from train.model.packing import Segment, pack
 from train.model.policy import LlamaPolicy, load_policy
 from train.model.source import resolve_model
 
-ROOT = Path(__file__).resolve().parents[1]
 GROUP, PROMPT, NEW, TRAIN_NEW = 8, 100, 48, 40
+DRAW = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
 EVAL_PROMPTS, EVAL_PROMPT, SHARED, EVAL_NEW, SINGLE = 32, 112, 50, 24, 4
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, float]:
-    """(wall, CPU) seconds of one call."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    if torch.cuda.is_initialized():  # its work goes on after the call
-        torch.cuda.synchronize()
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def compare(
-    name: str,
-    unit: float,
-    ours: Callable[[], Any],
-    theirs: Callable[[], Any],
-    floor: Callable[[], Any],
-    repeats: int,
-) -> None:
-    """Alternate the three after one warm-up each; print rates and the medians' ratios."""
-    sides = (ours, theirs, floor)
-    for side in sides:
-        side()
-    rounds = [tuple(timed(side) for side in sides) for _ in range(repeats)]
-    for index, kind in ((0, "wall"), (1, "CPU")):
-        a, b, c = (statistics.median(r[side][index] for r in rounds) for side in range(3))
-        ratios = sorted(r[1][index] / r[0][index] for r in rounds)
-        print(
-            f"{name:<22} {kind:<5} ours {unit / a:8.1f} tok/s   transformers {unit / b:8.1f} tok/s"
-            f"   ratio {b / a:5.2f}x   (pairs {ratios[0]:.2f} to {ratios[-1]:.2f})"
-            f"   {a / c:4.2f} times the floor",
-            flush=True,
-        )
 
 
 def body(run: Products, model: Llama, rows: int) -> None:
@@ -123,118 +88,39 @@ def hf_step(model: Any, ids: torch.Tensor) -> None:
     model.zero_grad(set_to_none=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
-    parser.add_argument("--threads", type=int, default=0, help="0: all cores")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--only", choices=("rollout", "evaluation", "single", "fallback", "training")
-    )
-    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"))
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--prompts", type=int, default=4, help="of rollouts and training")
-    args = parser.parse_args()
-    from transformers import AutoModelForCausalLM
-
-    folder = resolve_model(args.model) if args.model is None else Path(args.model)
-    threads = set_threads(args.threads or "auto")
-    device = choose_device(args.device)
-    dtype, rows = choose_dtype(args.dtype, device), args.prompts * GROUP
-    where = torch.cuda.get_device_name() if device == "cuda" else f"{threads} thread(s)"
-    print(f"torch {torch.__version__}, {where}, {dtype}, {args.prompts} x {GROUP} rows")
-    hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
-    hf.to(device)
-    policy: Any = load_policy(folder, dtype, device)
-    if args.only in (None, "fallback"):
-        fallback(hf, args)
-    if not isinstance(policy, LlamaPolicy):
-        return
-    run = products(policy.model, rows, can_prepack(policy.model.embed))
-    works = {
-        "rollout": rollout,
-        "evaluation": evaluation,
-        "single": single,
-        "training": training,
-    }
-    for name, work in works.items():
-        if args.only in (None, name):
-            work(hf, policy, run, args)
+Work = tuple[str, int, dict[str, Callable[[], Any]]]
+"""A title, the tokens of a round, and the sides: ours first."""
 
 
-def random_ids(count: int, length: int) -> list[list[int]]:
-    """`count` rows of `length` ids, the same in every run."""
-    generator = torch.Generator().manual_seed(length)
-    return torch.randint(3, 40_000, (count, length), generator=generator).tolist()
-
-
-def rollout(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
+def rollout(hf: Any, policy: Any, run: Products, count: int) -> Work:
     """Groups of samples."""
-    count: int = args.prompts
     prompts, rows = random_ids(count, PROMPT), count * GROUP
     engine = TorchEngine(policy.model, [], slots=rows)
     sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95, last=True)
-    draw = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
-    compare(
-        f"rollout, {rows} rows",
-        rows * NEW,
-        lambda: engine.generate_now(prompts, sampling, GROUP, range(count)),
-        lambda: hf_generate(hf, prompts, NEW, draw),
-        lambda: decode_floor(run, policy.model, count * PROMPT, rows, NEW),
-        args.repeats,
-    )
+    sides = {
+        "ours": lambda: engine.generate_now(prompts, sampling, GROUP, range(count)),
+        "transformers": lambda: hf_generate(hf, prompts, NEW, DRAW),
+        "floor": lambda: decode_floor(run, policy.model, count * PROMPT, rows, NEW),
+    }
+    return f"rollout, {rows} rows", rows * NEW, sides
 
 
-def evaluation(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
+def evaluation(hf: Any, policy: Any, run: Products, count: int) -> Work:
     """Greedy answers to prompts that begin alike."""
     head = random_ids(1, SHARED)[0]
     prompts = [head + own for own in random_ids(EVAL_PROMPTS, EVAL_PROMPT - SHARED)]
     engine = TorchEngine(policy.model, [], slots=EVAL_PROMPTS)
     prefill = SHARED + EVAL_PROMPTS * (EVAL_PROMPT - SHARED)
-    compare(
-        "evaluation, 32 prompts",
-        EVAL_PROMPTS * EVAL_NEW,
-        lambda: engine.generate_now(
-            prompts, Sampling(EVAL_NEW, 0, last=True), 1, range(EVAL_PROMPTS)
-        ),
-        lambda: hf_generate(hf, prompts, EVAL_NEW, {"do_sample": False}),
-        lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
-        args.repeats,
-    )
-
-
-def fallback(hf: Any, args: argparse.Namespace) -> None:
-    """Groups of samples of a model that transformers computes. Each side runs once a round, in
-    turn; the medians count."""
-    count: int = args.prompts
-    prompts, rows = random_ids(count, PROMPT), count * GROUP
-    top = hf.config.get_text_config().vocab_size
-    prompts = [[token % top for token in prompt] for prompt in prompts]
-    engine = TransformersEngine(hf, [], slots=rows)
-    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95, last=True)
-    draw = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
-    sides: dict[str, Callable[[], Any]] = {
-        "side by side": lambda: engine.generate_now(prompts, sampling, GROUP, range(count)),
-        "one prompt at a time": lambda: [
-            engine.generate_now([prompt], sampling, GROUP, [i]) for i, prompt in enumerate(prompts)
-        ],
-        "generate": lambda: hf_generate(hf, prompts, NEW, draw),
+    greedy = Sampling(EVAL_NEW, 0, last=True)
+    sides = {
+        "ours": lambda: engine.generate_now(prompts, greedy, 1, range(EVAL_PROMPTS)),
+        "transformers": lambda: hf_generate(hf, prompts, EVAL_NEW, {"do_sample": False}),
+        "floor": lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
     }
-    for side in sides.values():
-        side()
-    rounds = [[timed(side)[0] for side in sides.values()] for _ in range(args.repeats)]
-    speeds = [rows * NEW / statistics.median(times) for times in zip(*rounds, strict=True)]
-    said = "   ".join(f"{k} {v:8.1f} tok/s" for k, v in zip(sides, speeds, strict=True))
-    print(f"fallback, {rows} rows      {said}   {speeds[0] / speeds[1]:5.2f}x", flush=True)
+    return f"evaluation, {EVAL_PROMPTS} prompts", EVAL_PROMPTS * EVAL_NEW, sides
 
 
-def demo_tasks(folder: str) -> None:
-    """Write a build of `assay tasks demo` into a folder."""
-    words = [sys.executable, "-m", "assay", "tasks", "demo", "--out", folder]
-    subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
-
-
-def single(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
+def single(hf: Any, policy: Any, run: Products, count: int) -> Work:
     """Greedy answers to refinement prompts, one at a time."""
     tokenizer = ChatTokenizer(policy.folder)
     with tempfile.TemporaryDirectory() as made:
@@ -243,32 +129,16 @@ def single(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> Non
     prompts = [tokenizer.prompt(task.prompt) for task in tasks]
     engine = TorchEngine(policy.model, [], slots=SINGLE)
     greedy, draw = Sampling(NEW, 0), {"do_sample": False, "prompt_lookup_num_tokens": 8}
-    compare(
-        f"single, {SINGLE} prompts",
-        SINGLE * NEW,
-        lambda: [engine.generate_now([ids], greedy, 1, [0]) for ids in prompts],
-        lambda: [hf_generate(hf, [ids], NEW, draw) for ids in prompts],
-        lambda: [decode_floor(run, policy.model, len(ids), 1, NEW) for ids in prompts],
-        args.repeats,
-    )
+    sides = {
+        "ours": lambda: [engine.generate_now([ids], greedy, 1, [0]) for ids in prompts],
+        "transformers": lambda: [hf_generate(hf, [ids], NEW, draw) for ids in prompts],
+        "floor": lambda: [decode_floor(run, policy.model, len(ids), 1, NEW) for ids in prompts],
+    }
+    return f"single, {SINGLE} prompts", SINGLE * NEW, sides
 
 
-def hf_generate(hf: Any, prompts: list[list[int]], new: int, how: dict[str, Any]) -> None:
-    """Exactly `new` tokens a row."""
-    batch = torch.tensor(prompts, device=hf.device)
-    hf.generate(
-        batch,
-        attention_mask=torch.ones_like(batch),
-        min_new_tokens=new,
-        max_new_tokens=new,
-        pad_token_id=2,
-        **how,
-    )
-
-
-def training(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
+def training(hf: Any, policy: Any, run: Products, count: int) -> Work:
     """Forward and backward of one step."""
-    count: int = args.prompts
     rows = count * GROUP
     answers = random_ids(rows, TRAIN_NEW)
     groups = [
@@ -286,14 +156,84 @@ def training(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> N
             tensor.grad = None
 
     tokens = rows * TRAIN_NEW
-    compare(
-        "training step",
-        tokens,
-        ours,
-        lambda: hf_step(hf, full),
-        lambda: train_floor(run, policy.model, count * PROMPT + tokens, tokens),
-        args.repeats,
-    )
+    sides = {
+        "ours": ours,
+        "transformers": lambda: hf_step(hf, full),
+        "floor": lambda: train_floor(run, policy.model, count * PROMPT + tokens, tokens),
+    }
+    return f"training step, {rows} rows", tokens, sides
+
+
+def fallback(hf: Any, count: int) -> Work:
+    """Groups of samples of a model that transformers computes."""
+    top, rows = hf.config.get_text_config().vocab_size, count * GROUP
+    prompts = [[token % top for token in prompt] for prompt in random_ids(count, PROMPT)]
+    engine = TransformersEngine(hf, [], slots=rows)
+    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95, last=True)
+    sides = {
+        "side by side": lambda: engine.generate_now(prompts, sampling, GROUP, range(count)),
+        "one prompt at a time": lambda: [
+            engine.generate_now([prompt], sampling, GROUP, [i]) for i, prompt in enumerate(prompts)
+        ],
+        "transformers": lambda: hf_generate(hf, prompts, NEW, DRAW),
+    }
+    return f"fallback, {rows} rows", rows * NEW, sides
+
+
+WORKS = {"rollout": rollout, "evaluation": evaluation, "single": single, "training": training}
+
+
+def random_ids(count: int, length: int) -> list[list[int]]:
+    """`count` rows of `length` ids, the same in every run."""
+    generator = torch.Generator().manual_seed(length)
+    return torch.randint(3, 40_000, (count, length), generator=generator).tolist()
+
+
+def demo_tasks(folder: str) -> None:
+    """Write a build of `assay tasks demo` into a folder."""
+    words = [sys.executable, "-m", "assay", "tasks", "demo", "--out", folder]
+    subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
+
+
+def hf_generate(hf: Any, prompts: list[list[int]], new: int, how: dict[str, Any]) -> None:
+    """Exactly `new` tokens a row."""
+    batch = torch.tensor(prompts, device=hf.device)
+    fixed = {"min_new_tokens": new, "max_new_tokens": new, "pad_token_id": 2}
+    hf.generate(batch, attention_mask=torch.ones_like(batch), **fixed, **how)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
+    parser.add_argument("--threads", type=int, default=0, help="0: all cores")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", choices=("fallback", *WORKS))
+    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--prompts", type=int, default=4, help="of rollouts and training")
+    args = parser.parse_args()
+    from transformers import AutoModelForCausalLM
+
+    folder = resolve_model(args.model) if args.model is None else Path(args.model)
+    threads, device = set_threads(args.threads or "auto"), choose_device(args.device)
+    dtype = choose_dtype(args.dtype, device)
+    where = torch.cuda.get_device_name() if device == "cuda" else machine()
+    print(f"torch {torch.__version__}, {dtype}, {threads} thread(s), {where}")
+    hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
+    hf.to(device)
+    policy: Any = load_policy(folder, dtype, device)
+
+    def works() -> Iterator[Work]:
+        if args.only in (None, "fallback"):
+            yield fallback(hf, args.prompts)
+        if isinstance(policy, LlamaPolicy):
+            run = products(policy.model, args.prompts * GROUP, can_prepack(policy.model.embed))
+            for name, work in WORKS.items():
+                if args.only in (None, name):
+                    yield work(hf, policy, run, args.prompts)
+
+    for title, tokens, sides in works():
+        compare(title, sides, args.repeats, tokens, "tok")
 
 
 if __name__ == "__main__":

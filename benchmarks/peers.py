@@ -39,7 +39,8 @@ from typing import Any
 from assay import HUGE_PAGES
 from assay.family import family_named, gold_answer
 from assay.task import Task, read_tasks
-from benchmarks.engine import decode_floor, demo_tasks, timed, train_floor
+from benchmarks.engine import decode_floor, demo_tasks, train_floor
+from benchmarks.runner import machine, timed
 from rollouts.engines.server.process import Launch
 from rollouts.engines.torch.decode import can_prepack, products
 from rollouts.engines.torch.device import choose_dtype
@@ -158,7 +159,7 @@ def compare(name: str, ours: Side, theirs: Side, pairs: int, floor: Work) -> Non
     least: list[float] = []
     for _ in range(pairs):
         rounds.append((ours.go(), theirs.go()))
-        least.append(timed(work)[1] / each)
+        least.append(timed(work).cpu / each)
     ratios = sorted((b["cpu"] / b["tokens"]) / (a["cpu"] / a["tokens"]) for a, b in rounds)
     rates = [statistics.median(r[i]["tokens"] / r[i]["cpu"] for r in rounds) for i in (0, 1)]
     wall = statistics.median(
@@ -193,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_threads(args.threads)
     dtype = choose_dtype(args.dtype, "cpu")
     policy: Any = load_policy(model, dtype)
-    print(f"{dtype}, {args.threads} thread(s), {args.pairs} pairs", flush=True)
+    print(f"{dtype}, {args.threads} thread(s), {args.pairs} pairs, {machine()}", flush=True)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         demo_tasks(made)

@@ -1,14 +1,14 @@
 """How much faster a call to a running sandbox is than a new Python that imports the same packages.
 
-`python -m benchmarks.sandbox [--calls N] [--rounds N] [--check]`: both sides in turns, medians.
-With --check the exit status is 1 when the typical call is less than 5 times faster than a cold one.
+`python -m benchmarks.sandbox [--calls N] [--rounds N]`: both sides in turns, medians of a call, for
+one caller and two; then the memory of a jail that waits for its call, and of an idle call. The
+processor time of the warm side is all that pool, launchers and jails used.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import resource
@@ -16,13 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from benchmarks.runner import Took, machine, proportional_memory
 from rollouts.sandbox import usage
-from rollouts.sandbox.model import STACK, Config, Result
+from rollouts.sandbox.model import STACK, Config
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.worker import environment
 
@@ -45,55 +44,40 @@ def table(rows: int) -> bytes:
     return "\n".join(lines).encode()
 
 
-@dataclass
-class Spent:
-    """What one side used: seconds from start to end, and of processor time, per call."""
-
-    wall: list[float] = field(default_factory=list[float])
-    cpu: list[float] = field(default_factory=list[float])
-
-    def add(self, wall: float, cpu: float, calls: int) -> None:
-        self.wall.append(wall / calls)
-        self.cpu.append(cpu / calls)
-
-
-def cold(code: str, files: dict[str, bytes], calls: int, workers: int, spent: Spent) -> None:
-    """`calls` times a new interpreter, `workers` at once."""
+def cold(code: str, files: dict[str, bytes], calls: int) -> Took:
+    """Seconds a call of `calls` new interpreters side by side."""
     with tempfile.TemporaryDirectory() as top:
         for name, data in {**files, "main.py": code.encode()}.items():
             (Path(top) / name).write_bytes(data)
+        start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        # a session of its own, as the warm side has: schedulers may share by session
         command, env = [sys.executable, "main.py"], environment(Config())
-        for _ in range(calls // workers):
-            start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            # a session of its own, as the warm side has: schedulers may share by session
-            running = [
-                subprocess.Popen(command, cwd=top, env=env, start_new_session=True)
-                for _ in range(workers)
-            ]
-            if any(process.wait() for process in running):
-                raise RuntimeError("the cold run failed")
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            spent.add(time.monotonic() - start, used, workers)
+        running = [
+            subprocess.Popen(command, cwd=top, env=env, start_new_session=True)
+            for _ in range(calls)
+        ]
+        if any(process.wait() for process in running):
+            raise RuntimeError("the cold run failed")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took((time.monotonic() - start) / calls, used / calls)
 
 
-async def warm(
-    pool: Pool, code: str, files: dict[str, bytes], calls: int, workers: int, spent: Spent
-) -> None:
-    """`calls` calls in the jail from `workers` callers that each wait for their answer."""
+async def warm(pool: Pool, code: str, files: dict[str, bytes], calls: int, callers: int) -> Took:
+    """Seconds a call of `calls` calls in the jail, by callers that each wait for their answer."""
 
     async def caller(count: int) -> None:
         for _ in range(count):
-            result: Result = await pool.run(code, files, ["prediction.csv"])
+            result = await pool.run(code, files, ["prediction.csv"])
             if result.status != "ok":
                 raise RuntimeError(f"{result.status}: {result.why}: {result.stderr}")
 
     await caller(2)
     start, before = time.monotonic(), pool_cpu()
-    await asyncio.gather(*(caller(calls // workers) for _ in range(workers)))
-    took = time.monotonic() - start
+    await asyncio.gather(*(caller(calls // callers) for _ in range(callers)))
+    took, calls = time.monotonic() - start, calls // callers * callers
     await asyncio.sleep(0.2)  # the last spare is part of the price
-    spent.add(took, pool_cpu() - before, calls // workers * workers)
+    return Took(took / calls, (pool_cpu() - before) / calls)
 
 
 def pool_cpu() -> float:
@@ -106,84 +90,48 @@ def pool_cpu() -> float:
     return total
 
 
-def private_mb(pids: Iterable[int]) -> float:
-    total = 0
-    for pid in pids:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith(("Private_Clean", "Private_Dirty")):
-                total += int(line.split()[1])
-    return total / 1024
+async def memory() -> None:
+    """What a jail that waits adds to all processes together, and what an idle call adds to that."""
+    held: dict[int, float] = {}
+    for spares in (2, 6):
+        async with Pool(Config(workers=1, spares=spares)) as pool:
+            await pool.run("")
+            await asyncio.sleep(3)
+            held[spares] = proportional_memory(os.getpid()) / 1e6
+            if spares == 2:
+                calls = [asyncio.create_task(pool.run("import time; time.sleep(6)"))]
+                await asyncio.sleep(3)
+                busy = proportional_memory(os.getpid()) / 1e6
+                await asyncio.gather(*calls)
+    waiting = (held[6] - held[2]) / 4
+    print(f"memory: {waiting:.1f} MB a waiting jail, {busy - held[2]:.1f} MB more an idle call")
 
 
-def jails(pool: Pool) -> list[int]:
-    """The inits and user processes: all below the launchers but what serves every call."""
-    proc, found = os.open("/proc", os.O_RDONLY), list[int]()
-    for launcher in pool._launchers:
-        (inner,) = usage.children(proc, launcher.process.pid)
-        below = usage.descendants(proc, inner)
-        parents = [pid for pid in below if usage.children(proc, pid)]
-        # with namespaces one child of the inner process is warm, and it forks the user processes
-        found += [pid for pid in below if pid not in parents] if len(parents) == 1 else below
-    os.close(proc)
-    return found
-
-
-async def memory_per_call(pool: Pool) -> tuple[float, float]:
-    """MB of private memory of one jail, init and user process together: while it waits for a call,
-    and while its call is idle."""
-    await pool.run("")
-    await asyncio.sleep(1)
-    spares, count = pool.config.spares, 2
-    waiting = private_mb(jails(pool))
-    calls = [asyncio.create_task(pool.run("import time; time.sleep(6)")) for _ in range(count)]
-    await asyncio.sleep(3)
-    everything = private_mb(jails(pool))
-    await asyncio.gather(*calls)
-    return waiting / spares, (everything - waiting) / count
-
-
-async def measure(calls: int, rounds: int, say: Callable[[str], None]) -> dict[str, float]:
-    """Cold and warm in turns, the median of `rounds` for each."""
+async def measure(calls: int, rounds: int) -> None:
     files = {"train.csv": table(2000)}
-    found: dict[str, float] = {}
     async with Pool(Config(workers=2, spares=2)) as pool:
-        for workers in (1, 2):
+        for callers in (1, 2):
             for name, code, given in (("empty", "", {}), ("typical", TYPICAL, files)):
-                slow, fast = Spent(), Spent()
+                pairs: list[tuple[Took, Took]] = []
                 for _ in range(rounds):
-                    cold(IMPORTS + code, given, workers, workers, slow)
-                    await warm(pool, code, given, calls, workers, fast)
-                wall, cpu = (
-                    (median(a) * 1e3, median(b) * 1e3)
-                    for a, b in ((slow.wall, fast.wall), (slow.cpu, fast.cpu))
-                )
-                found[f"{name}_{workers}"] = wall[0] / wall[1]
-                found[f"{name}_{workers}_cpu"] = cpu[0] / cpu[1]
-                say(
-                    f"{name:8} {workers} worker(s): cold {wall[0]:7.1f} ms, warm {wall[1]:6.1f} ms"
-                    f" a call, ratio {wall[0] / wall[1]:5.1f}; processor {cpu[0]:7.1f} and"
-                    f" {cpu[1]:6.1f} ms, ratio {cpu[0] / cpu[1]:5.1f}"
-                )
-        found["waiting_mb"], found["private_mb"] = await memory_per_call(pool)
-        say(
-            f"private memory: {found['waiting_mb']:.1f} MB of a jail that waits for its call,"
-            f" {found['private_mb']:.1f} MB of a call that is idle"
-        )
-    return found
+                    slow = cold(IMPORTS + code, given, callers)
+                    pairs.append((slow, await warm(pool, code, given, calls, callers)))
+                said = [f"{name} call, {callers} worker(s):"]
+                for kind in ("wall", "cpu"):
+                    a, b = (1e3 * median(getattr(p[i], kind) for p in pairs) for i in (0, 1))
+                    said.append(f"{kind} cold {a:.1f} ms, warm {b:.1f} ms, ratio {a / b:.1f};")
+                print(*said, flush=True)
+    await memory()
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=20, help="warm calls a round (default 20)")
-    parser.add_argument("--rounds", type=int, default=5, help="median of how many (default 5)")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--calls", type=int, default=20, help="warm calls a round (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="median of how many (%(default)s)")
     args = parser.parse_args()
-    found = asyncio.run(measure(args.calls, args.rounds, lambda line: print(line, flush=True)))
-    if args.json:
-        print(json.dumps(found))
-    return int(args.check and found["typical_1"] < 5)
+    print(machine())
+    asyncio.run(measure(args.calls, args.rounds))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

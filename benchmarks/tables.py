@@ -1,7 +1,7 @@
 """Rows a second of the reader of tables, beside pandas with the right options given by hand.
 
-`python -m benchmarks.tables --rows 200000 --repeats 3`: both read the same file in one run; times
-are of the processor, so other work on the machine does not count.
+`python -m benchmarks.tables --rows 200000 --repeats 3`: both read the same file in turn.
+Deciding reads the whole file as text and looks at every cell.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from assay.tables.load import load, plan_file
 from assay.tables.plan import ReadPlan
+from benchmarks.runner import compare, machine
 
 
 def write(path: Path, rows: int, german: bool) -> None:
@@ -52,21 +51,12 @@ def by_hand(path: Path, german: bool) -> Any:
     return frame
 
 
-def best(work: Callable[[], Any], repeats: int) -> float:
-    """The shortest processor time in seconds."""
-    taken: list[float] = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
+    print(machine())
     with tempfile.TemporaryDirectory() as folder:
         for german in (False, True):
             path = Path(folder) / ("german.csv" if german else "plain.csv")
@@ -74,14 +64,13 @@ def main() -> None:
             (path.parent / "tables.yaml").write_text('"*": {missing: {level: ["-9999"]}}')
             (reading,) = plan_file(path)
             assert isinstance(reading, ReadPlan), reading.said()
-            decide = best(lambda path=path: plan_file(path), args.repeats)
-            ours = best(lambda r=reading: load(r, Path(folder)), args.repeats)
-            hand = best(lambda path=path, g=german: by_hand(path, g), args.repeats)
             assert load(reading, Path(folder)).equals(by_hand(path, german))
-            print(
-                f"{path.name}: load {args.rows / ours:,.0f} rows a second; pandas by hand "
-                f"{args.rows / hand:,.0f}; {ours / hand:.2f}x the time; deciding {decide:.2f} s"
-            )
+            sides = {
+                "load": lambda r=reading: load(r, Path(folder)),
+                "pandas by hand": lambda path=path, g=german: by_hand(path, g),
+                "deciding": lambda path=path: plan_file(path),
+            }
+            compare(path.name, sides, args.repeats, args.rows, "rows")
 
 
 if __name__ == "__main__":

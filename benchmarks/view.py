@@ -10,13 +10,8 @@ playwright, where both are installed. Without them it prints the size and the bu
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,28 +19,17 @@ from typing import Any
 from assay.family import score_answer
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
+from benchmarks.runner import command, machine
 from rewards.gold import Step, execute
 from rewards.parse import render
 from rollouts.trajectory import Trajectory
 
-ROOT = Path(__file__).resolve().parents[1]
 GROUP, PROMPTS = 8, 100  # rollouts a prompt, prompts a step
 SENTENCE = "the pump was checked before noon and its valve holds water under low pressure"
 WORDS = SENTENCE.split()
 DIRT = ("<b>new</b>", "tom@acme.io", "https://acme.io/a?b=1", "■", "(312) 555 0184")
-MAPPERS = (
-    "clean_html_mapper",
-    "clean_email_mapper",
-    "clean_links_mapper",
-    "remove_specific_chars_mapper",
-    "clean_phone_mapper",
-)
-CHROMIUM = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-]
+MAPPERS = ("clean_html_mapper", "clean_email_mapper", "clean_links_mapper", "clean_phone_mapper")
+CHROMIUM = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
 def task(number: int, seed: int) -> Task:
@@ -59,35 +43,26 @@ def task(number: int, seed: int) -> Task:
     steps.append(Step("words_num_filter", {"min_num": draw.choice((10, 40))}))
     run = execute(text, steps)
     recipe = [{"operator": s.operator, "params": s.params} for s in steps]
-    gold: dict[str, Any] = {"status": run.status, "text": run.text, "input_text": text}
+    gold = {"status": run.status, "text": run.text, "input_text": text, "recipe": recipe}
     asked = f"Clean the text: {', '.join(s.operator for s in steps)}.\nText:\n{text}"
-    return Task(
-        id=f"bench-{number:05d}",
-        family="refinement",
-        track="bench",
-        split="train",
-        prompt=[{"role": "user", "content": asked}],
-        gold={**gold, "recipe": recipe},
-        meta={"domain": draw.choice(("docs", "mail", "wiki"))},
-    )
+    prompt = [{"role": "user", "content": asked}]
+    meta = {"domain": draw.choice(("docs", "mail", "wiki"))}
+    return Task(f"b-{number:05d}", "refinement", "bench", "train", prompt, gold, meta=meta)
 
 
 def answer(task: Task, draw: random.Random) -> str:
     """Gold, or gold with one of the faults that models make."""
     status, text = task.gold["status"], task.gold["text"]
-    fault = draw.random()
-    if fault < 0.45:
-        return render(status, text)
-    if fault < 0.55:
-        return render("DROP" if status == "KEEP" else "KEEP", text)
-    if fault < 0.7:
-        return render(status, task.gold["input_text"])
-    if fault < 0.8:
-        return "I cannot do that."
     words = text.split(" ")
-    place = draw.randrange(len(words))
-    words[place] = draw.choice((*DIRT, "", "then"))
-    return render(status, " ".join(words))
+    words[draw.randrange(len(words))] = draw.choice((*DIRT, "", "then"))
+    answers = (
+        render(status, text),
+        render("DROP" if status == "KEEP" else "KEEP", text),
+        render(status, task.gold["input_text"]),
+        "I cannot do that.",
+        render(status, " ".join(words)),
+    )
+    return draw.choices(answers, (45, 10, 15, 10, 20))[0]
 
 
 def rollout(task: Task, sample: int, step: int, seed: int) -> dict[str, Any]:
@@ -95,12 +70,11 @@ def rollout(task: Task, sample: int, step: int, seed: int) -> dict[str, Any]:
     draw = random.Random(derive_seed(seed, task.id, sample, step))
     text = answer(task, draw)
     count = max(1, len(text) // 4)
-    prompt = [draw.randrange(49_000) for _ in range(90)]
     full = [-draw.expovariate(4.0) for _ in range(count)]
     trajectory = Trajectory(
         task_id=task.id,
         sample=sample,
-        ids=prompt + [draw.randrange(49_000) for _ in range(count)],
+        ids=[draw.randrange(49_000) for _ in range(90 + count)],
         loss_mask=[0] * 90 + [1] * count,
         logprobs=[0.0] * 90 + full,
         sampling_logprobs=[0.0] * 90 + [min(0.0, x + draw.gauss(0, 0.01)) for x in full],
@@ -112,22 +86,16 @@ def rollout(task: Task, sample: int, step: int, seed: int) -> dict[str, Any]:
     return trajectory.to_json(score_answer(task, trajectory.answer()), task)
 
 
-def make_run(folder: Path, rollouts: int, seed: int) -> None:
+def make_run(folder: Path, rollouts: int, seed: int = 0) -> None:
     """`tasks/train.jsonl` and `rollouts/step_*.jsonl`."""
     steps = -(-rollouts // (GROUP * PROMPTS))
     tasks = [task(number, seed) for number in range(steps * PROMPTS)]
     write_jsonl(folder / "tasks" / "train.jsonl", [t.to_json() for t in tasks])
-
-    def lines(step: int) -> Iterator[dict[str, Any]]:
-        for asked in tasks[step * PROMPTS : (step + 1) * PROMPTS]:
-            for sample in range(GROUP):
-                yield rollout(asked, sample, step, seed)
-
-    left = rollouts
     for step in range(steps):
-        rows = list(lines(step))[:left]
-        left -= len(rows)
-        write_jsonl(folder / "rollouts" / f"step_{step + 1:06d}.jsonl", rows)
+        asked = tasks[step * PROMPTS : (step + 1) * PROMPTS]
+        rows = [rollout(one, sample, step, seed) for one in asked for sample in range(GROUP)]
+        left = rollouts - step * GROUP * PROMPTS
+        write_jsonl(folder / "rollouts" / f"step_{step + 1:06d}.jsonl", rows[:left])
 
 
 TIMINGS = """async () => {
@@ -174,24 +142,19 @@ def in_browser(page: Path, browser: str, times: int) -> dict[str, float]:
     return {name: median(values) for name, values in found.items()}
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=20_000)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--times", type=int, default=5, help="how often the page is opened")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    if not (args.out / "rollouts").is_dir():
-        make_run(args.out, args.rollouts, args.seed)
-    page = args.out / "view.html"
-    began = os.times()
-    command = [sys.executable, "-m", "assay", "view", str(args.out), "--out", str(page)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    found: dict[str, float] = {
-        "page MB": page.stat().st_size / 1e6,
-        "building, processor s": os.times().children_user - began.children_user,
-    }
+    print(machine())
+    out: Path = args.out.resolve()
+    if not (out / "rollouts").is_dir():
+        make_run(out, args.rollouts)
+    page = out / "view.html"
+    took = command("view", out, "--out", page)
+    found = {"page MB": page.stat().st_size / 1e6, "building, processor s": took.cpu}
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     try:
         if browser is None:
@@ -199,13 +162,9 @@ def main() -> int:
         shown = in_browser(page, browser, args.times)
         found |= {f"{name} ms": value for name, value in shown.items()}
     except ImportError as error:
-        print(f"not opened in a browser: {error}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(found))
-    else:
-        print("\n".join(f"{name:<42} {value:10.1f}" for name, value in found.items()))
-    return 0
+        print(f"not opened in a browser: {error}")
+    print("\n".join(f"{name:<42} {value:10.1f}" for name, value in found.items()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

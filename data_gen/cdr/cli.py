@@ -40,7 +40,7 @@ STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
 MAPS = ("facts", "traces", "rows")  # these are run shard by shard
 WORK = ".work"  # in the folder that is written
 PART = 250  # documents in a file of the work folder
-# Megabytes of the command, and of each worker beside it (benchmarks/cdr_scale.py measures both).
+# Megabytes of the command, and of each worker beside it (benchmarks/builders.py measures both).
 ALONE, EACH = 650, 250
 SHOWN = 5  # rows left out that are named on the screen
 
