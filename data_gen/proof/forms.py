@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import TaskError
-from data_gen.proof.books import Area, Grid, arrays, blocks, grid, sheet, terms, within
+from data_gen.proof.books import Area, Grid, grid, sheet, within
 from data_gen.proof.lines import NUMBER, decoded, text_rows
 from data_gen.proof.original import (
     NotProvable,
@@ -109,9 +109,6 @@ def _said(original: Original, part: str = "") -> Said:
 
 def _text_file(original: Original, db: Any, table: str) -> Opened:
     said, data = _said(original), _bytes(original)
-    in_words = original.path.suffix.lower() == ".txt" and not said.text("sep")
-    if in_words and (found := blocks(decoded(data, said))) is not None:
-        return _plain_columns(db, table, *found, said)
     rows = text_rows(data, said)
     cells = [[value or None for value in column] for column in zip(*rows.cells, strict=True)]
     from_columns(db, table, cells, rows.numbers)
@@ -262,18 +259,12 @@ def _html(original: Original, db: Any, table: str) -> Opened:
     said = _said(original)
     page = decoded(_bytes(original), said)
     rows = grid(page, original.part)
-    if rows is None and (found := terms(page)) is not None:
-        return _plain_columns(db, table, *found, said)
     if rows is None:
         raise NotProvable("which of its tables is meant is not known")
     wide = max(map(len, rows))
     if any(len(row) != wide for row in rows):
         raise NotProvable("rows of different widths")
     return _of_grid(Grid(original.part, rows), said, db, table)
-
-
-def _npz(original: Original, db: Any, table: str) -> Opened:
-    return _plain_columns(db, table, *arrays(original.path), _said(original))
 
 
 def _of_grid(given: Grid, said: Said, db: Any, table: str) -> Opened:
@@ -406,7 +397,6 @@ _READERS: dict[str, _Reader] = {
     **dict.fromkeys((".feather", ".arrow"), _feather),
     ".duckdb": _duckdb,
     ".parquet": _parquet,
-    ".npz": _npz,
 }
 
 

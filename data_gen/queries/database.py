@@ -13,9 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.tables.load import load
-from assay.tables.plan import ReadPlan
-from data_gen.queries.files import Arrays, Records
 from data_gen.queries.tables import Link
 from data_gen.queries.tables import Table as Described
 from rewards.sql.compare import Cell
@@ -73,15 +70,6 @@ class Unit:
     def packed(self) -> str:
         """The database as a task carries it."""
         return packed(self.database)
-
-
-def read_frame(described: Described, folder: Path) -> Frame:
-    """The whole table as its reading says. Raises `TaskError` for a file that has changed."""
-    reading = described.reading
-    if isinstance(reading, Arrays | Records):
-        return reading.load(folder)
-    assert isinstance(reading, ReadPlan)
-    return load(reading, folder)
 
 
 def made(

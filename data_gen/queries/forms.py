@@ -19,7 +19,7 @@ from data_gen.queries.ops import Op
 from data_gen.queries.pandas_code import CALLS, q
 from data_gen.queries.pipeline import Question
 from data_gen.queries.sql_wording import pieces
-from data_gen.queries.tables import Read, Table
+from data_gen.queries.tables import Table
 from rollouts.environments import ToolSettings
 from rollouts.krama.script import task_text
 
@@ -86,9 +86,9 @@ def _plain(table: Table) -> Table:
     )
 
 
-def _loads(reading: Read) -> str:
+def _loads(reading: ReadPlan) -> str:
     """The statement that loads a table, "" where one plain statement does not."""
-    if not isinstance(reading, ReadPlan) or not reading.header:
+    if not reading.header:
         return ""
     where = q(f"data/{reading.path}")
     if reading.form in ("json", "lines"):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from assay.files import machine_failed
 from assay.tables.formats import connect, files_below, form_of
@@ -20,7 +19,6 @@ from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction
 from data_gen.describe import About, Described, names
-from data_gen.queries.files import Arrays, NoRecords, load_arrays, may_hold, records_in
 from data_gen.queries.lake_checks import Prover
 from data_gen.queries.pipeline import Frames
 from data_gen.queries.tables import Links, Refers, Table, describe, links_of, spelled_apart
@@ -149,10 +147,7 @@ def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
     paths, others = files_below(folder)
-    why_not = {one.path: one.why for one in others}
-    own = [folder / name for name in why_not if name != "." and _readable(folder / name)]
-    paths = sorted([*paths, *own])
-    refused = {name: why for name, why in why_not.items() if folder / name not in own}
+    refused = {one.path: one.why for one in others}
     if len(paths) <= FILES_MOST:
         return paths, refused
     chosen = set(Random(0).sample(paths, FILES_MOST))  # by their names alone
@@ -179,15 +174,6 @@ def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _readable(path: Path) -> bool:
-    """Whether it is of a form that lakes alone have."""
-    return _arrays(path) or may_hold(path)
-
-
-def _arrays(path: Path) -> bool:
-    return path.suffix.lower() == ".npz"
-
-
 _Found = tuple[str, Table | str, tuple[Doubt, ...]]  # (key, table or why it is refused, doubts)
 
 
@@ -209,10 +195,6 @@ def _read(path: Path, folder: Path, rules: TableSettings, said: About, bare: boo
     if (size := path.stat().st_size) > most:
         limit = f"{most // 1_000_000} MB are asked about; store it as csv or parquet, or a part"
         return [(name, f"{size / 1e6:.0f} MB: files of this form up to {limit}", ())]
-    if _arrays(path):
-        return [(name, _archive(path, name, said), ())]
-    if may_hold(path):
-        return [(name, _in_words(path, name, said), ())]
     found: list[_Found] = []
     refers = _references(path) if form_of(path) == "sqlite" else {}
     for one in load_file(path, folder, rules, TABLES_MOST + 1):
@@ -254,22 +236,6 @@ def _primary(db: sqlite3.Connection, table: str) -> str:
     """The column that a table's primary key is; "" where it has several, or none."""
     rows = db.execute("select name from pragma_table_info(?) where pk", [table]).fetchall()
     return str(rows[0][0]) if len(rows) == 1 else ""
-
-
-def _archive(path: Path, name: str, said: About) -> Table | str:
-    try:
-        frame: Any = load_arrays(path)
-    except Exception as error:  # whatever NumPy and pandas say of a file they cannot read
-        return f"no arrays of one length ({type(error).__name__})"
-    return describe(Arrays(name, tuple(map(str, frame.columns))), frame, said)
-
-
-def _in_words(path: Path, name: str, said: About) -> Table | str:
-    try:
-        reading, frame = records_in(path, name)
-    except (NoRecords, ImportError) as error:
-        return f"no rows in words that can be read: {error}"
-    return describe(reading, frame, said)
 
 
 def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:

@@ -30,7 +30,7 @@ from assay.tables.settings import FileSettings, read_settings
 from data_gen.describe import About
 from data_gen.krama.obscured import CALENDAR, WORD, exchange, new_words
 from data_gen.queries.files import Frame, Layout, top_lines, write_frames, write_rules
-from data_gen.queries.tables import Half, Read, Refers, Table
+from data_gen.queries.tables import Half, Refers, Table
 
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
 _WHOLE = (2, 3, 4, 6, 7, 8, 9)
@@ -126,8 +126,8 @@ def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
     """A table's cells and column names under the key. Raises ValueError when two names meet."""
     out = frame.astype(object).copy()
     kinds = {c: frame[c].dtype for c in frame.columns}
-    mark = "," if getattr(table.reading, "decimal", "") == "," else "."
-    holes: Mapping[str, Sequence[str]] = getattr(table.reading, "missing", {})
+    mark = "," if table.reading.decimal == "," else "."
+    holes = table.reading.missing
     for column in out.columns:
         kept = frozenset(w.strip() for w in holes.get(str(column), ()))
         if column in table.numbers:
@@ -156,8 +156,7 @@ def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
 
 def _plain(table: Table) -> frozenset[str]:
     """Columns whose cells are numbers or dates: no names stand there."""
-    reading = table.reading
-    return frozenset((*getattr(reading, "numbers", ()), *getattr(reading, "dates", {})))
+    return frozenset((*table.reading.numbers, *table.reading.dates))
 
 
 def texts_in(frame: Frame, table: Table) -> list[str]:
@@ -223,28 +222,16 @@ def _is_number(cell: Any) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
-def _part(reading: Read) -> str:
+def _part(reading: ReadPlan) -> str:
     """The part of a file that has a name of its own: tables of a page are numbered."""
     return "" if reading.form == "html" else reading.part
 
 
-def _renamed(table: Table, key: Key) -> Read:
-    """How the changed table is read, before its file is written: a form that has to be looked at
-    first has no such file, so that no pipeline runs on it."""
-    layout, reading = layout_of(table, key), table.reading
-    if isinstance(reading, ReadPlan):
-        return ReadPlan(f"{layout.path}.unread", reading.form, layout.sheet)
-    own = cast("Any", reading)  # every form has a path, and lists of columns
-    lists = [n for n in ("columns", "numbers") if hasattr(own, n)]
-    new = {n: tuple(key.said(c) for c in getattr(own, n)) for n in lists}
-    return replace(own, path=layout.path, **new)
-
-
-def raw_frame(reading: Read, folder: Path) -> Frame:
-    """The table with its cells as they are written. Raises what readers raise."""
-    if isinstance(reading, ReadPlan):
-        return written(reading, folder)
-    return cast("Any", reading).load(folder)
+def _renamed(table: Table, key: Key) -> ReadPlan:
+    """How the changed table is read, before its file is written: no such file, so that no pipeline
+    runs on it."""
+    layout = layout_of(table, key)
+    return ReadPlan(f"{layout.path}.unread", table.reading.form, layout.sheet)
 
 
 _SUFFIXES = {  # of the forms that are written; any other becomes delimited text
@@ -263,8 +250,6 @@ def layout_of(table: Table, key: Key, top: Sequence[str] = ()) -> Layout:
     """The file that the changed table is written into; `top` stands above the names there."""
     old = table.reading
     path = key.path(old.path)
-    if not isinstance(old, ReadPlan):
-        return Layout(path, cast("Any", old.form))
     form = old.form if old.form in _SUFFIXES else "csv"
     part = key.said(_part(old))
     if Path(path).suffix.lower() not in _SUFFIXES[form] or old.form == "zip":
@@ -281,8 +266,6 @@ def _rule(table: Table, rule: FileSettings, layout: Layout, key: Key) -> dict[st
     of the file as it is written now; and the decimal mark, as a factor may make `1.234` of `0.62`.
     """
     reading, made = table.reading, dict[str, Any]()
-    if not isinstance(reading, ReadPlan):
-        return made
 
     def named(columns: Iterable[str]) -> dict[str, str]:
         return {c: key.said(c) for c in columns if c == "*" or c in table.columns}
@@ -305,9 +288,9 @@ def _rule(table: Table, rule: FileSettings, layout: Layout, key: Key) -> dict[st
     return made
 
 
-def _above(reading: Read, folder: Path) -> tuple[str, ...]:
+def _above(reading: ReadPlan, folder: Path) -> tuple[str, ...]:
     """The lines above the column names."""
-    if not isinstance(reading, ReadPlan) or reading.form not in ("csv", "excel"):
+    if reading.form not in ("csv", "excel"):
         return ()
     place = folder / reading.path
     return top_lines(place, reading.form, reading.part, reading.skip, reading.encoding)
@@ -326,7 +309,7 @@ def obscure_tables(
         if table.path not in used:
             continue
         try:
-            raw[table.key] = raw_frame(table.reading, folder)
+            raw[table.key] = written(table.reading, folder)
         except (TaskError, ValueError, TypeError, OverflowError):
             continue
         above[table.key] = _above(table.reading, folder)
@@ -366,7 +349,7 @@ def obscure_tables(
 _Written = tuple[int, Layout, Frame]  # (place among the tables, how it is laid out, the table)
 
 
-def _read_again(target: Path, path: str) -> dict[str, Read]:
+def _read_again(target: Path, path: str) -> dict[str, ReadPlan]:
     """The tables of a written file that are read, by their parts."""
     found = (one[0] for one in load_file(target / path, target) if not isinstance(one, Skipped))
     return {plan.part: plan for plan in found}

@@ -19,11 +19,12 @@ from assay import console
 from assay.console import Progress
 from assay.fingerprints import TableMarks
 from assay.seeds import derive_seed
+from assay.tables.load import load
 from assay.task import Task, TaskError
 from data_gen.certificate import counted
 from data_gen.pipeline import Builder, Parts, tasks_of
 from data_gen.proof.original import NotProvable
-from data_gen.queries.database import COLUMNS, Made, Unit, joined, made, read_frame
+from data_gen.queries.database import COLUMNS, Made, Unit, joined, made
 from data_gen.queries.lake import Lake
 from data_gen.queries.sql_pandas import Second
 from data_gen.queries.sql_plans import NoPlan, Plan, draft, kinds_of
@@ -117,7 +118,7 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
         for place, table in enumerate(asked.tables):
             name = f"{asked.name}/{table.key}"
             try:
-                frame = read_frame(table, asked.folder)
+                frame = load(table.reading, asked.folder)
             except (TaskError, OSError) as error:
                 tally.unused[name] = str(error)
                 continue

@@ -16,26 +16,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from assay.fingerprints import TableMarks, marks_of_frame
+from assay.tables.plan import ReadPlan
 from assay.tables.settings import Doubt
 from data_gen.columns import GROUPS, Column, look_at, opaque_group, speaks_of, words_of
 from data_gen.dare.sources import fingerprints
 from data_gen.describe import NOTHING, About
 from data_gen.queries.ops import Cut, Source
-
-
-class Read(Protocol):
-    """How a table is read: a `assay.tables` ReadPlan, or a form that only lakes have."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def form(self) -> str: ...
-    @property
-    def part(self) -> str: ...
-    def code(self, name: str = "t") -> str: ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ class Table:
     stand for "no value".
     """
 
-    reading: Read
+    reading: ReadPlan
     rows: int
     columns: tuple[str, ...]
     numbers: tuple[str, ...] = ()
@@ -162,7 +151,7 @@ class _Found:
 
 
 def describe(
-    reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (), bare: bool = False
+    reading: ReadPlan, frame: Any, about: About, holes: tuple[str, ...] = (), bare: bool = False
 ) -> Table | str:
     """The table, or why no question can be asked of it. `bare`: a query can also be asked of a
     small table, and of one without measures."""

@@ -23,10 +23,7 @@ FORMS = [
     Layout("rows.jsonl", "lines"),
     Layout("typed.parquet", "parquet"),
     Layout("page.html", "html", top=TITLES),
-    Layout("arrays.npz", "npz"),
     Layout("base.sqlite", "sqlite", sheet="homes"),
-    Layout("notes.txt", "cards", top=TITLES),
-    Layout("terms.html", "entries", top=TITLES),
 ]
 
 

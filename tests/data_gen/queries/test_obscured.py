@@ -120,7 +120,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
             check=True,
         )
         assert json.loads(done.stdout)["main-task"] == task["gold"]["answer"]
-    assert len(set(seen) & {"xlsx", "json", "parquet", "html", "npz", "sqlite"}) >= 4
+    assert len(set(seen) & {"xlsx", "json", "parquet", "html", "sqlite"}) >= 4
 
 
 @pytest.mark.slow
