@@ -1,5 +1,6 @@
 """Make the reference pages of the site from the code: commands and settings from the parsers and
-the dataclasses, benchmarks from the docstrings of their files, operators from what each does.
+the dataclasses, benchmarks from the docstrings of their files, operators from what each does,
+and the first page from README.
 
 `make docs` calls it. `python docs/generate.py` writes the pages alone, to be read without the site.
 """
@@ -290,6 +291,12 @@ def fenced(text: str) -> str:
     )
 
 
+def start_page() -> str:
+    """README as the first page of the site: its links begin at the repository, ours at docs/."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!https?:|#)(docs/)?", lambda m: "](" if m[1] else "](../", text)
+
+
 def operators_page() -> str:
     """The operators of gold."""
     from operator_page import render  # beside this file
@@ -298,6 +305,7 @@ def operators_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "index.md": start_page,
     "reference/commands.md": commands_page,
     "reference/settings.md": settings_page,
     "benchmarks.md": benchmarks_page,

@@ -2,7 +2,7 @@
 
 It has `messages` and `tools` (what TRL and verl read), and `ids` with `loss_mask`, the
 tokens as they were sampled (what `assay sft` trains on); `marks` say which tasks these are, for the
-trained model's record (docs/heldout.md). The same rollouts give the same bytes.
+trained model's record (docs/checks.md). The same rollouts give the same bytes.
 """
 
 from __future__ import annotations

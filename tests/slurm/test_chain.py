@@ -123,7 +123,7 @@ def test_a_chain_is_not_submitted_twice_at_once(slurm: MiniSlurm, tmp_path: Path
 
 
 def whole_chain(out: Path, data: Path, model: Path) -> str:
-    """The chain of docs/clusters.md on a tiny model: it learns its few tasks by heart, so that its
+    """A chain on a tiny model (docs/clusters.md): it learns its few tasks by heart, so that its
     rollouts have something to select."""
     tiny, heldout = " ".join(TINY), f"{out}/tasks/heldout.jsonl"
     return f"""

@@ -1,7 +1,7 @@
 """Our settings as verl 0.9.1 settings: a pure function, pinned by tests.
 
 Every line that differs from verl's default for a reason that is easy to miss says why. Facts and
-traps: docs/clusters.md.
+traps: `train/backends/verl/__init__.py`.
 """
 
 from __future__ import annotations

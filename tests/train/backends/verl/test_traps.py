@@ -1,5 +1,5 @@
 """What verl 0.9.1 does in silence, and that it cannot happen here. Traps by the numbers of the
-table in docs/clusters.md; those that other files pin are named there."""
+list in train/backends/verl/__init__.py; those that other files pin are named there."""
 
 from __future__ import annotations
 
