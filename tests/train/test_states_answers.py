@@ -10,7 +10,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from assay.task import Task, write_jsonl  # noqa: E402
-from benchmarks import order  # noqa: E402
 from data_gen.corpora import read_corpus  # noqa: E402
 from data_gen.demo.order import OrderSettings, build_order_tasks  # noqa: E402
 from rewards.cdr.score import gold_answer  # noqa: E402
@@ -37,15 +36,6 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Task]]:
 def rows(folder: Path) -> list[dict[str, object]]:
     files = sorted(folder.glob("*.jsonl"))
     return [json.loads(line) for f in files for line in f.read_text().splitlines()]
-
-
-@pytest.mark.parametrize("name", [name for name, arm in order.ARMS.items() if arm.rl])
-def test_the_settings_of_every_arm_are_read(
-    tiny_folder: Path, tmp_path: Path, tasks: tuple[Path, list[Task]], name: str
-) -> None:
-    words = [*order.SHARED, *order.RL, *order.ARMS[name].rl, "rl.max_new_tokens=12"]
-    where = [f"data={tasks[0]}", f"model.path={tiny_folder}", f"out={tmp_path}", "--dry-run"]
-    assert grpo([*words, *where]) == 0
 
 
 def test_states_are_learned_asked_scored_and_shown(

@@ -1,6 +1,6 @@
 """Which architectures are taught, asked, saved and resumed right: a table of random tiny models.
 
-    python -m benchmarks.architectures [--out docs/architectures.md] [--only NAME …]
+    python -m experiments.architectures [--out docs/architectures.md] [--only NAME …]
         [--transformers4 DIR]
 
 For each: `load` (log-probabilities of our policy against transformers' own), `greedy` (ids of the
@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,108 +41,9 @@ from rollouts.trajectory import Sampling
 from train.model.packing import Segment, pack
 from train.model.policy import load_policy
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 260,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "eos_token_id": 2,
-    "bos_token_id": 1,
-    "pad_token_id": 2,
-    "initializer_range": 0.2,
-}
-EXPERTS: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-LATENT: dict[str, Any] = {
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 16,
-    "num_key_value_heads": 4,
-    "moe_intermediate_size": 32,
-    "n_routed_experts": 8,
-    "n_group": 2,
-    "topk_group": 2,
-    "num_experts_per_tok": 4,
-    "first_k_dense_replace": 1,
-    "head_dim": 8,
-}
-GPT: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("llama", {"rope_theta": 5e5}),
-    "llama, tied": ("llama", {"tie_word_embeddings": True}),
-    "llama, MLP biases": ("llama", {"mlp_bias": True}),
-    "mistral": ("mistral", {"sliding_window": None}),
-    "mistral, window": ("mistral", {"sliding_window": 8}),
-    "ministral": ("ministral", {"sliding_window": 8, "head_dim": 8}),
-    "qwen2": ("qwen2", {}),
-    "qwen3": ("qwen3", {"head_dim": 16}),
-    "smollm3": ("smollm3", {}),
-    "gemma": ("gemma", {"head_dim": 8}),
-    "gemma2": ("gemma2", {"head_dim": 8, "sliding_window": 8}),
-    "gemma3_text": ("gemma3_text", {"head_dim": 8, "sliding_window": 8}),
-    "phi": ("phi", {}),
-    "phi3": ("phi3", {}),
-    "olmo": ("olmo", {}),
-    "olmo2": ("olmo2", {}),
-    "granite": ("granite", {"logits_scaling": 8.0, "residual_multiplier": 0.2}),
-    "cohere": ("cohere", {"rope_theta": 1e4}),  # versions differ in what they add
-    "cohere2": ("cohere2", {"sliding_window": 8}),
-    "glm": ("glm", {"head_dim": 8}),
-    "glm4": ("glm4", {"head_dim": 8}),
-    "stablelm": ("stablelm", {}),
-    "starcoder2": ("starcoder2", {}),
-    "nemotron": ("nemotron", {}),
-    "helium": ("helium", {"head_dim": 8}),
-    "exaone4": ("exaone4", {"sliding_window": 8}),
-    "gpt2": ("gpt2", GPT),
-    "gpt_neo": (
-        "gpt_neo",
-        {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]},
-    ),
-    "gptj": (
-        "gptj",
-        {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512, "rotary_dim": 4},
-    ),
-    "gpt_neox": ("gpt_neox", {}),
-    "gpt_neox, tied": ("gpt_neox", {"tie_word_embeddings": True}),
-    "gpt_bigcode": ("gpt_bigcode", GPT),
-    "opt": ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 32}),
-    "bloom": ("bloom", {"n_layer": 2, "n_head": 4}),
-    "mpt": ("mpt", {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 512}),
-    "falcon": ("falcon", {"new_decoder_architecture": False, "multi_query": True}),
-    "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
-    "qwen2_moe": (
-        "qwen2_moe",
-        {**EXPERTS, "shared_expert_intermediate_size": 32, "decoder_sparse_step": 1},
-    ),
-    "qwen3_moe": ("qwen3_moe", {**EXPERTS, "decoder_sparse_step": 1, "head_dim": 16}),
-    "qwen3_next": (
-        "qwen3_next",
-        {
-            **EXPERTS,
-            "num_hidden_layers": 4,
-            "shared_expert_intermediate_size": 32,
-            "linear_num_key_heads": 2,
-            "linear_num_value_heads": 4,
-            "linear_key_head_dim": 8,
-            "linear_value_head_dim": 8,
-            "head_dim": 16,
-        },
-    ),
-    "olmoe": ("olmoe", {"num_experts": 4, "num_experts_per_tok": 2}),
-    "granitemoe": ("granitemoe", {"num_local_experts": 4, "num_experts_per_tok": 2}),
-    "gpt_oss": ("gpt_oss", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16}),
-    "deepseek_v3": ("deepseek_v3", LATENT),
-    "lfm2": ("lfm2", {"layer_types": ["conv", "full_attention"]}),
-    "mamba": ("mamba", {"state_size": 8}),
-    "rwkv": ("rwkv", {}),
-    "xglm": ("xglm", {"d_model": 32, "ffn_dim": 64, "num_layers": 2, "attention_heads": 4}),
-    "t5 (no causal model)": ("t5", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2}),
-}
+_READ = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+SMALL: dict[str, Any] = _READ["all"]  # settings of every model
+KINDS: dict[str, dict[str, Any]] = _READ["kinds"]  # `model_type`, and settings of its own
 COLUMNS = ("load", "greedy", "logprobs", "sft", "grpo", "save", "tf5", "tf4", "resume")
 NEAR = 1e-3
 TEMPLATE = (
@@ -156,7 +57,6 @@ def score(task, answer):
     return Score(float(answer.text == task.gold["text"]), share, {}, "")
 FAMILY = Family(name="letters", score=score, gold=lambda task: task.gold["text"])
 """
-USER, GOLD = {"role": "user"}, {"text": "ab"}
 IDS = torch.randint(3, 250, (1, 30), generator=torch.Generator().manual_seed(1))
 PROMPTS = [IDS[0, :5].tolist(), IDS[0, 5:22].tolist(), IDS[0, 20:27].tolist()]
 READ = """
@@ -198,19 +98,21 @@ def write_tokenizer(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-def make(folder: Path, kind: str, more: dict[str, Any]) -> Any:
+def make(folder: Path, given: Mapping[str, Any]) -> Any:
     """A random model; its config.json is as a hub's folder has it, without transformers' own
     defaults, so that both versions add theirs."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     folder.mkdir(parents=True)
     write_tokenizer(folder)
-    settings: dict[str, Any] = {**SMALL, **more}
-    config: Any = AutoConfig.for_model(kind, **settings)
+    settings = {**SMALL, **given}
+    (folder / "config.json").write_text(json.dumps(settings))  # stays where none can be made
+    (folder / "model.safetensors").write_bytes(b"")
+    config: Any = AutoConfig.for_model(**settings)
     torch.manual_seed(0)
     model: Any = AutoModelForCausalLM.from_config(config).float().eval()
     model.save_pretrained(folder)
-    about = {"model_type": kind, "architectures": [type(model).__name__], **settings}
+    about = {"architectures": [type(model).__name__], **settings}
     text = json.dumps({**about, "torch_dtype": "float32"}, indent=2)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
     # read again: some values are made of others
@@ -290,10 +192,16 @@ RL = (
 )
 
 
-def check_moved(before: Path, after: Path) -> None:
+def weights(before: Path, after: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of two folders, which have to have the same names."""
     one, other = (load_file(f / "model.safetensors") for f in (before, after))
     if one.keys() != other.keys():
         raise Wrong(f"other names: {sorted(one.keys() ^ other.keys())[0]}")
+    return one, other
+
+
+def check_moved(before: Path, after: Path) -> None:
+    one, other = weights(before, after)
     if not all(bool(t.isfinite().all()) for t in other.values()):
         raise Wrong("weights that are no numbers")
     if all(torch.equal(one[k].float(), other[k].float()) for k in one):
@@ -314,9 +222,7 @@ def check_grpo(folder: Path, work: Path) -> None:
 
 def check_save(folder: Path, policy: Any, work: Path) -> None:
     policy.save(work / "saved")
-    one, other = (load_file(f / "model.safetensors") for f in (folder, work / "saved"))
-    if one.keys() != other.keys():
-        raise Wrong(f"other names: {sorted(one.keys() ^ other.keys())[0]}")
+    one, other = weights(folder, work / "saved")
     if not all(torch.equal(one[k], other[k]) for k in one):
         raise Wrong("other values")
 
@@ -348,44 +254,35 @@ def cell(work: Callable[[], Any]) -> str:
 
 def row_of(name: str, top: Path) -> tuple[dict[str, str], Path]:
     """The cells of an architecture, and the folder that was trained."""
-    kind, more = KINDS[name]
     place = top / name.translate(str.maketrans(", ()", "____"))
-    place.mkdir()
-    folder, found = place / "base", {column: "" for column in COLUMNS}
-    made = ""
+    folder, work, made = place / "base", place, ""
+    model: Any = None
     try:
-        model = make(folder, kind, more)
+        model = make(folder, KINDS[name])
     except Exception as error:
-        model = None
-        if not (folder / "config.json").is_file():
-            about = {"model_type": kind, **SMALL, **more}
-            (folder / "config.json").write_text(json.dumps(about))
-            (folder / "model.safetensors").write_bytes(b"")
         made = f"cannot be made ({type(error).__name__}: {' '.join(str(error).split())[:80]})"
     holder: dict[str, Any] = {}
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        found["load"] = cell(lambda: holder.update(policy=load_policy(folder, "float32")))
-    if found["load"] != "right":
-        why = found["load"].replace(f"{folder}: ", "").replace(f"{folder}/", "")
-        return dict.fromkeys(COLUMNS, f"refused: {why}"), folder
-    if model is None:
-        return dict.fromkeys(COLUMNS, made), folder
-    policy = holder["policy"]
-    found["load"] = cell(lambda: check_load(policy, model))
-    with contextlib.redirect_stderr(said):
+    with contextlib.redirect_stderr(io.StringIO()):
+        refused = cell(lambda: holder.update(policy=load_policy(folder, "float32")))
+        if refused != "right" or model is None:
+            why = refused.replace(f"{folder}: ", "").replace(f"{folder}/", "")
+            return dict.fromkeys(COLUMNS, made if refused == "right" else f"refused: {why}"), folder
+        policy = holder["policy"]
         engine = policy.engine([2], 8)
-    found["greedy"] = cell(lambda: check_greedy(engine, model))
-    found["logprobs"] = cell(lambda: check_logprobs(engine, model))
-    found["sft"] = cell(lambda: check_sft(folder, place))
-    found["grpo"] = cell(lambda: check_grpo(folder, place))
-    found["save"] = cell(lambda: check_save(folder, policy, place))
-    found["resume"] = cell(lambda: check_resume(folder, place))
-    trained = place / "rl-float32" / "model"
-    found["tf5"] = cell(lambda: check_tf5(trained))
+    checks: dict[str, Callable[[], None]] = {
+        "load": lambda: check_load(policy, model),
+        "greedy": lambda: check_greedy(engine, model),
+        "logprobs": lambda: check_logprobs(engine, model),
+        "sft": lambda: check_sft(folder, work),
+        "grpo": lambda: check_grpo(folder, work),
+        "save": lambda: check_save(folder, policy, work),
+        "resume": lambda: check_resume(folder, work),
+        "tf5": lambda: check_tf5(work / "rl-float32" / "model"),
+    }
+    found = dict.fromkeys(COLUMNS, "") | {column: cell(check) for column, check in checks.items()}
     if getattr(engine, "together", "padded") != "padded":
         found["greedy"] += f" ({engine.together})"
-    return found, trained
+    return found, work / "rl-float32" / "model"
 
 
 def read_by_4(rows: dict[str, tuple[dict[str, str], Path]], place: str, top: Path) -> None:
@@ -408,29 +305,29 @@ def read_by_4(rows: dict[str, tuple[dict[str, str], Path]], place: str, top: Pat
         rows[name][0]["tf4"] = cell(lambda r=read, m=model: same(r, law(m, IDS)))
 
 
+ABOUT = """# Architectures
+
+`python -m experiments.architectures` makes this table of random models of a few thousand
+weights. `right` means: the same numbers as transformers' own full forward pass. Models
+with our own decoder are `llama`, `mistral`, `qwen2` and `qwen3`; all others run through
+transformers, many prompts side by side; `(equal)` means prompts of one length only,
+`(alone)` one prompt at a time, because transformers mixes the rows of that architecture.
+
+torch {torch}, transformers {transformers}. `tf4` and `tf5`: the
+trained folder read by transformers 4 and 5.
+"""
+
+
 def table(rows: dict[str, tuple[dict[str, str], Path]]) -> str:
     import transformers
 
-    lines = [
-        "# Architectures",
-        "",
-        "`python -m benchmarks.architectures` makes this table of random models of a few thousand",
-        "weights. `right` means: the same numbers as transformers' own full forward pass. Models",
-        "with our own decoder are `llama`, `mistral`, `qwen2` and `qwen3`; all others run through",
-        "transformers, many prompts side by side; `(equal)` means prompts of one length only,",
-        "`(alone)` one prompt at a time, because transformers mixes the rows of that architecture.",
-        "",
-        f"torch {torch.__version__}, transformers {transformers.__version__}. `tf4` and `tf5`: the",
-        "trained folder read by transformers 4 and 5.",
-        "",
-        "| architecture | " + " | ".join(COLUMNS) + " |",
-        "|---" * (len(COLUMNS) + 1) + "|",
-    ]
+    about = ABOUT.format(torch=torch.__version__, transformers=transformers.__version__)
+    lines = [about, "| architecture | " + " | ".join(COLUMNS) + " |"]
+    lines.append("|---" * (len(COLUMNS) + 1) + "|")
     for name, (found, _) in rows.items():
-        if len(set(found.values())) == 1 and found["load"] != "right":
-            cells = [found["load"], *["refused"] * (len(COLUMNS) - 1)]
-        else:
-            cells = [found[column] for column in COLUMNS]
+        cells = [found[column] for column in COLUMNS]
+        if len(set(cells)) == 1 and cells[0] != "right":
+            cells[1:] = ["refused"] * (len(COLUMNS) - 1)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -451,17 +348,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         (top / "letters.py").write_text(FAMILY)
-        tasks = [
-            Task(
-                f"t{i}",
-                "letters",
-                "all",
-                "train",
-                [{"role": "user", "content": f"{i} ab"}],
-                {"text": "ab"},
-            )
-            for i in range(4)
-        ]
+        prompt = [{"role": "user", "content": "ab"}]
+        tasks = [Task(f"t{i}", "letters", "all", "train", prompt, {"text": "ab"}) for i in range(4)]
         write_jsonl(top / "tasks.jsonl", [task.to_json() for task in tasks])
         for name in args.only:
             rows[name] = row_of(name, top)

@@ -1,13 +1,12 @@
 """One evaluation under several settings: what turns and seconds, rows or tries change.
 
-    python -m benchmarks.sweep --out DIR (--preset NAME | --setting "OPTIONS" …) -- EVAL OPTIONS
+    python -m experiments.sweep --out DIR (--preset NAME | --setting "OPTIONS" …) -- EVAL OPTIONS
 
 Runs `assay eval` once for every setting, each in its own folder below `--out`, and prints one row
 for each: the mean outcome by track and over all tasks, the paired difference from the first setting
 with a 95 % interval clustered by source, tokens and turns of an answer, tokens of a turn and
-minutes. On CDR-Bench a second table has, by track, the release's RS, RS@K and OCS@K, tokens of an
-answer, and the paired difference of RS@K from the first setting; a third is its main table, and
-`cdr_reports` the release's leaderboard. `sweep.md` and `sweep.json` keep the tables. A sweep that
+minutes. On CDR-Bench its main table over the settings follows, and `cdr_reports` has the release's
+leaderboard. `sweep.md` and `sweep.json` keep the tables. A sweep that
 was stopped goes on when the same command is run again. Exit status 3 when some answers have no
 outcome.
 
@@ -34,12 +33,10 @@ from statistics import fmean
 from typing import Any
 
 from assay.files import write_text
-from assay.rows import read_rows
 from rollouts.cdr.prompts import MODES
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.comparing import compare_rows, signed
 from train.evaluation.results import read_results
-from train.evaluation.tables import mean
 
 ROOT = Path(__file__).parent.parent
 _ROWS = "krama.agent=ds-guru-few-shot krama.settings=end-to-end tools.snippet_tokens=100000"
@@ -132,57 +129,6 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(shown) + "\n"
 
 
-def release_lines(
-    name: str, out: Path, rows: Sequence[Row], first: Mapping[str, Sequence[Row]] | None
-) -> tuple[list[dict[str, Any]], dict[str, list[Row]]]:
-    """(a line a track with the release's numbers of CDR-Bench, the instances they are of). Both
-    are empty for an evaluation of something else. `first`: the instances of the first setting."""
-    found = instances(out, rows)
-    papers = read_results(out / "results.json").get("benchmarks", {}).get("cdr", {})
-    lines: list[dict[str, Any]] = []
-    for track, paper in papers.get("paper_metrics", {}).items():
-        mine = [row for row in rows if row["track"] == track]
-        one = compare_rows("", "", first[track], found[track]) if first else None
-        lines.append(
-            {
-                "track": track,
-                "setting": name,
-                "rs": paper.get("mean_rs"),
-                "rs@k": paper.get("mean_rs@k"),
-                "ocs@k": paper.get("ocs_at_k"),
-                "tokens": mean(row["tokens_out"] for row in mine),
-                "difference": one.to_json()["outcome"] if one else None,
-                "shown difference": signed(one.outcome) if one else "-",
-            }
-        )
-    return lines, found
-
-
-def instances(out: Path, rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The release's RS@K of every instance, by track, as rows that can be compared."""
-    sources = {str(row.get("instance")): row["source"] for row in rows}
-    found: dict[str, list[Row]] = {}
-    for path in sorted((out / "data" / "evaluation").glob("*/*/score_*/instance_metrics.jsonl")):
-        track = found.setdefault(path.parts[-4], [])
-        for _, one in read_rows(path):
-            name, right = str(one["instance_id"]), one["rs_at_k"]
-            outcome = None if right is None else float(right)
-            track.append({"task_id": name, "source": sources.get(name, name), "outcome": outcome})
-    return found
-
-
-def release_table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown, a track's settings one below another; RS, RS@K and OCS@K in percent."""
-    names = ["track", "setting", "RS", "RS@K", "OCS@K", "tokens", "RS@K difference [95 %]"]
-    shown = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    tracks = list(dict.fromkeys(one["track"] for one in lines))
-    for one in sorted(lines, key=lambda one: tracks.index(one["track"])):
-        cells = [one["track"], one["setting"], *(_percent(one[n]) for n in ("rs", "rs@k", "ocs@k"))]
-        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,.0f}"
-        shown.append(f"| {' | '.join([*cells, tokens, one['shown difference']])} |")
-    return "\n".join(shown) + "\n"
-
-
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
 
@@ -190,7 +136,7 @@ def _percent(value: float | None) -> str:
 def main(words: Sequence[str]) -> int:
     at = list(words).index("--") if "--" in words else len(words)
     options = argparse.ArgumentParser(
-        prog="python -m benchmarks.sweep",
+        prog="python -m experiments.sweep",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -206,30 +152,20 @@ def main(words: Sequence[str]) -> int:
     if not given or "--out" in given:
         options.error("give the options of `assay eval` after --, without --out")
     status, lines, first = 0, list[dict[str, Any]](), None
-    release, before = list[dict[str, Any]](), None
     for setting, name in zip(settings, short(settings), strict=True):
         out = args.out / folder_of(setting)
         status = max(status, evaluate(setting, given, out))
         rows: list[Row] = read_results(out / "results.json")["rows"]
         lines.append(line(name, rows, first))
         first = first or rows
-        more, found = release_lines(name, out, rows, before)
-        release += more
-        before = before or found
-    kept = {"given": given, "settings": lines} | ({"release": release} if release else {})
-    shown = [table(lines), *([release_table(release)] if release else [])]
-    shown += _official([args.out / folder_of(s) for s in settings], args.out)
-    text = "\n".join(shown)
+    runs = [args.out / folder_of(setting) for setting in settings]
+    several = [benchmark.several for benchmark in BENCHMARKS.values() if benchmark.several]
+    text = "\n".join([table(lines), *filter(None, (more(runs, args.out, "") for more in several))])
+    kept = {"given": given, "settings": lines}
     write_text(args.out / "sweep.json", json.dumps(kept, indent=1))
     write_text(args.out / "sweep.md", text)
     print(text)
     return status
-
-
-def _official(runs: Sequence[Path], out: Path) -> list[str]:
-    """What benchmarks themselves make of several runs side by side."""
-    several = (benchmark.several for benchmark in BENCHMARKS.values())
-    return [text for more in several if more and (text := more(runs, out, ""))]
 
 
 if __name__ == "__main__":

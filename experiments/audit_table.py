@@ -1,6 +1,6 @@
 """What answers without the work earn, over the families here: the table of docs/checks.md.
 
-    python -m benchmarks.audit_table [--keep DIR] [--only WORD] [--seed N]
+    python -m experiments.audit_table [--keep DIR] [--only WORD] [--seed N]
 
 Builds small task sets by the ordinary commands, audits each, and prints a row for every kind of
 task. Each cell is outcome / reward. *Best policy* is the fixed or shuffled policy with the highest
