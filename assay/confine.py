@@ -1,21 +1,18 @@
-"""How a process is confined: limits of memory and time, seccomp, Landlock, and no way back.
+"""How a process is confined: system calls by number, seccomp and Landlock. There is no way back.
 
-The sandbox for code that a model wrote, the reader of prediction files (rewards/dare) and the
-process that runs SQL queries (rewards/sql) build on this module. It imports the standard library
-alone. What a kernel does not offer raises OSError with the call's name; `confine` returns it.
+The sandbox for code that a model wrote and the processes of `assay/confined_process.py` build on
+this module. It imports the standard library alone. What a kernel does not offer raises OSError with
+the call's name.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import functools
 import os
 import platform
-import resource
 import stat
 import struct
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -150,12 +147,6 @@ def prctl(option: int, arg: int = 0, extra: int = 0) -> int:
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x54, 0x06
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, value
-# What computing on bytes in memory, reading and writing open descriptors, and ending needs.
-COMPUTING = """
-read write close fstat lseek mmap mprotect munmap mremap madvise brk rt_sigaction rt_sigprocmask
-rt_sigreturn sigaltstack sched_yield getpid gettid gettimeofday clock_gettime getrandom futex exit
-exit_group
-"""
 
 
 def op(code: int, value: int, jt: int = 0, jf: int = 0) -> Instruction:
@@ -274,9 +265,7 @@ def _grant(ruleset: int, path: str, rights: int) -> None:
         os.close(parent)
 
 
-# --- a process that computes on what it was given -----------------------------------------------
-
-NOBODY = 65534
+# --- users --------------------------------------------------------------------------------------
 
 
 def maps_ids(wanted: range) -> bool:
@@ -292,67 +281,3 @@ def maps_ids(wanted: range) -> bool:
         if not any(s[0] <= wanted.start and wanted.stop <= s[0] + s[2] for s in spans):
             return False
     return True
-
-
-def give_up_root() -> None:
-    """From root to nobody, where there is such an id. Raises OSError when that is refused."""
-    if os.geteuid() == 0 and maps_ids(range(NOBODY, NOBODY + 1)):
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-
-
-def held_memory() -> int:
-    """Bytes of writable memory this process has already, libraries included."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[5]) * resource.getpagesize()
-    except (OSError, ValueError, IndexError):
-        return 1 << 30
-
-
-def limit(memory: int, cpu_s: int = 0) -> None:
-    """Bound this process: bytes of writable memory and processor seconds (0: unbounded). No further
-    descriptor can be had, no file grows, no core is left."""
-    none = (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)
-    for kind, value in {**dict.fromkeys(none, 0), resource.RLIMIT_DATA: memory}.items():
-        hard = resource.getrlimit(kind)[1]
-        least = value if hard < 0 else min(value, hard)
-        resource.setrlimit(kind, (least, least))
-    if cpu_s:
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
-
-
-@functools.lru_cache(maxsize=8)
-def computing_program(calls: str = "") -> bytes:
-    """The encoded filter that allows COMPUTING and those in `calls`. Raises OSError on a
-    machine without a table."""
-    return encode(seccomp_program([*COMPUTING.split(), *calls.split()], {}, machine()))
-
-
-def confine(memory: int, cpu_s: int = 0, calls: str = "") -> dict[str, str]:
-    """Leave this process nothing but computing on the descriptors that are open, within `limit`: no
-    file, socket or process can be opened or started, nobody else signalled. There is no way back.
-
-    Returns the layers (`landlock`, `seccomp`) that this machine does not offer, and why; the limits
-    hold all the same, and without seccomp a process may be started. Raises OSError or ValueError
-    when a limit is refused.
-    """
-    lacking: dict[str, str] = {}
-    try:
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        restrict_files(landlock_abi())  # takes a descriptor, so it comes first
-    except OSError as error:
-        lacking["landlock"] = str(error)
-    limit(memory, cpu_s)
-    try:
-        install_seccomp(computing_program(calls))
-    except OSError as error:
-        lacking["seccomp"] = str(error)
-    return lacking
-
-
-@functools.lru_cache(maxsize=8)
-def say_lacking(what: str, lacking: str) -> None:
-    """Warn, once in a process, that something is done under limits alone."""
-    warnings.warn(f"{what} without {lacking[:200]}", RuntimeWarning, stacklevel=3)

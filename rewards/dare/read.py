@@ -4,56 +4,37 @@
 """Reading a prediction file that nobody vouches for, and the truth it will be held against.
 
 The prediction's bytes come from memory or from a plain file opened without following links, capped
-in size and columns. They are parsed in another process, which was started afresh, so that no gold
-is in its memory. It imports pandas once and forks a child for every file. Before the child looks at
-a byte it gives up what it could do harm with (assay/confine.py): no new descriptor (so no file and
-no socket can be opened), no larger memory or time, no other user's id, and, on Linux, no system
-call beyond those that computing needs. What comes back are plain columns: numbers as raw bytes,
-text as JSON, never a pickle.
+in size and columns. They are parsed in a process that can do nothing but compute
+(assay/confined_process.py) and holds no gold. What comes back are plain columns: numbers as raw
+bytes, text as JSON, never a pickle.
 
-Wire, on a socket of its own per file: `!IQ` (length of a JSON list of wanted columns, length of the
-file), both; back: `!I` length of a JSON head, the head, the columns' bytes; last of all, from the
-parent, `!i` how the child ended (`os.waitpid`'s status).
+Wire: a JSON list of the wanted columns and the file, parted by a line end; back a JSON head and the
+columns' bytes, parted by another.
 """
 
 from __future__ import annotations
 
-import atexit
-import gc
 import io
 import json
 import os
 import resource
 import signal
-import socket
 import stat
-import struct
-import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from assay import confine as confinement
+from assay.confined_process import ConfinedProcess, ProcessEnded, ProcessLost, answer_requests
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_COLUMNS = 2_000
-MAX_REPLY = 1 << 30
 SHORT = "less memory may be had here than reading is promised"
 _AS_BYTES = ("i8", "u8", "f8", "b1")  # columns that travel as they lie in memory
-_ROOT = str(Path(__file__).resolve().parents[2])
-_SERVE = f"""
-import sys
-sys.path.insert(0, {_ROOT!r})
-from rewards.dare import read
-del sys.path[0]
-read.serve()
-"""
+_TOO_MUCH = "it needs too much memory"
 
 Frame = Any  # a pandas DataFrame
 
@@ -68,12 +49,10 @@ class ReaderLost(RuntimeError):
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """What reading one file may use: memory beyond the libraries', processor and clock seconds,
-    rows."""
+    """What reading one file may use: memory beyond the libraries', processor seconds, rows."""
 
     memory_mb: int = 1536
     cpu_s: int = 10
-    wall_s: float = 60.0
     rows: int = 4_000_000
 
 
@@ -119,21 +98,35 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
     Raises `Unreadable` for whatever makes the reader raise, and for what is over a limit;
     `ReaderLost` when the reading process cannot be had.
     """
+    names = json.dumps(list(wanted)).encode()
     try:
         check_shape(data)
-        status, reply = _reader().ask(data, wanted)
-        if status == 0:
-            return _decoded(reply)
-        number = os.waitstatus_to_exitcode(status)
-        if number in (-9, 3):  # no limit of ours: the machine's own, or the jail did not close
-            raise ReaderLost(f"the reader of predictions ended with {number}")
-        raise Unreadable("reading it went over a limit of time or memory, or crashed the reader")
+        return _decoded(_answer(names + b"\n" + data))
     except Unreadable:
         if short_of_memory(ReadLimits().memory_mb):
             raise ReaderLost(SHORT) from None
         raise
     except MemoryError:  # here, in this process: nothing is known of the prediction
         raise ReaderLost(SHORT) from None
+
+
+def _answer(request: bytes) -> bytes:
+    """The reply of the reading process. Files read before leave no trace in what a file may use:
+    for want of memory it is read once more in a fresh process."""
+    try:
+        reply = READER.ask(request)
+        if _TOO_MUCH.encode() in reply[:100]:
+            READER.stop()
+            reply = READER.ask(request)
+        return reply
+    except ProcessEnded as ended:
+        if ended.status == -signal.SIGKILL or ended.status >= 0:
+            # no limit of ours: the machine's own, or the process did not start
+            raise ReaderLost(str(ended)) from None
+        why = "reading it went over a limit of time or memory, or crashed the reader"
+        raise Unreadable(why) from None
+    except (ProcessLost, OSError) as lost:
+        raise ReaderLost(str(lost)) from None
 
 
 def short_of_memory(megabytes: int) -> bool:
@@ -151,16 +144,14 @@ def short_of_memory(megabytes: int) -> bool:
 def _decoded(reply: bytes) -> Frame:
     """The frame that a reply describes. Nothing in it is trusted to be well-formed."""
     try:
-        (size,) = struct.unpack_from("!I", reply)
-        head: Any = json.loads(reply[4 : 4 + size])
-        if "lacking" in head:
-            confinement.say_lacking("predictions are read", str(head["lacking"]))
+        end = reply.index(b"\n")
+        head: Any = json.loads(reply[:end])
         if "error" in head:
             raise Unreadable(str(head["error"])[:200])
-        return _frame(head, memoryview(reply)[4 + size :])
+        return _frame(head, memoryview(reply)[end + 1 :])
     except Unreadable:
         raise
-    except (ValueError, LookupError, TypeError, struct.error, MemoryError, RecursionError):
+    except (ValueError, LookupError, TypeError, MemoryError, RecursionError):
         raise Unreadable("the reader gave no table") from None
 
 
@@ -203,140 +194,7 @@ def read_truth(text: str) -> Frame:
     return read_here(text.encode("utf-8", "surrogatepass"))
 
 
-# --- this side of the reading process -----------------------------------------------------------
-
-
-class Reader:
-    """A warm process that reads one file at a time; safe to share between threads."""
-
-    def __init__(self, limits: ReadLimits) -> None:
-        self.limits, self.pid = limits, os.getpid()
-        self._lock = threading.Lock()
-        mine, theirs = socket.socketpair()
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE, json.dumps(asdict(limits))],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-            env=_environment(),
-        )
-        theirs.close()
-        self._control = mine
-
-    def ask(self, data: bytes, wanted: Sequence[str]) -> tuple[int, bytes]:
-        """(how the reading child ended, what it said). Raises `ReaderLost`."""
-        names = json.dumps(list(wanted)).encode()
-        with self._lock:
-            mine, theirs = socket.socketpair()
-            with mine:
-                try:
-                    with theirs:
-                        socket.send_fds(self._control, [b"r"], [theirs.fileno()])
-                    mine.settimeout(self.limits.wall_s + 30)  # the first one waits for imports
-                    with suppress(BrokenPipeError, ConnectionResetError):  # the end says why
-                        mine.sendall(struct.pack("!IQ", len(names), len(data)) + names)
-                        mine.sendall(data)
-                    reply = _rest(mine)
-                except OSError as error:
-                    self.close()
-                    raise ReaderLost(f"the reader of predictions is gone: {error}") from None
-        if len(reply) < 4:
-            self.close()
-            raise ReaderLost("the reader of predictions ended")
-        return struct.unpack("!i", reply[-4:])[0], reply[:-4]
-
-    def alive(self) -> bool:
-        """Tell whether the process runs and is this one's own."""
-        return self.pid == os.getpid() and self.process.poll() is None
-
-    def close(self) -> None:
-        """End the process and whatever it forked."""
-        self._control.close()
-        if self.pid == os.getpid():
-            with suppress(OSError):
-                os.killpg(self.process.pid, 9)
-            self.process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """What finds the same Python and pandas, and nothing else of ours."""
-    kept = {n: os.environ[n] for n in ("LD_LIBRARY_PATH", "HOME") if n in os.environ}
-    path = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return {
-        **kept,
-        "PATH": os.defpath,
-        "PYTHONPATH": os.pathsep.join(path),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-
-
-def _rest(channel: socket.socket) -> bytes:
-    """Everything until the other side closes. Raises OSError beyond what any reply may be."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        try:
-            part = channel.recv(1 << 18)
-        except ConnectionResetError:  # it left something unread
-            break
-        if not part:
-            break
-        parts.append(part)
-        size += len(part)
-        if size > MAX_REPLY:
-            raise OSError("a reply without end")
-    return b"".join(parts)
-
-
-_current: Reader | None = None
-_making = threading.Lock()
-
-
-def _forget() -> None:
-    """In a forked process: the reader, and whoever held the locks, are the other's."""
-    global _current, _making
-    _current, _making = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
-@atexit.register
-def end_reader() -> None:
-    """End this process's reader, if it has one."""
-    if _current is not None:
-        _current.close()
-
-
-def _reader() -> Reader:
-    """This process's reader, started when first needed; a fork starts its own."""
-    global _current
-    with _making:
-        if _current is None or not _current.alive():
-            try:
-                _current = Reader(ReadLimits())
-            except OSError as error:
-                raise ReaderLost(f"the reader of predictions cannot be started: {error}") from None
-        return _current
-
-
 # --- the reading process ------------------------------------------------------------------------
-
-
-def confine(keep: int, memory_mb: int, cpu_s: int, wall_s: float) -> dict[str, str]:
-    """Give up everything but `keep`, an open socket, and `memory_mb` beyond what is held. What the
-    machine lacks for it (`assay.confine.confine`). Raises OSError when the rest is refused."""
-    memory = confinement.held_memory() + (memory_mb << 20)
-    os.closerange(0, keep)
-    os.closerange(keep + 1, 1 << 16)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, wall_s)
-    confinement.give_up_root()
-    return confinement.confine(memory, cpu_s)
 
 
 def column(values: Any) -> tuple[str, int, bytes]:
@@ -365,33 +223,11 @@ def read(data: bytes, wanted: list[str], most_rows: int) -> tuple[dict[str, Any]
         there = [name for name in wanted if name in frame.columns]
         made = [column(frame[name]) for name in there]
     except MemoryError:
-        return {"error": "it needs too much memory"}, []
+        return {"error": _TOO_MUCH}, []
     except Exception as error:  # whatever a file makes the reader raise
         return {"error": f"{type(error).__name__}: {str(error)[:120]}"}, []
     heads = [[n, kind, size, len(b)] for n, (kind, size, b) in zip(there, made, strict=True)]
     return {"rows": len(frame), "columns": heads}, [b for _, _, b in made]
-
-
-def _read_confined(channel: int, limits: ReadLimits) -> NoReturn:
-    """Read one file, confined, and end: 0, or 3 when this process could not be confined."""
-    code = 3
-    try:
-        source = open(channel, "rb", closefd=False)  # noqa: SIM115
-        target = open(channel, "wb", closefd=False)  # noqa: SIM115
-        lacking = confine(channel, limits.memory_mb, limits.cpu_s, limits.wall_s)
-        code = 4
-        names, size = struct.unpack("!IQ", source.read(12))
-        wanted = json.loads(source.read(names))
-        head, parts = read(source.read(size), wanted, limits.rows)
-        if "seccomp" in lacking:  # all else is a second wall behind it
-            head["lacking"] = ", ".join(f"{layer} ({why})" for layer, why in lacking.items())
-        text = json.dumps(head).encode()
-        for part in (struct.pack("!I", len(text)), text, *parts):
-            target.write(part)
-        target.flush()
-        code = 0
-    finally:
-        os._exit(code)
 
 
 def _warm() -> None:
@@ -415,26 +251,27 @@ def _warm() -> None:
     for data in odd:
         json.dumps(read(data, ["a"], 10)[0])
     read(b"a\n" + b"1\n" * 300_000 + b"x\n", ["a"], 1 << 20)  # two kinds in one column
-    with suppress(OSError):  # built once, not in every child
-        confinement.computing_program()
 
 
 def serve() -> None:
-    """Serve the socket on descriptor 0 until its other end is closed."""
-    limits = ReadLimits(**json.loads(sys.argv[1]))
-    control = socket.socket(fileno=0)
+    """Answer requests to read a file (assay/confined_process.py)."""
+    limits = ReadLimits(**json.loads(sys.argv[2]))
     warnings.simplefilter("ignore")
     _warm()
-    gc.disable()
-    gc.freeze()
-    while True:
-        said, channels, _, _ = socket.recv_fds(control, 1, 1)
-        if not said or not channels:
-            return
-        pid = os.fork()
-        if pid == 0:
-            _read_confined(channels[0], limits)
-        _, status = os.waitpid(pid, 0)
-        with suppress(OSError):  # nobody waits for it any more
-            os.write(channels[0], struct.pack("!i", status))
-        os.close(channels[0])
+
+    def answer(request: bytes) -> bytes:
+        names, _, data = request.partition(b"\n")
+        signal.setitimer(signal.ITIMER_PROF, limits.cpu_s)
+        head, parts = read(data, json.loads(names), limits.rows)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return b"".join([json.dumps(head).encode(), b"\n", *parts])
+
+    answer_requests(answer, limits.memory_mb)
+
+
+def reader(limits: ReadLimits) -> ConfinedProcess:
+    """A process that reads prediction files under these limits."""
+    return ConfinedProcess(__name__, "predictions are read", json.dumps(asdict(limits)))
+
+
+READER = reader(ReadLimits())

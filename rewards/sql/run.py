@@ -2,42 +2,32 @@
 
 That process knows nothing of gold. Databases live in its memory, every connection is read-only, and
 an authorizer lets nothing through but reading and the functions of SQLite that compute. It can open
-no file, socket or process (assay/confine.py). Limits are counted in steps of SQLite's machine, so
-that they are the same on every computer; a query that spends its processor seconds between two
-steps (in the planner, in a pattern) is ended by a signal, with the process. A query can end that
-process; it never ends this one, and never hangs. What the query did and what the machine did are
-told apart: `Failed` is the query's, `RunnerLost` is not.
+no file, socket or process (assay/confined_process.py). Limits are counted in steps of SQLite's
+machine, so that they are the same on every computer; a query that spends its processor seconds
+between two steps (in the planner, in a pattern) is ended by a signal, with the process. A query can
+end that process; it never ends this one, and never hangs. What the query did and what the machine
+did are told apart: `Failed` is the query's, `RunnerLost` is not.
 
 Wire, JSON both ways: `{"database", "tables"?, "sql", "limits"}` is answered by `{"rows"}`,
-`{"error", "why"}` or `{"unknown": true}` where the database was not sent before. The first message
-of the process says what the machine lacks to confine it.
+`{"error", "why"}` or `{"unknown": true}` where the database was not sent before.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
-import threading
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
 from typing import Any
 
-from assay.confine import confine, give_up_root, say_lacking
+from assay.confined_process import ConfinedProcess, ProcessEnded, ProcessLost, answer_requests
 from rewards.sql.compare import Row
 from rewards.sql.data import Database, cell_of
 
-_WALL_S = 60.0  # by the clock, of a machine that is busy with other things
 MEMORY_MB = 1024  # of the process
-_ROOT = str(Path(__file__).resolve().parents[2])
-_SERVE = f"import sys; sys.path.insert(0, {_ROOT!r}); from rewards.sql.run import serve; serve()"
+RunnerLost = ProcessLost
 
 
 @dataclass(frozen=True)
@@ -63,88 +53,22 @@ class Failed:
     why: str
 
 
-class RunnerLost(Exception):
-    """The process that runs queries cannot be had: the machine's fault, never a query's."""
+RUNNER = ConfinedProcess(__name__, "SQL queries are run")
 
 
-class _Runner:
-    """One process. It is started when it is first asked, and again after a query ended it."""
-
-    def __init__(self) -> None:
-        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
-        self._owner = 0
-        self._lock = threading.Lock()
-
-    def ask(self, database: Database, sql: str, limits: Limits) -> dict[str, Any]:
-        """Return the process's answer to one query. Raises `RunnerLost`."""
-        asked: dict[str, Any] = {"database": database.digest, "sql": sql, "limits": asdict(limits)}
-        with self._lock:
-            try:
-                body = json.dumps(asked)
-                reply = self._exchange(body)
-                if reply.get("unknown"):
-                    reply = self._exchange(f'{body[:-1]}, "tables": {database.text}}}')
-                return reply
-            except BaseException:  # a deadline of the caller too: half a reply may be under way
-                self.stop()
-                raise
-
-    def _exchange(self, asked: str) -> dict[str, Any]:
-        process, channel = self._started()
-        try:
-            channel.send_bytes(asked.encode())
-            return self._received(channel)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            status = process.wait()
-        if status == -signal.SIGPROF:
-            self.stop()
-            return {"error": "too_slow", "why": "more processor seconds than a query may take"}
-        raise RunnerLost(f"the process that runs queries ended with {status}")
-
-    @staticmethod
-    def _received(channel: Connection) -> dict[str, Any]:
-        if not channel.poll(_WALL_S):
-            raise RunnerLost(f"no answer within {_WALL_S:g} s by the clock")
-        return json.loads(channel.recv_bytes())
-
-    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        if (
-            self._running is None
-            or self._owner != os.getpid()
-            or self._running[0].poll() is not None
-        ):
-            self.stop()
-            mine, theirs = Pipe()
-            with theirs:
-                try:
-                    process = subprocess.Popen(
-                        [sys.executable, "-I", "-S", "-c", _SERVE, str(theirs.fileno())],
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                        pass_fds=(theirs.fileno(),),
-                        process_group=0,  # an interrupt at the terminal is ours alone
-                    )
-                except OSError as error:
-                    why = f"the process that runs queries does not start: {error}"
-                    raise RunnerLost(why) from None
-            self._running, self._owner = (process, mine), os.getpid()
-            with contextlib.suppress(EOFError, ConnectionResetError):  # the next message says it
-                if "seccomp" in (lacking := self._received(mine)):
-                    say_lacking("SQL queries are run", json.dumps(lacking))
-        return self._running
-
-    def stop(self) -> None:
-        """End the process; that of a parent that this one was forked from goes on."""
-        running, self._running = self._running, None
-        if running is not None and self._owner == os.getpid():
-            running[1].close()
-            running[0].kill()
-            running[0].wait()
-
-
-_RUN = _Runner()
-atexit.register(_RUN.stop)
+def _ask(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
+    """The process's answer to one query. Raises `RunnerLost`."""
+    asked = json.dumps({"database": database.digest, "sql": sql, "limits": asdict(limits)})
+    try:
+        reply = json.loads(RUNNER.ask(asked.encode()))
+        if reply.get("unknown"):
+            whole = f'{asked[:-1]}, "tables": {database.text}}}'
+            reply = json.loads(RUNNER.ask(whole.encode()))
+        return reply
+    except ProcessEnded as ended:
+        if ended.status != -signal.SIGPROF:
+            raise
+        return {"error": "too_slow", "why": "more processor seconds than a query may take"}
 
 
 def run(database: Database, sql: str, limits: Limits | None = None) -> list[Row] | Failed:
@@ -155,11 +79,11 @@ def run(database: Database, sql: str, limits: Limits | None = None) -> list[Row]
     """
     limits = limits or Limits()
     try:
-        reply = _RUN.ask(database, sql, limits)
+        reply = _ask(database, sql, limits)
     except RunnerLost:
-        _RUN.ask(database, "SELECT 1", limits)  # the machine's fault shows here
+        _ask(database, "SELECT 1", limits)  # the machine's fault shows here
         try:
-            reply = _RUN.ask(database, sql, limits)
+            reply = _ask(database, sql, limits)
         except RunnerLost as lost:
             reply = {"error": "crashed", "why": str(lost)}
     if "error" in reply:
@@ -290,29 +214,20 @@ def _rows(base: sqlite3.Connection, sql: str, limits: dict[str, int]) -> dict[st
 
 
 def serve() -> None:
-    """Answer on the descriptor that the command line names, until its other end is closed."""
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel = Connection(int(sys.argv[1]))
-    with contextlib.suppress(OSError):
-        give_up_root()
-    lacking = confine(MEMORY_MB << 20, calls="setitimer")
-    channel.send_bytes(json.dumps(lacking).encode())
+    """Answer queries (assay/confined_process.py)."""
     sqlite3.connect(":memory:").execute(f"PRAGMA hard_heap_limit = {_HEAP}")
     bases: OrderedDict[str, sqlite3.Connection] = OrderedDict()
-    while True:
-        try:
-            asked = json.loads(channel.recv_bytes())
-        except EOFError:
-            return
+
+    def answer(request: bytes) -> bytes:
+        asked = json.loads(request)
         name = asked["database"]
         if "tables" in asked:
             bases[name] = _opened(asked["tables"])
             if len(bases) > _KEPT:
                 bases.popitem(last=False)[1].close()
         if name not in bases:
-            reply: dict[str, Any] = {"unknown": True}
-        else:
-            bases.move_to_end(name)
-            reply = _answered(bases[name], asked["sql"], asked["limits"])
-        channel.send_bytes(json.dumps(reply).encode())
+            return b'{"unknown": true}'
+        bases.move_to_end(name)
+        return json.dumps(_answered(bases[name], asked["sql"], asked["limits"])).encode()
+
+    answer_requests(answer, MEMORY_MB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,16 +102,16 @@ def test_no_file_is_written(tmp_path: Path) -> None:
 
 def test_a_killed_process_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(DATA, "SELECT 1") == [(1,)]
-    assert sql_run._RUN._running is not None
-    process, _ = sql_run._RUN._running
+    assert sql_run.RUNNER._running is not None
+    process, _ = sql_run.RUNNER._running
     process.kill()
     process.wait()
     assert run(DATA, "SELECT 2") == [(2,)]
 
 
 def test_a_process_that_cannot_be_had_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_run, "_RUN", sql_run._Runner())
-    monkeypatch.setattr(sql_run.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sql_run.RUNNER, "_running", None)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(RunnerLost, match="does not start"):
         run(DATA, "SELECT 1")
 
