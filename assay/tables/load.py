@@ -27,6 +27,7 @@ from assay.tables.encoding import line_in_file
 from assay.tables.formats import by_content, files_below, form_of, tables_of
 from assay.tables.layout import delimited, members, records_of, with_settings
 from assay.tables.plan import (
+    Expr,
     Found,
     Frame,
     ReadPlan,
@@ -34,7 +35,6 @@ from assay.tables.plan import (
     Unreadable,
     in_doubt,
     kept_lines,
-    named,
     opened,
     refused,
     row_steps,
@@ -299,7 +299,7 @@ def _structure(plan: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
     for column in plan.marked:  # numbers are compared faster than their texts
         cells = frame.iloc[:, plan.columns.index(column)]
         with contextlib.suppress(ValueError, TypeError, AttributeError):
-            looked[column] = to_number(plan, column, named("c")).value({**{}, "c": cells})
+            looked[column] = to_number(plan, column, Expr("c")).value({"c": cells})
     first = 1 + (plan.skip + plan.header if plan.form in ("csv", "excel") else 0)
     numbers: Sequence[int] = range(first, first + len(frame))
     doubts = doubts_in(looked, numbers, rule)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
-import io
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 from urllib.parse import quote as quoted
@@ -34,33 +32,37 @@ class Expr:
     """An expression of Python that is not evaluated yet. `value` evaluates it with the names that
     it is given, and `code` spells it: attributes, items and calls of an `Expr` are one as well."""
 
-    def __init__(self, code: str, value: Callable[[Mapping[str, Any]], Any]) -> None:
-        self.code, self.value = code, value
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def value(self, names: Mapping[str, Any]) -> Any:
+        return eval(self.code, _Names(names))
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Expr(f"{self.code}.{name}", lambda names: getattr(self.value(names), name))
+        return Expr(f"{self.code}.{name}")
 
     def __getitem__(self, key: Any) -> Expr:
-        return Expr(
-            f"{self.code}[{_spelled(key)}]", lambda names: self.value(names)[_valued(key, names)]
-        )
+        return Expr(f"{self.code}[{_spelled(key)}]")
 
     def __call__(self, *args: Any, **options: Any) -> Expr:
         listed = [*map(_spelled, args), *(f"{k}={_spelled(v)}" for k, v in options.items())]
-
-        def value(names: Mapping[str, Any]) -> Any:
-            given = [_valued(one, names) for one in args]
-            return self.value(names)(*given, **_valued(options, names))
-
-        return Expr(f"{self.code}({', '.join(listed)})", value)
+        return Expr(f"{self.code}({', '.join(listed)})")
 
     def __invert__(self) -> Expr:
-        return Expr(f"~{self.code}", lambda names: ~self.value(names))
+        return Expr(f"~{self.code}")
 
     def equal(self, right: Any) -> Expr:
-        return Expr(f"{self.code} == {_spelled(right)}", lambda names: self.value(names) == right)
+        return Expr(f"{self.code} == {_spelled(right)}")
+
+
+class _Names(dict[str, Any]):
+    """The names of an expression: those given, else a builtin, else a module, which is imported."""
+
+    def __missing__(self, name: str) -> Any:
+        found = getattr(builtins, name, None)
+        return found or importlib.import_module("pandas" if name == "pd" else name)
 
 
 def _spelled(value: Any) -> str:
@@ -71,40 +73,21 @@ def _spelled(value: Any) -> str:
     return value.code if isinstance(value, Expr) else repr(value)
 
 
-def _valued(value: Any, names: Mapping[str, Any]) -> Any:
-    """A literal with the values of the expressions inside it."""
-    if isinstance(value, dict):
-        return {k: _valued(v, names) for k, v in cast("dict[Any, Any]", value).items()}
-    return value.value(names) if isinstance(value, Expr) else value
-
-
-def named(name: str) -> Expr:
-    """What has a name: one of those given, a builtin, or a module, which is imported when used."""
-
-    def value(names: Mapping[str, Any]) -> Any:
-        if name in names:
-            return names[name]
-        found = getattr(builtins, name, None)
-        return found or importlib.import_module("pandas" if name == "pd" else name)
-
-    return Expr(name, value)
-
-
-_PD = named("pd")
+_PD = Expr("pd")
 
 
 def opened(place: str, encoding: str, member: str = "") -> Expr:
     """A file of text, unpacked by its suffix; or one member of a zip archive."""
     if member:
-        return named("io").TextIOWrapper(_member(place, member), encoding=encoding, newline="")
+        return Expr("io").TextIOWrapper(_member(place, member), encoding=encoding, newline="")
     module = next((m for s, m in PACKED.items() if place.lower().endswith(s)), "")
-    opener = named(module).open if module else named("open")
+    opener = Expr(module).open if module else Expr("open")
     return opener(place, "rt", encoding=encoding, newline="")
 
 
 def _member(place: str, member: str) -> Expr:
     """What opens a member of a zip archive, as bytes."""
-    return named("zipfile").ZipFile(place).open(member)
+    return Expr("zipfile").ZipFile(place).open(member)
 
 
 def kept_lines(lines: Iterable[str], dropped: Spans) -> Iterator[str]:
@@ -117,26 +100,14 @@ def kept_lines(lines: Iterable[str], dropped: Spans) -> Iterator[str]:
 def _without(file: Expr, dropped: Spans) -> Expr:
     """The text of a file without some of its lines, as a file."""
     kept = f"not any(a <= n <= b for a, b in {list(dropped)!r})"
-    code = f"io.StringIO(''.join(line for n, line in enumerate({file.code}, 1) if {kept}))"
-
-    def value(names: Mapping[str, Any]) -> Any:
-        with file.value(names) as lines:
-            return io.StringIO("".join(kept_lines(lines, dropped)))
-
-    return Expr(code, value)
+    return Expr(f"io.StringIO(''.join(line for n, line in enumerate({file.code}, 1) if {kept}))")
 
 
 def _fields(file: Expr, key: str, lines: bool) -> Expr:
     """The values of one field of a JSON file, none of them changed."""
     rows = f"(json.loads(x) for x in {file.code} if x.strip())"
     rows = rows if lines else f"json.load({file.code})"
-
-    def value(names: Mapping[str, Any]) -> Any:
-        with file.value(names) as text:
-            rows = [json.loads(x) for x in text if x.strip()] if lines else json.load(text)
-        return [row.get(key) for row in rows]
-
-    return Expr(f"[r.get({key!r}) for r in {rows}]", value)
+    return Expr(f"[r.get({key!r}) for r in {rows}]")
 
 
 @dataclass(frozen=True)
@@ -371,7 +342,7 @@ def source(plan: ReadPlan, place: str | None = None) -> Expr:
             found = _without(opened(where, plan.encoding, plan.part), plan.drop_rows)
         return _PD.read_csv(found, **_csv(plan))
     if plan.form == "fixed":
-        options: dict[str, Any] = {"colspecs": list(plan.places), "dtype": named("str")}
+        options: dict[str, Any] = {"colspecs": list(plan.places), "dtype": Expr("str")}
         options |= {"keep_default_na": False, "na_values": [""]} | _skipped(plan)
         if plan.drop_rows:
             frame = _PD.read_fwf(_without(opened(where, plan.encoding), plan.drop_rows), **options)
@@ -392,7 +363,7 @@ def source(plan: ReadPlan, place: str | None = None) -> Expr:
     else:
         frame = _html(plan, where)
     if plan.labelled:
-        frame = frame.astype({c: named("object") for c in plan.labelled})
+        frame = frame.astype({c: Expr("object") for c in plan.labelled})
     return frame.set_axis(list(plan.columns), axis=1) if plan.renamed else frame
 
 
@@ -410,7 +381,7 @@ def _excel(plan: ReadPlan, where: str) -> Expr:
         options |= {"usecols": columns, "nrows": sum(n not in dropped for n in below)}
     options |= {} if plan.header else {"header": None, "names": list(plan.columns)}
     # cells keep their types: pandas would take the text 007 for a number
-    options |= {"dtype": named("object"), "keep_default_na": False, "na_values": [""]}
+    options |= {"dtype": Expr("object"), "keep_default_na": False, "na_values": [""]}
     return _PD.read_excel(where, **options).infer_objects()
 
 
@@ -426,13 +397,13 @@ def _queried(plan: ReadPlan, where: str, what: str) -> Expr:
     table = plan.part.replace('"', '""')
     query = f'select {what} from "{table}"'
     if plan.form == "duckdb":
-        return named("duckdb").connect(where, read_only=True).execute(query).df()
-    database = named("sqlite3").connect(f"file:{quoted(where)}?mode=ro", uri=True)
+        return Expr("duckdb").connect(where, read_only=True).execute(query).df()
+    database = Expr("sqlite3").connect(f"file:{quoted(where)}?mode=ro", uri=True)
     return _PD.read_sql(query, database)
 
 
 def _html(plan: ReadPlan, where: str) -> Expr:
-    texts = {i: named("str") for i in range(len(plan.columns))}
+    texts = {i: Expr("str") for i in range(len(plan.columns))}
     options: dict[str, Any] = {"flavor": "lxml", "encoding": plan.encoding}
     options |= {"header": 0 if plan.header else None, "converters": texts}
     options |= {"thousands": None, "keep_default_na": False}
@@ -456,7 +427,7 @@ def _csv(plan: ReadPlan) -> dict[str, Any]:
     options |= {"decimal": ","} if plan.decimal == "," else {}
     texts = {*plan.text, *plan.marked, *plan.dates, *as_written(plan)}
     if kept := [c for c in plan.columns if c in texts]:
-        options["dtype"] = {c: named("str") for c in kept}
+        options["dtype"] = {c: Expr("str") for c in kept}
     options |= {"keep_default_na": False, "na_values": _empty(plan)}
     options |= {"on_bad_lines": "skip"} if plan.ragged == "skip" else {}
     return {**options, "low_memory": False}
@@ -487,7 +458,7 @@ def _empty(plan: ReadPlan) -> Any:
 
 def row_steps(plan: ReadPlan, name: str = "t", place: str | None = None) -> list[Step]:
     """Steps that leave out rows and spell cells anew, by their cells as written."""
-    table = named(name)
+    table = Expr(name)
     steps = [Step(_read_again(plan, c, place), c) for c in plan.exact]
     for column, origin, at in plan.filled:
         value = table[column].ffill() if column == origin else table[origin]
@@ -516,7 +487,7 @@ def _plain(plan: ReadPlan, cells: Expr) -> Expr:
     """Cells without blanks at their ends; an empty one is the empty text."""
     if plan.form == "csv":
         return cells.fillna("").str.strip()
-    bare = cells.astype(named("object")).replace(r"^\s+|\s+$", "", regex=True)
+    bare = cells.astype(Expr("object")).replace(r"^\s+|\s+$", "", regex=True)
     return bare.fillna("")
 
 
@@ -525,26 +496,26 @@ def _read_again(plan: ReadPlan, column: str, place: str | None) -> Expr:
     where = f"data/{plan.path}" if place is None else place
     if plan.form in ("json", "lines"):
         values = _fields(opened(where, plan.encoding), column, plan.form == "lines")
-        return _PD.Series(values, dtype=named("object")).map(named("str"), na_action="ignore")
+        return _PD.Series(values, dtype=Expr("object")).map(Expr("str"), na_action="ignore")
     if plan.form in ("sqlite", "duckdb"):
         name = column.replace('"', '""')
         return _queried(plan, where, f'cast("{name}" as text) as "{name}"')[column]
     options: dict[str, Any] = {"columns": [column], "dtype_backend": "numpy_nullable"}
-    return getattr(_PD, f"read_{plan.form}")(where, **options)[column].astype(named("str"))
+    return getattr(_PD, f"read_{plan.form}")(where, **options)[column].astype(Expr("str"))
 
 
 def value_steps(plan: ReadPlan, name: str = "t") -> list[Step]:
     """Steps for what pandas' reader does not do: each changes one column; the last leaves out the
     columns in doubt."""
     steps: list[Step] = []
-    used, early, table = set(plan.used), set(as_written(plan)), named(name)
+    used, early, table = set(plan.used), set(as_written(plan)), Expr(name)
     for column in (c for c in plan.columns if c in used):
         cells = table[column]
         words = words_of(plan, column) if plan.form != "csv" or column in early else []
         if words:
             steps.append(Step(cells.mask(cells.isin(words)), column))
         if column in plan.text and plan.form != "csv":
-            steps.append(Step(cells.map(named("str"), na_action="ignore"), column))
+            steps.append(Step(cells.map(Expr("str"), na_action="ignore"), column))
         if column in plan.marked:
             steps.append(Step(to_number(plan, column, cells), column))
         if column in plan.dates:
