@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import cache, lru_cache
 from itertools import islice
 from math import nan
 from pathlib import Path
@@ -13,9 +14,17 @@ from typing import Any
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig
 from data_gen.cdr.domains import ALL_MAPPERS, FILTERS, LISTED_FILTERS, chosen_operators
-from data_gen.cdr.records import Record, active_mappers, bound_filter, is_english
-from data_gen.cdr.sources import Found, class_of, found_in, is_licensed, record_of
+from data_gen.cdr.sources import (
+    Found,
+    Record,
+    class_of,
+    found_in,
+    is_english,
+    is_licensed,
+    record_of,
+)
 from data_gen.cdr.work import Row, Work, raw, write_packed, write_part
+from rewards.gold import RECIPE_PARAMS, BoundStep, GoldError, Profile, Step, bind
 
 # The two word-list filters need lists that are not public.
 CALIBRATED_FILTERS = tuple(name for name in FILTERS if name not in LISTED_FILTERS)
@@ -122,6 +131,49 @@ def _facts(
     )
 
 
+def _changes(record: Record) -> int:
+    """Of the active mappers those that change the text in the profile of gold."""
+    return mask_of(active_mappers(record.text, "bench", record.active))
+
+
+# --- what operators do to a text
+
+
+@cache
+def bound_mapper(name: str, profile: Profile = "bench") -> BoundStep:
+    return bind(Step(name, dict(RECIPE_PARAMS.get(name, {}))), profile)
+
+
+@cache
+def bound_filter(name: str) -> BoundStep:
+    return bind(Step(name))
+
+
+def active_mappers(
+    text: str, profile: Profile = "bench", names: Iterable[str] = ALL_MAPPERS
+) -> list[str]:
+    """Those of the mappers (26) whose output differs from the text, in their order.
+
+    A mapper that fails on the text counts as not active.
+    """
+    found: list[str] = []
+    for name in names:
+        step = bound_mapper(name, profile)
+        try:
+            changed = step.call(text, **step.params) != text
+        except (GoldError, ValueError, RecursionError):
+            continue
+        if changed:
+            found.append(name)
+    return found
+
+
+def mapped(mapper: str, text: str) -> str:
+    """The mapper's output. Raises what the mapper raises."""
+    step = bound_mapper(mapper)
+    return step.call(text, **step.params)
+
+
 def statistic(name: str, text: str) -> float:
     """The filter's statistic, NaN where it fails on the text."""
     step = bound_filter(name)
@@ -131,6 +183,20 @@ def statistic(name: str, text: str) -> float:
         return nan
 
 
-def _changes(record: Record) -> int:
-    """Of the active mappers those that change the text in the profile of gold."""
-    return mask_of(active_mappers(record.text, "bench", record.active))
+class Replays:
+    """Mapper outputs and filter statistics of the texts of one document, remembered.
+
+    Recipes of one domain share prefixes and records, so most of what a recipe asks for has been
+    computed for another one already.
+    """
+
+    def __init__(self) -> None:
+        self.apply = lru_cache(60_000)(mapped)
+        self.statistic = lru_cache(240_000)(statistic)
+
+    def states(self, text: str, mappers: Iterable[str]) -> list[str]:
+        """S0 (the text) and the text after each mapper. Raises what a mapper raises."""
+        states = [text]
+        for name in mappers:
+            states.append(self.apply(name, states[-1]))
+        return states

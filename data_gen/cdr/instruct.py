@@ -18,8 +18,7 @@ from assay.seeds import derive_seed
 from assay.task import TaskError
 from configs.cdr import InstructConfig
 from data_gen.cdr.language import Clause, pick, read_clauses, say_step, speakable
-from data_gen.cdr.outcome import read_outcome, say_outcome
-from data_gen.cdr.settle import Outcome
+from data_gen.cdr.outcome import Outcome, read_outcome, say_outcome
 from data_gen.cdr.units import Asked
 from rewards.cdr.release_files import sample_variants
 from rewards.gold import Step
@@ -171,27 +170,21 @@ def variant(
     return PromptVariant(style.id, style.label, text)
 
 
-def chosen(size: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:
-    """Indices of an instance's K variants in its pool; 0: all."""
-    return sample_variants(size, k, seed, key, instance_id)
+def drawn(size: int, key: str, name: str, config: InstructConfig) -> tuple[list[int], list[int]]:
+    """Indices in the pool of `size` wordings of a row (`key` of its recipe, `name`): of its K
+    variants, and of the wordings of its training tasks, all styles alike often.
 
-
-def wordings_of(
-    size: int, picked: Sequence[int], count: int, seed: int, key: str, instance_id: str
-) -> list[int]:
-    """Indices in the pool of a training task's `count` wordings, all styles alike often.
-
-    Its benchmark row's own variants (`picked`) come first, then the others, each part by the rank
-    of a hash of the row; a pool smaller than `count` gives all it has.
+    Of the training tasks its own variants come first, then the others, each part by the rank of a
+    hash of the row; a pool smaller than what is wanted gives all it has.
     """
 
     def rank(index: int) -> int:
-        return derive_seed(seed, "wording", key, instance_id, index)
+        return derive_seed(config.seed, "wording", key, name, index)
 
-    own = sorted(picked, key=rank)
-    if count > len(own):
-        own += sorted(set(range(size)) - set(picked), key=rank)
-    return own[:count]
+    picked = sample_variants(size, config.variants, config.seed, key, name)
+    others = set(range(size)) - set(picked)
+    asked = [*sorted(picked, key=rank), *sorted(others, key=rank)]
+    return picked, asked[: config.variants_per_task]
 
 
 @dataclass(frozen=True)

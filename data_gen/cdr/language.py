@@ -8,17 +8,38 @@ The reader is the proof behind every written instruction: it accepts exactly the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
-from data_gen.cdr import phrases
-from data_gen.cdr.phrases import MOODS, Form
+from assay.files import yaml_beside
 from rewards.gold import RECIPE_PARAMS, Step
 
 T = TypeVar("T")
+Form = str | Mapping[str, str]  # a noun, or a sentence in all moods
+Sides = tuple[Sequence[str], Sequence[str]]  # of a rejecting filter, of a keeping one
+MOODS = ("imperative", "gerund", "statement", "negative")
+_WORDS: dict[str, Any] = yaml_beside(__file__, "phrases.yaml")
+VERBS: Sequence[Sequence[str]] = _WORDS["VERBS"]
+DETERMINERS: Sequence[str] = _WORDS["DETERMINERS"]
+NOUNS: Mapping[str, Sequence[str]] = _WORDS["NOUNS"]
+SENTENCES: Mapping[str, Sequence[Mapping[str, str]]] = _WORDS["SENTENCES"]
+FORMS: dict[str, Sequence[Form]] = {**NOUNS, **SENTENCES}  # of every mapper, the short ones
+TO_THE_LETTER: Mapping[str, Sequence[Sequence[Form]]] = _WORDS["TO_THE_LETTER"]
+
+
+def _sides(said: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Sides]:
+    return {name: (own["rejected"], own["kept"]) for name, own in said.items()}
+
+
+# of "filter bound"; the short ones, and those to the letter
+CONDITIONS, CONDITIONS_TO_THE_LETTER = (
+    {(key.split()[0], key.split()[1]): own for key, own in _sides(_WORDS[name]).items()}
+    for name in ("CONDITIONS", "CONDITIONS_TO_THE_LETTER")
+)
+FILTER_FRAMES = _sides(_WORDS["FILTER_FRAMES"])
 NUMBER = r"\d[\d,]*(?:\.\d+)?(?: ?%| per ?cent)?"
 
 
@@ -39,9 +60,9 @@ def pick(rng: Random, options: Sequence[T]) -> T:
 
 def speakable(step: Step) -> bool:
     """Whether the grammar has words for a step with exactly these parameters."""
-    if step.operator in phrases.NOUNS or step.operator in phrases.SENTENCES:
+    if step.operator in FORMS:
         return step.params == RECIPE_PARAMS.get(step.operator, {})
-    return len(step.params) == 1 and (step.operator, next(iter(step.params))) in phrases.CONDITIONS
+    return len(step.params) == 1 and (step.operator, next(iter(step.params))) in CONDITIONS
 
 
 def say_number(key: str, value: float, rng: Random) -> str:
@@ -69,29 +90,27 @@ def say_step(step: Step, mood: str, rng: Random, forms: int = 0, manner: int = 0
     def some(options: Sequence[T]) -> T:
         return pick(rng, options[: forms or None])
 
-    if step.operator in phrases.NOUNS or step.operator in phrases.SENTENCES:
+    if step.operator in FORMS:
         form = some(_forms(step.operator, manner))
         if isinstance(form, str):
             return _say_deletion(form, mood, some)
-        return form[MOODS.index(mood)]
+        return form[mood]
     ((key, value),) = step.params.items()
     side = int(rng.random() * 2)
-    known = phrases.CONDITIONS_TO_THE_LETTER if manner else phrases.CONDITIONS
+    known = CONDITIONS_TO_THE_LETTER if manner else CONDITIONS
     condition = some(known[step.operator, key][side])
-    frame = some(phrases.FILTER_FRAMES[mood][side])
+    frame = some(FILTER_FRAMES[mood][side])
     return frame.format(c=condition.format(n=say_number(key, value, rng)))
 
 
 def _forms(mapper: str, manner: int) -> Sequence[Form]:
-    if manner:
-        return phrases.TO_THE_LETTER[mapper][manner - 1]
-    return phrases.NOUNS.get(mapper) or phrases.SENTENCES.get(mapper) or ()
+    return TO_THE_LETTER[mapper][manner - 1] if manner else FORMS[mapper]
 
 
 def _all_forms() -> Iterator[tuple[str, int, Form]]:
     """(mapper, manner, form) of all that turn a text into another."""
-    for name in (*phrases.NOUNS, *phrases.SENTENCES):
-        for manner in range(1 + len(phrases.TO_THE_LETTER.get(name, ()))):
+    for name in FORMS:
+        for manner in range(1 + len(TO_THE_LETTER.get(name, ()))):
             for form in _forms(name, manner):
                 yield name, manner, form
 
@@ -99,8 +118,8 @@ def _all_forms() -> Iterator[tuple[str, int, Form]]:
 def _say_deletion(noun: str, mood: str, some: Callable[[Sequence[Any]], Any]) -> str:
     if mood == "negative":
         return f"no {noun}"
-    imperative, gerund, participle = some(phrases.VERBS)
-    determiner = some(phrases.DETERMINERS)
+    imperative, gerund, participle = some(VERBS)
+    determiner = some(DETERMINERS)
     if mood == "imperative":
         return f"{imperative} {determiner}{noun}"
     if mood == "gerund":
@@ -146,9 +165,9 @@ def _alternatives() -> tuple[_Alternative, ...]:
 
 
 def _deletions() -> Iterator[tuple[int, _Alternative]]:
-    verbs, gerunds, participles = ([v[i] for v in phrases.VERBS] for i in range(3))
-    start, the = f"(?:{_any(verbs)}|{_any(gerunds)})", _any(phrases.DETERMINERS)
-    said = [determiner for determiner in phrases.DETERMINERS if determiner]
+    verbs, gerunds, participles = ([v[i] for v in VERBS] for i in range(3))
+    start, the = f"(?:{_any(verbs)}|{_any(gerunds)})", _any(DETERMINERS)
+    said = [determiner for determiner in DETERMINERS if determiner]
     nouns = [form for form in _all_forms() if isinstance(form[2], str)]
     for mood in ("active", "passive", "negative"):
         for name, manner, noun in nouns:
@@ -168,14 +187,14 @@ def _sentences() -> Iterator[tuple[int, _Alternative]]:
         if isinstance(form, str):
             continue
         step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
-        for said in form:
+        for said in form.values():
             word = re.escape(said)
             yield len(said), _Alternative(_heads([said]), "", word, "", (step, "", manner))
 
 
 def _conditions() -> Iterator[tuple[int, _Alternative]]:
-    frames = phrases.FILTER_FRAMES
-    for manner, known in enumerate((phrases.CONDITIONS, phrases.CONDITIONS_TO_THE_LETTER)):
+    frames = FILTER_FRAMES
+    for manner, known in enumerate((CONDITIONS, CONDITIONS_TO_THE_LETTER)):
         for (name, bound), sides in known.items():
             meaning = (Step(name), bound, manner)
             for side, conditions in enumerate(sides):

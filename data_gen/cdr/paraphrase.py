@@ -13,27 +13,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 from assay.console import Progress
+from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError, write_jsonl
 from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import (
     InstructionError,
     PromptVariant,
-    chosen,
+    drawn,
     pool_of,
     read_instruction,
-    wordings_of,
 )
-from data_gen.cdr.language import read_number, say_number, say_step
-from data_gen.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
+from data_gen.cdr.language import CONDITIONS, FORMS, read_number, say_number, say_step
 from data_gen.cdr.units import Instance
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, Rewording, reword_all
@@ -56,34 +54,7 @@ MOST_CHARS = 3000
 _CODE = re.compile(r"_mapper|_filter|\bmin_|\bmax_|\b\w+_\w+\(", re.IGNORECASE)
 # Parts of the request around the requirement; in it they would end or open one.
 _WRAPPER = re.compile(r"</?(?:input|status|clean_text|analyze)>|```", re.IGNORECASE)
-_ASK = (
-    "Rewrite this instruction in the style '{style}'. Keep every operation, their order and every "
-    "number; add nothing, name no code. Answer with the instruction alone.\n\n{base}"
-)
-_MENU = (
-    "Which operations does this instruction ask for, in which order? Answer with a JSON list "
-    'of {{"operation": menu number, "number": the stated N as written, or null}}. For anything '
-    "that is not on the menu the menu number is 0.\n\nMenu:\n{menu}\n\nInstruction:\n{text}"
-)
-_JUDGE = (
-    "Judge the paraphrase of an instruction. Answer with one JSON object: the keys "
-    f"{', '.join(CHECKS)} (true or false), {', '.join(SCORES)} (1 to 5) and verdict (keep or "
-    "drop). Its style should be: {style}. It will stand before the text it is about; the text, the "
-    "answer format and the names of code are not for it to say.\n\n"
-    "Original:\n{base}\n\nParaphrase:\n{text}"
-)
-
-
-@dataclass(frozen=True)
-class Wording:
-    """An accepted paraphrase, and the recipe that was recovered from it."""
-
-    text: str
-    steps: tuple[Step, ...]
-
-
-# (recipe_prompt_key, style id) -> the wording that stands in for the grammar's
-Wordings = Mapping[tuple[str, str], Wording]
+_WORDS: dict[str, str] = yaml_beside(__file__, "paraphrase.yaml")  # what the endpoint is asked
 Style = tuple[str, tuple[Step, ...], PromptVariant]  # of a recipe: its key and steps
 
 
@@ -92,9 +63,10 @@ def paraphrase_units(
     instruct: InstructConfig,
     config: ParaphraseConfig,
     out: Path,
-) -> tuple[dict[tuple[str, str], Wording], dict[str, Any]]:
-    """(wordings to use, counts). What the journal in `out` holds is not asked again; all candidates
-    are written to `out/paraphrases.jsonl`. Raises `TaskError` when the endpoint is gone."""
+) -> tuple[dict[tuple[str, str], str], dict[str, Any]]:
+    """(the wordings that stand in for the grammar's by key and style, counts). What the journal in
+    `out` holds is not asked again; all candidates are written to `out/paraphrases.jsonl`. Raises
+    `TaskError` when the endpoint is gone."""
     if (out / FILE).exists() and not (out / JOURNAL).exists():
         raise TaskError(f"{out / FILE}: is of an older Assay and not read; remove it to ask again")
     styles = list(_styles(units, instruct, config))
@@ -107,19 +79,15 @@ def paraphrase_units(
     writer = Endpoint(config.url, config.model, out / JOURNAL, key_env=config.key_env, **options)
     with Progress("paraphrases", "candidates", len(jobs)) as bar:
         made = reword_all(jobs, writer, bar.add)
-    found: dict[tuple[str, str], Wording] = {}
+    found: dict[tuple[str, str], str] = {}
     rows: list[dict[str, Any]] = []
-    for (key, steps, base), first in zip(
-        styles, range(0, len(made), config.candidates), strict=True
-    ):
-        own = [
-            _row(key, base, slot, one)
-            for slot, one in enumerate(made[first : first + config.candidates])
-        ]
-        rows += own
-        if good := [row for row in own if not row["refused"]]:
+    for number, (key, _, base) in enumerate(styles):
+        own = made[number * config.candidates :][: config.candidates]
+        listed = [_row(key, base, slot, one) for slot, one in enumerate(own)]
+        rows += listed
+        if good := [row for row in listed if not row["refused"]]:
             best = min(good, key=lambda r: _rank(base, r["candidate_id"]))
-            found[key, base.style_id] = Wording(best["text"], steps)
+            found[key, base.style_id] = best["text"]
     write_jsonl(out / FILE, rows)
     refused = Counter(str(row["refused"]) for row in rows if row["refused"])
     return found, {
@@ -153,21 +121,16 @@ def _styles(
     """The styles that the units' tasks are asked in, recipe by recipe, each once."""
     seen: set[tuple[str, str]] = set()
     for row in (row for unit in units for row in unit):
-        key, name = row.key, row.id
-        if int(stable_id("paraphrase", key), 16) >= config.share * (1 << 64):
+        if int(stable_id("paraphrase", row.key), 16) >= config.share * (1 << 64):
             continue
         # a recipe that cannot be spoken has none, and is left out later with its reason
         variants = pool_of(row.asked, instruct).variants
-        size = len(variants)
-        picked = list(range(size))
-        if not instruct.all_prompts and size:
-            picked = chosen(size, instruct.variants, instruct.seed, key, name)
-            count = max(len(picked), instruct.variants_per_task)
-            picked += wordings_of(size, picked, count, instruct.seed, key, name)[len(picked) :]
-        for variant in (variants[i] for i in picked):
-            if (key, variant.style_id) not in seen:
-                seen.add((key, variant.style_id))
-                yield key, tuple(row.plan.steps), variant
+        picked, trained = drawn(len(variants), row.key, row.id, instruct)
+        every = range(len(variants)) if instruct.all_prompts else [*picked, *trained]
+        for variant in (variants[i] for i in every):
+            if (row.key, variant.style_id) not in seen:
+                seen.add((row.key, variant.style_id))
+                yield row.key, tuple(row.plan.steps), variant
 
 
 def job_of(steps: Sequence[Step], base: PromptVariant, seed: int) -> Job:
@@ -189,18 +152,24 @@ def job_of(steps: Sequence[Step], base: PromptVariant, seed: int) -> Job:
         if _by_grammar(text) is not None:
             return ""
         listed = "\n".join(f"{i}. {words}" for i, (_, words, _) in enumerate(menu(), 1))
-        return _MENU.format(menu=listed, text=text)
+        return _WORDS["menu"].format(menu=listed, text=text)
 
     def chosen_otherwise(_: str, reply: str) -> Refusal | None:
         return _other(_by_menu(reply), steps)
 
     def verdict_on(text: str) -> str:
-        return _JUDGE.format(style=base.style_label, base=base.user_requirement, text=text)
+        return _WORDS["judge"].format(
+            checks=", ".join(CHECKS),
+            scores=", ".join(SCORES),
+            style=base.style_label,
+            base=base.user_requirement,
+            text=text,
+        )
 
     def judged_bad(_: str, reply: str) -> Refusal | None:
         return Refusal("judge", why) if (why := _verdict(reply)) else None
 
-    prompt = _ASK.format(style=base.style_label, base=base.user_requirement)
+    prompt = _WORDS["ask"].format(style=base.style_label, base=base.user_requirement)
     proofs = (Proof(menu_for, chosen_otherwise), Proof(verdict_on, judged_bad))
     return Job(base.user_requirement, prompt, seed, lacks, proofs)
 
@@ -224,7 +193,7 @@ def menu() -> list[tuple[str, str, str | None]]:
     """(operator, its canonical words, the bound a number is needed for) of every operation."""
     rng = Random(0)
     found: list[tuple[str, str, str | None]] = []
-    for name in (*NOUNS, *SENTENCES):
+    for name in FORMS:
         step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
         found.append((name, say_step(step, "imperative", rng, 1), None))
     for (name, key), (_, keeping) in CONDITIONS.items():

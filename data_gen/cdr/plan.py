@@ -8,8 +8,8 @@ order, in queries that see numbers alone, never a text.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,15 @@ import numpy as np
 from assay.console import Progress
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig, SwapConfig
-from data_gen.cdr.calibrate import calibrated, percentile, quantile_of
 from data_gen.cdr.domains import ALL_MAPPERS
-from data_gen.cdr.facts import BITS, CALIBRATED_FILTERS, filters_of
+from data_gen.cdr.facts import BITS, CALIBRATED_FILTERS, Replays, bound_filter, filters_of
 from data_gen.cdr.instruct import Pool, pool_of
-from data_gen.cdr.library import LibraryRecipe, OrderFamily
+from data_gen.cdr.library import LibraryRecipe, OrderFamily, calibrated, percentile, quantile_of
 from data_gen.cdr.paraphrase import paraphrase_units
-from data_gen.cdr.records import Record, Replays, bound_filter
-from data_gen.cdr.sampling import balance, choice_of, thin
-from data_gen.cdr.traces import CHANGED, FAILED, FAMILY, Point, point_of, points_of, wanted
+from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY, Point, point_of, points_of, wanted
+from data_gen.cdr.sampling import picked
+from data_gen.cdr.sources import Record
 from data_gen.cdr.units import (
-    MAIN,
     SLOT_BITS,
     Asked,
     Instance,
@@ -61,8 +59,8 @@ class Plan:
     """What units are made of, their wordings, and what an endpoint was asked for."""
 
     plans: list[Plans]
-    pools: dict[Asked, Pool]
-    wordings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
+    pools: dict[Asked, Pool] = field(default_factory=dict[Asked, Pool])
+    wordings: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     paraphrases: dict[str, Any] | None = None
 
 
@@ -84,13 +82,13 @@ def make_plan(work: Work, crew: WorkerPool, kept: Path) -> None:
             progress.add(1)
     for number, i, document in _swaps(db, chosen, entries, crew):
         chosen.add(swap_rows(entries[number], i), [document], 1)
-    plan = Plan(chosen.plans, {})
+    plan = Plan(chosen.plans)
     places: dict[int, int] = {}
     if work.config.tracks:
-        rows = dict(_planned(db, chosen))
-        picked = _picked(rows, work.config)
-        places = {number: place for place, number in enumerate(picked)}
-        plan = _worded(work, plan, [rows[number] for number in picked], crew, kept)
+        rows = _planned(db, chosen)
+        numbers = picked(rows, work.config.select)
+        places = {number: place for place, number in enumerate(numbers)}
+        plan = _worded(work, plan, [rows[number] for number in numbers], crew, kept)
     work.save("plan", plan)
     kinds = [rows[0].kind for rows in plan.plans]
     units = [
@@ -99,7 +97,7 @@ def make_plan(work: Work, crew: WorkerPool, kept: Path) -> None:
     write_part(path, COLUMNS, units)
 
 
-def _planned(db: Any, chosen: Chooser) -> Iterator[tuple[int, list[Instance]]]:
+def _planned(db: Any, chosen: Chooser) -> dict[int, list[Instance]]:
     """The rows of all units without texts, by their number."""
     numbers = list({number for _, number, _ in chosen.units})
     query = "SELECT number, id, domain, chars FROM documents WHERE number IN (SELECT unnest(?))"
@@ -107,22 +105,10 @@ def _planned(db: Any, chosen: Chooser) -> Iterator[tuple[int, list[Instance]]]:
         number: Record(said(name), domain, "", chars=chars)
         for number, name, domain, chars in db.execute(query, [numbers]).fetchall()
     }
-    for unit, (plan, number, bits) in enumerate(chosen.units):
-        yield unit, instances(chosen.plans[plan], records[number], bits)
-
-
-def _picked(rows: dict[int, list[Instance]], config: CdrConfig) -> list[int]:
-    """The units to word, in the order of the tracks: none of a recipe with a filter outside the
-    order tracks, unless `select.filter_variants`."""
-    select = config.select
-    order = sorted(rows, key=lambda unit: (rows[unit][0].plan.kind, unit))
-    choices = (
-        choice_of(rows[unit], unit, select)
-        for unit in order
-        for plan in (rows[unit][0].plan,)
-        if plan.kind != MAIN or plan.filter is None or select.filter_variants
-    )
-    return [one.number for one in balance(thin(choices, select), select)]
+    return {
+        unit: instances(chosen.plans[plan], records[number], bits)
+        for unit, (plan, number, bits) in enumerate(chosen.units)
+    }
 
 
 def _worded(
@@ -132,20 +118,18 @@ def _worded(
     config = work.config
     asked = list(dict.fromkeys(row.asked for rows in picked for row in rows))
     chunks = [asked[first : first + RECIPES] for first in range(0, len(asked), RECIPES)]
-    pools: list[Pool] = []
     with Progress("wordings", "recipes", len(asked)) as progress:
         for own in crew.map(_pools, ((chunk, config.instruct) for chunk in chunks)):
-            pools += own
+            plan.pools.update(own)
             progress.add(len(own))
-    known = dict(zip(asked, pools, strict=True))
-    if not config.paraphrase.url:
-        return Plan(plan.plans, known)
-    wordings, counts = paraphrase_units(picked, config.instruct, config.paraphrase, kept)
-    return Plan(plan.plans, known, wordings, counts)
+    if config.paraphrase.url:
+        said, counts = paraphrase_units(picked, config.instruct, config.paraphrase, kept)
+        plan = replace(plan, wordings=said, paraphrases=counts)
+    return plan
 
 
-def _pools(job: tuple[list[Asked], Any]) -> list[Pool]:
-    return [pool_of(asked, job[1]) for asked in job[0]]
+def _pools(job: tuple[list[Asked], Any]) -> dict[Asked, Pool]:
+    return {asked: pool_of(asked, job[1]) for asked in job[0]}
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""Choosing which units are written: the release's caps, and balance for training."""
+"""Choosing which units are written: the release's caps, balance for training, and splits."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from assay.seeds import derive_seed
 from configs.cdr import SelectConfig, SplitConfig
@@ -14,65 +13,44 @@ from data_gen.overlap import copies_of
 from data_gen.splits import taken
 from rewards.cdr.release_files import stable_id
 
-
-class Choice(NamedTuple):
-    """What is known of a unit when it is chosen. `length`: characters of its document; `cap`: what
-    it counts for, of which there are `most` (0: no limit); `family`: its recipe and order family;
-    `cell`: what is balanced; `rank`: its place in the cell."""
-
-    number: int
-    rows: int
-    length: int
-    cap: str
-    most: int
-    family: tuple[str, str] | None
-    cell: tuple[str, int, str, int]
-    rank: str
+Numbered = tuple[int, Sequence[Instance]]  # a unit by its number
 
 
-def choice_of(unit: Sequence[Instance], number: int, config: SelectConfig) -> Choice:
-    row, record = unit[0].plan, unit[0].record
-    drops = sum(one.status == "DROP" for one in unit)
-    cell = (
-        row.track,
-        difficulty(record.length, len(row.sequence)),
-        record.domain,
-        (drops * 2 > len(unit)) - (drops * 2 < len(unit)),
-    )
-    return Choice(
-        number,
-        len(unit),
-        record.length,
-        *_cap(unit[0], config),
-        (str(row.recipe_id), str(row.family_id)) if row.kind == ORDER else None,
-        cell,
-        stable_id("balance", unit[0].id),
-    )
+def picked(units: dict[int, list[Instance]], config: SelectConfig) -> list[int]:
+    """The units to word, in the order of the tracks: none of a recipe with a filter outside the
+    order tracks, unless `filter_variants`; of the others so many as the caps allow, in balance."""
+    order = sorted(units, key=lambda unit: (units[unit][0].plan.kind, unit))
+    kept = [
+        (number, units[number])
+        for number in order
+        for plan in (units[number][0].plan,)
+        if plan.kind != MAIN or plan.filter is None or config.filter_variants
+    ]
+    return [number for number, _ in balance(thin(kept, config), config)]
 
 
-def thin(units: Iterable[Choice], config: SelectConfig) -> list[Choice]:
+def thin(units: Iterable[Numbered], config: SelectConfig) -> Iterator[Numbered]:
     """At most so many a variant, an operator, a family and a recipe; 0: no limit."""
-    kept: list[Choice] = []
     counts: Counter[str] = Counter()
-    families: defaultdict[str, list[str]] = defaultdict(list)
-    for unit in units:
-        if config.max_chars and unit.length > config.max_chars:
+    families: defaultdict[str | None, set[str | None]] = defaultdict(set)
+    for number, unit in units:
+        plan = unit[0].plan
+        if config.max_chars and unit[0].record.length > config.max_chars:
             continue
-        if unit.family is not None and config.families_per_recipe:
-            recipe, family = unit.family
-            known = families[recipe]
-            if family not in known:
-                if len(known) >= config.families_per_recipe:
-                    continue
-                known.append(family)
-        if unit.most and counts[unit.cap] >= unit.most:
+        if plan.kind == ORDER and config.families_per_recipe:
+            known = families[plan.recipe_id]
+            if plan.family_id not in known and len(known) >= config.families_per_recipe:
+                continue
+            known.add(plan.family_id)
+        name, most = _cap(unit[0], config)
+        if most and counts[name] >= most:
             continue
-        counts[unit.cap] += 1
-        kept.append(unit)
-    return kept
+        counts[name] += 1
+        yield number, unit
 
 
 def _cap(row: Instance, config: SelectConfig) -> tuple[str, int]:
+    """What a unit counts for, of which there are so many."""
     plan = row.plan
     if plan.kind == MAPPER:
         return f"operator {plan.sequence[0]}", config.per_operator
@@ -85,35 +63,31 @@ def _cap(row: Instance, config: SelectConfig) -> tuple[str, int]:
     return "order_m", 0
 
 
-def balance(units: Sequence[Choice], config: SelectConfig) -> list[Choice]:
+def balance(units: Iterable[Numbered], config: SelectConfig) -> Iterator[Numbered]:
     """With `difficulty_balanced`, units of tracks, difficulties, domains and statuses in turns,
     until `max_tasks` rows; a cell that runs dry leaves its turns to the others."""
-    if not config.difficulty_balanced:
-        return _until(units, config.max_tasks)
-    cells: defaultdict[tuple[object, ...], list[Choice]] = defaultdict(list)
-    for unit in units:
-        cells[unit.cell].append(unit)
-    for own in cells.values():
-        own.sort(key=lambda unit: unit.rank)
-    queues = [cells[key] for key in sorted(cells, key=str)]
-    turns = (
-        queue[i]
-        for i in range(max(map(len, queues), default=0))
-        for queue in queues
-        if i < len(queue)
-    )
-    return _until(turns, config.max_tasks)
-
-
-def _until(units: Iterable[Choice], most: int) -> list[Choice]:
-    kept: list[Choice] = []
+    if config.difficulty_balanced:
+        cells: defaultdict[str, list[Numbered]] = defaultdict(list)
+        for number, unit in units:
+            cells[_cell(unit)].append((number, unit))
+        for own in cells.values():
+            own.sort(key=lambda one: stable_id("balance", one[1][0].id))
+        queues = [cells[name] for name in sorted(cells)]
+        most = max(map(len, queues), default=0)
+        units = (queue[i] for i in range(most) for queue in queues if i < len(queue))
     rows = 0
-    for unit in units:
-        if most and rows + unit.rows > most:
+    for number, unit in units:
+        rows += len(unit)
+        if config.max_tasks and rows > config.max_tasks:
             break
-        kept.append(unit)
-        rows += unit.rows
-    return kept
+        yield number, unit
+
+
+def _cell(unit: Sequence[Instance]) -> str:
+    row, record = unit[0].plan, unit[0].record
+    drops = sum(one.status == "DROP" for one in unit)
+    more = (drops * 2 > len(unit)) - (drops * 2 < len(unit))
+    return str((row.track, difficulty(record.length, len(row.sequence)), record.domain, more))
 
 
 def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Unit], str]:
@@ -128,7 +102,7 @@ def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Unit], str
         documents[unit.record.domain].add(unit.record.id)
     plans = (unit.rows[0].plan for unit in units)
     templates = {plan.template for plan in plans if len(plan.sequence) > 1}
-    first = copies_of({unit.record.id: unit.input for unit in units})
+    first = copies_of({unit.record.id: unit.prints[0] for unit in units})
 
     def rank(name: str) -> int:
         return derive_seed(config.seed, "split", first[name])
@@ -154,27 +128,27 @@ def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Unit], str
     return split
 
 
-def unbalanced(units: Iterable[Unit]) -> set[int]:
-    """Numbers of the units to leave out so that every filter of every track keeps about as often
-    as it drops: the difference is less than the rows of a unit.
+def unbalanced(units: Iterable[Unit]) -> list[Unit]:
+    """The units to leave out so that every filter of every track keeps about as often as it drops:
+    the difference is less than the rows of a unit.
 
     Units are left out whole, those with most rows of the more frequent status first, then by the
     rank of a hash.
     """
-    cells: defaultdict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
+    cells: defaultdict[tuple[str, str], list[tuple[int, str, Unit]]] = defaultdict(list)
     for unit in units:
         first = unit.rows[0]
         if name := first.plan.filter:
             drops = sum(row.status == "DROP" for row in unit.rows)
             rank = stable_id("balance_filtered", first.id)
-            cells[first.plan.track, name].append((2 * drops - len(unit.rows), unit.number, rank))
-    left_out: set[int] = set()
+            cells[first.plan.track, name].append((2 * drops - len(unit.rows), rank, unit))
+    left_out: list[Unit] = []
     for cell in cells.values():
         excess = sum(more for more, _, _ in cell)
         sign = 1 if excess > 0 else -1
         excess *= sign
-        for more, number, _ in sorted(cell, key=lambda c: (-sign * c[0], c[2])):
+        for more, _, unit in sorted(cell, key=lambda one: (-sign * one[0], one[1])):
             if 0 < sign * more < 2 * excess:  # the rest is nearer to balance without it
-                left_out.add(number)
+                left_out.append(unit)
                 excess -= sign * more
     return left_out

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from configs.cdr import FieldsConfig
 from data_gen.cdr.domains import INTERNAL, LABELS, assign_domain, internal_name, label
-from data_gen.cdr.records import Record, record_id
 from data_gen.readers import (
     LOST,
     TEXT_ENDINGS,
@@ -28,6 +27,7 @@ from data_gen.readers import (
     raw_rows,
     rows_before,
 )
+from rewards.cdr.release_files import stable_id
 
 Row = dict[str, Any]
 TEXT_FIELDS = ("text", "content", "raw_content")
@@ -203,3 +203,45 @@ def record_of(row: Row, active: list[str], domains: str) -> Record:
         licence=str(row.get("licence", "unknown")),
         label=label(domain),
     )
+
+
+@dataclass(frozen=True)
+class Record:
+    """One document. `domain` is the internal name; `active` the mappers that change its text."""
+
+    id: str
+    domain: str
+    text: str
+    active: frozenset[str] = frozenset()
+    source_name: str | None = None
+    url: str | None = None
+    language: str | None = None
+    source: str = "unknown"
+    licence: str = "unknown"
+    label: str = ""  # the domain as the corpus names it
+    chars: int | None = None  # how long the text is, where it is not at hand
+
+    @property
+    def length(self) -> int:
+        """Characters of the text."""
+        return len(self.text) if self.chars is None else self.chars
+
+
+def record_id(row: dict[str, Any]) -> str:
+    """The first non-empty of id, source_name, url; else 20 digits of the text's hash."""
+    for name in ("id", "source_name", "url"):
+        if row.get(name):
+            return str(row[name])
+    return stable_id(str(row.get("text", "")), digits=20)
+
+
+def is_english(record: Record) -> bool:
+    """By the record's language if it states one, else by its letters (spec section 8)."""
+    if record.language:
+        return record.language.lower().startswith("en")
+    text = record.text
+    cjk = sum("\u4e00" <= c <= "\u9fff" or "\u3040" <= c <= "\u30ff" for c in text)
+    latin = sum(c.isascii() and c.isalpha() for c in text)
+    letters = sum(c.isalpha() for c in text)
+    few = cjk < 3 and cjk <= 0.005 * max(len(text), 1)
+    return few and latin >= 20 and latin >= 0.8 * letters

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from data_gen.cdr.facts import Replays
 from data_gen.cdr.library import SLOT_TYPES, SLOTS, LibraryRecipe, OrderFamily
-from data_gen.cdr.records import Record, Replays
-from data_gen.overlap import Print
+from data_gen.cdr.sources import Record
+from data_gen.overlap import Fingerprint, Print
 from rewards.cdr.release_files import prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
 
@@ -110,26 +111,31 @@ class Instance:
         return self.key, tuple(map(frozen, self.plan.steps))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Unit:
     """A unit that was worded: why it is refused (""); the operator that does another thing than its
-    words say, and what; what its input and the text of each row are compared by; and where its
-    lines are packed."""
+    words say, and what; what its input and the text of each row are compared by; where its rows are
+    packed; and the split that it goes to ("": none)."""
 
     number: int
     rows: list[Instance]
     refused: str
     unsaid: tuple[str, str]
     prints: list[Print]
-    place: tuple[str, int, int] = ("", 0, 0)
+    place: tuple[str, int, int]
+    side: str = ""
 
     @property
     def record(self) -> Record:
         return self.rows[0].record
 
-    @property
-    def input(self) -> Print:
-        return self.prints[0]
+    @cached_property
+    def compared(self) -> list[Fingerprint]:
+        """Its rows as they are compared with those of other splits."""
+        return [
+            Fingerprint(row.id, row.record.id, self.prints[0], own, " ".join(row.plan.sequence))
+            for row, own in zip(self.rows, self.prints[1:], strict=False)
+        ]
 
 
 def frozen(step: Step) -> tuple[str, tuple[tuple[str, Any], ...]]:

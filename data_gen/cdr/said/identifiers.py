@@ -6,6 +6,7 @@ Each takes a text and gives it without what the words name; None where that is i
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import lru_cache
@@ -345,3 +346,68 @@ def words_of_links(text: str) -> str | None:
         spans.append((start, end))
         found = _ANY_PART.search(text, end)
     return without(text, spans)
+
+
+# --- the longer sentences, which say what the short ones leave open
+
+
+_UP_TO_A_BREAK = r"[^\s<>()\[\]{}'\"`]"
+_LINK_TO_A_BREAK = re.compile(
+    rf"(?i)\b(?:https?|ftp)://{_UP_TO_A_BREAK}+|\bwww\d{{0,3}}\.{_UP_TO_A_BREAK}+"
+    rf"|(?<![\w@.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:{TOP})/{_UP_TO_A_BREAK}*"
+    r"|(?:\bmailto:)?(?<![\w.%+-])[a-z0-9_][\w.%+-]*@(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}"
+)
+
+
+_OTHER_LINK = re.compile(r"(?i)\b(?!(?:https?|ftp)://)[a-z][a-z0-9+.-]*://")
+
+
+def links_with_their_marks(text: str) -> str | None:
+    """Without links up to the next blank, bracket or quote, and without addresses of mail; None
+    where one is of no web."""
+    unsettled = LOGIN.search(text) or _OTHER_LINK.search(text)
+    return None if unsettled else _LINK_TO_A_BREAK.sub("", text)
+
+
+_WINDOWS = re.compile(r"(?<!\w)(?:[A-Za-z]:\\|\\\\)[^\s<>\"|?*]+")
+_SLASHED = re.compile(r"(?<!\w)/(?:[\w.-]+/)+[\w.-]*")
+
+
+def slashed_names(text: str) -> str | None:
+    """Without names between slashes, in addresses of the web too, and names on drives."""
+    text = _WINDOWS.sub("", text) if "\\" in text else text
+    return _SLASHED.sub("", text) if "/" in text else text
+
+
+_VALUE = re.compile(
+    r"(\b(?:api[_-]?key|secret|password|passwd|token|auth|authorization|credential|license[_-]?key)"
+    r"\s*[:=]\s*[\"']?)[^\s\"',}\]]+",
+    re.IGNORECASE,
+)
+
+
+def values_of_listed_names(text: str) -> str | None:
+    """Without what follows one of the listed names and its : or =, to the next break."""
+    return _VALUE.sub(r"\1", text)
+
+
+def phones_of_the_usual_form(text: str) -> str | None:
+    """Without numbers of telephones whose last group has four digits, or seven and more; those
+    with an extension stay."""
+    return without_phones(text, _USUAL)
+
+
+_USUAL = re.compile(r"[\d+() .-]*(?<!\d)(?:\d{4}|\d{7,})")
+
+
+_WORD = re.compile(r"\S+")
+
+
+def words_of_links_in_any_case(text: str) -> str | None:
+    """Without words that hold one of the parts between the marks at their ends, in any case."""
+    return _WORD.sub(_unless_linked, text)
+
+
+def _unless_linked(word: re.Match[str]) -> str:
+    inside = word[0].strip(string.punctuation).casefold()
+    return "" if any(part in inside for part in _PARTS) else word[0]

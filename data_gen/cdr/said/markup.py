@@ -33,7 +33,7 @@ _TAG = re.compile(
     rf"|\s+(?:{_ALONE})(?=[\s/>]))*\s*/?>",
     re.IGNORECASE | re.DOTALL,
 )
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
 def is_tag(text: str) -> bool:
@@ -43,7 +43,7 @@ def is_tag(text: str) -> bool:
 def without_tags(text: str) -> str | None:
     if "<" in text:
         text = _TAG.sub("", text)
-    return _ENTITY.sub(lambda m: html.unescape(m[0]), text) if "&" in text else text
+    return ENTITY.sub(lambda m: html.unescape(m[0]), text) if "&" in text else text
 
 
 def tables(text: str) -> str | None:
@@ -292,3 +292,64 @@ def _fields(block: str) -> Iterator[str]:
     for paragraph in re.split(r"(?m)^- ", citing):
         if (said := paragraph.strip()) != "-":  # which stands for none
             yield said
+
+
+# --- the longer sentences, which say what the short ones leave open
+
+
+def lines_at_the_top(text: str) -> str | None:
+    """Without the leading lines that are empty or begin with //, # or --."""
+    if "/*" in text:
+        return None
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        if line and not line.startswith(("//", "#", "--")):
+            return "\n".join(lines[place:])
+    return ""
+
+
+_ANGLED = re.compile(r"<[^>\n]+>")
+_NAMED = re.compile(r"(?<![\w)\]])<[A-Za-z/!?@:$#%*][^<>\n]*>|<(?:/|[^\W\d_])[\w.:/-]*>")
+
+
+def angle_brackets(text: str) -> str | None:
+    """Without what stands in angle brackets within a line; None of signs of comparison."""
+    if "<" in text:
+        text = _HIDDEN.sub("", text)
+        for found in _ANGLED.finditer(text):
+            start, end = found.span()
+            template = text[start - 2 : start] == "{{" and text[end : end + 2] == "}}"
+            known = is_tag(found[0]) or _NAMED.match(text, start)
+            if "<" in found[0][1:] or not (template or known):
+                return None
+        text = _ANGLED.sub("", text)
+    return ENTITY.sub(lambda m: html.unescape(m[0]), text) if "&" in text else text
+
+
+def tables_of_pieces(text: str) -> str | None:
+    """The tables, the pieces of a cell trimmed and joined, or the text that has none; None where
+    one is inside another."""
+    if "<table" not in text.lower():
+        return text
+    return tables_of(text, _pieces)
+
+
+def _pieces(cell: list[str]) -> str:
+    return "".join(piece.strip() for piece in cell)
+
+
+_SIGN = re.compile(r"(?<!\\)%.*")
+
+
+def percent_signs(text: str) -> str | None:
+    """Without comments of HTML, and what stands behind a percent sign without a backslash."""
+    return _SIGN.sub("", _HIDDEN.sub("", text))
+
+
+_ANY_HEADING = re.compile(r"\\(?:part|chapter|(?:sub){0,2}section)\*?\s*[\[{]")
+
+
+def from_any_heading(text: str) -> str | None:
+    """From the first command of a heading on, wherever it stands."""
+    found = _ANY_HEADING.search(text)
+    return text[found.start() :] if found else text

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
+import string
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
+
+from data_gen.cdr.said.markup import ENTITY
 
 _CLOSERS = "\"'’”»)\\]"
 # A mark ends a sentence where its line ends, or where a blank and the start of another follow.
@@ -219,3 +223,104 @@ def _read_again(known: Mapping[str, int], run: re.Match[str]) -> str:
         pieces += (run[0][last : found.start()], right)
         last = found.end()
     return "".join((*pieces, run[0][last:]))
+
+
+# --- the longer sentences, which say what the short ones leave open
+
+
+_ASCII_MARKS = re.compile(r"(?<!\S)[" + re.escape(string.punctuation) + r"]+(?!\S)")
+
+
+def ascii_marks(text: str) -> str | None:
+    """Without tokens of ASCII punctuation and signs."""
+    return _ASCII_MARKS.sub("", text)
+
+
+_NOT_COMPARED = re.compile(r"[^\w\s]|_")
+
+
+def repeated_pieces(text: str) -> str | None:
+    """Without sentences and ends of lines that were there before, letter by letter."""
+    return _unrepeated(text, sentences)
+
+
+# Between two words that have no blank between them, such as those of an address or a file's name.
+_IN_A_NAME = re.compile(r"(?<=[^\W\d_]{2})[.!?](?=[^\W_][^\s.!?’”]|_)")
+
+
+def repeated_parts(text: str) -> str | None:
+    """The same, where a mark between two words ends a sentence though no blank follows."""
+    return _unrepeated(text, _parts)
+
+
+def _parts(line: str) -> Iterator[str]:
+    for piece in sentences(line):
+        last = 0
+        for found in _IN_A_NAME.finditer(piece):
+            yield piece[last : found.end()]
+            last = found.end()
+        if last < len(piece):
+            yield piece[last:]
+
+
+def _unrepeated(text: str, pieces: Callable[[str], Iterable[str]]) -> str:
+    seen: set[str] = set()
+    lines: list[str] = []
+    for line in text.split("\n"):
+        kept: list[str] = []
+        for piece in pieces(line):
+            key = _NOT_COMPARED.sub("", piece.strip())
+            if not key or key not in seen:
+                kept.append(piece)
+                seen.add(key)
+        lines.append("".join(kept))
+    return "\n".join(lines)
+
+
+_LISTED = str.maketrans({**PLAIN, "—": " - "})
+_UNLISTED = re.compile("[．１►━]")
+_EASTERN = re.compile(
+    "[\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+)
+
+
+def listed_marks(text: str) -> str | None:
+    """Every listed mark by its plain one; None where there is one that is no punctuation."""
+    if text.isascii():
+        return text
+    done = text.translate(_LISTED)
+    return None if _UNLISTED.search(text) or _EASTERN.search(done) else done
+
+
+_QUOTES = str.maketrans({**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟", '"')})
+
+
+def quotes_straight(text: str) -> str | None:
+    """Decoded right, with straight quotes."""
+    return decoded(text).translate(_QUOTES)
+
+
+_LIGATURES = str.maketrans(
+    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "ſt", "ﬆ": "st"}
+)
+_WIDE = str.maketrans({**{chr(0xFEE0 + n): chr(n) for n in range(0x21, 0x7F)}, "\u3000": " "})
+
+
+def characters_plain(text: str) -> str | None:
+    """Decoded right, quotes straight, ligatures as letters, wide letters narrow, ends of lines
+    alike, entities decoded where no `<` stands."""
+    if "&" in text:
+        start = text.rfind("\n", 0, text.find("<")) + 1 if "<" in text else len(text)
+        above = ENTITY.sub(lambda m: html.unescape(m[0]), text[:start])
+        text = above + text[start:]
+    text = decoded(text).translate(_LIGATURES).translate(_WIDE).translate(_QUOTES)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return unicodedata.normalize("NFC", text)
+
+
+_LISTED_BLANKS = re.compile("[\t\x84\u00a0\u2000-\u200d\u202f\u205f\u2060\u3000\ufffc]")
+
+
+def listed_blanks(text: str) -> str | None:
+    """Trimmed, with a plain space for every listed character."""
+    return _LISTED_BLANKS.sub(" ", text.strip())

@@ -12,10 +12,8 @@ from assay import console
 from assay.files import atomic_write_set
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
-from data_gen.cdr import few_shot
-from data_gen.cdr.out import compared
-from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
-from data_gen.cdr.semantic.sources import DOMAINS
+from data_gen.cdr.merge import compared, say_examples, show_examples
+from data_gen.cdr.semantic.sources import DOMAINS, SOURCES, Row, Unusable, published
 from data_gen.cdr.sources import sources_of
 from data_gen.certificate import certificate
 from data_gen.overlap import copies, fingerprint
@@ -25,7 +23,7 @@ from data_gen.tally import Input, say_empty, say_inputs
 from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import SEMANTIC
 from rollouts.cdr.prompts import MODES, messages
-from rollouts.cdr.shots import Shots, add_shots, pool_of, shows_examples, with_examples
+from rollouts.cdr.shots import Shots, add_shots
 
 FILES = (
     *(f"tracks/{track}.jsonl" for track in SEMANTIC),
@@ -77,7 +75,7 @@ def build(
         why = "; ".join(f"{n} rows: {reason}" for reason, n in left_out.most_common(3))
         raise CorpusError(
             f"--{name} {', '.join(map(str, paths))}: no usable row ({why or 'no rows at all'}); "
-            f"wanted the format of {SOURCES[name]}, see docs/cdr.md"
+            f"wanted the format of {SOURCES[name]['source']}, see docs/cdr.md"
         )
     chosen = domain.choose(samples, domain.size if size is None else size, seed)
     made = [row for sample in chosen for row in domain.rows(sample)]
@@ -134,7 +132,7 @@ def tasks_of(
                 "document": row["source_record_id"],
                 "domain": row["domain"],
                 "source": row["source_benchmark"],
-                "licence": LICENCES[row["domain"]],
+                "licence": SOURCES[row["domain"]]["licence"],
                 "published": row["instance_id"] in own,
                 "length_bucket": row["input_length_bucket"],
                 "requirement": variant["user_requirement"],
@@ -166,7 +164,9 @@ def _sides(
     return side | dict.fromkeys(chosen, "validation")
 
 
-def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
+def write(
+    out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any], shots: Shots
+) -> None:
     """All files of a build, which take their places together."""
     tracks: dict[str, list[Row]] = {}
     for row in rows:
@@ -188,9 +188,12 @@ def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[
             write_jsonl(new / "tracks" / f"{track}.jsonl", mine)
         for side, made in sides.items():
             write_jsonl(new / f"{side}.jsonl", (task.to_json() for task in made))
+        if shots.count:
+            manifest["few_shot"] = show_examples(new, [f"{side}.jsonl" for side in sides], shots)
         for name, value in (("manifest", manifest), ("certificate", proof)):
             text = json.dumps(value, indent=2, sort_keys=True) + "\n"
             (new / f"{name}.json").write_text(text, encoding="utf-8")
+    say_examples(manifest)
 
 
 def _parser() -> console.Parser:
@@ -206,7 +209,7 @@ def _parser() -> console.Parser:
             type=Path,
             default=[],
             metavar="PATH",
-            help=f"{SOURCES[name]}; may be repeated",
+            help=f"{SOURCES[name]['source']}; may be repeated",
         )
     sizes = ", ".join(f"{n} {d.size} {d.counts}" for n, d in DOMAINS.items())
     parser.add_argument("--samples", type=int, help=f"of each domain, 0: all (published: {sizes})")
@@ -240,15 +243,8 @@ def main(argv: Sequence[str]) -> int:
             f"usable{f' (left out: {why})' if why else ''}"
         )
     tasks = list(tasks_of(rows, args.mode, share, args.seed, own, validation, listed))
-    if args.mode == "few_shot":
-        shots = Shots(args.shots, args.shot_chars, args.seed)
-        pool = pool_of(tasks, shots.longest)
-        tasks = [with_examples(task, pool, shots) for task in tasks]
-        fixed = Counter(t.track for t in tasks if shows_examples(t) and "examples" not in t.meta)
-        manifest["few_shot"] = few_shot.counts(pool, fixed, shots)
-        if line := few_shot.said(manifest["few_shot"]):
-            print(line)
-    write(args.out, rows, tasks, manifest)
+    shown = args.shots if args.mode == "few_shot" else 0
+    write(args.out, rows, tasks, manifest, Shots(shown, args.shot_chars, args.seed))
     say_empty(
         Counter(t.split for t in tasks), args.out, "raise --heldout-share, --validation-share"
     )
@@ -264,4 +260,4 @@ def main(argv: Sequence[str]) -> int:
 
 def _input(name: str, counts: Mapping[str, Any]) -> Input:
     why = tuple(f"{n} rows: {reason}" for reason, n in counts["left_out"].items())
-    return Input(SOURCES[name], counts["rows"], why, LICENCES[name])
+    return Input(SOURCES[name]["source"], counts["rows"], why, SOURCES[name]["licence"])
