@@ -18,7 +18,8 @@ from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
 
 from configs.cdr import MiningConfig
-from data_gen.cdr.calibrate import (
+from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
+from data_gen.cdr.library import (
     BOUNDS,
     Threshold,
     ZeroPolicy,
@@ -27,12 +28,11 @@ from data_gen.cdr.calibrate import (
     quantile_of,
     round_threshold,
 )
-from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
-from data_gen.cdr.lines import sha256
 from data_gen.cdr.mining import mine_counts
+from data_gen.cdr.rows import sha256
 from data_gen.cdr.sources import Found, found_in, sources_of
 from data_gen.readers import CorpusError, cut
-from rewards.cdr.release_files import prompt_key, sample_variants, stable_id
+from rewards.cdr.release_files import sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
 
@@ -173,16 +173,6 @@ def test_every_instance_re_executes_to_its_text_and_status(corpus: Path, tmp_pat
     assert set(Counter(row["order_group_instance_id"] for row in order).values()) == {3}
 
 
-def test_records_too_long_or_with_too_few_mappers_are_not_used(
-    corpus: Path, tmp_path: Path
-) -> None:
-    texts = texts_of(corpus)
-    limit = max(map(len, texts.values())) - 1
-    rows = built(corpus, tmp_path, f"instances.max_text_length={limit}")
-    used = {row["doc_id"] for row in rows if row["kind"] == "pipeline_instance"}
-    assert used and all(len(texts[name]) <= limit for name in used)
-
-
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=40),
     st.sampled_from(sorted(BOUNDS)),
@@ -204,21 +194,6 @@ def test_execution_order_keeps_every_operator_once(names: set[str]) -> None:
     for domain in MAPPERS:
         assert sorted(execution_order(domain, names)) == sorted(names)
     assert (assign_domain(names, "web") is None) == (not names)
-
-
-@given(st.integers(1, 12), st.integers(-1, 14), st.integers(0, 3), st.text(max_size=8))
-def test_sampled_variants_are_distinct_and_ascending(
-    pool: int, k: int, seed: int, name: str
-) -> None:
-    picked = sample_variants(pool, k, seed, "key", name)
-    assert picked == sorted(set(picked))
-    assert len(picked) == (pool if k <= 0 else min(k, pool))
-
-
-def test_keys_depend_on_every_field() -> None:
-    base = ("main", "web", "clean-only", None, ["a"], {})
-    other = [("atomic", *base[1:]), (*base[:3], "front", *base[4:]), (*base[:4], ["b"], {})]
-    assert len({prompt_key(*base), *(prompt_key(*o) for o in other)}) == 4
 
 
 def all_of(corpus: Path) -> list[Found]:

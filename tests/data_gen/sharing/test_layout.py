@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_gen.cdr.out import compared
+from data_gen.cdr.merge import compared
 from data_gen.certificate import certificate, shared
 from data_gen.overlap import Fingerprint, fingerprint_of
 from data_gen.sharing.layout import proved

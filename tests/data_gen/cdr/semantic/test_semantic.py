@@ -1,34 +1,69 @@
-"""The semantic extension on small hand-made samples, and its scorer."""
+"""The semantic extension on small samples in its sources' formats, its scorer, and its command."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cdr_copies import read_track
 from front import command
 from hypothesis import given
 from hypothesis import strategies as st
-from semantic_samples import EDIT, FAVA, LETTER, PII, RUBRIC, SAFETY, all_rows, usable
+from places import ROOT
 
-from assay.task import read_tasks
+from assay.family import score_answer
+from assay.task import Answer, TaskError, read_tasks
 from data_gen.cdr.semantic import sources
-from data_gen.cdr.semantic.rows import Unusable
+from data_gen.cdr.semantic.cli import tasks_of
+from data_gen.cdr.semantic.sources import DOMAINS, Unusable, published
 from rewards.cdr.json_answers import gold_response, score_structured
-from rewards.cdr.release_files import FIELDS, check_row
+from rewards.cdr.leaderboard import leaderboard
+from rewards.cdr.release_files import FIELDS, check_row, find_tracks, score_file, write_scores
+from rewards.published import refuse_published
 from rewards.score import score_row
 
 main = command("tasks")
+SAMPLES: dict[str, list[dict[str, Any]]] = json.loads(
+    (ROOT / "tests" / "data" / "semantic.json").read_text(encoding="utf-8")
+)
+LETTER = SAMPLES["pii"][0]["source_text"]
+EDIT = "<entity><mark>Norway</mark><delete>Sweden</delete></entity>"
+
+
+def usable(domain: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for row in SAMPLES[domain]:
+        try:
+            found.append(DOMAINS[domain].read(row))
+        except Unusable:
+            continue
+    return found
+
+
+@cache
+def all_rows() -> list[dict[str, Any]]:
+    return [
+        row
+        for name, domain in DOMAINS.items()
+        for sample in domain.choose(usable(name), 0, 42)
+        for row in domain.rows(sample)
+    ]
+
+
+def asks_of(row: dict[str, Any]) -> list[str]:
+    return [variant["user_requirement"] for variant in row["prompt_variants"]]
 
 
 def test_rows_are_valid_and_gold_scores_one_everywhere() -> None:
     rows = all_rows()
     assert {r["source_track"] for r in rows} == {
-        f"semantic_{d}_{s}"
-        for d in ("pii", "hallu", "rubric", "safety")
-        for s in ("atomic", "compositional")
+        f"semantic_{d}_{s}" for d in DOMAINS for s in ("atomic", "compositional")
     }
     assert len({r["instance_id"] for r in rows}) == len(rows)
     for row in rows:
@@ -37,22 +72,19 @@ def test_rows_are_valid_and_gold_scores_one_everywhere() -> None:
         for parsing in ("strict", "release"):
             score = score_structured(row, gold_response(row), parsing)
             assert (score.outcome, score.reward) == (1.0, 1.0), row["semantic_operator"]
+        scored = score_row(
+            {"id": 1, "family": "structured", "task": row, "output": gold_response(row)}
+            | {"parsing": "release"}
+        )
+        assert scored["outcome"] == 1.0 and "rg" in scored["parts"]
 
 
-def test_redaction_numbers_values_and_leaves_other_groups() -> None:
-    samples = usable(sources.pii_sample, PII)
-    assert [s["id"] for s in samples] == ["1", "2", "3"]
-    rows = {r["semantic_operator"]: r["reference_text"] for r in sources.pii_rows(samples[0])}
-    assert rows["redact_contact"] == LETTER.replace("ana@acme.io", "[EMAIL_1]")
-    assert rows["redact_all"] == (
-        "[GIVENNAME_1] [SURNAME_1] ([EMAIL_1]) lives in [CITY_1]; write to [EMAIL_1] before 3 May."
-    )
-    assert sources.group_of("passportnum") == "identification"
-    assert (sources.group_of("GIVENNAME12"), sources.group_of("IPV4")) == ("person", "contact")
-
-
-def asks_of(row: dict[str, Any]) -> list[str]:
-    return [variant["user_requirement"] for variant in row["prompt_variants"]]
+def test_what_is_not_certain_is_left_out() -> None:
+    assert [s["id"] for s in usable("pii")] == ["1", "2", "3"]
+    assert [s["text"] for s in usable("hallu")] == [
+        *(SAMPLES["hallu"][0]["output"], "Oslo is a city.", "Bern lies in Sweden.")
+    ]
+    assert len(usable("rubric")) == 1 and [s["id"] for s in usable("safety")] == ["s1", "s2"]
 
 
 def test_every_dimension_that_the_score_reads_is_defined_in_the_prompt() -> None:
@@ -70,56 +102,50 @@ def test_every_dimension_that_the_score_reads_is_defined_in_the_prompt() -> None
     rows = [row for row in all_rows() if row["scoring_profile"] != "text_refinement"]
     keys: set[str] = set()
     for row in rows:
-        read = json.loads(gold_response(row))
-        for key, ask in ((key, ask) for key in read for ask in asks_of(row)):
+        for key in json.loads(gold_response(row)):
             keys.add(key)
-            assert meanings[key] in ask, (row["semantic_operator"], key)
+            assert all(meanings[key] in ask for ask in asks_of(row)), row["semantic_operator"]
     assert keys == set(meanings)
-    rubric = [r for r in rows if r["source_track"] == "semantic_rubric_atomic"]
-    for row in rubric:  # and none that it does not
+    for row in (r for r in rows if r["source_track"] == "semantic_rubric_atomic"):
         said = [name for name, meant in sources.RUBRICS.items() if meant in asks_of(row)[0]]
-        assert said == [row["semantic_operator"]]
+        assert said == [row["semantic_operator"]]  # and none that it does not
 
 
-def test_redaction_of_all_groups_is_a_list_of_steps_in_order() -> None:
-    whole = sources.pii_rows(sources.pii_sample(PII[0]))[-1]
+def test_redaction_numbers_values_group_by_group() -> None:
+    *parts, whole = sources.pii_rows(usable("pii")[0])
+    alone = {row["semantic_operator"]: row["reference_text"] for row in parts}
+    assert alone["redact_contact"] == LETTER.replace("ana@acme.io", "[EMAIL_1]")
+    assert whole["reference_text"] == (
+        "[GIVENNAME_1] [SURNAME_1] ([EMAIL_1]) lives in [CITY_1]; write to [EMAIL_1] before 3 May."
+    )
     assert whole["operator_sequence"] == ["redact_contact", "redact_location", "redact_person"]
-    assert whole["recipe_length"] == 3
+    steps = ("contact information (EMAIL)", "location information (CITY)")
     for ask in asks_of(whole):
-        places = [ask.index(f"{n}. Redact every piece of {what}") for n, what in STEPS]
-        assert places == sorted(places) and "Work in this order" in ask
-    for row in sources.pii_rows(sources.pii_sample(PII[0]))[:-1]:
-        assert (row["recipe_length"], row["operator_sequence"]) == (1, [row["semantic_operator"]])
-        assert "in this order" not in asks_of(row)[0]
-
-
-STEPS = (
-    (1, "contact information (EMAIL)"),
-    (2, "location information (CITY)"),
-    (3, "person information (GIVENNAME, SURNAME)"),
-)
-
-
-def entity(text: str, value: str, label: str, group: str) -> dict[str, Any]:
-    start = text.index(value)
-    return {"start": start, "end": start + len(value), "label": label, "group": group}
+        places = [
+            ask.index(f"{n}. Redact every piece of {what}") for n, what in enumerate(steps, 1)
+        ]
+        assert places == sorted(places)
+    assert all(row["recipe_length"] == 1 for row in parts) and whole["recipe_length"] == 3
+    assert sources.group_of("passportnum") == "identification"
+    assert (sources.group_of("GIVENNAME12"), sources.group_of("IPV4")) == ("person", "contact")
 
 
 def test_what_a_step_has_replaced_is_gone_for_the_next() -> None:
     text = "Ask ana.diaz@acme.io, or Ana in Oslo."
-    mail = entity(text, "ana.diaz@acme.io", "EMAIL", "contact")
-    first = entity(text, "ana", "GIVENNAME", "person")
-    ana = entity(text, "Ana", "GIVENNAME", "person")
-    entities = [first, mail, ana]
-    assert sources.redact(text, entities, ["contact", "person"]) == (
-        "Ask [EMAIL_1], or [GIVENNAME_1] in Oslo."
-    )
-    assert sources.redact(text, entities, ["person", "contact"]) == (
-        "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
-    )
-    assert sources.redact(text, entities, ["person"]) == (
-        "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
-    )
+    entities = [
+        {"start": text.index(value), "end": text.index(value) + len(value), "label": label}
+        | {"group": group}
+        for value, label, group in (
+            ("ana", "GIVENNAME", "person"),
+            ("ana.diaz@acme.io", "EMAIL", "contact"),
+            ("Ana", "GIVENNAME", "person"),
+        )
+    ]
+    mail = "Ask [EMAIL_1], or [GIVENNAME_1] in Oslo."
+    name = "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
+    assert sources.redact(text, entities, ["contact", "person"]) == mail
+    assert sources.redact(text, entities, ["person", "contact"]) == name
+    assert sources.redact(text, entities, ["person"]) == name
 
 
 @given(
@@ -135,74 +161,44 @@ def test_steps_leave_all_text_that_is_no_entity(drawn: list[tuple[int, int, str]
     inside = {place for a, n, _ in drawn for place in range(a, a + n)}
     left = re.sub(r"\[[CP]_\d+\]", "", done)
     assert all(c in left for place, c in enumerate(text) if place not in inside)
-    assert sources.redact(text, entities, []) == text
 
 
-def test_texts_are_shown_examples_of_their_track(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = []
-    for n, name in enumerate(("Bo", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hal", "Ida")):
-        text = f"{name} {'xyzwvutr'[n] * 9} {n} lives at {n}{n} {name} street, mail {name}@{n}.org."
-        parts = [(name, "GIVENNAME"), (f"{name}@{n}.org", "EMAIL")]
-        marks = [
-            {"value": v, "label": k, "start": text.index(v), "end": text.index(v) + len(v)}
-            for v, k in parts
-        ]
-        rows.append({"uid": n, "source_text": text, "language": "en", "privacy_mask": marks})
-    (tmp_path / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    words = ["semantic", "--pii", str(tmp_path / "english.jsonl"), "--mode", "few_shot"]
-    assert main([*words, "--out", str(tmp_path / "two")]) == 0
-    assert main([*words, "--shots", "1", "--out", str(tmp_path / "one")]) == 0
-    assert main([*words, "--shot-chars", "9", "--out", str(tmp_path / "none")]) == 0
-    for folder, wanted in (("two", 2), ("one", 1), ("none", 0)):
-        train, heldout = (
-            read_tasks(tmp_path / folder / f"{s}.jsonl") for s in ("train", "heldout")
-        )
-        known = {task.id: task for task in train}
-        for task in (*train, *heldout):
-            shown = [known[name] for name in task.meta.get("examples", [])]
-            assert len(shown) == wanted
-            assert {example.track for example in shown} <= {task.track}
-            assert task.meta["document"] not in {example.meta["document"] for example in shown}
-            assert all(e.gold["input_text"] in task.prompt[-1]["content"] for e in shown)
-    manifest = json.loads((tmp_path / "none" / "manifest.json").read_text())
-    assert sum(manifest["few_shot"]["fixed"].values()) == 24
+OTHER = EDIT.replace(
+    "<mark>Norway</mark><delete>Sweden</delete>", "<delete>Sweden</delete><mark>Norway</mark>"
+)
 
 
-def test_fava_annotation_gives_passage_correction_and_spans() -> None:
-    passage, corrected, spans = sources.read_fava(FAVA[0]["annotated"])
-    assert passage == FAVA[0]["output"]
-    assert corrected == "Oslo is in Norway. It is a city."
-    assert spans == [
-        {"text": "Sweden", "type": "entity"},
-        {"text": "It has two suns.", "type": "invented"},
-    ]
-    other = EDIT.replace(
-        "<mark>Norway</mark><delete>Sweden</delete>", "<delete>Sweden</delete><mark>Norway</mark>"
-    )
-    assert sources.read_fava(f"In {other}.")[:2] == ("In Sweden.", "In Norway.")
-    nested = f"It is. <contradictory>It left {EDIT} twice.</contradictory> So  it is."
-    assert sources.read_fava(nested) == (
-        "It is. It left Sweden twice. So  it is.",
-        "It is. So  it is.",
-        [
-            {"text": "Sweden", "type": "entity"},
-            {"text": "It left Sweden twice.", "type": "contradictory"},
-        ],
-    )
-    texts = [s["text"] for s in usable(sources.hallu_sample, FAVA)]
-    assert texts == [FAVA[0]["output"], "Oslo is a city.", "Bern lies in Sweden."]
+@pytest.mark.parametrize(
+    ("marked", "passage", "corrected", "kinds"),
+    [
+        (
+            SAMPLES["hallu"][0]["annotated"],
+            SAMPLES["hallu"][0]["output"],
+            "Oslo is in Norway. It is a city.",
+            ["entity", "invented"],
+        ),
+        (f"In {OTHER}.", "In Sweden.", "In Norway.", ["entity"]),
+        (
+            f"It is. <contradictory>It left {EDIT} twice.</contradictory> So  it is.",
+            "It is. It left Sweden twice. So  it is.",
+            "It is. So  it is.",
+            ["entity", "contradictory"],
+        ),
+    ],
+)
+def test_fava_annotation_gives_passage_correction_and_spans(
+    marked: str, passage: str, corrected: str, kinds: list[str]
+) -> None:
+    found = sources.read_fava(marked)
+    assert found[:2] == (passage, corrected) and [span["type"] for span in found[2]] == kinds
+    assert all(span["text"] in passage for span in found[2])
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        "<entity>a",
-        "a</entity>",
-        "<entity><mark>a</entity></mark>",
-        "<delete>a</delete>",
-        "<invented>a<invented>",
-        "<mark>a</mark>",
-        "<entity><mark><entity>",
+        *("<entity>a", "a</entity>", "<entity><mark>a</entity></mark>", "<delete>a</delete>"),
+        *("<invented>a<invented>", "<mark>a</mark>", "<entity><mark><entity>"),
         "<entity a>b</entity >",
     ],
 )
@@ -215,37 +211,23 @@ def test_markup_that_is_not_certain_is_left_out(broken: str) -> None:
 def test_a_passage_without_tags_is_what_was_between_them(pieces: list[str]) -> None:
     text = "".join(pieces)
     passage, corrected, spans = sources.read_fava(text)
-    plain = text.replace(EDIT, "Sweden").replace("<invented>", "").replace("</invented>", "")
-    assert passage == plain
+    assert passage == text.replace(EDIT, "Sweden").replace("<invented>", "").replace(
+        "</invented>", ""
+    )
     assert len(spans) == text.count(EDIT) + text.count("<invented>")
     kept = text.replace(EDIT, "Norway").replace("<invented>no. </invented>", "")
     assert corrected.split() == kept.split()
 
 
-def test_labels_outside_their_range_and_redacted_prompts_are_left_out() -> None:
-    assert len(usable(sources.rubric_sample, RUBRIC)) == 1
-    assert [s["id"] for s in usable(sources.safety_sample, SAFETY)] == ["s1", "s2"]
-    rows = [r for r in all_rows() if r["source_track"] == "semantic_safety_atomic"]
-    asks = {
-        v["user_requirement"]
-        for r in rows
-        for v in r["prompt_variants"]
-        if r["semantic_operator"] == "violated_categories"
-    }
-    assert all("Fraud/Deception, Violence" in ask for ask in asks)
-
-
 def test_partly_right_fields_earn_some_reward_and_no_outcome() -> None:
-    row = sources.rubric_rows(sources.rubric_sample(RUBRIC[0]))[-1]
+    row = sources.rubric_rows(usable("rubric")[0])[-1]
     value = {"helpfulness": 3, "correctness": 4, "coherence": 4, "complexity": 0, "verbosity": 0}
     score = score_structured(row, json.dumps(value))
-    assert score.outcome == 0.0
-    assert score.reward == pytest.approx(0.1 + 0.3 * 0.8)
+    assert score.outcome == 0.0 and score.reward == pytest.approx(0.1 + 0.3 * 0.8)
     assert score_structured(row, "Sure! " + json.dumps(value)).why == "no_answer"
     invented = {f"key{i}": None for i in range(500)}  # null, as a missing key reads in the release
     farmed = score_structured(row, json.dumps(invented))
-    assert farmed.reward == pytest.approx(0.1)
-    assert farmed.parts["field_accuracy"] > 0.9
+    assert farmed.reward == pytest.approx(0.1) and farmed.parts["field_accuracy"] > 0.9
     extra = score_structured(row, json.dumps(value | invented))
     assert extra.reward is not None and extra.reward < 0.11
     assert score_structured(row, "Sure! " + gold_response(row), "release").outcome == 1.0
@@ -256,21 +238,141 @@ def test_no_text_raises_or_beats_gold(text: str) -> None:
     for row in all_rows()[::4]:
         for parsing in ("strict", "release"):
             score = score_structured(row, text, parsing)
-            assert score.reward is not None
-            assert 0.0 <= score.reward <= 1.0
+            assert score.reward is not None and 0.0 <= score.reward <= 1.0
 
 
-def test_the_score_command_takes_rows_of_both_families() -> None:
-    row = all_rows()[-1]
-    for family in ("refinement", "structured"):
-        result = score_row(
-            {
-                "id": 1,
-                "family": family,
-                "task": row,
-                "output": gold_response(row),
-                "parsing": "release",
-            }
-        )
-        assert result["outcome"] == 1.0
-        assert {"rg", "status_match", "strict_equal"} <= set(result["parts"])
+# --- the command
+
+
+def write_sources(folder: Path) -> list[str]:
+    """The four sources in the files they are published as."""
+    folder.mkdir(parents=True)
+    names = ("english.jsonl", "annotations.json", "validation.jsonl.gz", "test.json")
+    for name, rows in zip(names, SAMPLES.values(), strict=True):
+        lines = "".join(json.dumps(r) + "\n" for r in rows)
+        if name.endswith(".gz"):
+            (folder / name).write_bytes(gzip.compress(f"{lines}{{torn\n[1]\n".encode()))
+        else:
+            (folder / name).write_text(lines if name.endswith("l") else json.dumps(rows))
+    given = zip(DOMAINS, names, strict=True)
+    return [word for option, name in given for word in (f"--{option}", str(folder / name))]
+
+
+def test_the_command_writes_tracks_tasks_and_what_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["semantic", *write_sources(tmp_path / "in"), "--heldout-share", "0.4"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    out, said = tmp_path / "out", capsys.readouterr()
+    assert "held out: 24 rows" in said.out
+    assert "nvidia/HelpSteer2: used, 6 tasks, licence CC-BY-4.0" in said.err
+    rows = {name: read_track(path) for name, path in find_tracks(out).items()}
+    assert [(name.removeprefix("semantic_"), len(own)) for name, own in rows.items()] == [
+        *(("pii_atomic", 9), ("pii_compositional", 3), ("hallu_atomic", 12)),
+        *(("hallu_compositional", 3), ("rubric_atomic", 5), ("rubric_compositional", 1)),
+        *(("safety_atomic", 6), ("safety_compositional", 2)),
+    ]
+    train, heldout = (read_tasks(out / f"{side}.jsonl") for side in ("train", "heldout"))
+    assert len(train) + len(heldout) == sum(map(len, rows.values()))
+    assert not {t.meta["document"] for t in train} & {t.meta["document"] for t in heldout}
+    for task in (*train, *heldout):
+        assert score_answer(task, Answer(gold_response(task.gold))).reward == 1.0
+    left = json.loads((out / "manifest.json").read_text())["domains"]["rubric"]["left_out"]
+    assert left == {"no verbosity from 0 to 4": 1, "not an object": 1, "not valid JSON": 1}
+    assert json.loads((out / "certificate.json").read_text())["ok"]
+    assert main([*words, "--out", str(tmp_path / "again")]) == 0
+    for path in out.rglob("*.json*"):
+        assert path.read_bytes() == (tmp_path / "again" / path.relative_to(out)).read_bytes()
+    # what may be the benchmark's is held out and trains nothing
+    assert main([*words[:-1], "0", "--out", str(out)]) == 0
+    train, heldout = (read_tasks(out / f"{side}.jsonl") for side in ("train", "heldout"))
+    assert {t.meta["domain"] for t in heldout} == {"rubric", "safety", "hallu"}
+    assert all(t.meta["published"] for t in heldout)
+    assert "Bern lies in Sweden." in {t.gold["input_text"] for t in train}
+    refuse_published(train, "train.jsonl")
+    with pytest.raises(TaskError, match="published benchmark task"):
+        refuse_published(heldout, "heldout.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "row", "own"),
+    [
+        ("rubric", "data/validation-00000-of-00001.parquet", {}, True),
+        ("rubric", "data/train-00000-of-00001.parquet", {}, False),
+        ("safety", "refusals_validation.json", {}, False),
+        ("safety", "test.json", {}, True),
+        ("safety", "latest.json", {}, False),
+        ("pii", "english.jsonl", {"split": "validation"}, True),
+        ("pii", "validation/x.jsonl", {"split": "train"}, False),
+        ("hallu", "training.json", {"annotated": "a"}, True),
+        ("hallu", "training.json", {"completion": "a"}, False),
+    ],
+)
+def test_the_part_of_a_source_is_told_by_its_names(
+    domain: str, name: str, row: dict[str, Any], own: bool, tmp_path: Path
+) -> None:
+    root = tmp_path / "test of validation"  # what lies above the given folder says nothing
+    assert published(domain, row, root / name, root / name) == own
+    assert published(domain, row, root / name, root / name.split("/")[0]) == own
+
+
+def test_styles_of_semantic_tasks_are_drawn_alike_often() -> None:
+    rows = [
+        row | {"instance_id": f"{row['instance_id']}{n}", "source_record_id": f"{n}"}
+        for row in all_rows()[:1]
+        for n in range(300)
+    ]
+    styles = Counter(task.meta["style"] for task in tasks_of(rows, "direct", 0.0, 0))
+    assert len(styles) == 3 and all(70 < count < 130 for count in styles.values())
+
+
+def test_texts_are_shown_examples_of_their_track(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    for n, name in enumerate(("Bo", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hal", "Ida")):
+        text = f"{name} {'xyzwvutr'[n] * 9} {n} lives at {n}{n} {name} street, mail {name}@{n}.org."
+        marks = [
+            {"value": v, "label": k, "start": text.index(v), "end": text.index(v) + len(v)}
+            for v, k in ((name, "GIVENNAME"), (f"{name}@{n}.org", "EMAIL"))
+        ]
+        rows.append({"uid": n, "source_text": text, "language": "en", "privacy_mask": marks})
+    (tmp_path / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    words = ["semantic", "--pii", str(tmp_path / "english.jsonl"), "--mode", "few_shot", "--out"]
+    for wanted, more in ((1, ["--shots", "1"]), (2, []), (0, ["--shot-chars", "9"])):
+        assert main([*words, str(tmp_path / "out"), *more]) == 0
+        train, heldout = (read_tasks(tmp_path / "out" / f"{s}.jsonl") for s in ("train", "heldout"))
+        known = {task.id: task for task in train}
+        for task in (*train, *heldout):
+            shown = [known[name] for name in task.meta.get("examples", [])]
+            assert len(shown) == wanted and {example.track for example in shown} <= {task.track}
+            assert task.meta["document"] not in {example.meta["document"] for example in shown}
+            assert all(e.gold["input_text"] in task.prompt[-1]["content"] for e in shown)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert sum(manifest["few_shot"]["fixed"].values()) == 24
+
+
+def test_a_source_in_another_format_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sources(tmp_path / "in")
+    words = ["semantic", "--out", str(tmp_path / "o")]
+    assert main([*words, "--pii", str(tmp_path / "in" / "test.json")]) == 2
+    said = capsys.readouterr().err
+    assert "ai4privacy/pii-masking-400k" in said and "no source_text" in said
+    assert main(words) == main([*words, "--pii", "nowhere"]) == 2
+
+
+def test_the_leaderboard_averages_subtasks_of_a_domain(tmp_path: Path) -> None:
+    rows = [r for r in all_rows() if r["source_track"] == "semantic_safety_atomic"]
+    done: list[dict[str, Any]] = []
+    for n, row in enumerate([*rows, *rows[:1]]):
+        right = n == 0 or row["semantic_operator"] == "response_label"
+        text = gold_response(row) if right else "{}"
+        said = {"predicted_status": "KEEP", "valid_prediction": True, "predicted_clean_text": text}
+        predictions = [said | {"prompt_variant_index": i} for i in range(3)]
+        done.append(row | {"variant_predictions": predictions})
+    scored = score_file(done, 0, 0, "semantic_safety_atomic", "m")
+    write_scores(tmp_path / "semantic_safety_atomic" / "m" / "score_semantic_styles3", scored)
+    leaderboard([tmp_path], tmp_path / "reports")
+    rows = json.loads((tmp_path / "reports" / "summary.json").read_text())["semantic_rows"]
+    (safety,) = (row for row in rows if row["domain"] == "semantic_safety")
+    assert safety["atomic_avg_rs_at_k"] == pytest.approx((1 / 3 + 1 + 0) / 3)

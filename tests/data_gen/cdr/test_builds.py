@@ -1,0 +1,605 @@
+"""What `assay tasks cdr` writes: rows that follow from their words, splits, wordings, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdr_copies import read_track
+from front import command
+from places import ROOT
+from small_corpus import write_corpus
+
+from assay.task import Task, TaskError, read_tasks
+from configs.cdr import CdrConfig
+from configs.loader import load
+from data_gen.cdr.domains import NOT_IN_PAPER, PAPER, chosen_operators
+from data_gen.cdr.facts import filters_of, mappers_of
+from data_gen.cdr.instruct import STYLES, read_instruction
+from data_gen.cdr.language import read_clauses
+from data_gen.cdr.outcome import Outcome, read_outcome
+from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
+from rewards.cdr.score import gold_answer, score_refinement
+from rewards.gold import RECIPE_PARAMS, Step, execute
+from rollouts.cdr.prompts import KIND
+from rollouts.cdr.shots import alike
+from rollouts.words.templates import ours
+
+pytest.importorskip("duckdb", reason="needs the extra `build`")
+main = command("tasks")
+LOW = ("workers=1", "instances.min_keep=2", "instances.min_drop=2", "instances.min_groups=2")
+SMALL = (
+    *LOW,
+    *("select.per_operator=0", "select.per_variant=0", "compose.per_domain=3"),
+    *("compose.min_support=4", "split.validation_documents=0.2"),
+)
+SPLITS = ("train", "validation", "heldout")
+Says = Callable[[], str]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("here") / "corpus")
+
+
+def build(corpus: Path, out: Path, *more: str) -> Path:
+    assert main(["cdr", "--corpus", str(corpus), "--out", str(out), *SMALL, *more]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def built(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(corpus, tmp_path_factory.mktemp("cdr") / "out", "instruct.all_prompts=true")
+
+
+@pytest.fixture(scope="module")
+def shown(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    few = ("instances.per_variant=4", "instances.per_operator=4", "instruct.mode=few_shot")
+    return build(corpus, tmp_path_factory.mktemp("cdr") / "shown", *few)
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Says:
+    return lambda: "".join(capsys.readouterr())
+
+
+def tasks_of(folder: Path) -> dict[str, list[Task]]:
+    return {split: read_tasks(folder / f"{split}.jsonl") for split in SPLITS}
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in find_tracks(folder).values() for row in read_track(path)]
+
+
+def filter_of(task: Task) -> str | None:
+    names = [step["operator"] for step in task.gold["recipe"]]
+    return next((name for name in names if name.endswith("_filter")), None)
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def orders_of(outcome: Outcome) -> list[list[Step]]:
+    """Every order of the steps that a description allows, of up to five steps."""
+    asked = [Step(name, dict(RECIPE_PARAMS.get(name, {}))) for name in sorted(outcome.mappers)]
+    if outcome.judged:
+        asked.append(outcome.judged.step)
+    found: list[list[Step]] = []
+    for order in permutations(asked):
+        names = [step.operator for step in order]
+        if any(names.index(a) > names.index(b) for a, b in outcome.once | outcome.ahead):
+            continue
+        if outcome.judged and outcome.before != {*names[: names.index(outcome.judged.operator)]}:
+            continue
+        found.append(list(order))
+    return found
+
+
+def test_every_row_is_valid_and_follows_from_its_words(built: Path) -> None:
+    rows = rows_of(built)
+    tracks = {"atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f"}
+    assert {row["source_track"] for row in rows} == tracks
+    assert len({r["instance_id"] for r in rows}) == len(rows)
+    told: Counter[tuple[bool, str | None]] = Counter()
+    for row in rows:
+        check_row(row, row["instance_id"])
+        for variant in row["prompt_variants"]:
+            wording = variant.get("wording")
+            told[variant["style_id"] in RESULT_STYLES, wording] += 1
+            if wording == "outcome":
+                outcome, style = read_outcome(variant["user_requirement"])
+                orders = orders_of(outcome)
+            else:
+                steps, style = read_instruction(variant["user_requirement"])
+                orders = [steps]
+            assert orders and style == variant["style_id"]
+            for steps in orders[:12]:
+                run = execute(row["input_text"], steps)
+                assert (run.status, run.text) == (row["reference_status"], row["reference_text"])
+        assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+    assert told.keys() <= {(False, None), (True, "outcome"), (True, "steps")}
+    counts = read_json(built / "manifest.json")["counts"]["wording of result styles"]
+    assert counts["outcome"] > 0.5 * sum(counts.values())
+    groups = Counter(
+        (r["source_track"], r["order_group_instance_id"])
+        for r in rows
+        if r["order_group_instance_id"]
+    )
+    assert {(track, n) for (track, _), n in groups.items()} == {("order_m", 2), ("order_f", 3)}
+
+
+def test_the_same_documents_give_the_same_bytes_wherever_they_lie(
+    corpus: Path, built: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(corpus, tmp_path / "elsewhere" / "corpus")
+    there = tmp_path / "elsewhere" / "corpus"
+    out = build(there, tmp_path / "out", "instruct.all_prompts=true")
+    # the record names the corpus as the command did
+    files = [p for p in built.rglob("*") if p.is_file() and p.name != "provenance.json"]
+    assert {p.name for p in files} >= {"refused.jsonl", "validation.jsonl", "config.yaml"}
+    for path in files:
+        assert path.read_bytes() == (out / path.relative_to(built)).read_bytes(), path.name
+        assert str(corpus.parent).encode() not in path.read_bytes()
+
+
+def test_splits_share_no_document_and_tasks_say_what_they_are(built: Path) -> None:
+    tasks = tasks_of(built)
+    documents = {split: {t.meta["document"] for t in own} for split, own in tasks.items()}
+    proof = read_json(built / "certificate.json")
+    assert proof["ok"] is True
+    for one, other in (("train", "validation"), ("train", "heldout"), ("validation", "heldout")):
+        assert documents[one] and documents[other] and not documents[one] & documents[other]
+        pair = proof["shared"][f"{one} and {other}"]
+        assert len(pair) == 5 and not any(pair.values())
+    known = {t.meta["template"] for split in SPLITS[:2] for t in tasks[split]}
+    assert {t.meta["template"] for t in tasks["heldout"]} - known
+    counts = read_json(built / "manifest.json")["counts"]
+    styles = {style.id for style in STYLES}
+    for split, own in tasks.items():
+        statuses: Counter[str] = Counter()
+        for task in own:
+            meta, gold, name = task.meta, task.gold, filter_of(task)
+            assert Task.from_json(task.to_json()) == task
+            assert (meta["licence"], meta["source"]) == ("CC0", "made up")
+            assert meta["recipe_length"] == len(gold["recipe"]) and meta["style"] in styles
+            assert ("wording" in meta) == (meta["style"] in RESULT_STYLES)
+            assert meta["has_filter"] == (name is not None)
+            assert meta["requirement"] in task.prompt[-1]["content"]
+            run = execute(gold["input_text"], [Step(**step) for step in gold["recipe"]])
+            assert (run.status, run.text) == (gold["status"], gold["text"])
+            for kind in ("any_filter", name) if name else ("no_filter",):
+                statuses[f"{kind}:{gold['status']}"] += 1
+        assert counts[f"filter and status of {split}"] == dict(statuses)
+        assert counts[f"styles of {split}"] == dict(Counter(t.meta["style"] for t in own))
+    drawn = Counter(task.meta["style"] for task in tasks["train"])
+    assert set(drawn) == styles and max(drawn.values()) < 0.2 * drawn.total()
+    sizes = Counter(t.group for t in tasks["train"] if t.group)
+    assert sizes and set(sizes.values()) <= {2, 3}  # order groups are whole
+
+
+def test_filtered_training_tasks_keep_as_often_as_they_drop(
+    corpus: Path, built: Path, tmp_path: Path
+) -> None:
+    for split in ("train", "validation"):
+        excess: Counter[tuple[str, str]] = Counter()
+        for task in read_tasks(built / f"{split}.jsonl"):
+            if name := filter_of(task):
+                excess[task.track, name] += 1 if task.gold["status"] == "KEEP" else -1
+        assert excess and all(abs(n) <= 1 for n in excess.values())
+    whole = build(corpus, tmp_path, "select.balance_filtered=false", "instruct.variants_per_task=5")
+    left, none = (
+        read_json(p / "manifest.json")["left_out_of_splits"]["for the balance of KEEP and DROP"]
+        for p in (built, whole)
+    )
+    one, many = tasks_of(built), tasks_of(whole)
+    members: defaultdict[str, list[Task]] = defaultdict(list)
+    for task in many["train"]:
+        members[task.meta["instance"]].append(task)
+    both = len(members) + len(many["validation"])
+    assert left and not none and len(one["train"] + one["validation"]) == both - left
+    # what the benchmark and its vectors hold depends on neither
+    for path in [*(built / "tracks").iterdir(), built / "pipeline.jsonl", built / "heldout.jsonl"]:
+        assert path.read_bytes() == (whole / path.relative_to(built)).read_bytes()
+    for name, tasks in members.items():  # wordings of a task are rows of one group
+        assert len({task.meta["style"] for task in tasks}) == len(tasks) == 5
+        assert len({task.id for task in tasks}) == 5 and tasks[0].id == name
+        assert len({task.group for task in tasks}) == 1 and tasks[0].group
+        assert len({task.prompt[-1]["content"] for task in tasks}) == 5
+
+
+def test_recipes_and_operators_can_be_held_out_and_chosen(
+    corpus: Path, tmp_path: Path, said: Says
+) -> None:
+    only = ["clean_email_mapper", "clean_ip_mapper", "clean_path_mapper", "text_length_filter"]
+    words = (f"operators.only=[{','.join(only)}]", "split.heldout_recipes=1")
+    tasks = tasks_of(build(corpus, tmp_path / "some", *words))
+    assert {t.meta["recipe_length"] for t in tasks["train"] + tasks["validation"]} == {1}
+    assert max(t.meta["recipe_length"] for t in tasks["heldout"]) > 1
+    used = {name for row in rows_of(tmp_path / "some") for name in row["operator_sequence"]}
+    assert used == set(only) and "no document activates" not in said()
+    given = ["cdr", "--corpus", str(corpus), "--out", str(tmp_path / "none")]
+    assert main([*given, "operators.only=[clean_mail]"]) == 2
+    assert "clean_mail" in said()
+    assert Counter(name.rsplit("_", 1)[1] for name in PAPER) == {"mapper": 22, "filter": 7}
+    config = load(CdrConfig, "configs/cdr_paper.yaml")
+    assert {*mappers_of(config), *filters_of(config)} == PAPER
+    assert chosen_operators(()) - PAPER == set(NOT_IN_PAPER)
+
+
+def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", 20)
+    lines = (corpus / "rag.jsonl").read_text().splitlines()
+    long = " ".join(f"Word{i} is here." for i in range(60))
+    more = [json.loads(line) | {"id": f"again-{i}"} for i, line in enumerate(lines)]
+    more += [
+        json.loads(lines[0]) | {"id": f"near-{i}", "text": f"{long} One. One. {i} --"}
+        for i in range(9)
+    ]
+    (corpus / "rag.jsonl").write_text("\n".join([*lines, *map(json.dumps, more)]))
+    out = build(corpus, tmp_path / "out")
+    side = {t.meta["document"]: split for split, own in tasks_of(out).items() for t in own}
+    assert len({side[name] for name in side if name.startswith("near-")}) == 1
+    for name in (n for n in side if n.startswith("again-")):
+        assert side.get(name.replace("again", "rag"), side[name]) == side[name]
+    assert read_json(out / "certificate.json")["ok"]
+
+
+# --- documents that are not used
+
+
+def test_documents_of_some_licences_alone(tmp_path: Path, said: Says) -> None:
+    text = "<p>See https://a.org/{n} &amp; www.b.com/{n} now.</p> <b>Word</b> more text"
+    folder = write_corpus(tmp_path / "corpus", 12)
+    with open(folder / "web.jsonl", "a") as file:
+        for n in range(5):
+            row = {"id": f"own-{n}", "licence": "Proprietary", "text": text.format(n=n)}
+            file.write(json.dumps(row) + "\n")
+    out = build(folder, tmp_path / "out", "--licence", "cc*")
+    assert {t.meta["licence"] for own in tasks_of(out).values() for t in own} == {"CC0"}
+    refused = [json.loads(line) for line in (out / "refused.jsonl").open()]
+    assert {row["name"] for row in refused if row["licence"] == "Proprietary"} >= {"own-0", "own-4"}
+    words = ["cdr", "--corpus", str(folder), "--out", str(tmp_path / "none"), "--licence", "MIT"]
+    said()
+    assert main(words) == 2
+    assert "CC0 (36 documents)" in said() and not (tmp_path / "none").exists()
+
+
+ODD: tuple[Any, ...] = (
+    *({"text": ""}, {"text": None}, {"text": ["x"]}, [1], "x", None),
+    {"id": "web-0", "text": "the same id"},
+    {"text": "\ud800 ana@a.org from 10.0.0.1"},
+    {"id": "s\ud800", "text": "one \udfff <b>x</b> http://a.org/c and /home/x/y.txt"},
+    {"id": ["l"], "domain": 3, "language": ["en"], "text": "a@b.org  10.0.0.1"},
+    {"id": "nul", "text": "\0" * 9 + "<b>x</b>\0 https://a.org/c"},
+    {"id": "ends", "text": "<p>See https://a.org/x\r\nand\u2028<b>this</b>\r\r\n"},
+    {"id": '", "split": "', "text": '"split": "" <b>x</b> http://a.org/c'},
+    {"id": "marks", "text": "e\u0301" * 400 + " <b>x</b> http://a.org/c"},
+    {"id": "braces", "text": "\\begin{figure}\\caption{" * 200},
+    {"id": "long", "text": "http://" + "a(" * 100_000},
+    {"id": "plain", "text": "nothing to do here"},
+)
+
+
+def test_an_odd_corpus_gives_verified_tasks_and_names_what_it_left_out(
+    tmp_path: Path, said: Says
+) -> None:
+    folder = write_corpus(tmp_path / "corpus", 16)
+    lines = b"\r\n".join(json.dumps(row).encode() for row in ODD)
+    more = b'\n{"id": "bytes", "text": "\xff\xfe <b>x</b>"}\n{"torn\n\n' + b"[" * 9999
+    web = folder / "web.jsonl"
+    web.write_bytes(b"\xef\xbb\xbf" + web.read_bytes() + lines + more)
+    words = ("compose.per_domain=5", "instances.min_keep=1", "instances.min_drop=1")
+    out = build(folder, tmp_path / "out", *words)
+    text = said()
+    assert "web / unknown" in text and "no recipe of domain latex" in text
+    rows = rows_of(out)
+    assert any("\ud800" in row["input_text"] for row in rows)
+    for row in rows:
+        assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+    tasks_of(out)
+    assert read_json(out / "certificate.json")["ok"] is True
+    listed = [json.loads(line) for line in (out / "refused.jsonl").open()]
+    why = {row["name"]: row["why"][0] for row in listed if not row["used"]}
+    for name, part in (("long", "200007 characters"), ("plain", "0 active mappers")):
+        assert part in why[name]
+    assert "occurs twice" in why["corpus/web.jsonl row 23"]
+    for number in range(17, 23):
+        assert why[f"corpus/web.jsonl row {number}"].startswith("no text in")
+    assert sum(" line " in name for name in why) == 3  # torn ones
+
+
+def write_rag(path: Path, texts: dict[str, str]) -> Path:
+    """40 documents of two kinds in turns."""
+    words, kinds = ("umber", "grove", "ivory", "cedar", "hazel", "amber"), list(texts.items())
+    with open(path, "w", encoding="utf-8") as file:
+        for n in range(40):
+            kind, text = kinds[n % 2]
+            text = text.format(n=100 + n, m=300 + n, a=words[n % 6])
+            file.write(json.dumps({"id": f"{kind}-{n}", "domain": "rag", "text": text}) + "\n")
+    return path
+
+
+REPEATS = "remove_repeat_sentences_mapper"
+
+
+def test_rows_whose_words_do_not_say_what_happens_are_in_no_split(
+    tmp_path: Path, said: Says
+) -> None:
+    cut = "The {a} box weighs 2.5 kg, {n}. The lid weighs 3.5 kg, {n}. -- Bye from {m}.\n"
+    kept = "The {a} gate is open. It is -- {n}. Bye from {m}.\n"
+    path = write_rag(tmp_path / "rag.jsonl", {"cut": cut * 2, "kept": kept * 2})
+    out = build(path, tmp_path / "out", "compose.per_domain=0")
+    every = build(path, tmp_path / "all", "compose.per_domain=0", "instruct.as_said=false")
+
+    def repeats(folder: Path) -> Counter[str]:
+        drawn = [task for tasks in tasks_of(folder).values() for task in tasks]
+        asked = [t for t in drawn if REPEATS in {s["operator"] for s in t.gold["recipe"]}]
+        return Counter(task.meta["document"].partition("-")[0] for task in asked)
+
+    assert set(repeats(out)) == {"kept"} and repeats(every)["cut"] > 0
+    assert f"rows: {REPEATS} takes out more" in said()
+    certificate = read_json(out / "certificate.json")
+    assert certificate["ok"] and certificate["cdr"]["words_say_another_thing"]
+    refused = [json.loads(line) for line in (out / "refused.jsonl").open()]
+    (row,) = [one for one in refused if one["name"] == REPEATS]
+    assert "first cut-" in row["why"][0]
+    tracks = [(one / "tracks" / "atomic_m.jsonl").read_bytes() for one in (out, every)]
+    assert tracks[0] == tracks[1]
+
+
+def test_a_task_is_asked_in_words_that_say_what_happens_to_its_text(tmp_path: Path) -> None:
+    plain = "The {a} gate is open. It is -- {n}. The {a} gate is open. Bye from {m}.\n"
+    lined = "Notes on {a}\nThe gate is -- {n}.\nNotes on {a}\nBye from {m}.\n"
+    path = write_rag(tmp_path / "rag.jsonl", {"plain": plain, "lined": lined})
+    more = ("instruct.variants_per_task=2", "compose.per_domain=0")
+    out = build(path, tmp_path / "out", *more)
+
+    def manners(text: str) -> set[int]:
+        return {clause.manner for clause in read_clauses(text) if clause.step.operator == REPEATS}
+
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for task in (task for tasks in tasks_of(out).values() for task in tasks):
+        found[task.meta["document"].partition("-")[0]] |= manners(task.meta["requirement"])
+    assert found == {"plain": {0}, "lined": {1}}
+    asked = [v["user_requirement"] for row in rows_of(out) for v in row["prompt_variants"]]
+    assert all(manners(text) <= {0} for text in asked)
+
+
+def test_a_config_may_name_its_corpus_from_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Says
+) -> None:
+    write_corpus(tmp_path / "corpus", 4)
+    (tmp_path / "configs").mkdir()
+    monkeypatch.chdir("/")
+    for where, name in (("configs", "../corpus"), ("configs", "corpus"), (".", "corpus")):
+        config = tmp_path / where / "c.yaml"
+        config.write_text(f"corpora: [{name}]\ntracks: false\nworkers: 1\n")
+        assert main(["cdr", "--config", str(config), "--out", str(tmp_path / "out")]) == 0
+    config.write_text("corpora: [nowhere]\n")
+    said()
+    assert main(["cdr", "--config", str(config), "--out", str(tmp_path / "out")]) == 2
+    assert "nowhere" in said()
+
+
+# --- examples of the mode few_shot
+
+
+def before(task: Task) -> str:
+    return task.prompt[-1]["content"].partition("Now the task itself.")[0]
+
+
+def test_examples_are_training_tasks_of_the_track_and_no_copies(shown: Path) -> None:
+    tasks = tasks_of(shown)
+    train = {task.id: task for task in tasks["train"]}
+    found = re.compile(r"<input>\n(.*?)\n</input>", re.DOTALL)
+    own, without, drawn = found.findall(ours(KIND)["examples"]), 0, 0
+    for task in (task for mine in tasks.values() for task in mine):
+        names = task.meta.get("examples", [])
+        for example in (train[name] for name in names):
+            assert example.track == task.track
+            assert example.meta["document"] != task.meta["document"]
+            assert not alike(example.gold["input_text"], task.gold["input_text"])
+            assert example.meta["requirement"] in before(task)
+            assert f"<clean_text>{example.gold['text']}</clean_text>" in before(task)
+        inputs = found.findall(task.prompt[-1]["content"])
+        assert inputs[-1] == task.gold["input_text"] and (inputs[:-1] == own) == (not names)
+        without, drawn = without + (not names), drawn + len(names)
+        statuses = re.findall(r"<status>(\w+)</status>", before(task))
+        if task.track == "order_f" and len(names) == 2:
+            assert sorted(statuses) == ["DROP", "KEEP"]
+    counted = read_json(shown / "manifest.json")["few_shot"]
+    assert drawn > without and counted["shots"] == 2
+    assert sum(counted["fixed"].values()) == without
+
+
+def test_settings_bound_how_many_examples_and_how_long(
+    corpus: Path, tmp_path: Path, said: Says
+) -> None:
+    words = ("instruct.mode=few_shot", "instruct.shots=3", "instruct.shot_chars=150")
+    tasks = tasks_of(build(corpus, tmp_path / "three", *words))
+    train = {task.id: task for task in tasks["train"]}
+    names = [task.meta.get("examples", []) for mine in tasks.values() for task in mine]
+    assert max(map(len, names)) == 3
+    texts = [train[n].gold for own in names for n in own]
+    assert max(len(gold["input_text"] + gold["text"]) for gold in texts) <= 150
+    assert "two fixed examples in" in said()
+
+
+def test_an_evaluation_draws_examples_from_the_training_tasks_beside_the_tracks(
+    shown: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    train = tasks_of(shown)["train"]
+    found = re.compile(r"<input>\n(.*?)\n</input>", re.DOTALL)
+    fixed = found.findall(ours(KIND)["examples"])
+    alone = tmp_path / "published" / "tracks"
+    alone.mkdir(parents=True)
+    lines = (shown / "tracks" / "atomic_m.jsonl").read_bytes().splitlines(keepends=True)
+    (alone / "atomic_m.jsonl").write_bytes(b"".join(lines[:3]))
+
+    def inputs(out: str, *more: str) -> list[tuple[str, list[str]]]:
+        words = ["--model", "gold", "--no-baselines", "cdr.mode=few_shot", "cdr.k=1"]
+        assert command("eval")([*words, "--out", str(tmp_path / out), *more]) == 0
+        rows = map(json.loads, (tmp_path / out / "rows.jsonl").read_text("utf-8").splitlines())
+        return [(r["track"], found.findall(r["messages"][1]["content"])[:-1]) for r in rows]
+
+    asked = inputs("own", "--tasks", f"cdr:{shown}", "--limit", "30")
+    assert any(own != fixed for _, own in asked)
+    for track, own in asked:
+        assert own == fixed or set(own) <= {t.gold["input_text"] for t in train if t.track == track}
+    published = ("--tasks", f"cdr:{alone.parent}")
+    assert all(own == fixed for _, own in inputs("alone", *published))
+    given = (f"cdr.examples={shown / 'train.jsonl'}", "cdr.shots=1", "cdr.shot_chars=400")
+    assert all(len(own) == 1 for _, own in inputs("given", *published, *given))
+
+
+# --- what others do with a build
+
+
+def test_an_evaluation_asks_the_rows_that_a_build_holds_out(
+    built: Path, tmp_path: Path, said: Says
+) -> None:
+    pytest.importorskip("torch")
+
+    def asked(name: str, place: Path | str, *more: str) -> tuple[set[str], dict[str, Any]]:
+        words = ["--model", "gold", "--tasks", f"cdr:{place}", "--out", str(tmp_path / name)]
+        assert command("eval")([*words, *([] if "cdr.k=0" in more else ["cdr.k=1"]), *more]) == 0
+        data = read_json(tmp_path / name / "results.json")
+        return {row["task_id"].partition("#")[0] for row in data["rows"]}, data
+
+    rows = {row["instance_id"] for row in rows_of(built)}
+    held = {task.id for task in read_tasks(built / "heldout.jsonl")}
+    trained = {task.id for task in read_tasks(built / "train.jsonl")}
+    assert held and trained and held < rows
+    for name, place in (("whole", built), ("file", built / "heldout.jsonl")):
+        ids, data = asked(name, place)
+        assert (ids, data["meta"]["rows_left_out"]) == (held, len(rows - held))
+    ids, data = asked("all", built, "cdr.all_rows=true")
+    assert (ids, data["meta"]["heldout"]) == (rows, False)
+    found = data["benchmarks"]["cdr"]["paper_metrics"]
+    assert {p["mean_rs@k"] for p in found.values()} == {1.0} == {found["order_f"]["ocs_at_k"]}
+    assert asked("trained", built / "train.jsonl")[0] == trained
+    # all eleven wordings
+    more = ("cdr.k=0", "--limit", "6", "--no-baselines")
+    ids, data = asked("eleven", built / "tracks_all_prompts", *more)
+    curves = data["benchmarks"]["cdr"]["figures"]["curve"].values()
+    assert ids <= held
+    assert all([curve[str(k)] for k in range(1, 12)] == [1.0] * 11 for curve in curves)
+    # a build without held-out rows is not evaluated on its training rows
+    row = rows_of(built)[0]
+    (tmp_path / "tracks").mkdir()
+    (tmp_path / "tracks" / "atomic_m.jsonl").write_text(json.dumps(row) + "\n")
+    words = ["--model", "gold", "--tasks", f"cdr:{tmp_path}", "--out", str(tmp_path / "no")]
+    assert command("eval")(words) == 0  # no record of splits
+    (tmp_path / "train.jsonl").write_text(json.dumps({"id": row["instance_id"]}) + "\n")
+    said()
+    assert command("eval")(words) == 2
+    assert "heldout.jsonl names no row of atomic_m" in said()
+
+
+def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path, said: Says) -> None:
+    row, long = rows_of(built)[0], " ".join(f"word{i}" for i in range(80))
+
+    def write(name: str, source: str, reference: str) -> str:
+        own = {"input_text": source, "reference_text": reference, "source_record_id": name}
+        (tmp_path / name).write_text(json.dumps(row | own) + "\n")
+        return str(tmp_path / name)
+
+    there = write("there.jsonl", long, long + " x")
+    out = tmp_path / "certificate.json"
+    near = write("near.jsonl", long + " ending", "zz")
+    assert main(["check", near, "--against", there, "--out", str(out)]) == 1
+    found = read_json(out)["inputs"]
+    assert (found["exact"], found["near"]) == (0, 1)
+    assert main(["check", str(built / "tracks"), "--against", str(built / "tracks")]) == 1
+    far = write("far.jsonl", "quite another text of more than eight words", "and its own answer")
+    assert main(["check", far, "--against", there]) == 0
+    for text in ('{"torn', "[1]", '{"gold": {}, "id": 5}', "[" * 99_999, ""):
+        (tmp_path / "bad.jsonl").write_text(text)
+        said()
+        assert main(["check", str(tmp_path / "bad.jsonl"), "--against", there]) == 2
+        assert "bad.jsonl" in said()
+
+
+def test_failure_modes_name_what_went_wrong(built: Path) -> None:
+    from rewards.cdr.errors import analyse, failure_mode
+
+    row = next(r for r in rows_of(built) if r["source_track"] == "agnostic_m")
+    gold = row["reference_text"]
+    assert failure_mode(row, "DROP", gold) == "Instruction Misread"
+    assert failure_mode(row, "KEEP", row["input_text"]) == "Missed Operator"
+    assert failure_mode(row, "KEEP", gold.upper()) == "Formatting Drift"
+    assert failure_mode(row, "KEEP", "other order", ["other order"]) == "Order Violation"
+    assert failure_mode(row, "KEEP", gold[: len(gold) // 2]) == "Over-application"
+    variant = {"predicted_status": "KEEP", "predicted_clean_text": row["input_text"]}
+    found = analyse([row | {"variant_predictions": [variant]}])
+    assert found["failure_modes"] == {"Missed Operator": 1} and found["operator_progress"] < 1.0
+
+
+def test_unusable_rows_are_named(built: Path) -> None:
+    row = rows_of(built)[0]
+    with pytest.raises(TaskError, match="has no gain"):
+        check_row(row | {"scoring_profile": "structured_json"}, "row")
+    with pytest.raises(TaskError, match="no track 'order_x'"):
+        find_tracks(built, ["order_x"])
+    with pytest.raises(TaskError, match="field 'input_text' is missing"):
+        check_row({k: v for k, v in row.items() if k != "input_text"}, "row")
+
+
+# --- an older build in the same folder
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import assay
+
+real, moved = Path.replace, 0
+
+def replace(self, target):
+    global moved
+    if ".new." in str(self.parent):
+        moved += 1
+        if moved == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, target)
+
+Path.replace = replace
+assay.main(sys.argv[1:])
+"""
+
+
+def test_files_take_the_places_of_an_older_build_together(tmp_path: Path, said: Says) -> None:
+    corpus, out = write_corpus(tmp_path / "corpus", 24), tmp_path / "out"
+    build(corpus, out, "instruct.all_prompts=true")
+    (out / "mine.txt").write_text("a note")
+    old = {p: p.read_bytes() for p in out.rglob("*.json*")}
+    words = ["cdr", "--corpus", str(corpus), "--out", str(out), *SMALL]
+    other = ["split.seed=5", "instruct.seed=9", "split.heldout_documents=0"]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, "tasks", *words, *other], cwd=ROOT, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL
+    changed = [p for p, data in old.items() if p.is_file() and p.read_bytes() != data]
+    assert 0 < len(changed) < len(old)  # two generations lie there
+    for name in SPLITS:
+        with pytest.raises(TaskError, match="run the same `assay tasks` command again"):
+            read_tasks(out / f"{name}.jsonl")
+    check = ["check", str(out / "train.jsonl"), "--against", str(out / "heldout.jsonl")]
+    assert main(check) == 2
+    build(corpus, out, *other)
+    for path in build(corpus, tmp_path / "b", *other).rglob("*.jsonl"):
+        assert path.read_bytes() == (out / path.relative_to(tmp_path / "b")).read_bytes()
+    assert not list(out.glob(".*")) and (out / "mine.txt").is_file()
+    assert not (out / "tracks_all_prompts" / "atomic_m.jsonl").exists()
+    assert (out / "heldout.jsonl").read_bytes() == b""

@@ -1,0 +1,204 @@
+"""Units one by one: what is written was run again from its own words, what is left out, counts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from statistics import mean, median
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.cdr import InstructConfig
+from data_gen.cdr.library import LibraryRecipe
+from data_gen.cdr.merge import Counts, _count, page, statistics
+from data_gen.cdr.mining import MinedRecipe
+from data_gen.cdr.outcome import Outcome
+from data_gen.cdr.rows import Proof, Worded, difficulty, word
+from data_gen.cdr.sampling import unbalanced
+from data_gen.cdr.sources import Record
+from data_gen.cdr.units import MAIN, ORDER, Instance, RowPlan, Unit
+from rewards.cdr.release_files import RESULT_STYLES
+from rewards.gold import Step, execute
+
+TEXT = "Mail ana@acme.io or see https://acme.io/x now. Mail ana@acme.io or see it now."
+MAPPERS = ("clean_email_mapper", "clean_links_mapper")
+
+
+def row(text: str, gold: str, sequence: tuple[str, ...] = MAPPERS, **more: Any) -> Instance:
+    plan = RowPlan(MAIN, "agnostic_m", "main", ("i",), sequence, recipe_type="clean-only", **more)
+    return Instance(plan, Record("d", "web", text), "KEEP", gold)
+
+
+def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
+    gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
+    proof = Proof()  # what one task made it remember proves no other
+    fine = word([row(TEXT, gold)], InstructConfig(), {}, proof)
+    assert not fine.refused and len(fine.rows) == 1
+    wrong = word([row(TEXT, gold + ".")], InstructConfig(), {}, proof)
+    assert wrong.refused == "its recipe does not lead to its gold" and not wrong.rows
+    # its words say no lower bound, and the operator has one
+    bound = {"average_line_length_filter": {"max_len": 50}}
+    low = row("abc", "abc", ("average_line_length_filter",), filter_params=bound)
+    unspoken = word([replace(low, status="DROP")], InstructConfig(), {}).refused
+    assert unspoken == "an unspoken bound of a filter decides it"
+    assert word([row("abc", "abc", ("clean_nothing_mapper",))], InstructConfig(), {}).refused
+
+
+def test_a_result_is_described_where_the_words_say_what_every_mapper_does() -> None:
+    name = "remove_repeat_sentences_mapper"
+    outcome = Outcome(frozenset({(name, 0)}))
+    said = "The box is open now. The lid is here. The box is open now."
+    unsaid = "The box weighs 3.5 kg now. The lid weighs 4.5 kg now."  # "5 kg now." is no sentence
+    assert Proof().is_true(outcome, said, [Step(name)])
+    assert not Proof().is_true(outcome, unsaid, [Step(name)])
+    for wording, text, mapper in (
+        ("outcome", "Write to a@b.org now.", "clean_email_mapper"),
+        ("steps", "password: token: abc", "clean_secret_mapper"),
+    ):
+        planned = row(text, execute(text, [Step(mapper)]).text, (mapper,))
+        (found,) = word([planned], InstructConfig(variants=0), {}).rows
+        told = {v["style_id"]: v.get("wording") for v in found.row["prompt_variants"]}
+        assert {told.pop(style) for style in RESULT_STYLES} == {wording}
+        assert set(told.values()) == {None}
+        assert (found.told == "outcome") == (wording == "outcome")
+
+
+def test_tasks_of_other_splits_are_asked_once_and_in_no_group_of_their_own() -> None:
+    gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
+    asked = InstructConfig(variants_per_task=3)
+    (one,) = word([row(TEXT, gold)], asked, {}).rows
+    train, (held,) = one.tasks_in("train"), one.tasks_in("heldout")
+    assert {t.group for t in train} == {one.row["instance_id"]} and len({t.id for t in train}) == 3
+    assert held == replace(train[0], split="heldout", group=None) and not one.tasks_in("")
+
+
+@pytest.mark.parametrize(
+    ("chars", "steps", "rank"),
+    [
+        *((4000, 2, 1), (4001, 2, 1), (4000, 4, 1), (4001, 4, 2), (8000, 5, 2)),
+        *((8001, 4, 2), (8001, 5, 3), (8001, 2, 2), (4000, 5, 2)),
+    ],
+)
+def test_difficulty_ranks_length_and_recipe(chars: int, steps: int, rank: int) -> None:
+    assert difficulty(chars, steps) == rank
+
+
+# --- the balance of KEEP and DROP
+
+FILTERS = ("words_num_filter", "text_length_filter")
+Made = tuple[str, str, str]  # track, filter ("" for none), statuses (K and D)
+units = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("order_f"),
+            st.sampled_from(FILTERS),
+            st.sampled_from(("DDD", "DDK", "DKK", "KKD")),
+        ),
+        st.tuples(st.just("atomic_f"), st.sampled_from(FILTERS), st.sampled_from(("D", "K"))),
+        st.tuples(st.just("order_m"), st.just(""), st.just("KK")),
+    ),
+    max_size=60,
+)
+
+
+def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
+    recipe = tuple(n for n in (name, "clean_html_mapper") if n)
+    record = Record(f"doc-{number}", "web", "")
+    rows = [
+        Instance(
+            RowPlan(ORDER, track, "", (str(i),), recipe), record, "DROP" if s == "D" else "KEEP"
+        )
+        for i, s in enumerate(statuses)
+    ]
+    return Unit(number, rows, "", ("", ""), [], ("", 0, 0))
+
+
+@settings(deadline=None)
+@given(units)
+def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Made]) -> None:
+    listed = [unit_of(number, *one) for number, one in enumerate(made)]
+    left_out = {unit.number for unit in unbalanced(listed)}
+    assert left_out == {unit.number for unit in unbalanced(listed[::-1])}
+    assert all(made[n][1] for n in left_out)
+    for cell in {one[:2] for one in made if one[1]}:
+        own = {n: u[2].count("D") - u[2].count("K") for n, u in enumerate(made) if u[:2] == cell}
+        kept = [excess for n, excess in own.items() if n not in left_out]
+        assert abs(sum(kept)) <= min(1, abs(sum(own.values())))
+
+
+def test_groups_that_only_drop_go_before_those_that_teach_both() -> None:
+    made = [
+        unit_of(n, "order_f", FILTERS[0], s) for n, s in enumerate(("DDD", "DKK", "DDK", "DDD"))
+    ]
+    assert {unit.number for unit in unbalanced(made)} == {0, 3}
+
+
+# --- the rows of the paper's tables
+
+
+def worded(number: int, track: str, sequence: tuple[str, ...], recipe: str | None) -> Worded:
+    chars = 100 * number
+    one = {
+        "source_track": track,
+        "reference_status": "KEEP",
+        "difficulty_label": "easy",
+        "domain": "web" if number % 2 else "pii",
+        "input_length_chars": chars,
+        "input_length_bucket": "short" if chars <= 4000 else "medium",
+        "recipe_length": len(sequence),
+        "recipe_id": recipe,
+        "operator_sequence": list(sequence),
+        "prompt_candidate_pool_count": 11,
+        "prompt_variants": [{"user_requirement": "w " * (number + n)} for n in range(3)],
+    }
+    return Worded(one, [], [], "")
+
+
+def entry(name: str, family: str, domain: str, composed: bool = False) -> LibraryRecipe:
+    recipe = MinedRecipe(name, family, ("a", "b"), ("a", "b"), 5, composed)
+    return LibraryRecipe(recipe, domain, 5, (), ())
+
+
+LIBRARY = [
+    *(entry("r1", "f1", "web"), entry("r2", "f1", "web"), entry("r3", "f2", "pii")),
+    entry("r4", "f3", "web"),  # no task asks for it
+    entry("r5", "composed", "pii", composed=True),
+]
+
+
+def test_the_numbers_of_the_tables() -> None:
+    numbers = (1, 2, 4, 5, 77, 8)
+    a, b, x = "a_mapper", "b_mapper", "x_filter"
+    sequences = (("clean_email_mapper",), (a, b), (b, a), (a, b), (a, b), (a, x))
+    tracks = ("atomic_m", "order_m", "order_m", "agnostic_m", "agnostic_m", "order_f")
+    recipes = (None, "r3", "r3", "r1", "r2", "r5")
+    counts, facts = Counts(Counter), Counts(Counter)
+    for made in zip(numbers, tracks, sequences, recipes, strict=True):
+        _count(worded(*made), "", counts, facts)
+    found = statistics(counts["track"], facts, LIBRARY)
+    words = [number + n for number in numbers for n in range(3)]
+    wanted = {
+        **{"tasks": 6, "order_m": 2, "order_f": 1, "most_characters": 7700, "short": 5},
+        **{"medium": 1, "long": 0, "operators": 4, "anchors": 2, "recipes": 4, "sequences": 4},
+        "mean_characters": pytest.approx(100 * mean(numbers), abs=0.01),
+        "median_characters": 100 * median(numbers),
+        "mean_recipe_length": pytest.approx(11 / 6, abs=0.01),
+        "median_pool": 11,
+        "mean_words": pytest.approx(mean(words), abs=0.01),
+        "median_words": median(words),
+    }
+    assert {key: found[key] for key in wanted} == wanted
+    assert found["domains"]["pii"] == {
+        **{"tasks": 3, "short": 3, "medium": 0, "long": 0, "anchors": 1, "recipes": 2}
+    }
+    assert found["operator_tasks"]["web/a_mapper"] == 2
+    shown = page(found)
+    assert "| Total tasks | 6 | 3,462 |" in shown and "| a_mapper | 3 | 2 | no |" in shown
+    assert "| clean_email_mapper | 0 | 1 | yes |" in shown
+    empty = statistics(Counter(), Counts(Counter), LIBRARY)
+    assert empty["tasks"] == empty["recipes"] == 0 and page(empty)
+    assert json.dumps(empty)

@@ -1,0 +1,300 @@
+"""Instructions say their recipe, descriptions of a result what they mean; both are read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import permutations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.cdr import InstructConfig
+from data_gen.cdr import language
+from data_gen.cdr.domains import ALL_MAPPERS
+from data_gen.cdr.facts import CALIBRATED_FILTERS
+from data_gen.cdr.instruct import (
+    STYLES,
+    InstructionError,
+    drawn,
+    pool,
+    read_instruction,
+    say,
+    variant,
+)
+from data_gen.cdr.language import (
+    CONDITIONS,
+    CONDITIONS_TO_THE_LETTER,
+    FORMS,
+    TO_THE_LETTER,
+    read_clauses,
+    speakable,
+)
+from data_gen.cdr.outcome import (
+    MOST,
+    Judged,
+    Outcome,
+    OutcomeError,
+    claims,
+    described,
+    in_words,
+    read_outcome,
+    say_outcome,
+    settled,
+)
+from rewards.cdr.release_files import RESULT_STYLES, sample_variants
+from rewards.gold import RECIPE_PARAMS, Step, bind, execute
+
+
+def step(name: str, **params: float) -> Step:
+    return Step(name, {**RECIPE_PARAMS.get(name, {}), **params})
+
+
+MAPPERS = [step(name) for name in FORMS]
+FILTERS = [
+    Step(name, {key: value})
+    for name, key in CONDITIONS
+    for value in ([0.76, 0.001, 1.0] if key.endswith("_ratio") else [5, 100, 1500, 21000])
+]
+LONGER = {name for name, _ in CONDITIONS_TO_THE_LETTER}
+recipes = st.lists(st.sampled_from(MAPPERS + FILTERS), min_size=1, max_size=7)
+seeds = st.integers(0, 2**32)
+
+
+def test_every_operator_of_the_tracks_can_be_spoken() -> None:
+    assert {s.operator for s in MAPPERS} >= set(ALL_MAPPERS)
+    assert {s.operator for s in FILTERS} == set(CALIBRATED_FILTERS)
+    assert not speakable(Step("text_length_filter", {"min_len": 5, "max_len": 9}))
+    assert {*RESULT_STYLES} < {style.id for style in STYLES} and len(STYLES) == 11
+
+
+@settings(max_examples=120, deadline=None)
+@given(recipes, st.sampled_from(STYLES), seeds, st.integers(0, 400))
+def test_an_instruction_reads_back_to_its_recipe_and_a_changed_one_does_not(
+    steps: list[Step], style: Any, seed: int, place: int
+) -> None:
+    rng = Random(seed)
+    most = (len(TO_THE_LETTER.get(s.operator, ())) or int(s.operator in LONGER) for s in steps)
+    manners = tuple(int(rng.random() * (1 + longest)) for longest in most)
+    text = variant(steps, style, "k", seed, manners=manners).user_requirement
+    assert read_instruction(text) == (steps, style.id)
+    assert tuple(clause.manner for clause in read_clauses(text)) == manners
+    assert not re.search(r"_mapper|_filter|regex|min_|max_", text)
+    place %= len(text)
+    changed = text[:place] + "#" + text[place + 1 :]
+    try:
+        read, _ = read_instruction(changed)
+    except InstructionError:
+        return
+    assert read != steps or changed == text
+
+
+def test_words_are_many_and_depend_on_key_and_seed_alone() -> None:
+    for steps in ([MAPPERS[0]], [FILTERS[0]], [MAPPERS[-1], FILTERS[3]]):
+        assert len({v.user_requirement for i in range(60) for v in pool(steps, str(i))}) >= 300
+    steps = [MAPPERS[1], FILTERS[2]]
+    assert pool(steps, "k") == pool(steps, "k") != pool(steps, "k", seed=1)
+    assert [v.style_id for v in pool(steps, "k")] == sorted(s.id for s in STYLES)
+    order = re.compile(r"(?i)in (?:this|that|the) (?:order|sequence)|one after|^1\. |^first, ")
+    alone = [v.user_requirement for s in MAPPERS + FILTERS for v in pool([s], "k", 3)]
+    assert not list(filter(order.search, alone))  # a single step has no order
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    recipes,
+    st.sampled_from(STYLES),
+    seeds,
+    st.lists(st.tuples(st.integers(0, 500), st.sampled_from("ſKıé#xX1 İ,")), max_size=3),
+)
+def test_words_are_read_as_one_pattern_of_all_clauses_reads_them(
+    steps: list[Step], style: Any, seed: int, changes: list[tuple[int, str]]
+) -> None:
+    text = say(steps, style, Random(seed))
+    for place, letter in changes:
+        place %= len(text)
+        text = text[:place] + letter + text[place + 1 :]
+    whole = re.compile(r"(?<!\w)" + language._any_reader()[0].pattern, re.IGNORECASE)
+    spans = [(m.start(), m.end()) for m in whole.finditer(text)]
+    assert [(c.start, c.end) for c in read_clauses(text)] == spans
+
+
+@pytest.mark.parametrize("word", ["e", "é", "ſ"])
+def test_what_a_model_writes_is_not_kept(word: str) -> None:
+    read_clauses("remove all links")
+    before = language._reader.cache_info().currsize
+    read_clauses(" ".join(f"{word}{i}" for i in range(500)))
+    assert language._reader.cache_info().currsize == before
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_training_draws_its_wordings_from_its_rows_variants_first(k: int) -> None:
+    seen = dict.fromkeys(range(11), 0)
+    for number in range(4400):
+        config = InstructConfig(variants=k)
+        picked, (one,) = drawn(11, f"key {number % 7}", f"row {number}", config)
+        assert one in picked
+        seen[one] += 1
+    assert all(300 < count < 500 for count in seen.values()), seen  # 400 expected, deviation 19
+    five = drawn(11, "key", "row", InstructConfig(variants_per_task=5))[1]
+    assert set(five[:3]) == set(sample_variants(11, 3, 0, "key", "row")) and len(set(five)) == 5
+    all_of = drawn(11, "key", "row", InstructConfig(variants_per_task=40))[1]
+    assert sorted(all_of) == list(range(11)) and all_of[:5] == five
+
+
+# --- descriptions of a result
+
+
+@st.composite
+def outcomes(draw: st.DrawFn) -> Outcome:
+    names = draw(st.lists(st.sampled_from(ALL_MAPPERS), max_size=8, unique=True))
+    states = frozenset(
+        (name, draw(st.integers(0, len(TO_THE_LETTER.get(name, ()))))) for name in names
+    )
+    couples = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    pairs = draw(st.sets(st.sampled_from(couples), max_size=5)) if couples else set()
+    ahead = {pair for pair in pairs if draw(st.booleans())}
+    judged = None
+    before: frozenset[str] = frozenset()
+    if not names or draw(st.booleans()):
+        name, bound = draw(st.sampled_from(sorted(CONDITIONS)))
+        value = draw(st.sampled_from([0.001, 0.76] if bound.endswith("_ratio") else [5, 21000]))
+        judged = Judged(name, bound, value, draw(st.integers(0, int(name in LONGER))))
+        before = frozenset(draw(st.sets(st.sampled_from(names)))) if names else before
+    return Outcome(states, frozenset(pairs - ahead), frozenset(ahead), judged, before)
+
+
+@settings(max_examples=150, deadline=None)
+@given(outcomes(), st.sampled_from(RESULT_STYLES), seeds, st.integers(0, 900))
+def test_a_description_is_read_back_and_a_changed_one_never(
+    outcome: Outcome, style: str, seed: int, place: int
+) -> None:
+    text = say_outcome(outcome, style, Random(seed))
+    assert read_outcome(text) == (outcome, style)
+    assert not re.search(r"_mapper|_filter|min_|max_", text)
+    place %= len(text)
+    with pytest.raises(OutcomeError):
+        read_outcome(text[:place] + "#" + text[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "holds no phone numbers.",
+        "holds no phone numbers, with no other change. ",
+        "holds no phone numbers, and no phone numbers, all else left as it is.",
+        "holds no phone numbers, with no other change. By the links I mean those there once the "
+        "phone numbers are gone.",
+        ", with no other change.",
+    ],
+)
+def test_what_cannot_be_understood_is_refused(end: str) -> None:
+    with pytest.raises(OutcomeError):
+        read_outcome(f"The goal is a text that {end}")
+
+
+def apply(mapper: str, text: str) -> str:
+    bound = bind(step(mapper))
+    return bound.call(text, **bound.params)
+
+
+def keeps(judging: Step, text: str) -> bool:
+    return bind(judging).judge(text)[0]
+
+
+def allowed(outcome: Outcome, steps: Sequence[Step]) -> list[list[Step]]:
+    """Every order of the steps that the words allow, one by one."""
+    found: list[list[Step]] = []
+    for order in permutations(steps):
+        place = {one.operator: i for i, one in enumerate(order)}
+        if any(place[a] > place[b] for a, b in outcome.once | outcome.ahead):
+            continue
+        if outcome.judged:
+            at = place[outcome.judged.operator]
+            if {one.operator for one in order[:at]} != outcome.before:
+                continue
+        found.append(list(order))
+    return found
+
+
+PIECES = (
+    *("Write to a@b.org now. ", "Write to c@d.org now. ", "See https://x.org/a?b=c@d.org here. "),
+    *("<b>www.y.com</b> ", "-- ", "— \t", "“ok” ", "10.0.0.1 ", "/usr/lib/a.txt ", "\n"),
+)
+MAIL, REPEATS, MAC = "clean_email_mapper", "remove_repeat_sentences_mapper", "clean_mac_mapper"
+NAMES = (
+    *(MAIL, REPEATS, "remove_long_words_mapper", "whitespace_normalization_mapper"),
+    *("clean_links_mapper", "clean_html_mapper", "punctuation_normalization_mapper"),
+    *("clean_path_mapper", "remove_words_with_incorrect_substrings_mapper"),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=9),
+    st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
+    st.none() | st.tuples(st.integers(0, 4), st.integers(1, 120)),
+)
+def test_all_orders_that_a_description_allows_lead_to_gold(
+    pieces: list[str], names: list[str], judged: tuple[int, int] | None
+) -> None:
+    text, steps = "".join(pieces), [step(name) for name in names]
+    if judged:
+        steps.insert(judged[0], step("text_length_filter", min_len=judged[1]))
+    gold = execute(text, steps)
+    found = described(text, steps, apply)
+    if isinstance(found, str):
+        assert found == "not_true_of_its_own_result"
+        return
+    assert settled(found, text, apply, keeps) == (gold.status, gold.text)
+    orders = allowed(found, steps)
+    assert steps in orders
+    for order in orders:
+        done = execute(text, order)
+        assert (done.status, done.text) == (gold.status, gold.text)
+    for name, made in claims(found, text, steps, apply):
+        assert apply(name, made) == made
+
+
+TWICE = "Ask 00:1A:2b:3c:4D:5e now. Bye to all of you. Ask 00:1A:2b:3c:4D:5f now."
+
+
+def test_an_order_is_said_where_it_matters() -> None:
+    found = described(TWICE, [step(MAC), step(REPEATS)], apply)
+    assert isinstance(found, Outcome)
+    assert found.once == {(MAC, REPEATS)} and not found.ahead
+    assert settled(Outcome(found.states), TWICE, apply, keeps) is None
+    once = TWICE.replace("5f", "5e")
+    assert described(once, [step(MAC), step(REPEATS)], apply) == Outcome(found.states)
+    other = [step(REPEATS), step(MAC)]  # what the second brings back is meant before it
+    ahead = described(TWICE, other, apply)
+    assert isinstance(ahead, Outcome) and ahead.ahead == {(REPEATS, MAC)} and not ahead.once
+    assert REPEATS not in {name for name, _ in claims(ahead, TWICE, other, apply)}
+    many = described("Plain words alone", [step(name) for name in NAMES], apply)
+    assert isinstance(many, Outcome) and len(NAMES) > MOST  # in blocks
+    half = len(NAMES) // 2
+    assert many.once == {(a, b) for a in NAMES[:half] for b in NAMES[half:]}
+
+
+def test_a_step_that_leaves_what_it_takes_out_has_no_description() -> None:
+    text = "password: token: abc"
+    assert described(text, [step("clean_secret_mapper")], apply) == "not_true_of_its_own_result"
+    assert described(text, [step(MAIL), step(MAIL)], apply) == "a_step_twice"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_text_that_is_judged_is_said(place: int) -> None:
+    steps = [step(MAIL), step("remove_long_words_mapper")]
+    steps.insert(place, step("text_length_filter", min_len=30))
+    text = "To a@b.org -- from c@d.org -- go"
+    found = described(text, steps, apply)
+    assert isinstance(found, Outcome)
+    assert found.before == {one.operator for one in steps[:place]}
+    gold = execute(text, steps)
+    assert settled(found, text, apply, keeps) == (gold.status, gold.text)
+    longer = in_words(found, steps, [1] * 3)
+    assert {manner for _, manner in longer.states} == {1}
+    assert longer.judged == Judged("text_length_filter", "min_len", 30, 1)
