@@ -5,8 +5,8 @@ distinct, so `read_requirement` recovers the exact recipe; tasks are built only 
 read back to themselves, which is what makes the instruction sufficient for the answer.
 
 This is the demo's grammar, short enough for a small model; CDR tasks have a larger one
-(`data_gen.cdr.language`, `data_gen.cdr.instruct`). The two stay apart because measured training runs
-depend on these words byte by byte.
+(`data_gen.cdr.language`, `data_gen.cdr.instruct`). The two stay apart because measured training
+runs depend on these words byte by byte.
 """
 
 from __future__ import annotations
