@@ -15,7 +15,7 @@ CUDA := cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cu
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
 	@echo "make test   run the tests"
-	@echo "make check  ruff and pyright"
+	@echo "make check  ruff, import-linter and pyright"
 	@echo "make docs   the documentation site, in site/"
 	@echo "make setup  make .venv (the others call it first)"
 	@echo "make lock   make requirements.lock again, from pyproject.toml (lock-gpu: slurm/gpu*.lock)"
@@ -97,6 +97,7 @@ check: setup
 	@$(PYTHON) -m train.install --extras dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/pyright
 
 # The site in site/. Fails where a link leads nowhere or the generated pages are not up to date.

@@ -4,7 +4,7 @@
 
 A row has `task_id`, `question`, `guidelines`, `level` and `answer`; rows of `all.jsonl` come
 without answers and cannot be scored. The outcome follows the published rule (`scorer.py` in
-`dabstep_benchmark/evaluation` of huggingface.co/spaces/adyen/DABstep, CC-BY-4.0), written anew
+`dabstep_benchmark/evaluation` of the hub's space adyen/DABstep, CC-BY-4.0), written anew
 here. That rule takes an answer of many words for right where gold is one of them, and does not look
 at signs. So the reward asks for more: the same numbers with their signs, the same items, the same
 words.
