@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from assay.task import Message, Task
 from rewards.cdr.score import ANALYSIS_MODES
 from rewards.parse import render
-from rollouts.words.interpret import Program, mark, template
+from rollouts.words.release import called, mark, refused, template
 from rollouts.words.templates import Kind, Read, Release, Slot, Words, ours
 
 RUNNER = Path("src/cdrbench_v3/run_inference.py")
@@ -109,43 +109,33 @@ def read_release(folder: Path) -> Read | None:
     request holds its own examples."""
     if not (folder / RUNNER).is_file():
         return None
+    asked = {mode: (mode, "tagged_text") for mode in MODES}
+    asked |= {name: ("direct", form) for form, name in FORMATS.items()}
+    sent, _ = called(folder, [_request(mode, form) for mode, form in asked.values()])
     found: dict[str, str] = {}
     systems: dict[str, str] = {}
-    for mode in MODES:
-        systems[mode], found[mode] = _sent(folder / RUNNER, mode, "tagged_text")
-    for form, name in FORMATS.items():
-        systems[name], found[name] = _sent(folder / RUNNER, "direct", form)
+    for name, messages in zip(asked, sent, strict=True):
+        if [message["role"] for message in messages] != ["system", "user"]:
+            raise refused(folder, f"{RUNNER}: messages of other roles")
+        systems[name], found[name] = (template(message["content"]) for message in messages)
     analysis, plain = systems["state_aware"], systems["direct"]
     for name, system in systems.items():
         if system != (analysis if name in ANALYSIS_MODES else plain):
-            program = Program(folder / RUNNER)
-            raise program.refused(program.function("_infer_one"), f"a system message for {name}")
+            raise refused(folder, f"{RUNNER}: a system message for {name}")
     texts = dict.fromkeys(SLOTS, "") | found | {"system": plain, "system_analysis": analysis}
     return Read(texts | {"example": "{requirement}{input}{output}"})
 
 
-def _sent(path: Path, mode: str, form: str) -> tuple[str, str]:
-    """System and user message as templates."""
+def _request(mode: str, form: str) -> dict[str, Any]:
+    """The call that makes the messages of a row."""
     variant = {"style_id": "", "style_label": "", "user_requirement": mark("requirement")}
     row: dict[str, Any] = {
         "prompt_variants": [variant],
         "input_text": mark("input"),
         "output_format": form,
     }
-    program = Program(path)
-    said: Any = program.until(
-        "_infer_one",
-        "messages",
-        row=row,
-        index=0,
-        prompt_mode=mode,
-        backend=None,
-        candidate_rows=[],
-    )
-    roles = [message["role"] for message in said]
-    if roles != ["system", "user"]:
-        raise program.refused(program.function("_infer_one"), f"messages of {', '.join(roles)}")
-    return template(said[0]["content"]), template(said[1]["content"])
+    named = {"row": row, "index": 0, "prompt_mode": mode, "candidate_rows": list[Any]()}
+    return {"file": str(RUNNER), "call": "_infer_one", "until": "messages", "named": named}
 
 
 # releases by the hash of their words

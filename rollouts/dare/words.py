@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
 
-from configs.loader import ConfigError
 from rollouts.python_tool import parameters
-from rollouts.words.interpret import Bag, Program, mark, template
+from rollouts.words.release import called, mark, refused, template, thing
 from rollouts.words.templates import Read, Release
 
 TOOL = Path("scripts/tools/python_executor/python_executor.py")
@@ -20,22 +18,29 @@ def read_release(folder: Path) -> Read | None:
     """The tool as a Qwen or GPT model is shown it by chat requests, and the first messages."""
     if not (folder / TOOL).is_file():
         return None
-    function, where = _tool(folder / TOOL)
+    bounds = {"timeout": mark("seconds"), "max_file_size_mb": mark("megabytes")}
+    config = thing(tool=thing(python_executor=bounds), max_turn=mark("uses"))
+    example = {"question": [mark("question")]}
+    (tool, asked), _ = called(
+        folder,
+        [
+            {"file": str(TOOL), "call": "get_tool_description", "given": [MODEL, config]},
+            {
+                **{"file": str(PROMPT), "call": "prepare_active_sequence"},
+                "named": {
+                    **{"example_data": example, "dataset_name": ""},
+                    "tool_use_type": "function_call",
+                },
+            },
+        ],
+    )
+    function = tool["function"]
     shown = function["parameters"]["properties"]
     said = {name: str(shown[name].get("description", "")) for name in shown}
     if json.dumps(function["parameters"]) != json.dumps(parameters(said)):
-        raise ConfigError(f"{where}: the tool's parameters are none that Assay's tool has")
-    prompts = Program(folder / PROMPT)
-    asked: Any = prompts.call(
-        "prepare_active_sequence",
-        {"question": [mark("question")]},
-        dataset_name="",
-        model_path=None,
-        tokenizer=None,
-        tool_use_type="function_call",
-    )
+        raise refused(folder, f"{TOOL}: the tool's parameters are none that Assay's tool has")
     if [message["role"] for message in asked] != ["user"]:
-        raise prompts.refused(prompts.function("prepare_active_sequence"), "other messages")
+        raise refused(folder, f"{PROMPT}: other messages")
     return Read(
         {
             "system": "",
@@ -46,19 +51,6 @@ def read_release(folder: Path) -> Read | None:
             "strict": "yes" if function.get("strict") else "",
         }
     )
-
-
-def _tool(path: Path) -> tuple[dict[str, Any], str]:
-    """The function that a request declares, with marks for its bounds, and where it stands."""
-    program = Program(path)
-    about = {n: program.constant(n) for n in ("name", "tool_description", "tool_parameters")}
-    bounds = {"timeout": mark("seconds"), "max_file_size_mb": mark("megabytes")}
-    config = Bag({"tool": Bag({"python_executor": bounds}), "max_turn": mark("uses")})
-    tool: Any = program.call("get_tool_description", Bag({"__class__": Bag(about)}), MODEL, config)
-    where = f"{path}:{program.function('get_tool_description').lineno}"
-    if not isinstance(tool, dict) or "function" not in tool:
-        raise ConfigError(f"{where}: a tool of a form that Assay does not send")
-    return cast("dict[str, Any]", tool["function"]), where
 
 
 # releases by the hash of their words

@@ -11,12 +11,12 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from assay.family import THOUGHT
 from assay.task import Task
 from rollouts.krama.index import CHARS_A_TOKEN
-from rollouts.words.interpret import Bag, Program, mark, template
+from rollouts.words.release import Source, called, mark, refused, template, thing
 from rollouts.words.templates import Kind, Read, Release, Slot, Words, ours, unfilled
 
 SYSTEM = Path("systems/dsguru/baseline_system.py")
@@ -103,84 +103,81 @@ def read_release(folder: Path) -> Read | None:
     retry loop calls it, and how many rows and tries the code fixes."""
     if not (folder / SYSTEM).is_file():
         return None
-    rows: list[int] = []
-
-    def table(data: Any, row_limit: int) -> str:
-        rows.append(row_limit)
-        return mark("rows")
-
-    imported: dict[str, Any] = {"get_table_string": table}
-    for name in ("QUESTION_PROMPT", "QUESTION_PROMPT_NO_DATA"):
-        imported[name] = Program(folder / PROMPTS).constant(name)
-    system = Program(folder / SYSTEM, imported)
-    loop = system.function("run_few_shot")
-    with_files, without = _first(system, True), _first(system, False)
-    if with_files[0] != without[0] or not rows:
-        raise system.refused(system.function("generate_prompt"), "another way to show tables")
-    shown = system.call("get_input_data", _self({mark("file"): Bag({"dtypes": mark("types")})}))
-    runner = Program(folder / RUNNER)
-    asked = {"query": mark("part"), "id": ""}
-    me = Bag({"verbose": False})
-    part = runner.until(
-        "run_task", "query", self=me, task=asked, parent_task_query=mark("question")
+    system, utilities = Source(folder, SYSTEM), Source(folder, UTILITIES)
+    loop = system.functions["run_few_shot"]
+    known = {
+        "get_table_string": {"text": mark("rows")},
+        **{n: {"file": str(PROMPTS)} for n in ("QUESTION_PROMPT", "QUESTION_PROMPT_NO_DATA")},
+    }
+    lake: dict[str, Any] = {
+        "dataset": {mark("file"): thing(dtypes=mark("types"))},
+        **{"dataset_directory": "data", "output_dir": "out", "question_output_dir": "out"},
+        **{"verbose": False, "debug": False, "llm": None},
+    }
+    table = {"file": str(SYSTEM), "call": "get_input_data", "self": lake, "known": known}
+    asked = {"named": {"query": mark("question"), "query_id": ""}, "until": "messages"}
+    part = {"query": mark("part"), "id": ""}
+    (shown, with_files, without, query, repair), told = called(
+        folder,
+        [
+            table,
+            *(
+                {**table, **asked, "call": "run_one_shot", "self": {**lake, **snippet}}
+                for snippet in ({"supply_data_snippet": True}, {"supply_data_snippet": False})
+            ),
+            {
+                **{"file": str(RUNNER), "call": "run_task", "until": "query"},
+                "self": {"verbose": False},
+                "named": {"task": part, "parent_task_query": mark("question")},
+            },
+            {"file": str(SYSTEM), "call": _REPAIR, "given": _order(folder, loop)},
+        ],
     )
-    utilities = Program(folder / UTILITIES)
+    first, bare = ([one["content"] for one in messages] for messages in (with_files, without))
+    if len(first) != 2 or first[0] != bare[0]:
+        raise refused(folder, "a first request of other messages")
     return Read(
         {
-            "system": template(with_files[0]),
-            "task": template(with_files[1]),
-            "task_without_files": template(without[1]),
+            "system": template(first[0]),
+            "task": _asking(first[1], shown),
+            "task_without_files": _asking(bare[1], shown),
             "table": template(shown),
-            "part": template(part),
-            "repair": template(_repair(system, loop)),
+            "part": template(query),
+            "repair": template(repair),
             "no_code": "",
             THOUGHT: "",
         },
-        {"rows": rows[0], "tries": _tries(system, loop)},
+        {"rows": told["get_table_string"]["row_limit"], "tries": _tries(folder, loop)},
         (utilities.code("get_table_string"), system.code("process_dataset")),
     )
 
 
-def _self(dataset: dict[str, Any], **more: Any) -> Bag:
-    """The system as its methods see it, over a lake that is mounted as `data`."""
-    own = {"verbose": False, "debug": False, "dataset": dataset, "dataset_directory": "data"}
-    return Bag({**own, "question_output_dir": "", "llm": None, **more})
+_REPAIR = "generate_error_handling_prompt"
 
 
-def _first(system: Program, snippet: bool) -> tuple[str, str]:
-    """System and user message of the first request, with marks."""
-    files = {mark("file"): Bag({"dtypes": mark("types")})}
-    me = _self(files, supply_data_snippet=snippet)
-    said: Any = system.until(
-        "run_one_shot", "messages", self=me, query=mark("question"), query_id=""
-    )
-    roles = [message["role"] for message in said]
-    if roles != ["system", "user"]:
-        raise system.refused(system.function("run_one_shot"), f"messages of {', '.join(roles)}")
-    text = str(said[1]["content"])
-    text = text.replace(system.call("get_input_data", me), mark("tables"))
+def _asking(text: str, tables: str) -> str:
+    """A first message with the places of what it shows of the lake."""
+    text = text.replace(tables, mark("tables"))
     text = text.replace(f"['{mark('file')}']", mark("names"))
-    text = text.replace(f"['data/{mark('file')}']", mark("paths"))
-    return str(said[0]["content"]), text
+    return template(text.replace(f"['data/{mark('file')}']", mark("paths")))
 
 
-def _repair(system: Program, loop: ast.FunctionDef) -> str:
-    """The repair prompt with the three files in the order in which the loop hands them over."""
-    name = "generate_error_handling_prompt"
+def _order(folder: Path, loop: ast.FunctionDef) -> list[str]:
+    """The three files of the repair prompt in the order in which the loop hands them over."""
     kinds = {"code_fp": "code", "output_fp": "output", "error_fp": "error"}
     for node in ast.walk(loop):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             given = [a.id for a in node.args if isinstance(a, ast.Name)]
-            if node.func.attr == name and sorted(given) == sorted(kinds) and not node.keywords:
-                return str(system.call(name, _self({}), *(kinds[one] for one in given)))
-    raise system.refused(loop, f"no call of {name} that is known")
+            if node.func.attr == _REPAIR and sorted(given) == sorted(kinds) and not node.keywords:
+                return [kinds[one] for one in given]
+    raise refused(folder, f"no call of {_REPAIR} that is known")
 
 
-def _tries(system: Program, loop: ast.FunctionDef) -> int:
+def _tries(folder: Path, loop: ast.FunctionDef) -> int:
     for node in ast.walk(loop):
         if isinstance(node, ast.For) and ast.unparse(node.iter).startswith("range("):
-            return len(system.value(node.iter, {}))
-    raise system.refused(loop, "no loop over tries")
+            return len(range(*map(ast.literal_eval, cast("ast.Call", node.iter).args)))
+    raise refused(folder, "no loop over tries")
 
 
 # releases by the hash of their words

@@ -150,6 +150,9 @@ from .baseline_utils import get_table_string
 
 
 class BaselineLLMSystem:
+    def _init_output_dir(self, query_id):
+        self.question_output_dir = self.output_dir
+
     def get_input_data(self):
         """The tables as text."""
         text = ""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from releases import FILES, imported, write_release
 from small_lake import make_lake
 
@@ -41,6 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@functools.cache
 def words_of(place: Path, name: str) -> Words:
     return read_prompts(f"release:{place}").of(name)
 
@@ -55,8 +54,7 @@ class Asked:
         return ""
 
 
-@settings(max_examples=30)
-@given(ask=st.text(min_size=1), text=st.text(min_size=1))
+@pytest.mark.parametrize(("ask", "text"), [("Tidy {it}.", "a <:b:>"), ("{", "}}\n{x}")])
 def test_refinement_requests_are_what_the_release_sends(place: Path, ask: str, text: str) -> None:
     words = words_of(place, "refinement")
     runner: Any = imported(place / "refinement/src/cdrbench_v3/run_inference.py")
@@ -159,30 +157,28 @@ def test_tables_are_bounded_where_tokens_are(place: Path, tmp_path: Path) -> Non
 
 
 CHANGED = [
-    ("refinement", 'f"{ask}\\n<{text}>', 'f"{ask!r}\\n<{text}>', "an f-string with a format"),
-    ("refinement", '"Plan. " + ', 'plan("x") + ', "a call of plan"),
-    ("refinement", "def _infer_one", "def _infer", "it has no function _infer_one"),
-    ("refinement", '"Plan. " + ', '"%s" % ', "an operator Mod"),
-    ("refinement", "shown = None", "while True: pass", "a statement While"),
-    ("refinement", '"system", "content"', '"developer", "content"', "messages of developer, user"),
+    ("refinement", "def _infer_one", "def _infer", "no function _infer_one"),
+    ("refinement", '"Plan. " + ', 'plan("x") + ', "run_inference.py:48: NameError"),
+    ("refinement", '"system", "content"', '"developer", "content"', "messages of other roles"),
     (
         "python_executor",
         '"What to run."}',
         '"What to run."}, "x": {"type": "string"}',
         "parameters",
     ),
-    ("ds_guru", "QUESTION_PROMPT = ", "QUESTION = ", "it has no QUESTION_PROMPT"),
+    ("ds_guru", "QUESTION_PROMPT = ", "QUESTION = ", "QUESTION_PROMPT"),
     ("ds_guru", "(code_fp, output_fp, error_fp)", "(*given)", "no call of generate_error"),
-    ("ds_guru", "row_limit=3", "limit=3", "unexpected keyword"),
+    ("ds_guru", "row_limit=3", "limit=3", "row_limit"),
+    ("ds_guru", "in range(4)", "in tries", "no loop over tries"),
+    ("ds_guru", "for number in", "while number:", "not Python"),
 ]
 
 
 @pytest.mark.parametrize(("name", "old", "new", "said"), CHANGED)
-def test_a_form_that_is_not_known_is_refused_by_file_and_line(
+def test_a_form_that_is_not_known_is_refused(
     name: str, old: str, new: str, said: str, tmp_path: Path
 ) -> None:
-    texts = "".join(FILES[name].values())
-    assert old in texts
+    assert old in "".join(FILES[name].values())
     write_release(tmp_path, name)
     for path in FILES[name]:
         text = (tmp_path / path).read_text("utf-8")
@@ -192,12 +188,13 @@ def test_a_form_that_is_not_known_is_refused_by_file_and_line(
     assert said in str(found.value) and str(tmp_path) in str(found.value)
 
 
-def test_nothing_of_a_release_is_executed(tmp_path: Path) -> None:
+def test_a_release_acts_in_the_sandbox_alone(tmp_path: Path) -> None:
     write_release(tmp_path, "refinement")
     path = tmp_path / "src/cdrbench_v3/run_inference.py"
     touched = tmp_path / "touched"
-    first = f"open({str(touched)!r}, 'w').write('x')\nimport nowhere_to_be_found\n"
-    path.write_text(first + path.read_text("utf-8"), "utf-8")
+    act = f"os.system('touch {touched}')"
+    text = path.read_text("utf-8").replace("    shown = None\n", f"    shown = None\n    {act}\n")
+    path.write_text(f"import nowhere_to_be_found\nx = {act}\n{text}", "utf-8")
     assert read_prompts(f"release:{tmp_path}").of("refinement").source == "release"
     assert not touched.exists()
 
@@ -237,26 +234,3 @@ def test_the_real_releases_are_known(capsys: pytest.CaptureFixture[str]) -> None
     prompts = read_prompts(f"release:{os.environ['ASSAY_RELEASES']}")
     assert set(prompts.words) == set(WORDS) and all(w.known for w in prompts.words.values())
     assert capsys.readouterr().err == ""
-
-
-PIECES = ["(", ")", "[", "]", ":", ",", "=", "**", "*", ".get", "None", "{", "}", "f", "'", "\n"]
-MORE = ["open()", "x", "0", "not", "row", "if", "else", "return", "+", "%", "lambda: 0", "self"]
-
-
-@settings(max_examples=150)
-@given(
-    name=st.sampled_from(list(FILES)), where=st.integers(0), piece=st.sampled_from(PIECES + MORE)
-)
-def test_a_damaged_release_is_read_or_refused_and_never_fails(
-    tmp_path_factory: pytest.TempPathFactory, name: str, where: int, piece: str
-) -> None:
-    folder = write_release(tmp_path_factory.mktemp("r"), name)
-    paths = list(FILES[name])
-    path = folder / paths[where % len(paths)]
-    tokens = re.split(r"(\W)", path.read_text("utf-8"))
-    tokens[where % len(tokens)] = piece
-    path.write_text("".join(tokens), "utf-8")
-    try:
-        assert read_prompts(f"release:{folder}").words[name].source == "release"
-    except ConfigError as error:
-        assert str(folder) in str(error)
