@@ -72,22 +72,38 @@ class SingleTurn:
 
 
 class Episode:
-    """One conversation about a task, which is played once. `tokenizer` is the model's where token
-    ids are drawn; `turn` counts the model's messages."""
+    """One conversation about a task. `maker` makes the environment of a task with tools.
+    `tokenizer` is the model's where token ids are drawn; `turn` counts the model's messages.
+
+    Where the infrastructure broke it is played `again`, once, from its start: a task with tools
+    where nothing else is said (without tools all there is to break are requests, which their
+    client tries again).
+    """
 
     def __init__(
         self,
         task: Task,
         sample: int,
         run_seed: int,
-        maker: Maker,
+        maker: Maker | None = None,
         budget: Budget | None = None,
         tokenizer: ChatTokenizer | None = None,
+        again: bool = False,
     ) -> None:
-        self.task, self.sample, self.run_seed, self.turn = task, sample, run_seed, 0
-        self._talk = ChatConversation() if tokenizer is None else TokenConversation(tokenizer)
-        self._budget, self._maker = budget or Budget(), maker
-        self._text, self._tool_s = "", 0.0
+        if task.tools and maker is None:
+            raise TaskError(
+                f"task {task.id} needs {', '.join(task.tools)}; give rollout an environment"
+            )
+        self.task, self.sample, self.run_seed = task, sample, run_seed
+        self._maker = maker if maker is not None and task.tools else SingleTurn
+        self._budget, self._tokenizer = budget or Budget(), tokenizer
+        self._again = again or bool(task.tools)
+        self._begin()
+
+    def _begin(self) -> None:
+        words = self._tokenizer
+        self._talk = ChatConversation() if words is None else TokenConversation(words)
+        self.turn, self._text, self._tool_s = 0, "", 0.0
         self._failure: str | None = None
         self._notes: dict[str, Any] = {}
         self._records: list[dict[str, Any]] = []
@@ -102,6 +118,15 @@ class Episode:
         Raises nothing but bad input (`TaskError`) and a cancellation: what breaks, a bug included,
         ends this episode with a `failure`.
         """
+        found = await self._attempt(engine, sampling, over)
+        if found.failure is None or not self._again:
+            return found
+        self._begin()
+        return retried(found, await self._attempt(engine, sampling, over))
+
+    async def _attempt(
+        self, engine: Ask | ChatEngine, sampling: Sampling, over: Callable[[], None] | None
+    ) -> Trajectory:
         started = time.perf_counter()
         seed = derive_seed(self.run_seed, self.task.id, self.sample)
         environment: Environment | None = None
@@ -204,27 +229,6 @@ class Episode:
         self._notes = {**notes, **self._notes}
 
 
-async def run_episode(
-    task: Task,
-    sample: int,
-    environment: Environment,
-    ask: Ask | ChatEngine,
-    sampling: Sampling,
-    run_seed: int,
-    budget: Budget | None = None,
-    tokenizer: ChatTokenizer | None = None,
-) -> Trajectory:
-    """One episode by itself, for engines that take one request each (verl, an endpoint).
-
-    `ask(ids, sampling, seed)` continues ids, and needs `tokenizer`; a `ChatEngine` needs none.
-    """
-    if callable(ask) and tokenizer is None:
-        raise TaskError("an engine of token ids needs the model's tokenizer")
-    words = tokenizer if callable(ask) else None
-    one = Episode(task, sample, run_seed, lambda task, sample, seed: environment, budget, words)
-    return await one.play(ask, sampling)
-
-
 # --- many episodes over an engine that takes many prompts in one call ---------------------------
 
 
@@ -242,9 +246,7 @@ async def rollout(
     """`n` trajectories a task, in order. Turn k of sample j of a task draws from (run, task, j, k);
     where the same task stands there again, from a run seed of its own.
 
-    Tasks that name tools run in the environments that `maker` gives (needed only then). An episode
-    of theirs whose infrastructure broke is tried once more before it is handed over with its
-    `failure`.
+    Tasks that name tools run in the environments that `maker` gives (needed only then).
     """
     seen: Counter[str] = Counter()
     items: list[tuple[Task, int, int]] = []
@@ -253,29 +255,16 @@ async def rollout(
         seed = derive_seed(run_seed, "again", again) if again else run_seed
         items += [(task, j, seed) for j in range(n)]
         seen[task.id] += 1
-    plain = [i for i, (task, _, _) in enumerate(items) if not task.tools]
-    acting = [i for i, (task, _, _) in enumerate(items) if task.tools]
     found: dict[int, Trajectory] = {}
-
-    async def play(
-        chosen: Sequence[int], make: Maker, how: Sampling, bounds: Budget | None
-    ) -> list[Trajectory]:
-        episodes = [Episode(*items[i], make, bounds, tokenizer) for i in chosen]
-        return await _Rounds(engine, episodes).play(how)
-
-    runs = await play(plain, SingleTurn, replace(sampling, last=True), Budget(turns=1))
-    for i, run in zip(plain, runs, strict=True):  # all samples draw from their group's seed
-        found[i] = replace(run, seed=derive_seed(items[i][2], run.task_id, 0))
-    if acting:
-        if maker is None:
-            task = items[acting[0]][0]
-            raise TaskError(
-                f"task {task.id} needs {', '.join(task.tools)}; give rollout an environment"
-            )
-        found |= zip(acting, await play(acting, maker, sampling, budget), strict=True)
-        again = [i for i in acting if found[i].failure is not None]
-        second = await play(again, maker, sampling, budget)
-        found |= {i: retried(found[i], run) for i, run in zip(again, second, strict=True)}
+    for acting in (False, True):
+        chosen = [i for i, (task, _, _) in enumerate(items) if bool(task.tools) == acting]
+        bounds = budget if acting else Budget(turns=1)
+        episodes = [Episode(*items[i], maker, bounds, tokenizer) for i in chosen]
+        how = sampling if acting else replace(sampling, last=True)
+        for i, run in zip(chosen, await _Rounds(engine, episodes).play(how), strict=True):
+            # without tools all samples draw from their group's seed
+            seed = run.seed if acting else derive_seed(items[i][2], run.task_id, 0)
+            found[i] = replace(run, seed=seed)
     return [[found[k * n + j] for j in range(n)] for k in range(len(tasks))]
 
 
@@ -305,7 +294,7 @@ class _Rounds:
 
     def __init__(self, engine: Engine, episodes: Sequence[Episode]) -> None:
         self._engine, self._episodes = engine, episodes
-        self._playing = len(episodes)
+        self._playing = set(range(len(episodes)))  # those that a round waits for
         self._asked: dict[int, _Request] = {}  # by the episode's place
         self._complete = asyncio.Event()
 
@@ -314,18 +303,22 @@ class _Rounds:
         started = time.perf_counter()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._answer())
+                answering = group.create_task(self._answer())
                 playing = [
-                    group.create_task(one.play(partial(self._ask, place), sampling, self._over))
+                    group.create_task(
+                        one.play(partial(self._ask, place), sampling, partial(self._over, place))
+                    )
                     for place, one in enumerate(self._episodes)
                 ]
+                await asyncio.gather(*playing)
+                answering.cancel()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         share = (time.perf_counter() - started) / max(len(playing), 1)
         return [replace(one.result(), wall_s=share) for one in playing]
 
-    def _over(self) -> None:
-        self._playing -= 1
+    def _over(self, place: int) -> None:
+        self._playing.discard(place)
         self._look()
 
     async def _ask(
@@ -339,16 +332,17 @@ class _Rounds:
             seed = derive_seed(one.run_seed, one.task.id, 0)
             request = _Request(ids, sampling, seed, key, one.sample)
         self._asked[place] = request
+        self._playing.add(place)  # one that is played again had ended
         self._look()
         return await request.heard
 
     def _look(self) -> None:
-        if len(self._asked) == self._playing:
+        if self._asked.keys() == self._playing:
             self._complete.set()
 
     async def _answer(self) -> None:
-        """Answer round after round, until no episode is left."""
-        while self._playing:
+        """Answer round after round."""
+        while True:
             await self._complete.wait()
             self._complete.clear()
             groups: dict[Hashable, list[_Request]] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,11 +20,11 @@ from assay.task import Answer, Task
 from rollouts.conversation import Ask, ChatEngine
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker
-from rollouts.episode import Episode, SingleTurn, rollout
+from rollouts.episode import Episode, rollout
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE
-from rollouts.trajectory import Sampling, Trajectory, retried
+from rollouts.trajectory import Sampling, Trajectory
 
 CHARACTERS = 4  # of a text that make about one token, where nobody counts them
 Item = tuple[Task, int]  # a task and the number of the sample
@@ -263,7 +263,9 @@ async def sample_side_by_side(
             begun = await allowed.begin(read, asked.plan(task).tokens or MESSAGE)
             if begun is None:
                 return
-            run = await episode(asked, model, task, j)
+            budget = asked.plan(task).budget
+            one = Episode(task, j, asked.seed, asked.maker, budget, model.tokenizer)
+            run = await one.play(model.ask, asked.how(task))
             await allowed.end(begun, run)
             keep(task, run)
             breaker.see(run.failure, answered="no_answer" in run.notes)
@@ -274,21 +276,6 @@ async def sample_side_by_side(
                 group.create_task(worker())
     except ExceptionGroup as errors:  # of the workers: the first one says it
         raise errors.exceptions[0] from None
-
-
-async def episode(asked: Asked, model: Each, task: Task, j: int) -> Trajectory:
-    """One episode; with tools a broken one is tried once more (requests are by their client)."""
-    budget = asked.plan(task).budget
-    maker = asked.maker if task.tools and asked.maker else SingleTurn
-
-    def attempt() -> Awaitable[Trajectory]:
-        one = Episode(task, j, asked.seed, maker, budget, model.tokenizer)
-        return one.play(model.ask, asked.how(task))
-
-    found = await attempt()
-    if found.failure is None or not task.tools:
-        return found
-    return retried(found, await attempt())
 
 
 def answered(

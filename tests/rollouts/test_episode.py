@@ -28,7 +28,7 @@ from rollouts.environment import (
     ModelTurn,
     Reply,
 )
-from rollouts.episode import rollout, run_episode
+from rollouts.episode import Episode, rollout
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import FORMATS, ToolSpec
 from rollouts.trajectory import Completion, Sampling, completion_ids
@@ -287,7 +287,7 @@ def test_bad_input_still_ends_the_run_and_closes_what_was_opened(tiny_folder: Pa
     assert Fragile.closed_by["bad"] == 2
 
 
-@pytest.mark.parametrize("way", ["rollout", "chat_rollout", "run_episode"])
+@pytest.mark.parametrize("way", ["rollout", "chat_rollout", "Episode"])
 def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -> None:
     Fragile.closed_by = Counter()
     waiting = asyncio.Event()
@@ -304,7 +304,7 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -
         step: Any = {
             "rollout": lambda: rollout(tasks, engine, tokenizer, LONG, 1, 0, maker=Slow),
             "chat_rollout": lambda: chat_rollout(tasks, Chat(), LONG, 1, 7, maker=Slow),
-            "run_episode": lambda: run_episode(tasks[0], 0, Slow(tasks[0], 0, 0), Chat(), LONG, 7),
+            "Episode": lambda: Episode(tasks[0], 0, 7, Slow).play(Chat(), LONG),
         }[way]()
         running = asyncio.ensure_future(step)
         await waiting.wait()
@@ -314,7 +314,7 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -
             await running
 
     asyncio.run(go())
-    assert Fragile.closed_by == ({"a": 1} if way == "run_episode" else {"a": 1, "b": 1})
+    assert Fragile.closed_by == ({"a": 1} if way == "Episode" else {"a": 1, "b": 1})
 
 
 def test_an_environment_may_be_satisfied(tiny_folder: Path) -> None:
@@ -340,7 +340,7 @@ def test_one_request_at_a_time_is_the_same_conversation(tiny_folder: Path) -> No
         return (await engine.generate([ids], sampling, 1, [seed]))[0][0]
 
     task = task_of("plain then")
-    one = asyncio.run(run_episode(task, 0, Echo(task, 0, 0), ask, LONG, 7, tokenizer=tokenizer))
+    one = asyncio.run(Episode(task, 0, 7, Echo, tokenizer=tokenizer).play(ask, LONG))
     (many,) = asyncio.run(rollout([task], engine, tokenizer, LONG, 1, 7, maker=Echo))
     assert one.ids == many[0].ids and one.stop == "eos"
 
@@ -357,7 +357,7 @@ class Chat:
 
 def test_an_endpoint_goes_through_the_same_loop() -> None:
     task = task_of("go")
-    t = asyncio.run(run_episode(task, 0, Echo(task, 0, 0), Chat(), LONG, 7))
+    t = asyncio.run(Episode(task, 0, 7, Echo).play(Chat(), LONG))
     assert (t.ids, t.turns, t.sampled, t.stop) == ([], 3, 15, "eos")
     asked, answered = t.messages[1], t.messages[2]
     assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] == "id1"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from assay.http_client import GIVE_UP
 from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
+from rollouts.episode import SingleTurn
 from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample
 from rollouts.trajectory import Sampling, Trajectory
 
@@ -133,6 +134,6 @@ def test_dollars_are_limited_and_what_was_spent_before_counts() -> None:
 def test_an_episode_with_tools_that_broke_is_tried_again() -> None:
     chat = Chat(fails=True)
     what = asked(1)
-    acting = replace(what, tasks=[replace(what.tasks[0], tools=("t",))])
+    acting = replace(what, tasks=[replace(what.tasks[0], tools=("t",))], maker=SingleTurn)
     (run,) = answers(acting, Each(chat, None, 1))
     assert chat.count == 2 and run.failure is not None

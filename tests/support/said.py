@@ -11,7 +11,7 @@ from assay.task import Task
 from rollouts.conversation import ChatReply
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory, ToolSettings
-from rollouts.episode import run_episode
+from rollouts.episode import Episode
 from rollouts.trajectory import Sampling, Trajectory
 
 
@@ -42,8 +42,8 @@ def act(
         shop = EnvironmentFactory(Path("/"), ToolSettings(workers=1, steps=steps))
         shop.announce([task])
         try:
-            maker = shop.maker(task, 0, 7)
-            return await run_episode(task, 0, maker, said, Sampling(512), 0, Budget(turns=turns))
+            one = Episode(task, 0, 0, shop.maker, Budget(turns=turns))
+            return await one.play(said, Sampling(512))
         finally:
             await shop.close()
 

@@ -21,7 +21,7 @@ from data_gen.krama.importer import write_tasks
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory
-from rollouts.episode import run_episode
+from rollouts.episode import Episode
 from rollouts.krama.reference import reference_reply
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling
@@ -39,8 +39,7 @@ async def outcomes(path: Path) -> list[float | None]:
         for task in tasks:
             reply = reference_reply(task, 0, FORMATS["hermes_brief"])
             engine = CannedEngine([{"match": "", "replies": [reply]}])
-            maker = shop.maker(task, 0, 7)
-            run = await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=2))
+            run = await Episode(task, 0, 0, shop.maker, Budget(turns=2)).play(engine, Sampling(512))
             found.append(score_answer(task, run.answer()).outcome)
     finally:
         await shop.close()

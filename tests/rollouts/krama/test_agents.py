@@ -19,7 +19,7 @@ from assay.task import Task, json_line
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory
-from rollouts.episode import run_episode
+from rollouts.episode import Episode
 from rollouts.krama.contract import answer_of, blocks, explain
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
@@ -53,9 +53,9 @@ def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
         shop = EnvironmentFactory(Path("/"))
         shop.announce([task])
         engine = CannedEngine([{"match": "", "replies": replies}])
-        maker = shop.maker(task, 0, 7)
         try:
-            return await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=turns))
+            one = Episode(task, 0, 0, shop.maker, Budget(turns=turns))
+            return await one.play(engine, Sampling(512))
         finally:
             await shop.close()
 

@@ -17,7 +17,7 @@ from assay.task import Task
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory, ToolSettings
-from rollouts.episode import run_episode
+from rollouts.episode import Episode
 from rollouts.krama.index import index_lake
 from rollouts.krama.reference import reference_reply
 from rollouts.krama.script import printed, task_text
@@ -33,9 +33,9 @@ def play(task: Task, reply: str) -> Trajectory:
         shop = EnvironmentFactory(Path("/"))
         shop.announce([task])
         engine = CannedEngine([{"match": "", "replies": [reply]}])
-        maker = shop.maker(task, 0, 7)
         try:
-            return await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=3))
+            one = Episode(task, 0, 0, shop.maker, Budget(turns=3))
+            return await one.play(engine, Sampling(512))
         finally:
             await shop.close()
 

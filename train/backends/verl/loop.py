@@ -35,7 +35,7 @@ from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
 from rollouts.environment import Budget, EnvironmentFailure
 from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
-from rollouts.episode import SingleTurn, run_episode
+from rollouts.episode import Episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory, completion_ids
 from train.backends.verl.data import tokenizer_of
@@ -75,9 +75,6 @@ class AssayLoop(AgentLoopBase):
         steps: list[int] = []  # versions of the weights that its messages came from
         try:
             trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
-            if trajectory.failure is not None:  # the infrastructure's: once more, from the start
-                steps.clear()
-                trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
         except TaskError as error:  # raised, it would be a page of verl's log and a lost group
             print(f"rollout left out: {error}", flush=True)
             return []
@@ -101,21 +98,20 @@ class AssayLoop(AgentLoopBase):
         self, task: Task, sample: int, run_seed: int, drawn: dict[str, Any], steps: list[int]
     ) -> Trajectory:
         rl = self.run_config.rl
-        seed = derive_seed(run_seed, task.id, sample)
-        maker = self.environment_factory.maker if task.tools else None
-        environment = maker(task, sample, seed) if maker else SingleTurn(task)
         sampling = Sampling(rl.max_new_tokens, float(drawn["temperature"]))
         request = uuid4().hex  # one a trajectory: its turns go to the server that has its prefix
 
         async def ask(ids: Any, wanted: Sampling, seed: int) -> Completion:
+            if episode.turn == 0:  # also where it is played again
+                steps.clear()
             return await self._ask(request, list(ids), wanted, seed, drawn, steps)
 
         budget = Budget(
             turns=rl.turns if task.tools else 1, seconds=rl.tool_seconds, tokens=rl.max_length
         )
-        return await run_episode(
-            task, sample, environment, ask, sampling, run_seed, budget, self.chat
-        )
+        maker = self.environment_factory.maker
+        episode = Episode(task, sample, run_seed, maker, budget, self.chat, again=True)
+        return await episode.play(ask, sampling)
 
     async def _ask(
         self,
