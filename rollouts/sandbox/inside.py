@@ -176,8 +176,6 @@ def _receive(job: Job, request: dict[str, Any]) -> int:
         names = ("work_mb", "work_files", "tmp_mb", "shm_mb")
         if any(getattr(job.limits, name) != getattr(Limits, name) for name in names):
             jail.mount_scratch(job.limits, again=True)
-        if job.limits.threads > 1:
-            jail.show_cpus(min(job.limits.threads, len(os.sched_getaffinity(0))))
         if job.plan.shared:
             _mount_shared(job, folders)
     else:

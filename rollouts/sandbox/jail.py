@@ -16,7 +16,6 @@ from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import Limits
 from rollouts.sandbox.syscalls import ROOT_DROPS_TO, is_root
 
-CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
 SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one call
 KEPT = "/.kept"  # what a call's own TMP and SHM would cover, to be shown in them again
@@ -32,6 +31,8 @@ _MADE_UP = {
     "etc/group": f"sandbox:x:{INSIDE_ID}:\n",
     "etc/hosts": "127.0.0.1 localhost sandbox\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    # one processor, so that no library starts more threads
+    **{f"sys/devices/system/cpu/{n}": "0\n" for n in ("online", "possible", "present")},
 }
 # What Landlock lets the code read where it has no root directory of its own.
 _READABLE = (
@@ -242,16 +243,11 @@ def _show_kept(base: str = "") -> None:
             sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
 
 
-def _cpu_files(count: int) -> dict[str, str]:
-    listed = "0\n" if count == 1 else f"0-{count - 1}\n"
-    return {f"{CPUS[1:]}/{name}": listed for name in ("online", "possible", "present")}
-
-
 def _furnish(base: str) -> None:
     """The made-up files, directories to mount on, and links of the new root."""
     for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp", GIVEN[1:]):
         os.makedirs(f"{base}/{name}", exist_ok=True)
-    for name, text in {**_MADE_UP, **_cpu_files(1)}.items():
+    for name, text in _MADE_UP.items():
         os.makedirs(os.path.dirname(f"{base}/{name}"), exist_ok=True)
         with open(f"{base}/{name}", "w") as file:
             file.write(text)
@@ -335,16 +331,6 @@ def mount_scratch(limits: Limits, again: bool = False) -> None:
             sc.mount("tmpfs", top, "tmpfs", flags, f"{size},mode={mode}")
     if not again:
         _show_kept()
-
-
-def show_cpus(count: int) -> None:
-    """For a call of several threads: libraries start no more than there are processors."""
-    flags = sc.MS_NOSUID | sc.MS_NODEV
-    sc.mount("tmpfs", CPUS, "tmpfs", flags, "size=64k,mode=755")
-    for name, text in _cpu_files(count).items():
-        with open(f"/{name}", "w") as file:
-            file.write(text)
-    sc.mount("none", CPUS, "", sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | flags)
 
 
 def overlay(name: str) -> None:

@@ -9,7 +9,6 @@ the stack is imported by a child of its own, the fork server, else by itself.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
@@ -30,8 +29,6 @@ from rollouts.sandbox import inside, levels, transfer, usage, user_process
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.jail import JailPlan
 
-YOUNG_S = 60.0  # between being made and being locked
-
 
 def main(descriptor: int) -> None:
     """Entry point of the exec'd interpreter; `descriptor` is the pool's control socket."""
@@ -42,7 +39,8 @@ def main(descriptor: int) -> None:
         os.umask(0o022)
         plan = levels.choose_plan(request)
         if not plan.namespaces:
-            plan = replace(plan, base=make_folder(request["base"]))
+            plan = replace(plan, base=request["base"])
+            os.mkdir(plan.base, 0o700)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         levels.enter_namespaces(plan, proc)
         inner = os.fork()
@@ -75,44 +73,6 @@ def _guard(parent: int, inner: int, base: str) -> NoReturn:
     with contextlib.suppress(OSError):
         transfer.remove_tree(base)
     os._exit(0)
-
-
-# The directory of a launcher whose calls have no mounts of their own. It is locked as long as the
-# outer process lives, in whatever container: one that can be locked belongs to nobody any more.
-
-
-def make_folder(base: str) -> str:
-    """Make it; what killed launchers left beside it is removed."""
-    top, _, name = base.rpartition("/")
-    for other in os.listdir(top):
-        if other.startswith(name.rpartition("-")[0]):
-            _remove_abandoned(f"{top}/{other}")
-    os.mkdir(base, 0o700)
-    with contextlib.suppress(OSError):  # a file system without locks: nobody removes it later
-        fcntl.flock(os.open(base, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
-    return base
-
-
-def _remove_abandoned(path: str) -> None:
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return
-    owner, changed = os.fstat(lock).st_uid, os.fstat(lock).st_ctime
-
-    def remove() -> None:
-        """As the owner, who can swap a directory for a link meanwhile and gain nothing by it."""
-        os.fchdir(lock)
-        if owner != os.geteuid():
-            os.setresuid(owner, owner, owner)
-        transfer.remove_tree(".")
-
-    with contextlib.suppress(OSError):
-        if time.time() - changed > YOUNG_S:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            levels.attempt(remove)
-            os.rmdir(path)
-    os.close(lock)
 
 
 def _inner(control: socket.socket, plan: JailPlan, request: Any, proc: int) -> NoReturn:

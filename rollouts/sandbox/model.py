@@ -52,7 +52,7 @@ class Limits:
     """Bounds of one call. Sizes in MiB, times in seconds; tmpfs sizes count on top of memory."""
 
     wall_s: float = 200.0
-    cpu_s: float | None = None  # None: wall_s x threads
+    cpu_s: float | None = None  # None: wall_s
     memory_mb: int = 4096  # of each process (private, writable)
     total_mb: int = 6144  # of all processes together, shared pages counted once
     file_mb: int = 200  # largest single file
@@ -62,7 +62,6 @@ class Limits:
     shm_mb: int = 64
     processes: int = 128
     descriptors: int = 256
-    threads: int = 1
     output_kb: int = 64  # of each stream that is kept: half from the start, half from the end
     fetch_mb: int = 64  # one fetched file
     fetch_total_mb: int = 256
@@ -79,7 +78,7 @@ class Limits:
 
     @property
     def cpu_seconds(self) -> int:
-        return max(1, int(self.cpu_s if self.cpu_s is not None else self.wall_s * self.threads))
+        return max(1, int(self.cpu_s if self.cpu_s is not None else self.wall_s))
 
 
 @dataclass(frozen=True)

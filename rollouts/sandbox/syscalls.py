@@ -122,18 +122,6 @@ def close_from_except(kept: Iterable[int]) -> None:
         low = descriptor + 1
 
 
-def rename_process(*argv: str) -> None:
-    """Overwrite our own command line, so that /proc/self/cmdline reads like `python main.py`."""
-    with open("/proc/self/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # fields 48 and 49 of proc(5)
-    if start <= 0 or end <= start:
-        return
-    text = b"\0".join(os.fsencode(a) for a in argv) + b"\0"
-    ctypes.memset(start, 0, end - start)
-    ctypes.memmove(start, text, min(len(text), end - start - 1))
-
-
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range
 dup dup2 dup3 pipe pipe2 sendfile splice tee copy_file_range readahead fadvise64 fallocate
@@ -175,7 +163,7 @@ _PRCTLS = (1, 2, 3, 15, 16, 21, 23, 27, 30, 38, 39, 41, 42, 0x53564D41)
 _OPTIONS = (2, 6, 9, 13, 15, 16, 18, 20, 21, 66, 67)
 _BUFFER_SIZES = (7, 8)
 _MSG_OOB = 1
-SHARED_BYTES = 1 << 16  # the largest shared mapping without a file; see memory.py
+SHARED_BYTES = 1 << 16  # the largest shared mapping without a file; see usage.py
 
 
 @dataclass(frozen=True)

@@ -338,7 +338,7 @@ def _descriptors(proc: int, pid: int) -> int:
 @dataclass
 class ProcessorWatch:
     """Sums processor seconds over all processes, which the kernel bounds for each one alone, and
-    sends those who take more than their share to the back.
+    sends those who take more than one processor to the back.
 
     The sum is the larger of two, because a process that nobody waits for takes its time with it:
     what the living and those who waited tell, and the latest seen of everyone who ever lived.
@@ -346,7 +346,6 @@ class ProcessorWatch:
 
     proc: int
     limit_s: float
-    share: float  # processors
     spent_s: float = 0.0
     _alive: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     _dead: int = 0
@@ -372,12 +371,12 @@ class ProcessorWatch:
         return self.spent_s > self.limit_s
 
     def _yield_to_others(self, pids: list[int]) -> None:
-        """Where more processors are busy than were granted, all else on the node goes first."""
+        """Where more than one processor is busy, all else on the node goes first."""
         now = time.monotonic()
         since, before = self._mark
         if now - since < _WINDOW_S:
             return
-        if since and (self.spent_s - before) / (now - since) > 1.5 * self.share:
+        if since and (self.spent_s - before) / (now - since) > 1.5:
             for thread in [t for pid in pids for t in self._threads(pid)]:
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, thread, _LOWEST)
@@ -514,6 +513,6 @@ def watches(
     return Watches(
         Members(proc, plan.own_proc, user),
         MemoryWatch(proc, limits.total_mb * MIB, like),
-        ProcessorWatch(proc, limits.cpu_seconds, limits.threads),
+        ProcessorWatch(proc, limits.cpu_seconds),
         disk,
     )

@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import ctypes
 import gc
-import importlib
 import importlib.machinery
 import json
 import os
@@ -37,10 +36,6 @@ CLOSED, BEGUN, FAILED = b"k", b"r", b"!"
 # would touch, and so copy, megabytes of pages in every call.
 OWN: dict[str, types.ModuleType] = {}  # kept alive: to take one apart touches pages too
 
-THREAD_VARIABLES = tuple(
-    f"{name}_NUM_THREADS"
-    for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM")
-)
 _TASKS = re.compile(rb"\nUid:\s+(\d+)\s.*\nThreads:\s+(\d+)", re.DOTALL)
 READY = 3  # where we speak to init; gone before the code runs, so the code cannot forge a word
 
@@ -51,25 +46,6 @@ def _failed(error: BaseException) -> NoReturn:
         text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
         os.write(READY, FAILED + text[:2000])
     os._exit(1)
-
-
-# Numeric libraries use one thread unless the limits of a call say otherwise. The warm interpreter
-# has loaded them with one, because threads do not survive a fork. More are switched on in the user
-# process, by threadpoolctl.
-
-
-def thread_variables(threads: int) -> dict[str, str]:
-    """The environment that asks numeric libraries for so many threads."""
-    return dict.fromkeys((*THREAD_VARIABLES, "LOKY_MAX_CPU_COUNT"), str(threads))
-
-
-def _use_threads(threads: int) -> None:
-    """For what is loaded and for what is yet to be started or loaded."""
-    if threads > 1:
-        for name, value in thread_variables(threads).items():
-            os.environ[name] = value
-        with contextlib.suppress(ImportError):  # it comes with scikit-learn
-            importlib.import_module("threadpoolctl").threadpool_limits(threads)
 
 
 def note_own_modules() -> None:
@@ -157,10 +133,7 @@ def _go(
         # one by one: `update` asks abstract base classes, and that touches half a megabyte
         for name, place in (("HOME", folders.work), ("TMPDIR", folders.tmp), ("PWD", folders.work)):
             os.environ[name] = place
-        _use_threads(limits.threads)
         arguments: list[str] = request["argv"]
-        with contextlib.suppress(OSError):
-            sc.rename_process("python", "main.py", *arguments)
         os.write(READY, BEGUN)
     except BaseException as error:
         _failed(error)

@@ -21,12 +21,13 @@ from typing import Any
 from rollouts.sandbox import transfer
 from rollouts.sandbox.inside import ENDED, STARTED
 from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError, Status
-from rollouts.sandbox.user_process import thread_variables
 
 _BOOT = (
     "import sys,os;sys.path.pop(0);r=os.read({fd},4096).decode();sys.path.insert(0,r);"
     "from rollouts.sandbox.launcher import main;sys.path.remove(r);main({fd})"
 )
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM")
+_THREADS = (*(f"{name}_NUM_THREADS" for name in _LIBRARIES), "LOKY_MAX_CPU_COUNT")
 _START_S = 120.0
 _BUSY_S = 5.0  # for the launcher to take a call
 # Init ends its call at the deadline by itself. One that has said that the code began and that does
@@ -53,7 +54,7 @@ def environment(config: Config) -> dict[str, str]:
         "TMPDIR": "/tmp",
         # pyarrow's allocator would start a thread when pandas imports it
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
-        **thread_variables(1),
+        **dict.fromkeys(_THREADS, "1"),  # threads do not survive a fork
     }
     if "LD_LIBRARY_PATH" in os.environ:
         built["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from harness import running
 
-from rollouts.sandbox.model import Config, Limits
+from rollouts.sandbox.model import Config
 from rollouts.sandbox.transfer import neutral
-from rollouts.sandbox.user_process import thread_variables
 from rollouts.sandbox.worker import environment
 
 CORPUS = {
@@ -92,11 +91,11 @@ SHADOW = {"fractions.py": b"MINE = 'local'\n"}
 
 
 def plain(
-    code: bytes, inputs: dict[str, bytes], top: Path, threads: int = 1
+    code: bytes, inputs: dict[str, bytes], top: Path
 ) -> tuple[str, str, int, dict[str, bytes]]:
     for name, data in {**inputs, "main.py": code}.items():
         (top / name).write_bytes(data)
-    env = {**environment(Config()), **thread_variables(threads), "HOME": str(top), "TMPDIR": "/tmp"}
+    env = {**environment(Config()), "HOME": str(top), "TMPDIR": "/tmp"}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=top, env=env, capture_output=True, stdin=subprocess.DEVNULL
     )
@@ -148,18 +147,6 @@ show("svc", SVC(probability=False).fit(X, y).decision_function(X))
 """
 
 
-# Sums over threads come in the order in which these arrive, so with two of them k-means and the
-# forest are not equal to themselves from run to run; the rest is.
-STEADY = "\n".join(
-    line for line in BITS.splitlines() if '"kmeans"' not in line and '"forest"' not in line
-)
-THREADS = (
-    "\nfrom threadpoolctl import threadpool_info\n"
-    "print(sorted({t['num_threads'] for t in threadpool_info()}))\n"
-    "import os; print({k: v for k, v in os.environ.items() if v == '2'}, os.cpu_count())\n"
-)
-
-
 def test_learning_is_bit_equal_to_a_plain_interpreter(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     out, err, status, _ = plain(BITS.encode(), {}, tmp_path)
@@ -168,9 +155,3 @@ def test_learning_is_bit_equal_to_a_plain_interpreter(tmp_path: Path) -> None:
         first, second = run(BITS), run(BITS)
         assert first.stdout == out, first.stderr
         assert second.stdout == out
-        if len(os.sched_getaffinity(0)) < 2:
-            return
-        out, err, status, _ = plain((STEADY + THREADS).encode(), {}, tmp_path, threads=2)
-        assert status == 0, err
-        third = run(STEADY + THREADS, limits=Limits(threads=2, wall_s=120))
-        assert third.stdout == out.replace(f" {os.cpu_count()}\n", " 2\n"), third.stderr

@@ -16,10 +16,9 @@ import pytest
 from harness import running
 from places import ROOT
 
-from rollouts.sandbox import launcher, usage
+from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, Config, Limits
 from rollouts.sandbox.pool import FileStore, Pool
-from rollouts.sandbox.syscalls import is_root
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
@@ -173,27 +172,6 @@ def test_a_killed_pool_leaves_nothing(tmp_path: Path, level: str, reached: str) 
             break
         time.sleep(0.05)
     assert list(tmp_path.rglob("*/*")) == []
-
-
-def test_what_a_killed_guard_left_is_removed_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = tmp_path / "assay-sandbox-0"
-    (left / "5" / "work").mkdir(parents=True)
-    (left / "5" / "work" / "link").symlink_to("/")
-    (left / "5" / "work").chmod(0)
-    if is_root():
-        for path in (left, left / "5", left / "5" / "work"):
-            os.chown(path, 1_879_000_007, -1)
-    (tmp_path / "assay-sandbox-file").write_text("kept")
-    os.symlink("/", tmp_path / "assay-sandbox-link")
-    held = launcher.make_folder(f"{tmp_path}/assay-sandbox-1")
-    assert left.exists()  # too young to tell
-    monkeypatch.setattr(launcher, "YOUNG_S", -1.0)
-    launcher.make_folder(f"{tmp_path}/assay-sandbox-2")
-    assert os.path.isdir(held) and not left.exists()
-    kept = {"assay-sandbox-file", "assay-sandbox-link"}
-    assert {p.name for p in tmp_path.iterdir() if not p.is_dir() or p.is_symlink()} == kept
 
 
 def test_store_carries_files_and_keeps_its_caps() -> None:
