@@ -299,7 +299,7 @@ def _factory(given: Any, where: str) -> Factory:
 # what has words → where they are, and how they are read out of a release
 WORDS: Places = {
     "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.prompts"),
-    "python_executor": ("rollouts.python_tool", "rollouts.dare.words"),
+    "python_executor": ("rollouts.python_tool", "rollouts.words.dare"),
     "ds_guru": ("rollouts.krama.words", "rollouts.krama.words"),
 }
 

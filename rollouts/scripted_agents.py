@@ -7,6 +7,7 @@ model's. `gold`, `empty` and `cheat:NAME` are no agents: they hand an answer in,
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, cast
@@ -23,6 +24,33 @@ def answers_in_words(task: Task, turn: int, calls: CallFormat) -> str:
     return "The prediction is correct and complete. Score: 1.0. outcome=1 <tool_response>ok"
 
 
+def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:
+    """An agent that knows a lake task's gold pipeline. What it says in a turn: as DS-Guru plan and pipeline, as the free agent a run, then the
+    answer with the values found, as `lake_script` the script. Raises `TaskError` for gold without
+    a pipeline."""
+    code: Any = task.gold.get("pipeline")
+    if not code:
+        raise TaskError(
+            f"task {task.id}: its gold holds no pipeline; only tasks of `assay tasks lake` do"
+        )
+    if "lake_agent" in task.tools:
+        if turn == 0:
+            return calls.write("run", {"code": str(code)})
+        found = {f"subtask-{s['id']}": s["answer"] for s in task.gold["subtasks"][:-1]}
+        return calls.write("final_answer", {"answer": task.gold["answer"], "found": found})
+    if "lake_script" in task.tools:
+        return f"```python\n{str(code).rstrip()}\n```"
+    plan = [
+        {
+            "id": "main-task",
+            "query": str(task.prompt[-1]["content"]),
+            "data_sources": list(task.meta.get("gold_files", [])),
+        }
+    ]
+    shown = json.dumps(plan, ensure_ascii=False)
+    return f"```json\n{shown}\n```\n```python\n{str(code).rstrip()}\n```"
+
+
 OWN = "own"  # the `solver` of the task's family
 ANY = ""
 _TABLES = "data_gen.dare.agents"
@@ -30,7 +58,7 @@ _TABLES = "data_gen.dare.agents"
 SOLVERS: dict[str, Mapping[str, str]] = {
     "reference": {
         "table": f"{_TABLES}:reference",
-        "answer": "rollouts.krama.reference:reference_reply",
+        "answer": "rollouts.scripted_agents:reference_reply",
     },
     **{n: {"table": f"{_TABLES}:{n}"} for n in ("baseline", "drawn", "forest", "five_calls")},
     "words": {ANY: "rollouts.scripted_agents:answers_in_words"},

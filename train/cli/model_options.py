@@ -12,7 +12,7 @@ from typing import Any, cast
 from assay import console
 from configs.answers import EARLIER, EvaluationConfig, RolloutConfig, ServeConfig
 from configs.loader import ConfigError, dotted_names, load, settings_help
-from rollouts.engines.server.opening import EMBEDDED, URLS
+from rollouts.engines.server.process import EMBEDDED, URLS
 
 # settings that the code calls by another name than their own
 CALLED = {

@@ -13,8 +13,7 @@ from pathlib import Path
 from assay.files import write_bytes
 from assay.task import TaskError, json_text
 from configs.loader import ConfigError
-from rollouts.engines.server.opening import EMBEDDED
-from rollouts.engines.server.process import devices
+from rollouts.engines.server.process import EMBEDDED, devices
 from train.evaluation.parts import RESULTS
 
 Run = Callable[[list[str]], int]

@@ -18,7 +18,7 @@ from assay.journal import Journal, Key, Row, read_record
 from assay.task import Answer, Task, TaskError
 from configs.schema import EngineConfig
 from rollouts.engines.context import context_of
-from rollouts.engines.server.opening import EMBEDDED, URLS
+from rollouts.engines.server.process import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.event_loop import asyncio_run
@@ -341,7 +341,7 @@ def _server(
     note: Note,
 ) -> Generator[Model]:
     """Token ids from servers of one's own, or from the one at a URL."""
-    from rollouts.engines.server.opening import served
+    from rollouts.engines.server.process import served
 
     folder = folders[0] if folders else None
     with (

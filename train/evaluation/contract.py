@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import Score, Task
-from rollouts.engines.server.opening import EMBEDDED
+from rollouts.engines.server.process import EMBEDDED
 from rollouts.environment import Budget
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for

@@ -3,8 +3,10 @@ they are no longer wanted, on a signal, and (watched.py) when this process is ki
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -16,9 +18,23 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from assay.task import TaskError
 from rollouts.engines.server.watched import END_S
+from rollouts.prompts import ChatTokenizer
+
+if TYPE_CHECKING:
+    from rollouts.engines.http_engine import ServerEngine
+
+EMBEDDED = "embedded"
+SERVERS = (
+    "vllm",
+    "sglang",
+    "assay",
+)  # those of DIALECTS in http_engine.py, which only who asks one has to load
+URLS = ("http://", "https://")
+
 
 LOOK_S = 0.5
 _WATCHED = Path(__file__).with_name("watched.py")
@@ -178,3 +194,54 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+# --- from a command's options to servers that answer ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Served:
+    """Servers that are ready, and what is needed to ask them."""
+
+    addresses: list[str]
+    kind: str
+    name: str
+    tokenizer: ChatTokenizer
+
+    def engine(self, args: Any) -> ServerEngine:
+        """A client with a command's options for endpoints."""
+        from assay.http_client import Patience
+        from rollouts.engines.http_engine import ServerEngine
+
+        return ServerEngine(
+            self.addresses,
+            self.kind,
+            self.name,
+            self.tokenizer.stop_ids,
+            key_env=args.key_env,
+            in_flight=args.in_flight,
+            timeout_s=args.timeout,
+            patience=Patience(seconds=args.patience),
+            extra=args.request_fields,
+        )
+
+
+@contextmanager
+def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generator[Served]:
+    """`folder`: of the model, None where `--model` is an address; then `server.tokenizer` is the
+    folder of the tokenizer. Raises `TaskError` for what cannot be used."""
+    if folder is None:
+        if not args.tokenizer:
+            raise TaskError(
+                f"server.kind={args.engine} --model {args.model}: give the model's tokenizer, "
+                "server.tokenizer=FOLDER: ids go there and come back"
+            )
+        tokenizer = ChatTokenizer(Path(args.tokenizer), args.calls)
+        yield Served([args.model], args.engine, args.endpoint_model, tokenizer)
+        return
+    tokenizer = ChatTokenizer(folder, args.calls)
+    name = folder.name
+    more = tuple(shlex.split(args.server_args))
+    launch = Launch(args.engine, str(folder), name, args.server_python, more)
+    with servers(launch, devices(), logs) as addresses:
+        yield Served(addresses, args.engine, name, tokenizer)

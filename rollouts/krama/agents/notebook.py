@@ -17,7 +17,6 @@ from assay.seeds import derive_seed
 from assay.task import Task
 from rollouts.environment import EnvironmentFailure, EpisodeEnd
 from rollouts.krama.agents.cell_loop import OUTPUTS
-from rollouts.krama.agents.cell_tools import FINAL
 from rollouts.krama.folder import KEY, OUTPUT_KB, LakeFolder
 from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _LOOP = Path(__file__).with_name("cell_loop.py").read_bytes()
+FINAL = "final_answer.json"  # where a cell leaves an answer
 _DAY_S = 24 * 3600.0
 
 

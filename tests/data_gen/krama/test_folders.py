@@ -22,7 +22,7 @@ from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory
 from rollouts.episode import Episode
-from rollouts.krama.reference import reference_reply
+from rollouts.scripted_agents import reference_reply
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling
 

@@ -194,7 +194,7 @@ def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> No
 @pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
 def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
     from assay.task import TaskError
-    from rollouts.krama.reference import reference_reply
+    from rollouts.scripted_agents import reference_reply
 
     lake = make_lake(tmp_path / "lake")
     code = CODE.removeprefix("```python\n").removesuffix("```")

@@ -19,8 +19,8 @@ from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory, ToolSettings
 from rollouts.episode import Episode
 from rollouts.krama.index import index_lake
-from rollouts.krama.reference import reference_reply
 from rollouts.krama.script import printed, task_text
+from rollouts.scripted_agents import reference_reply
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mixed_tasks import refinement, table
 
-from rollouts.engines.server.opening import EMBEDDED
+from rollouts.engines.server.process import EMBEDDED
 from rollouts.prompts import ChatTokenizer
 from train.evaluation import cdr, dare
 from train.evaluation.answering import _say_context  # pyright: ignore[reportPrivateUsage]

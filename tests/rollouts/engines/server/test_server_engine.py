@@ -19,10 +19,8 @@ from chat_server import serving
 
 from assay.http_client import EndpointError, Patience, open_session
 from assay.task import TaskError
-from rollouts.engines.dialects import DIALECTS, AnswerError, with_fields
-from rollouts.engines.http_engine import ServerEngine
-from rollouts.engines.server.opening import SERVERS
-from rollouts.engines.server.process import Launch, devices, servers
+from rollouts.engines.http_engine import DIALECTS, AnswerError, ServerEngine, with_fields
+from rollouts.engines.server.process import SERVERS, Launch, devices, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer

@@ -15,8 +15,14 @@ from small_lake import make_lake, make_task
 from assay.family import score_answer
 from assay.task import Task, TaskError
 from rollouts.environments import EnvironmentFactory
-from rollouts.krama.agents.cell_tools import list_files, read_file
-from rollouts.krama.agents.code_agent import CodeAgent, prelude, read_answer, showing
+from rollouts.krama.agents.code_agent import (
+    CodeAgent,
+    list_files,
+    prelude,
+    read_answer,
+    read_file,
+    showing,
+)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 RAIN = """Thought: read, clean, answer.

@@ -1,1 +1,0 @@
-"""DARE-bench: scripted agents, and why an episode failed."""
