@@ -25,9 +25,10 @@ def answers_in_words(task: Task, turn: int, calls: CallFormat) -> str:
 
 
 def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:
-    """An agent that knows a lake task's gold pipeline. What it says in a turn: as DS-Guru plan and pipeline, as the free agent a run, then the
-    answer with the values found, as `lake_script` the script. Raises `TaskError` for gold without
-    a pipeline."""
+    """An agent that knows a lake task's gold pipeline: as DS-Guru plan and pipeline, as the free
+    agent a run, then the answer with the values found, as `lake_script` the script. Raises
+    `TaskError` for gold without a pipeline.
+    """
     code: Any = task.gold.get("pipeline")
     if not code:
         raise TaskError(

@@ -34,6 +34,7 @@ _LISTENS = 0x10000  # in the flags of /proc/net/unix
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WINDOW_S = 0.5
 _LOWEST = 19
+MOST_BUSY = 1.5  # processors of a call, beyond which all else on the node goes first
 _DELETED = re.compile(rb"^\w+-\w+ \S+ \w+ \S+ (\d+) +(/.*) \(deleted\)$", re.M)
 Sizes = dict[int, int]  # bytes by inode; some file systems tell two device numbers for one file
 T = TypeVar("T")
@@ -376,7 +377,7 @@ class ProcessorWatch:
         since, before = self._mark
         if now - since < _WINDOW_S:
             return
-        if since and (self.spent_s - before) / (now - since) > 1.5:
+        if since and (self.spent_s - before) / (now - since) > MOST_BUSY:
             for thread in [t for pid in pids for t in self._threads(pid)]:
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, thread, _LOWEST)
