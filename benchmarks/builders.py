@@ -14,8 +14,8 @@ processes of a command (PSS), tasks and refusals; then the ratio of the largest 
 smallest, and of more workers to one. Of `sql` also how many answers are scored a second, new and
 again. On a busy machine compare processor seconds.
 
---beside also runs a build with one worker twice side by side. What that takes more than one build
-alone is what the machine itself takes from two busy cores, and bounds what two workers can gain.
+Words after -- go to `assay tasks`. --beside also runs a build with one worker twice side by side:
+what that takes more than one alone is what the machine itself takes from two busy cores.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -123,8 +124,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--tables", nargs="*", default=[], help="packages or folders")
     parser.add_argument("--beside", action="store_true", help="two builds side by side as well")
     parser.add_argument("--folder", type=Path, help="where builds are kept (a temporary one)")
-    parser.add_argument("more", nargs="*", help="further words of `assay tasks`, after --")
-    args = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    at = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:at])
+    args.more = words[at + 1 :]
     print(machine())
     found: dict[tuple[int, int], Command] = {}
     with tempfile.TemporaryDirectory(prefix="assay-builders-") as temporary:

@@ -85,7 +85,10 @@ _CHILD = """
 import os, sys
 sys.path.insert(0, sys.argv.pop(1))
 import assay
-status = assay.main(sys.argv[1:])
+try:
+    status = assay.main(sys.argv[1:])
+except SystemExit as end:
+    status = end.code
 own, system, children, children_system, _ = os.times()
 print("took", own + system, children + children_system)
 sys.exit(status)

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from places import ROOT
 
 pytest.importorskip("torch")
 
@@ -95,34 +89,3 @@ def test_other_settings_are_refused_by_name(
     assert "did you mean rl.steps?" in capsys.readouterr().err
     assert assay.main(words(finished, finished.parent / "none")) == 2
     assert str(finished) in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_ctrl_c_and_kill_leave_a_run_that_ends_the_same(
-    finished: Path, tiny_folder: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "assay", *words(tiny_folder, out)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    for blow, stage in ((signal.SIGINT, "sft"), (signal.SIGKILL, "rl")):
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            # a background shell ignores Ctrl-C, and its children inherit that
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        while child.poll() is None:
-            if any(row["stage"] == stage for row in read_metrics(out)):
-                child.send_signal(blow)
-                break
-            time.sleep(0.02)
-        said = child.communicate()[1].decode()
-        if blow == signal.SIGINT:
-            assert child.returncode == 130 and "run the same command again" in said
-    assert subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL).returncode == 0
-    for stage in ("sft", "rl"):
-        a, b = (p / stage / "model.safetensors" for p in (finished, out))
-        assert a.read_bytes() == b.read_bytes()

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front import command
 
 torch = pytest.importorskip("torch")
 
 from grpo_runs import RL, each, few_as, refinement_tasks, run_rl  # noqa: E402
 
-from assay.task import Score, Task, TaskError, write_jsonl  # noqa: E402
-from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
+from assay.task import Score, Task, TaskError  # noqa: E402
+from configs.schema import GrpoRunConfig  # noqa: E402
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import batch_of as rollout_batch  # noqa: E402
-from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
+from train.grpo import fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
 from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402
@@ -66,13 +65,6 @@ def test_failed_scoring_teaches_nothing_and_is_counted(tiny_folder: Path, tmp_pa
     after = run_rl(tiny_folder, tmp_path, replace(RL, steps=1), broken).named()[0][1]
     assert torch.equal(before, after)
     assert read_metrics(tmp_path)[0]["why/sandbox_error"] == 1.0
-
-
-def test_formula_and_batch_arithmetic_are_said() -> None:
-    text = describe(GrpoConfig(max_new_tokens=96, sampling_correction="token"))
-    assert "1/(96·128)" in text and "16 prompts × 8 rollouts = 128" in text and "π_old/q" in text
-    dare = describe(GrpoConfig(normaliser="sequence_mean", kl_coef=0.1))
-    assert "1/|tokens|" in dare and "KL" in dare
 
 
 def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: Path) -> None:
@@ -137,23 +129,6 @@ def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -
     assert [t.id for t in kept] == ["t0", "t1", "t2"]
     with pytest.raises(TaskError, match=r"raise rl\.max_length"):
         fitting([long], tokenizer, RL)
-
-
-def test_write_jsonl_of_tasks_trains_from_the_command_line(
-    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = tmp_path / "tasks.jsonl"
-    write_jsonl(data, (t.to_json() for t in refinement_tasks(8)))
-    common = [f"data={data}", f"model.path={tiny_folder}", "engine.dtype=float32"]
-    out = tmp_path / "sft"
-    grpo_main, sft_main = command("grpo"), command("sft")
-    assert sft_main([*common, f"out={out}", "sft.batch_size=4", "engine.threads=1"]) == 0
-    rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.max_new_tokens=8"]
-    out = tmp_path / "rl"
-    assert grpo_main([*common, f"out={out}", "engine.threads=1", *rl]) == 0
-    assert (out / "model" / "model.safetensors").is_file()
-    assert grpo_main([*common, "data=/nowhere.jsonl"]) == 2
-    assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
 
 
 class Parrot:

@@ -17,7 +17,7 @@ from assay.task import Score, Task  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.grpo import Ask, describe, refilled, train_grpo  # noqa: E402
+from train.grpo import Ask, refilled, train_grpo  # noqa: E402
 from train.model.batch import Batch, batch_of  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402
@@ -152,10 +152,3 @@ def test_a_stopped_run_ends_in_the_same_bits(tiny_folder: Path, tmp_path: Path) 
             run(tiny_folder, tmp_path / f"cut{at}", ALL, stop_at=at)
         assert same(whole, run(tiny_folder, tmp_path / f"cut{at}", ALL))
         assert plain(tmp_path / f"cut{at}") == plain(tmp_path / "whole")
-
-
-def test_what_is_on_is_said_before_the_first_step() -> None:
-    assert len(describe(RL).splitlines()) == 2
-    said = describe(ALL)
-    assert "up to 2 rounds" in said and "last tokens (4)" in said
-    assert "cut-off answers: no advantage" in describe(replace(RL, overlong="mask"))

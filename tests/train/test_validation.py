@@ -105,14 +105,3 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     assert rows(broken) == rows(whole)
     for name in ("best", "model"):
         assert weights(broken / name) == weights(whole / name)
-
-
-def test_a_dry_run_says_the_lengths(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sft([*words, "--out", str(tmp_path / "o"), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "lengths of 16 examples" in said and "all fit sft.max_length" in said
-    assert not (tmp_path / "o").exists()
-    assert sft([*words, "--out", str(tmp_path / "o"), "sft.max_length=9"]) == 2
-    assert "set sft.max_length=" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -15,9 +14,10 @@ from pathlib import Path
 import pytest
 from harness import running
 from places import ROOT
+from soak import soak
 
 from rollouts.sandbox import usage
-from rollouts.sandbox.model import LEVELS, Config, Limits
+from rollouts.sandbox.model import LEVELS, STACK, Config, Limits
 from rollouts.sandbox.pool import FileStore, Pool
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
@@ -205,21 +205,7 @@ def test_a_caller_and_the_code_talk_through_a_socket() -> None:
     assert asyncio.run(talk()) == (b"aa\n", b"bb\n", "1\n", "the caller ended it")
 
 
-def soak(*args: str) -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.sandbox_soak", *args],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
-
-
-def test_short_soak() -> None:
-    assert soak("--calls", "100")["wrong"] == 0
-
-
-@pytest.mark.slow
-def test_ten_thousand_calls() -> None:
-    assert soak("--calls", "10000", "--stack")["retried"] == 0
+@pytest.mark.parametrize("calls", [100, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_hostile_calls_lose_and_mix_up_nothing(calls: int) -> None:
+    found = asyncio.run(soak(calls, STACK if calls > 100 else ()))
+    assert found["problems"] == [] and found["retried"] == 0

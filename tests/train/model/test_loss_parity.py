@@ -194,54 +194,6 @@ def test_verl_as_configured_is_the_reference(verl_actor: Any, preset: str) -> No
             agrees(verls(batch, actor, micro), wanted)
 
 
-def test_without_the_length_normaliser_verl_depends_on_the_micro_batch(verl_actor: Any) -> None:
-    """The trap that `loss_scale_factor` closes."""
-    key = "actor_rollout_ref.actor.loss_scale_factor"
-    open_actor, closed = verl_actor("dr_grpo", **{key: None}), verl_actor("dr_grpo")
-    batch = ragged(3)
-    # trimmed to each micro-batch's own longest answer, as verl's unpadding does
-    losses = {}
-    for micro in (2, 8):
-        for name, actor in (("open", open_actor), ("closed", closed)):
-            total = 0.0
-            for at in range(0, 8, micro):
-                rows = slice(at, at + micro)
-                width = int(max(np.flatnonzero(batch.mask[rows].any(0)))) + 1
-                piece = Ragged(
-                    batch.rewards,
-                    batch.logp[rows, :width],
-                    batch.old[rows, :width],
-                    batch.mask[rows, :width],
-                )
-                total += _piece(piece, actor, batch.rewards.ravel()[rows])
-            losses[name, micro] = total
-    assert abs(losses["closed", 2] - losses["closed", 8]) < 1e-6
-    assert abs(losses["open", 2] - losses["open", 8]) > 1e-4
-
-
-def _piece(piece: Ragged, actor: Any, rewards: Any) -> float:
-    from verl.trainer.ppo.core_algos import get_policy_loss_fn
-
-    mask = torch.tensor(piece.mask)
-    adv = torch.tensor(rewards - 0.3, dtype=torch.float32)[:, None].expand(mask.shape)
-    actor.global_batch_info.update(
-        dp_size=1,
-        batch_num_tokens=100,
-        global_batch_size=8,
-        loss_scale_factor=actor.loss_scale_factor,
-    )
-    old = torch.tensor(piece.old, dtype=torch.float32)
-    loss, _ = get_policy_loss_fn("vanilla")(
-        old_log_prob=old,
-        log_prob=torch.tensor(piece.logp, dtype=torch.float32),
-        advantages=adv,
-        response_mask=mask,
-        loss_agg_mode=actor.loss_agg_mode,
-        config=actor,
-    )
-    return float(loss)
-
-
 def test_a_group_of_one_and_lost_siblings_get_no_advantage(verl_actor: Any) -> None:
     """verl's own estimator gives a group of one its raw reward."""
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")

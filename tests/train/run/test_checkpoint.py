@@ -74,40 +74,45 @@ def test_random_states_continue_where_they_stood(tmp_path: Path) -> None:
     assert [draw(), draw()] == wanted
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
-    for step in (1, 2, 3, 4):
+DAMAGE = {
+    "no manifest": ("manifest.json", None),
+    "no file": ("optimiser.safetensors", None),
+    "short file": ("optimiser.safetensors", lambda data: data[:10]),
+    "bad manifest": ("manifest.json", lambda data: b"["),
+    **{
+        f"a flipped bit of {name}": (
+            name,
+            lambda data: (
+                data[: -len(data) // 3]
+                + bytes([data[-len(data) // 3] ^ 4])
+                + data[-len(data) // 3 + 1 :]
+            ),
+        )
+        for name in ("optimiser.safetensors", "meta.json", "manifest.json")
+    },
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_is_skipped_and_its_place_used_again(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert load_latest(tmp_path) is None and load_latest(tmp_path / "none") is None
+    for step in (0, 1, 2):
         save(tmp_path, step, groups(step), {}, keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step_000003", "step_000004"]
-
-
-def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
-    save(tmp_path, 5, groups(1.0), {"n": 1})
-    save(tmp_path, 5, groups(2.0), {"n": 2})
-    got = load_latest(tmp_path)
-    assert got is not None and got.meta["n"] == 2 and got.tensors["model"]["w"][0, 0] == 2.0
-
-
-@pytest.mark.parametrize("damage", ["no_manifest", "short_file", "missing_file", "bad_manifest"])
-def test_a_torn_folder_is_skipped(tmp_path: Path, damage: str) -> None:
-    save(tmp_path, 1, groups(1.0), {})
-    newest = save(tmp_path, 2, groups(2.0), {})
-    if damage == "no_manifest":
-        (newest / "manifest.json").unlink()
-    elif damage == "bad_manifest":
-        (newest / "manifest.json").write_text("[")
-    elif damage == "missing_file":
-        (newest / "optimiser.safetensors").unlink()
+    name, change = DAMAGE[damage]
+    place = tmp_path / "step_000002" / name
+    if change is None:
+        place.unlink()
     else:
-        os.truncate(newest / "optimiser.safetensors", 10)
+        place.write_bytes(change(place.read_bytes()))
     got = load_latest(tmp_path)
     assert got is not None and got.step == 1
-    save(tmp_path, 2, groups(3.0), {}, keep=2)  # and its place can be used again
+    assert not damage.startswith("a flipped") or "step_000002: damaged" in capsys.readouterr().err
+    save(tmp_path, 2, groups(3.0), {}, keep=2)
     again = load_latest(tmp_path)
     assert again is not None and again.step == 2 and again.tensors["model"]["w"][0, 0] == 3.0
-
-
-def test_an_empty_or_absent_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert load_latest(tmp_path) is None and load_latest(tmp_path / "none") is None
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step_000001", "step_000002"]
 
 
 def test_a_changed_locked_field_is_refused_by_name(tmp_path: Path) -> None:
@@ -176,21 +181,6 @@ def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(
             if named[0] != "random":
                 assert all(bool((t == float(got.step % 1000)).all()) for t in named[1].values())
         assert json.loads((got.path / "meta.json").read_text())["step"] == got.step
-
-
-@pytest.mark.parametrize("name", ["optimiser.safetensors", "meta.json", "manifest.json"])
-def test_a_flipped_bit_is_noticed(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(tmp_path, 1, groups(1.0), {})
-    save(tmp_path, 2, groups(2.0), {})
-    place = tmp_path / "step_000002" / name
-    data = bytearray(place.read_bytes())
-    data[-len(data) // 3] ^= 4
-    place.write_bytes(data)
-    got = load_latest(tmp_path)
-    assert got is not None and got.step == 1
-    assert "step_000002: damaged; the run goes on from an older one" in capsys.readouterr().err
 
 
 def test_after_a_kill_latest_names_the_newest_and_nothing_is_left(tmp_path: Path) -> None:

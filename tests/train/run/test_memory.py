@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from train import memory
@@ -25,34 +20,6 @@ def test_freed_blocks_are_kept_unless_memory_is_short(
     assert [sorted(values.values()) for values in asked] == [[32 << 20, GB] if kept else [2 << 20]]
 
 
-FREED = """
-import resource, sys
-from train import memory
-memory.available_memory = lambda: int(sys.argv[1])
-memory.choose_allocation()
-import torch
-heap = memory.Heap()
-def faults():
-    for _ in range(20):
-        torch.ones(4 << 20, dtype=torch.uint8)
-    heap.settle()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-faults(), faults()
-print(faults() - faults())
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
-def test_kept_blocks_are_not_asked_of_the_system_again() -> None:
-    """4 MiB are 1,024 pages, each a page fault where it is new."""
-    pytest.importorskip("torch")
-    for left, most, least in ((9 * GB, 2_000, 0), (7 * GB, 10**6, 20_000)):
-        run = subprocess.run(
-            [sys.executable, "-c", FREED, str(left)], capture_output=True, text=True, check=True
-        )
-        assert least <= -int(run.stdout) <= most
-
-
 def test_a_heap_is_given_back_when_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     resident, returned = [0], list[int]()
     monkeypatch.setattr(memory, "memory_is_short", lambda: False)
@@ -69,10 +36,3 @@ def test_a_heap_is_given_back_when_it_has_grown(monkeypatch: pytest.MonkeyPatch)
         resident[0] = now
         heap.settle()
     assert returned == [most + 1, most + 2]
-
-
-def test_memory_in_use_is_told(tmp_path: Path) -> None:
-    assert memory.resident_memory(tmp_path) is None
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "statm").write_text("900 25 3 1 0 9 0\n")
-    assert memory.resident_memory(tmp_path) == 25 * os.sysconf("SC_PAGE_SIZE")

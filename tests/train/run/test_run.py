@@ -52,11 +52,6 @@ def test_a_folder_has_one_process_and_a_kill_frees_it(tmp_path: Path) -> None:
         pass
 
 
-def test_a_loop_is_told_how_weights_are_rounded(tmp_path: Path) -> None:
-    with Run(replace(config(tmp_path), engine=EngineConfig(rounding="spread"))) as run:
-        assert run.loop("sft").rounding == "spread"
-
-
 def test_a_run_records_what_it_was_made_of(tmp_path: Path) -> None:
     with Run(config(tmp_path)) as run:
         run.record(times={"SFT": 1.0})

@@ -116,24 +116,3 @@ def test_a_slow_scorer_is_looked_at_less(tmp_path: Path, capsys: Any) -> None:
     assert "not looked at in whole, too slow: slow" in line(found, 1.0)
     audit_tasks("refuse", tasks, tmp_path, 0, {}, tmp_path / "run")
     assert "every law holds" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["own_family", "own_tools"])
-def test_the_example_families_pass(name: str) -> None:
-    from places import ROOT
-
-    (family,) = families.use_families([str(ROOT / "examples" / f"{name}.py")])
-    assert family.build is not None
-    tasks = family.build(1)["train"]
-    found = audit_sample(tasks, 0)
-    assert found.ok and not found.cut, found.refusal
-
-
-def test_the_demos_tasks_pass() -> None:
-    from data_gen.corpora import read_corpus
-    from data_gen.demo.build import build_demo_tasks, preset
-
-    few = {"train_sft": 8, "train_rl": 40, "heldout": 8}
-    _, tasks, _ = build_demo_tasks(read_corpus(None), preset("easy", **few), 0)
-    found = audit_sample(tasks, 0)
-    assert found.ok and found.tasks == {"refinement": 24}

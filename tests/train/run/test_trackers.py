@@ -13,10 +13,8 @@ from small_run import answers, line, refinement
 
 pytest.importorskip("torch")
 
-from configs.schema import EngineConfig, LogConfig, SftRunConfig
+from configs.schema import LogConfig
 from train.run.log import LogError, RunLog, read_metrics
-from train.run.record import read_run_record
-from train.run.run import Run
 from train.run.trackers import COLUMNS, FOLDER, named_values, table_of
 
 WHY = "is not installed; `make test-interop`"
@@ -68,34 +66,6 @@ def test_a_tracker_that_is_not_there_is_said_before_the_first_step(
     asked: dict[str, Any] = {setting: True if value == "true" else value}
     with pytest.raises(LogError, match=rf"log\.{name}: the package {setting} is not installed"):
         RunLog(tmp_path, LogConfig(**asked))
-
-
-def test_every_start_of_a_run_is_one_run_at_weights_and_biases(tmp_path: Path) -> None:
-    pytest.importorskip("wandb", reason=f"wandb {WHY}")
-    for step in (1, 2):
-        log = RunLog(tmp_path, LogConfig(wandb="offline"))
-        log.record("rl", step, {"reward/mean": 0.5})
-        log.close()
-    starts = sorted(path.name for path in tmp_path.rglob("*.wandb"))
-    (made,) = {name.removeprefix("run-") for name in starts}
-    assert len(starts) == 2 and made == f"{read_run_record(tmp_path)['wandb']['id']}.wandb"
-
-
-def test_tensorboard_shows_the_numbers_of_metrics_jsonl(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason=f"tensorboard {WHY}")
-    asked = LogConfig(tensorboard=True)
-    engine = EngineConfig(dtype="float32", threads=1)
-    with Run(SftRunConfig(out=str(tmp_path), engine=engine, log=asked)) as run:
-        run.log.record("sft", 1, {"loss": 2.5, "lr": 1e-4})
-        for step in (1, 2):
-            run.log.step("rl", step, 2, {"reward/mean": 0.25 * step}, rollouts())
-        run.log.record("eval", 2, {"outcome": 0.5, "signs": {"x": 1}})
-    assert scalars(tmp_path) == {
-        "sft/loss": [(1, 2.5)],
-        "sft/lr": [(1, pytest.approx(1e-4))],
-        "reward/mean": [(1, 0.25), (2, 0.5)],
-        "eval/outcome": [(2, 0.5)],
-    }
 
 
 def test_a_resumed_run_has_every_step_once(tmp_path: Path) -> None:

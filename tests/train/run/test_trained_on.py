@@ -131,13 +131,6 @@ def test_a_damaged_record_is_said(tmp_path: Path, damage: str) -> None:
         read_trained(tmp_path)
 
 
-def test_a_million_rows_take_sixteen_megabytes_and_little_memory() -> None:
-    rows = ([2 * i, 2 * i + 1] for i in range(1_000_000))
-    made = Trained((), np.empty(0, np.int64)).after("sft", "x", rows)
-    assert made.marks.nbytes == 16_000_000 and made.stages[0].tasks == 1_000_000
-    assert made.has([0, 1_999_999, 2_000_000]) == [True, True, False]
-
-
 def test_rows_of_rollouts_bring_their_marks_and_chats_have_their_words() -> None:
     task = text_task(1)
     assert row_marks({"marks": [3, 4], "messages": task.prompt}) == [3, 4]

@@ -1,29 +1,20 @@
-"""Thousands of calls, one in seven of them hostile: is any lost, mixed up, or wrongly explained?
-
-`python -m benchmarks.sandbox_soak [--calls 10000] [--workers 2] [--stack]`: 5 % crash, 5 % hang
-until their deadline of one second, 5 % take more memory than they may, the rest compute. Every call
-has a number of its own that has to come back in its output and in its file. Prints one JSON object;
-the exit status is 1 when anything was not as it should be.
-"""
+"""Calls of which 5 % crash, 5 % hang until their deadline of one second, 5 % take more memory than
+they may, and the rest compute: is any lost, mixed up, or wrongly explained? Every call has a number
+of its own that has to come back in its output and in its file."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import random
 import re
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from rollouts.sandbox import usage
-from rollouts.sandbox.model import STACK, Config, Limits, Result
+from rollouts.sandbox.model import Config, Limits, Result
 from rollouts.sandbox.pool import Pool
 
 _TELL = "print({i}); open('number', 'w').write('{i}')\n"
@@ -120,7 +111,7 @@ def _resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-async def soak(count: int, workers: int, stack: tuple[str, ...]) -> dict[str, object]:
+async def soak(count: int, stack: tuple[str, ...], workers: int = 2) -> dict[str, object]:
     """Run `count` calls; what was counted, and every problem in a sentence."""
     rng = random.Random(0)
     names = rng.choices(list(KINDS), (85, 5, 5, 5), k=count)
@@ -128,7 +119,6 @@ async def soak(count: int, workers: int, stack: tuple[str, ...]) -> dict[str, ob
     problems: list[str] = []
     waits: list[float] = []
     feet: list[dict[str, float]] = []
-    start = time.monotonic()
     config = Config(workers=workers, min_level="limits", stack=stack, spares=workers)
     async with Pool(config) as pool:
 
@@ -148,38 +138,9 @@ async def soak(count: int, workers: int, stack: tuple[str, ...]) -> dict[str, ob
             await asyncio.gather(*(caller(left) for _ in range(workers)))
             await asyncio.sleep(1)
             feet.append(footprint(pool))
-        level = (await pool.report()).level
     first, last = feet
     if pool.by_status.total() != count or pool.retried:
         problems.append(f"{pool.by_status} for {count} calls, {pool.retried} retried")
     if any(last[what] > first[what] + more for what, more in _MAY_GROW.items()):
         problems.append(f"the footprint grew from {first} to {last}")
-    return {
-        "calls": count,
-        "level": level,
-        "kinds": dict(Counter(names)),
-        "by_status": pool.by_status,
-        "retried": pool.retried,
-        "seconds": round(time.monotonic() - start, 1),
-        "median_s": round(median(waits), 4),
-        "longest_s": round(max(waits), 2),
-        "after_a_tenth": {k: round(v, 1) for k, v in first.items()},
-        "at_the_end": {k: round(v, 1) for k, v in last.items()},
-        "wrong": len(problems),
-        "problems": problems[:20],
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--stack", action="store_true", help="with the whole data stack imported")
-    args = parser.parse_args()
-    found = asyncio.run(soak(args.calls, args.workers, STACK if args.stack else ()))
-    print(json.dumps(found, indent=1))
-    return int(bool(found["wrong"]))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return {"problems": problems[:20], "retried": pool.retried, "longest_s": max(waits)}
