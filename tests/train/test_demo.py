@@ -10,18 +10,15 @@ import pytest
 pytest.importorskip("torch")
 
 import assay
+from train.demo_time import LEAST
 from train.run.log import read_metrics
 
 SMALL = [
-    "tasks.train_sft=16",
     "tasks.train_rl=16",
-    "tasks.heldout=24",
-    "eval.tasks=24",
     "eval.untouched=10",
     "eval.max_new_tokens=8",
     "sft.batch_size=8",
     "sft.max_length=2000",
-    "rl.steps=2",
     "rl.prompts_per_step=2",
     "rl.mini_batch=2",
     "rl.rollouts_per_prompt=4",
@@ -36,13 +33,31 @@ SMALL = [
 
 
 def words(model: Path, out: Path, *more: str) -> list[str]:
-    return ["demo", "--seed", "3", "--out", str(out), f"model.path={model}", *SMALL, *more]
+    small = [*SMALL, *more]
+    return [
+        "demo",
+        "--minutes",
+        "0.1",
+        "--seed",
+        "3",
+        "--out",
+        str(out),
+        f"model.path={model}",
+        *small,
+    ]
+
+
+SIZES = "tasks.train_sft=16 tasks.heldout=24 rl.steps=2 eval.tasks=24"
 
 
 @pytest.fixture(scope="module")
 def finished(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demo that is given less time than the least sizes take."""
     out = tmp_path_factory.mktemp("demo") / "run"
-    assert assay.main(words(tiny_folder, out)) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LEAST, "train_sft", 16)
+        patch.setitem(LEAST, "tasks", 24)
+        assert assay.main(words(tiny_folder, out)) == 0
     return out
 
 
@@ -66,6 +81,8 @@ def test_every_stage_leaves_its_piece(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert "cheat:drop" in page and "<svg" in page and "http://" not in page.split("<body")[0]
     record = json.loads((finished / "run.json").read_text())
+    found = (record["config"]["tasks"]["train_sft"], record["config"]["rl"]["steps"])
+    assert found == (16, 2)
     assert record["seed"] == 3 and record["inputs"]["tasks"] and record["versions"]["torch"]
     assert record["kernels"] in ("compiled", "torch")
     for stage in ("sft", "rl"):
@@ -74,9 +91,12 @@ def test_every_stage_leaves_its_piece(finished: Path) -> None:
     assert len(list((finished / "checkpoints" / "rl").glob("step_*"))) == 1
 
 
-def test_a_rerun_redoes_nothing(finished: Path, tiny_folder: Path) -> None:
+def test_a_rerun_redoes_nothing_and_keeps_the_sizes(
+    finished: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = {p: p.stat().st_mtime_ns for p in finished.rglob("*.safetensors")}
-    assert assay.main(words(tiny_folder, finished)) == 0
+    assert assay.main([*words(tiny_folder, finished), "--minutes", "200"]) == 0
+    assert f"sizes: {SIZES}\n" in capsys.readouterr().out
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*.safetensors")}
 
 
@@ -87,5 +107,7 @@ def test_other_settings_are_refused_by_name(
     assert "rl.lr" in capsys.readouterr().err
     assert assay.main(words(tiny_folder, finished, "rl.stepps=3")) == 2
     assert "did you mean rl.steps?" in capsys.readouterr().err
+    assert assay.main(words(tiny_folder, finished, "rl.steps=3")) == 2
+    assert "rl.steps=3: --minutes decides it" in capsys.readouterr().err
     assert assay.main(words(finished, finished.parent / "none")) == 2
     assert str(finished) in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from front import command
 
 torch = pytest.importorskip("torch")
+
+from safetensors.torch import load, load_file  # noqa: E402
 
 from assay.task import Task, write_jsonl  # noqa: E402
 from train.run.log import read_metrics  # noqa: E402
@@ -64,9 +67,17 @@ def weights(folder: Path) -> bytes:
 CHOICE = [*RL, "rl.dynamic_sampling=1", "rl.overlong=soft"]
 
 
-@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (grpo, CHOICE), (sft, SFT)])
+LORA = pytest.param(
+    grpo,
+    [*RL, "model.lora_rank=4", "rl.kl_coef=0.01", "rl.lr=1e-2"],
+    marks=pytest.mark.skipif(find_spec("peft") is None, reason="the extra `lora` is not installed"),
+)
+
+
+@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (grpo, CHOICE), (sft, SFT), LORA])
 def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     words: list[str],
+    tiny_folder: Path,
     tmp_path: Path,
     main: Any,
     more: list[str],
@@ -105,3 +116,11 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     assert rows(broken) == rows(whole)
     for name in ("best", "model"):
         assert weights(broken / name) == weights(whole / name)
+    if "model.lora_rank=4" in more:  # adapters alone are trained and kept; the model is whole
+        start, end = load_file(f"{tiny_folder}/model.safetensors"), load(weights(whole / "model"))
+        assert start.keys() == end.keys()
+        changed = {name for name in start if not torch.equal(start[name], end[name])}
+        assert changed and all("proj" in name for name in changed)
+        saved = max((whole / "checkpoints" / "rl").glob("step_*/optimiser.safetensors"))
+        assert saved.stat().st_size < 0.5 * len(weights(whole / "model"))
+        assert main([*words, *more, "--out", str(whole), "model.lora_rank=8", "rl.steps=6"]) == 2

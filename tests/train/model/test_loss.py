@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from rollouts.engines.torch.llama import to_state  # noqa: E402
+from train.model import packing  # noqa: E402
 from train.model.loss import (  # noqa: E402
     centre,
     group_advantages,
@@ -19,9 +20,11 @@ from train.model.loss import (  # noqa: E402
     sampling_weight,
     spread,
 )
-from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
+
+# trees, the default, no trees; and what a GPU gets
+LAYOUTS = [(1e-9, True), (packing.PAIR, True), (1e9, True), (packing.PAIR, False)]
 
 
 def segments() -> list[Segment]:
@@ -35,9 +38,11 @@ def segments() -> list[Segment]:
         Segment(ids(5), [ids(6)], [3]),
         Segment(ids(1), [ids(3), ids(2)], [4, 5]),
     ]
-    again = ids(4)  # rollouts that are the same
+    again, start, begun = ids(4), ids(20), ids(5)  # rollouts that are the same, or begin alike
     return [
         *found,
+        Segment(start + ids(4), [begun + ids(3), begun + ids(1), begun], [12, 13, 14]),
+        Segment(start + ids(2), [begun + ids(2)], [15]),
         Segment(ids(3), [again, ids(2), again, again], [6, 7, 8, 9]),
         Segment(ids(2), [again, again], [10, 11]),
     ]
@@ -54,11 +59,15 @@ def reference_logp(model: Any, parts: list[Segment]) -> Any:
     return torch.cat(rows)
 
 
-def test_shared_prompt_gradients_equal_the_unshared(tiny_folder: Path, tiny_hf: Any) -> None:
+@pytest.mark.parametrize("pair,share", LAYOUTS)
+def test_gradients_are_those_of_lone_sequences(
+    tiny_folder: Path, tiny_hf: Any, monkeypatch: pytest.MonkeyPatch, pair: float, share: bool
+) -> None:
+    monkeypatch.setattr(packing, "PAIR", pair)
     policy = load_policy(tiny_folder, "float32")
     assert isinstance(policy, LlamaPolicy)
     parts = segments()
-    logp, _ = policy.logp(pack(parts))
+    logp, _ = policy.logp(pack(parts, share=share))
     wanted = reference_logp(tiny_hf, parts)
     assert torch.allclose(logp, wanted, atol=1e-5)
     weights = torch.randn(len(logp), generator=torch.Generator().manual_seed(2))
@@ -90,7 +99,8 @@ def test_the_padding_token_learns_in_the_fallback_too(tiny_folder: Path) -> None
 def masked_segments() -> list[Segment]:
     """The same, with tool tokens between the model's in some completions."""
     again = [[1, 0, 0, 1], [1, 1], [1, 1, 1, 1], [0, 0, 1, 1]]
-    masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None, again, None]
+    masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None]
+    masks += [None, None, again, None]
     return [
         Segment(s.prompt, s.completions, s.rows, m) for s, m in zip(segments(), masks, strict=True)
     ]
@@ -195,76 +205,3 @@ def test_kl_penalty_is_never_negative_and_zero_at_equality() -> None:
     a = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     assert torch.equal(kl_penalty(a, a), torch.zeros(3, 5))
     assert bool((kl_penalty(a, a * 1.3) >= 0).all())
-
-
-def test_masters_keep_updates_that_bf16_would_lose() -> None:
-    weight = torch.full((8,), 0.05, dtype=torch.bfloat16, requires_grad=True)
-    optimiser = MasterAdamW([("w", weight)])
-    for _ in range(30):
-        weight.grad = torch.ones_like(weight)
-        optimiser.collect()
-        optimiser.step(1e-5, 0.0)
-    assert float(optimiser.masters[0][0]) == pytest.approx(0.05 - 30 * 1e-5, abs=1e-4)
-    assert float(weight[0]) < 0.05  # thirty lost steps would have left it where it was
-
-
-def test_a_non_finite_gradient_is_skipped() -> None:
-    weight = torch.ones(4, requires_grad=True)
-    optimiser = MasterAdamW([("w", weight)])
-    weight.grad = torch.tensor([1.0, float("inf"), 0.0, 0.0])
-    optimiser.collect()
-    assert optimiser.step(0.1, 1.0) == float("inf")
-    assert torch.equal(weight.detach(), torch.ones(4))
-    weight.sum().backward()  # nothing of it is left for the next batch
-    optimiser.collect()
-    assert optimiser.step(0.1, 0.0) == 2.0
-
-
-def test_a_float32_model_is_its_own_master() -> None:
-    start = torch.linspace(-1, 1, 9)
-    weight, unused = start.clone().requires_grad_(True), torch.ones(2, requires_grad=True)
-    plain = start.clone().requires_grad_(True)
-    mine = MasterAdamW([("w", weight), ("u", unused)], betas=(0.9, 0.98))
-    theirs = torch.optim.AdamW([plain], lr=1e-2, betas=(0.9, 0.98), weight_decay=0.0)
-    for i in range(4):
-        for part in range(2):  # gradients of micro-batches add up
-            factor = torch.sin(torch.arange(9.0) + i + part)
-            (weight * factor).sum().backward()
-            (plain * factor).sum().backward()
-            mine.collect()
-        mine.step(1e-2, 0.0)
-        theirs.step()
-        theirs.zero_grad()
-    assert mine.masters[0] is weight and torch.allclose(weight, plain, atol=1e-6)
-    assert torch.equal(unused, torch.ones(2)) and "exp_avg.u" in mine.state()
-
-
-def test_optimiser_state_round_trips_to_the_bit() -> None:
-    def fresh() -> tuple[Any, MasterAdamW]:
-        weight = torch.linspace(-1, 1, 9).to(torch.bfloat16).requires_grad_(True)
-        return weight, MasterAdamW([("w", weight)], betas=(0.9, 0.98))
-
-    def go(weight: Any, optimiser: MasterAdamW, steps: range) -> None:
-        for i in steps:
-            weight.grad = torch.sin(torch.arange(9.0) + i).to(torch.bfloat16)
-            optimiser.collect()
-            optimiser.step(1e-2, 1.0)
-
-    w1, o1 = fresh()
-    go(w1, o1, range(6))
-    w2, o2 = fresh()
-    go(w2, o2, range(3))
-    saved = {k: v.clone() for k, v in o2.state().items()}
-    w3, o3 = fresh()
-    o3.load(saved)
-    go(w3, o3, range(3, 6))
-    assert torch.equal(w1, w3) and torch.equal(o1.masters[0], o3.masters[0])
-
-
-def test_schedule() -> None:
-    assert learning_rate(0, 10, 1.0, 2, "cosine") == 0.5
-    assert learning_rate(2, 10, 1.0, 2, "cosine") == 1.0
-    assert learning_rate(10, 10, 1.0, 2, "cosine") == pytest.approx(0.0)
-    assert learning_rate(7, 10, 1.0, 0, "constant") == 1.0
-    assert learning_rate(7, 12, 1.0, 2, "linear") == pytest.approx(0.5)
-    assert learning_rate(12, 12, 1.0, 2, "linear") == 0.0

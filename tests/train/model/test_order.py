@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.task import Task
-from train.model.order import balanced_batch, batch_of, epoch_order, strata
+from train.model.order import balanced_batch, batch_of, epoch_order, instead, strata
 
 
 def tasks(count: int) -> list[Task]:
@@ -57,3 +57,19 @@ def test_an_epoch_is_shuffled_once_however_many_steps_it_has() -> None:
     epoch_order.cache_clear()
     seen = [row for step in range(50) for row in batch_of(step, 1000, 30, 3)]
     assert epoch_order.cache_info().misses == 2 and sorted(seen[:1000]) == list(range(1000))
+
+
+def test_what_takes_the_place_of_flat_groups() -> None:
+    found = [
+        Task(f"t{i}", "toy", "x", "train", [], {"status": "KEEP" if i % 2 else "DROP"})
+        for i in range(20)
+    ]
+    pools, asked = strata(found, "status"), {*range(8)}
+    rows = instead(3, 2, 0, pools, [1, 3, 4], asked)
+    assert rows == instead(3, 2, 0, pools, [1, 3, 4], asked)
+    assert rows != instead(3, 2, 1, pools, [1, 3, 4], asked)
+    assert not {*rows} & asked and len({*rows}) == 3
+    assert [found[row].gold["status"] for row in rows] == ["KEEP", "KEEP", "DROP"]
+    assert instead(3, 2, 0, pools, [], asked) == []
+    assert len(instead(3, 2, 0, pools, [1] * 9, asked)) == 6  # no more of that status
+    assert instead(3, 2, 0, pools, [1], {*range(20)}) == []

@@ -4,7 +4,6 @@ alone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from train.model import packing  # noqa: E402
 from train.model.packing import Layout, Packed, Segment, micro_batches, pack  # noqa: E402
-from train.model.policy import load_policy  # noqa: E402
 
 FEW = st.lists(st.integers(3, 5), min_size=1, max_size=6)  # few tokens: much is shared
 
@@ -116,53 +114,6 @@ def test_micro_batches_keep_the_limit_and_every_rollout(
         assert alone or size_of(part, layout) <= limit
     if all(s.positions(layout) <= limit for s in segments):  # nothing has to be cut
         assert [s for part in cut for s in part] == segments
-
-
-def slopes(
-    folder: Path, parts: Sequence[Sequence[Segment]], share: bool = True
-) -> tuple[dict[int, list[float]], dict]:
-    """Each row's log-probabilities, and the gradients of their weighted sum."""
-    policy = load_policy(folder, "float32")
-    said: dict[int, list[float]] = {}
-    for part in parts:
-        packed = pack(part, share=share)
-        logp, _ = policy.logp(packed)
-        (logp * torch.cos(3.0 * packed.row + packed.column)).sum().backward()
-        for row, value in zip(packed.row.tolist(), logp.tolist(), strict=True):
-            said.setdefault(row, []).append(value)
-    return said, {name: tensor.grad for name, tensor in policy.named()}
-
-
-@pytest.mark.parametrize(
-    "pair,share", [(1e-9, True), (packing.PAIR, True), (1e9, True), (packing.PAIR, False)]
-)
-def test_log_probabilities_and_gradients_are_those_of_lone_rows(
-    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, pair: float, share: bool
-) -> None:
-    generator = torch.Generator().manual_seed(5)
-
-    def ids(n: int) -> list[int]:
-        return torch.randint(3, 259, (n,), generator=generator).tolist()
-
-    start, begun = ids(20), ids(5)
-    together = [
-        Segment(start + ids(4), [begun + ids(3), begun + ids(1), begun], [0, 1, 2]),
-        Segment(start + ids(2), [ids(4)], [3], [[1, 0, 0, 1]]),
-        Segment(start, [begun + ids(2), ids(2)], [4, 5]),
-    ]
-    alone = [
-        [Segment(s.prompt, [c], [row], s.masks)]
-        for s in together
-        for c, row in zip(s.completions, s.rows, strict=True)
-    ]
-    wanted, wanted_slopes = slopes(tiny_folder, alone)
-    monkeypatch.setattr(packing, "PAIR", pair)
-    said, found = slopes(tiny_folder, [together], share)
-    assert said.keys() == wanted.keys()
-    for row, values in wanted.items():
-        assert said[row] == pytest.approx(values, abs=1e-5)
-    for name, slope in wanted_slopes.items():
-        assert torch.allclose(slope, found[name], atol=1e-5 * float(slope.abs().max())), name
 
 
 def test_what_is_shared_is_computed_once() -> None:

@@ -12,34 +12,8 @@ from assay.rows import read_rows
 from assay.task import Score
 from configs.loader import load
 from configs.schema import DemoConfig
-from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics
+from train.run.log import LogError, RunLog, read_metrics, rollout_metrics
 from train.run.record import read_run_record, write_run_record
-
-FULL = {
-    "reward/mean": 0.412,
-    "outcome/mean": 0.25,
-    "by_group/frac_mixed": 0.5,
-    "why/no_answer": 0.06,
-    "response_length/mean": 41.7,
-    "response_length/clip_ratio": 0.0,
-    "entropy": 0.8,
-    "grad_norm": 0.11,
-    "kl/sampler": 0.003,
-    "time/step": 38.1,
-}
-
-
-def test_one_line_a_step_with_fixed_columns() -> None:
-    line = console_line("rl", 12, 200, FULL)
-    assert line == (
-        "step  12/200 | reward  0.41 | outcome 0.25 | mixed  50% | no_answer   6% "
-        "| tok  42 | cut   0% | entropy 0.80 | grad  0.11 | kl  0.0030 | 38.1s"
-    )
-    bare = console_line("rl", 1, 200, {"reward/mean": -1.0})
-    assert [i for i, c in enumerate(bare) if c == "|"] == [
-        i for i, c in enumerate(line) if c == "|"
-    ]
-    assert "kl       -" in bare
 
 
 def test_resume_drops_what_came_after_and_a_torn_line(tmp_path: Path) -> None:

@@ -41,17 +41,6 @@ def test_a_trajectory_of_another_table_is_taken(tmp_path: Path) -> None:
 
 
 @at_hand
-def test_an_evaluation_question_is_refused_by_what_it_says(tmp_path: Path) -> None:
-    listed = json.loads((DARE / "question_list.json").read_text("utf-8"))
-    tabular = [row for row in listed if row["task"] != "time_series_analysis"]
-    assert len(tabular) > 10
-    for row in tabular:
-        other = trajectory("Predict `y`.", "ok")
-        with pytest.raises(TaskError, match=r"row 2|line 2|:2"):
-            rows_of(tmp_path, other, trajectory(row["question_v1"], "ok"))
-
-
-@at_hand
 def test_the_description_of_an_evaluation_database_is_known_in_a_tool_s_answer(
     tmp_path: Path,
 ) -> None:

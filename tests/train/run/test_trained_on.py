@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,6 @@ from assay.marks import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError
 from configs.training import GrpoConfig
 from rollouts.prompts import ChatTokenizer
-from train.lengths import measured
 from train.model.order import fitting
 from train.run.trained_on import (
     NAME,
@@ -102,21 +100,6 @@ def test_stages_add_up_and_the_file_reads_back(tmp_path: Path) -> None:
     assert size < 400 and not list(tmp_path.glob("*.tmp"))
 
 
-def test_adapters_have_the_record_of_their_base_too(tmp_path: Path) -> None:
-    base, lora = tmp_path / "base", tmp_path / "lora"
-    for folder in (base, lora):
-        folder.mkdir()
-    write_trained(base, record(text_task(1)))
-    said = {"base_model_name_or_path": str(base)}
-    (lora / "adapter_config.json").write_text(json.dumps(said))
-    only_base = read_trained(lora)
-    assert only_base is not None and only_base.saw(text_task(1))
-    write_trained(lora, record(text_task(2)))
-    both = read_trained(lora)
-    assert both is not None and both.saw(text_task(1)) and both.saw(text_task(2))
-    assert read_trained(tmp_path) is None
-
-
 @pytest.mark.parametrize("damage", ["cut", "head", "format"])
 def test_a_damaged_record_is_said(tmp_path: Path, damage: str) -> None:
     write_trained(tmp_path, record(text_task(1), text_task(2)))
@@ -159,24 +142,6 @@ def test_rl_was_trained_on_what_fits_and_is_asked(tiny_folder: Path) -> None:
     assert len(asked) == 8 and [task for task in tasks if found.saw(task)] == asked
     assert found.stages[-1] == Stage("rl", 8, "rl.jsonl")
     assert {t.id for t in drawn(tasks, rl, 0)} != {t.id for t in asked}
-
-
-def test_prompts_are_tokenised_once_a_run(
-    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks, tokenizer, asked = [text_task(i) for i in range(6)], ChatTokenizer(tiny_folder), [0]
-    inner = tokenizer.prompt
-
-    def counted(*given: Any) -> list[int]:
-        asked[0] += 1
-        return inner(*given)
-
-    monkeypatch.setattr(tokenizer, "prompt", counted)
-    rl = GrpoConfig(steps=1, prompts_per_step=4, mini_batch=4, max_length=400, max_new_tokens=8)
-    found = measured(tasks, tokenizer)
-    equipped = [replace(task, meta={"x": 1}) for task in fitting(tasks, tokenizer, rl)]
-    assert fitting(equipped, tokenizer, rl) == equipped and asked[0] == 6
-    assert found.prompt == max(len(inner(task.prompt)) for task in tasks)
 
 
 def table_of_numbers(seed: int) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from front import command  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 from sft_runs import toy_tasks  # noqa: E402
 
 from train.report.write import write_page  # noqa: E402
-from train.run.log import LOST, Diverged, RunLog, lost, read_metrics, warnings_of  # noqa: E402  # noqa: E402
+from train.run.log import LOST, Diverged, RunLog, lost, read_metrics, warnings_of  # noqa: E402
 
 NAN = float("nan")
 FLAT = {"by_group/frac_flat": 1.0, "grad_norm": 0.0, "loss": 0.0}
@@ -76,14 +78,10 @@ def test_what_never_changes_in_rl_is_named(change: dict[str, float], kinds: set[
     assert not warnings_of(one_differs, "rl")
 
 
-@pytest.fixture
-def broken_model(tiny_folder: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def broken_model(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose logits are no numbers from finite weights."""
-    from shutil import copytree
-
-    from safetensors.torch import load_file, save_file
-
-    folder = tmp_path / "broken"
+    folder = tmp_path_factory.mktemp("broken") / "model"
     copytree(tiny_folder, folder)
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"].fill_(3e38)
@@ -91,60 +89,32 @@ def broken_model(tiny_folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_sft_whose_loss_is_no_number_leaves_no_model(
-    broken_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, data = tmp_path / "run", toy_tasks(tmp_path / "t.jsonl", 4)
-    settings = ["sft.epochs=3", "sft.batch_size=4", "engine.dtype=float32", "engine.threads=1"]
-    words = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out), *settings]
-    assert command("sft")(words) == 1
-    assert "no model was written" in capsys.readouterr().err
-    assert not (out / "model").exists() and not (out / "DONE").exists()
+RL = "rl.steps=2 rl.prompts_per_step=2 rl.mini_batch=2 rl.audit=off rl.rollouts_per_prompt=2"
 
 
-def test_rl_from_logits_that_are_no_numbers_leaves_no_model(
-    broken_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "words", "status", "said"),
+    [
+        ("sft", "sft.epochs=3 sft.batch_size=4", 1, "no model was written"),
+        ("grpo", f"{RL} rl.max_new_tokens=4", 1, "logits of all 2 steps are no numbers"),
+        ("eval", "--no-baselines sampling.max_new_tokens=4", 3, "the model's logits are NaN"),
+    ],
+)
+def test_logits_that_are_no_numbers_end_in_no_model_and_no_outcome(
+    broken_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    words: str,
+    status: int,
+    said: str,
 ) -> None:
     out, data = tmp_path / "run", toy_tasks(tmp_path / "t.jsonl", 4)
-    settings = ["rl.steps=2", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.audit=off"]
-    settings += ["rl.rollouts_per_prompt=2", "rl.max_new_tokens=4", "engine.dtype=float32"]
-    words = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out), *settings]
-    assert command("grpo")([*words, "engine.threads=1"]) == 1
-    assert "logits of all 2 steps are no numbers" in capsys.readouterr().err
+    given = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out), *words.split()]
+    assert command(name)([*given, "engine.dtype=float32", "engine.threads=1"]) == status
+    error = capsys.readouterr().err
+    assert said in error and "cut by" not in error
     assert not (out / "model").exists()
-    for line in (out / "rollouts" / "step_000001.jsonl").read_text().splitlines():
+    for line in [row for f in out.glob("rollouts/*.jsonl") for row in f.read_text().splitlines()]:
         assert "NaN" not in line.replace("logits are NaN", "")
-        row = json.loads(line)
-        assert row["outcome"] is None and "logits are NaN" in row["failure"]
-
-
-def test_answers_from_logits_that_are_no_numbers_are_not_cut_ones(
-    broken_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data, out = toy_tasks(tmp_path / "t.jsonl", 2), tmp_path / "e"
-    words = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out)]
-    words += [
-        "--no-baselines",
-        "sampling.max_new_tokens=4",
-        "engine.dtype=float32",
-        "engine.threads=1",
-    ]
-    assert command("eval")(words) == 3
-    said = capsys.readouterr().err
-    assert "the model's logits are NaN" in said and "cut by" not in said
-
-
-def test_rl_that_never_saw_a_difference_says_so(
-    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, data = tmp_path / "run", toy_tasks(tmp_path / "t.jsonl", 4)
-    settings = ["rl.steps=4", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.audit=off"]
-    settings += ["rl.rollouts_per_prompt=2", "rl.max_new_tokens=4", "engine.dtype=float32"]
-    words = ["--tasks", str(data), "--model", str(tiny_folder), "--out", str(out), *settings]
-    assert command("grpo")([*words, "engine.threads=1"]) == 0
-    said = capsys.readouterr().out
-    assert "every group was flat in 4 of 4 steps: the model is as it was" in said
-    assert "warning: step 3: every group was flat in 3 of 3 steps" in said
-    page = write_page(out, {}).read_text()
-    assert page.count("every group was flat in 4 of 4 steps") == 1
-    assert json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["response/empty"] < 1
+        assert json.loads(line)["outcome"] is None
