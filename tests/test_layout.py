@@ -27,7 +27,7 @@ BUDGETS = {
     "data_gen": (25_000, 160),
     "train configs": (16_600, 145),
     "tests": (50_400, 445),
-    "benchmarks experiments": (7_500, 60),
+    "benchmarks experiments": (3_150, 24),
 }
 # Where a floor's benchmarks stand in one dict, and what else names one outside of its own rooms.
 NAMES = {

@@ -41,10 +41,10 @@ def segments() -> list[Segment]:
     again, start, begun = ids(4), ids(20), ids(5)  # rollouts that are the same, or begin alike
     return [
         *found,
-        Segment(start + ids(4), [begun + ids(3), begun + ids(1), begun], [12, 13, 14]),
-        Segment(start + ids(2), [begun + ids(2)], [15]),
-        Segment(ids(3), [again, ids(2), again, again], [6, 7, 8, 9]),
-        Segment(ids(2), [again, again], [10, 11]),
+        Segment(start + ids(4), [begun + ids(3), begun + ids(1), begun], [6, 7, 8]),
+        Segment(start + ids(2), [begun + ids(2)], [9]),
+        Segment(ids(3), [again, ids(2), again, again], [10, 11, 12, 13]),
+        Segment(ids(2), [again, again], [14, 15]),
     ]
 
 

@@ -22,29 +22,18 @@ def folder_with(path: Path, *names: str) -> Path:
 WHOLE = ("config.json", "model.safetensors", "tokenizer.json")
 
 
-def test_a_path_is_used_as_it_is(tmp_path: Path) -> None:
+def test_a_path_is_used_as_it_is_when_it_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = folder_with(tmp_path / "m", *WHOLE)
     assert resolve_model(str(folder)) == folder
-
-
-@pytest.mark.parametrize(
-    ("names", "missing"),
-    [
-        ((), "config.json"),
-        (("config.json",), "no weights"),
-        (("config.json", "model.safetensors"), "no tokenizer"),
-    ],
-)
-def test_an_incomplete_folder_is_refused(
-    tmp_path: Path, names: tuple[str, ...], missing: str
-) -> None:
-    with pytest.raises(ModelError, match=missing):
-        check_folder(folder_with(tmp_path / "m", *names))
-
-
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no such folder"):
-        resolve_model(str(tmp_path / "nothing"))
+    assert model_source.main([str(folder)]) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+    assert model_source.main([str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    for count, missing in enumerate(("config.json", "no weights", "no tokenizer")):
+        with pytest.raises(ModelError, match=missing):
+            check_folder(folder_with(tmp_path / str(count), *WHOLE[:count]))
 
 
 def test_the_cached_copy_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +72,11 @@ def test_an_unreachable_index_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list((tmp_path / "models").iterdir()) == []  # nothing half-made stays
 
 
-def test_a_damaged_download_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_or_failed_fill_publishes_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"not it")
     with pytest.raises(ModelError, match="wanted bcc81830"):
         model_source._verify(tmp_path / "x.whl", model_source.WHEEL_SHA256)
 
-
-def test_a_failed_fill_publishes_nothing(tmp_path: Path) -> None:
     def fill(folder: Path) -> None:
         (folder / "config.json").write_text("{}")
         raise KeyboardInterrupt
@@ -97,11 +84,3 @@ def test_a_failed_fill_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         model_source._publish(tmp_path / "models" / "m", fill, 0)
     assert list((tmp_path / "models").iterdir()) == []
-
-
-def test_the_folder_alone_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = folder_with(tmp_path / "m", *WHOLE)
-    assert model_source.main([str(folder)]) == 0
-    assert capsys.readouterr().out == f"{folder}\n"
-    assert model_source.main([str(tmp_path / "none")]) == 2
-    assert "no such folder" in capsys.readouterr().err
