@@ -53,7 +53,7 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "assay tasks sql --tables my_tables/ --out tasks",
     ),
     "harbor": (
-        "data_gen.harbor.cli:main",
+        "data_gen.harbor:main",
         "Harbor task directories, checked in the jail",
         "assay tasks harbor directories/ --out tasks",
     ),

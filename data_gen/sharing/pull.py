@@ -21,8 +21,7 @@ from assay.files import atomic_write_set, file_hash, write_bytes
 from assay.task import Task, TaskError, json_line, json_text
 from data_gen.certificate import CERTIFICATE
 from data_gen.sharing import places
-from data_gen.sharing.columns import read_parquet
-from data_gen.sharing.layout import FILES, Manifest, Split, inside
+from data_gen.sharing.dataset import FILES, Manifest, Split, inside, read_parquet
 
 RECORD = "pulled.json"
 

@@ -29,16 +29,18 @@ from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
 from data_gen.sharing import places
-from data_gen.sharing.columns import COLUMNS, row_of, write_parquet
-from data_gen.sharing.layout import (
+from data_gen.sharing.dataset import (
     CARD,
+    COLUMNS,
     FILES,
     MANIFEST,
     Manifest,
     Split,
     proved,
+    row_of,
     split_name,
     without_gold,
+    write_parquet,
 )
 from data_gen.tally import REFUSED
 

@@ -1,1 +1,0 @@
-"""Harbor task directories as tasks of ours."""
