@@ -74,7 +74,7 @@ def files(out: Path) -> dict[str, bytes]:
     """What a build wrote; the record of it without the checkout's state, which may change."""
     found = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
     if record := found.get("provenance.json"):
-        found["provenance.json"] = re.sub(rb'"dirty": \w+', b"", record)
+        found["provenance.json"] = re.sub(rb'"(dirty|revision)": .*', b"", record)
     return found
 
 

@@ -1,22 +1,14 @@
-"""The exported inspect task, evaluated by the real inspect_ai: with its mock model, and with a
-model that `assay serve` runs."""
+"""The exported inspect task, evaluated by the real inspect_ai with its mock model."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import re
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
-from tool_model import ANSWERS
-from tool_model import tasks as write_tasks
 from travelling import (
     FIGS,
     OWN,
@@ -33,7 +25,7 @@ pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; `make tes
 from inspect_ai import eval as evaluate
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from assay.task import Task, read_tasks, write_jsonl
+from assay.task import Task, write_jsonl
 from rewards.adapters.words import load, score_text
 from train.cli.eval import main as assay_eval
 
@@ -139,67 +131,3 @@ def test_tools_of_one_s_own_are_offered_and_find_gold(tmp_path: Path, way: str) 
     assert log.status == "success" and log.samples is not None
     scores = [(s.scores or {})["assay"].value for s in log.samples]
     assert scores == [float(way == "tool")] * 6
-
-
-# torch is in the project's own environment, inspect in this one
-PYTHON = os.environ.get("ASSAY_PYTHON_311") or str(ROOT / ".venv" / "bin" / "python")
-MAKE = (
-    "import sys; from pathlib import Path; from tiny_model import CHAT_TEMPLATE; "
-    "from tool_model import write_model; write_model(Path(sys.argv[1]), CHAT_TEMPLATE)"
-)
-TASKS = 50
-
-
-@pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[str]:
-    """The URL of a tiny model that says one of four answers, each as often as the other."""
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
-    env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    folder = str(tmp_path / "model")
-    subprocess.run([PYTHON, "-c", MAKE, folder], env=env, check=True, cwd=ROOT)
-    words = ["serve", "--model", folder, "--port", "0", "--name", "tiny", "engine.threads=1"]
-    server = subprocess.Popen(
-        [PYTHON, "-m", "assay", *words, "engine.device=cpu"],
-        env=env,
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stderr is not None
-    try:
-        seen = next(m for line in server.stderr if (m := re.search(r"http://\S+:\d+", line)))
-        yield f"{seen[0]}/v1"
-    finally:
-        server.terminate()
-        server.wait(timeout=60)
-        server.stderr.close()
-
-
-@pytest.mark.skipif(not Path(PYTHON).exists(), reason="needs the project's own environment")
-def test_accuracy_over_an_endpoint_is_what_assay_says_of_the_same_outputs(
-    tmp_path: Path, endpoint: str
-) -> None:
-    # those of two digits: no prompt is a part of another one
-    tasks = read_tasks(write_tasks(10 + TASKS, tmp_path / "made.jsonl", tools=False))[10:]
-    folder = exported("inspect", tmp_path, tasks)
-    (log,) = evaluate(
-        adapter(folder).assay(),
-        model=get_model("openai-api/assay/tiny", base_url=endpoint, api_key="none"),
-        display="none",
-        log_dir=str(tmp_path / "logs"),
-        temperature=1.0,
-        max_tokens=8,
-        max_connections=4,
-    )
-    assert log.status == "success" and log.samples is not None and log.results is not None
-    outputs = {str(s.id): s.output.completion for s in log.samples}
-    theirs = {str(s.id): (s.scores or {})["assay"].value for s in log.samples}
-    words = load(folder)
-    assert len(outputs) == TASKS and set(outputs.values()) >= set(ANSWERS)
-    ours = {w.task.id: score_text(w.task, outputs[w.task.id]).outcome for w in words}
-    assert theirs == ours and 0 < sum(map(float, ours.values())) < TASKS
-    said = [(w.messages[-1]["content"], outputs[w.task.id]) for w in words]
-    found = {r["task_id"]: r["outcome"] for r in evaluated(tmp_path, tasks, said)}
-    assert found == theirs
-    accuracy = log.results.scores[0].metrics["mean"].value
-    assert accuracy == pytest.approx(sum(found.values()) / TASKS, abs=1e-12)

@@ -13,7 +13,7 @@ from travelling import demo_tasks, exported, own_tasks
 from assay.family import gold_answer, score_answer
 from assay.task import Task, TaskError, read_tasks
 from data_gen.exports.harbor import BASE
-from data_gen.harbor.cli import main
+from data_gen.harbor import main
 from rewards.harbor.family import HARBOR
 from rollouts.environment import ModelTurn, Reply
 from rollouts.environments import EnvironmentFactory

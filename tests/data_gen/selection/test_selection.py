@@ -1,0 +1,451 @@
+"""`assay select`: FV, AV, BV and DV by the numbers of the paper's appendix, over files of any size,
+as a training set that says what was said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front import command
+
+from assay.console import Progress
+from assay.task import TaskError
+from data_gen.selection import store as module
+from data_gen.selection.store import Store
+from data_gen.selection.strategies import PICK, Row, Rules, pick
+from rollouts.chats import chat_of, tools_of
+from train.run.data import training_rows
+
+main = command("select")
+pq = pytest.importorskip("pyarrow.parquet")
+
+TRACKS = ("class-IF", "class-MM", "time-CF", "own")
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    shape = {"type": "object", "properties": properties, "required": [*properties]}
+    function = {"name": name, "description": f"{name}s", "parameters": shape}
+    return {"type": "function", "function": function}
+
+
+TEXT = {"type": "string"}
+SEARCH, UPDATE = tool("search", topic=TEXT), tool("update", id=TEXT, status=TEXT)
+
+
+def row(task: str, sample: int, outcome: float | None, track: str = "own", **more: Any) -> Row:
+    return {
+        "task_id": task,
+        "sample": sample,
+        "outcome": outcome,
+        "reward": outcome or 0.0,
+        "track": track,
+        "tokens": 10 + sample,
+        "wall_s": 1.0,
+        "tools": [SEARCH],
+        "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+        **more,
+    }
+
+
+def write(path: Path, rows: list[Row]) -> str:
+    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    if path.suffix == ".zst":
+        data = pytest.importorskip("zstandard").ZstdCompressor().compress(data)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return str(path)
+
+
+def selected(folder: Path, sources: list[Row] | list[str], *words: str) -> list[dict[str, Any]]:
+    if not isinstance(sources[0], str):
+        sources = [write(folder / "r.jsonl", sources)]  # type: ignore[arg-type]
+    given = words if "--strategy" in words else ("--strategy", "av", *words)
+    out = ("--out", str(folder / "s.parquet"))
+    assert main(["--rollouts", *map(str, sources), *given, *out]) == 0
+    return pq.read_table(folder / "s.parquet").to_pylist()
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "s.parquet.manifest.json").read_text())
+
+
+def names(rows: list[Row]) -> list[tuple[str, int]]:
+    return [(str(row["task_id"]), int(row["sample"])) for row in rows]
+
+
+# --- the strategies
+
+
+def kept(rows: list[Row], strategy: str, **rules: Any) -> list[tuple[str, int]]:
+    """What a strategy keeps of rollouts in memory, by task and rank."""
+    tasks = sorted({str(row["task_id"]) for row in rows})
+    dropped = Counter[str]()
+    found = [
+        one
+        for task in tasks
+        for one in pick(
+            [r for r in rows if r["task_id"] == task], strategy, Rules(**rules), dropped
+        )
+    ]
+    assert len(found) + dropped.total() == len(rows)
+    return names(found)
+
+
+IF = [
+    row("i", n, outcome, "class-IF", wall_s=wall)
+    for n, (outcome, wall) in enumerate(((1.0, 3.0), (0.0, 1.0), (1.0, 1.0), (1.0, 2.0)))
+]
+MM = [row("m", i, v, "class-MM") for i, v in enumerate((0.9, 0.0, 0.95, 0.85, 0.05))]
+
+
+def scores(track: str, *outcomes: float | None) -> list[Row]:
+    return [row("t", i, v, track) for i, v in enumerate(outcomes)]
+
+
+SPREAD = scores("class-MM", 1.0, 0.0, 0.7, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "strategy", "rules", "wanted"),
+    [
+        (IF + MM, "fv", {}, [("i", 2), ("m", 2)]),
+        (IF + MM, "av", {}, [("i", 0), ("i", 2), ("i", 3), ("m", 0), ("m", 2), ("m", 3)]),
+        (IF + MM, "bv", {}, [("i", 2), ("m", 2)]),
+        (IF + MM, "dv", {}, [("i", 2), ("i", 3), ("m", 2), ("m", 0)]),
+        (IF, "fv", {"fastest_by": "cost"}, [("i", 0)]),
+        # only diverse tasks under BV and DV; one right and one wrong for IF
+        (scores("reg-IF", 1.0, 1.0), "bv", {}, []),
+        (scores("reg-IF", 0.0, 0.0), "bv", {}, []),
+        (scores("reg-IF", 1.0, 0.5), "bv", {}, []),
+        (scores("class-IF", 1.0, 0.0), "dv", {}, [("t", 0)]),
+        (scores("class-MM", 0.9, 0.6, 0.9, 0.6), "dv", {}, []),
+        (scores("own", 1.0, 0.5, 0.5), "bv", {}, [("t", 0)]),  # one valid and one not
+        # DV keeps what is above the mean and valid
+        (SPREAD, "dv", {}, [("t", 0)]),
+        (SPREAD, "dv", {"allow_invalid": True}, [("t", 0), ("t", 2)]),
+        (scores("own", None, 1.0), "fv", {}, [("t", 1)]),
+    ],
+)  # fmt: skip
+def test_what_a_strategy_keeps(
+    rows: list[Row], strategy: str, rules: dict[str, Any], wanted: list[tuple[str, int]]
+) -> None:
+    assert kept(rows, strategy, **rules) == wanted
+
+
+@pytest.mark.parametrize(
+    ("track", "least", "spread"),
+    [
+        *(("class-MM", 0.8, 0.15), ("reg-MM", 0.7, 0.15), ("time-XF", 0.6, 0.15)),
+        *(("time-CF", 0.3, 0.1), ("reg-IF", 1.0, None), ("class-IF", 1.0, None)),
+    ],
+)
+def test_thresholds_of_the_tracks(track: str, least: float, spread: float | None) -> None:
+    assert kept(scores(track, least), "fv") == [("t", 0)]
+    assert kept(scores(track, least - 1e-6), "fv") == []
+    for more in (1e-4, -1e-4) if spread else ():
+        rows = scores(track, 1.0, 1.0 - 2 * (spread + more) ** 0.5)
+        assert all(len(kept(rows, name)) == (more > 0) for name in ("bv", "dv"))
+
+
+# --- files
+
+
+def drawn(count: int, tasks: int = 20) -> list[Row]:
+    rng = random.Random(0)
+    found: list[Row] = []
+    for number in range(count):
+        task = rng.randrange(tasks)
+        more = {
+            "family": "table" if task % 2 else "answer",
+            "licence": ("CC0", "CC-BY-4.0", "MIT")[task % 3],
+            "tokens": rng.randrange(100),
+            "wall_s": rng.randrange(5) / 4,
+            "tool_calls": [{}] * rng.randrange(3),
+            "messages": [
+                {"role": "user", "content": f"question {task}\u2028"},
+                {"role": "assistant", "content": f"answer {rng.randrange(4)}"},
+            ],
+            "ids": list(range(rng.randrange(9))),
+            "loss_mask": [1],
+        }
+        outcome = rng.choice((None, 0.0, 0.4, 0.9, 1.0, 1.0))
+        found.append(row(f"t{task}", number, outcome, TRACKS[task % len(TRACKS)], **more))
+    return found
+
+
+@pytest.mark.parametrize("strategy", sorted(PICK))
+def test_the_store_chooses_what_the_strategy_chooses_in_memory(
+    strategy: str, tmp_path: Path
+) -> None:
+    rows = drawn(400)
+    found = selected(tmp_path, rows, "--strategy", strategy)
+    assert names(found) == kept(rows, strategy) != []
+    by_name = dict(zip(names(rows), rows, strict=True))
+    for one in found:
+        given = by_name[one["task_id"], one["sample"]]
+        assert one["messages"] == given["messages"] and one["ids"] == given["ids"]
+
+
+def test_any_form_of_the_same_files_gives_the_same_bytes(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    rows, out = drawn(300), tmp_path / "s.parquet"
+    parts = {f"part-{i}": rows[100 * i :][:100] for i in range(3)}
+    plain = [write(tmp_path / f"{name}.jsonl", own) for name, own in parts.items()]
+    found = selected(tmp_path, plain)
+    data, listed = out.read_bytes(), (tmp_path / "s.parquet.manifest.json").read_bytes()
+    with fsspec.open("memory://select/part-2.jsonl", "wb") as file:
+        file.write(Path(plain[2]).read_bytes())
+    packed = [
+        write(tmp_path / f"{name}.jsonl.{ending}", own)
+        for ending, (name, own) in zip(("gz", "zst", "gz"), parts.items(), strict=True)
+    ]
+    for sources, same in (
+        ([str(tmp_path / "part-*.jsonl")], True),
+        ([*plain[:2], "memory://select/part-2.jsonl"], True),
+        (packed, False),
+    ):
+        selected(tmp_path, sources)
+        assert out.read_bytes() == data
+        assert (listed == (tmp_path / "s.parquet.manifest.json").read_bytes()) == same
+    assert manifest(tmp_path)["kept"]["rows"] == len(found)
+
+
+def test_licences_families_and_caps(tmp_path: Path) -> None:
+    rows = drawn(600)
+    everything = selected(tmp_path, rows)
+    licences = {r["task_id"]: r["licence"] for r in rows}
+    some = selected(tmp_path, rows, "--licence", "cc-by*", "--licence", "MIT")
+    assert {licences[r["task_id"]] for r in some} == {"CC-BY-4.0", "MIT"}
+    mine = selected(tmp_path, rows, "--only-family", "table", "--track", "class-MM")
+    assert {r["track"] for r in mine} == {"class-MM"}
+    assert manifest(tmp_path)["dropped"]["another track or family"] > 0
+    two = Counter(r["task_id"] for r in selected(tmp_path, rows, "--per-task", "2"))
+    assert set(two.values()) == {2}
+    few = selected(tmp_path, rows, "--per-track", "7")
+    assert Counter(r["track"] for r in few) == dict.fromkeys(TRACKS, 7)
+    assert names(few) == [n for n in names(everything) if n in set(names(few))]
+    made = manifest(tmp_path)
+    assert made["kept"]["rows"] == 28 and made["per_track"] == 7
+    assert made["dropped"]["over the cap of its track"] == len(everything) - 28
+    assert few == selected(tmp_path, rows[::-1], "--per-track", "7")  # in any order
+    again = [*rows, {**rows[0], "task_id": "zz", "sample": 0, "outcome": 1.0}]
+    alike = [json.dumps(r["messages"]) for r in selected(tmp_path, again, "--deduplicate")]
+    assert len(alike) == len(set(alike))
+    made = manifest(tmp_path)
+    assert made["dropped"]["says what another one says"] > 100
+    assert sum(made["dropped"].values()) + made["kept"]["rows"] == len(again)
+
+
+def test_thresholds_can_be_given(tmp_path: Path) -> None:
+    rows = [row("a", 0, 0.6), row("b", 0, 0.6, "class-MM"), row("c", 0, 1.0)]
+    for words, wanted in (
+        ((), "c"),
+        (("--valid", "0.5"), "ac"),
+        (("--valid", "class-MM=0.5", "--track", "class-MM"), "b"),
+    ):
+        assert "".join(r["task_id"] for r in selected(tmp_path, rows, *words)) == wanted
+
+
+def test_runs_are_put_together_and_samples_renumbered(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", [row("t", i, 1.0, run_seed=0) for i in (0, 2)])
+    second = write(tmp_path / "b", [row("t", 0, 1.0, run_seed=s) for s in (5, 6)])
+    found = selected(tmp_path, [first, second])
+    assert names(found) == [("t", 0), ("t", 2), ("t", 3), ("t", 4)]
+
+
+def held_by_a_store(folder: Path, count: int) -> int:
+    rows = drawn(count, tasks=count)
+    for one in rows:
+        one["messages"][0]["content"] = "x" * 2000
+    source = write(folder / f"{count}.jsonl", rows)
+    store = Store()
+    tracemalloc.start()
+    try:
+        with Progress("", "rows") as bar:
+            store.read([source], bar)
+            for group in store.groups():
+                store.keep(group[0])
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_rollouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = (held_by_a_store(tmp_path, count) for count in (400, 3000))
+    assert many < 1.5 * few + 200_000
+    whole = selected(tmp_path, drawn(300))
+    monkeypatch.setattr(module, "GROUP_ROWS", 10)
+    assert selected(tmp_path, drawn(300)) == whole
+    assert pq.ParquetFile(tmp_path / "s.parquet").num_row_groups > 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "why"),
+    [
+        ([row("t", 0, 1.0, published=True)], (), "task t is a published benchmark task"),
+        ([], (), "no rollouts"),
+        ([{}], (), "field 'task_id' is missing"),
+        ([row("t", 0, 0.0)], (), "keeps nothing"),
+        ([row("t", 0, 1.0)] * 2, (), "has sample 0 twice"),
+        ([row("t", 0, 1.0)], ("--per-task", "-1"), "per_task=-1"),
+        ([row("t", 0, 1.0)], ("--valid", "class-MM=x"), "--valid class-MM=x"),
+        ([row("t", 0, 1.0)], ("--valid", "2"), "--valid 2"),
+        ([row("t", 0, 1.0)], ("--spread", "0.1"), "name the track"),
+        ([row("t", 0, 1.0)], ("--track", "owm"), "no rollout has track 'owm'; there is own"),
+        ([row("t", 0, 1.0)], ("--family", "nowhere.py"), "nowhere.py"),
+        ([row("t", 0, 1.0)], ("--out", "x.csv"), "--out x.csv"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[Row], words: Any, why: str
+) -> None:
+    source, out = write(tmp_path / "r.jsonl", rows), str(tmp_path / "s.parquet")
+    given = ["--rollouts", source, "--strategy", "fv", "--out", out]
+    assert main([*given, *words]) == 2
+    assert why in capsys.readouterr().err and not Path(out).exists()
+    assert main([given[0], source, *given[1:]]) == 2
+    assert "given twice" in capsys.readouterr().err
+
+
+# --- the training set
+
+
+def called(number: int = 0, arguments: str = '{"topic": "a"}', **more: Any) -> Row:
+    """A rollout with a call."""
+    function = {"name": "search", "arguments": arguments}
+    call = {"id": f"call-{number}", "type": "function", "function": function}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "", "tool_calls": [call], "thought_signature": "x"},
+        {"role": "tool", "content": "found", "name": "search", "tool_call_id": f"call-{number}"},
+        {"role": "assistant", "content": "done", "reasoning": "hm"},
+        {"role": "tool", "content": "of no use"},
+    ]
+    return row("t", number, 1.0, **{"messages": messages, "tools": [SEARCH, UPDATE]} | more)
+
+
+def said_in(one: Row) -> list[dict[str, Any]]:
+    """The messages as they are kept."""
+    said = [dict(m) for m in one["messages"][:4]]
+    del said[1]["thought_signature"]
+    said[3]["reasoning_content"] = said[3].pop("reasoning")
+    return said
+
+
+def test_calls_reach_the_training_set_as_they_were_made(tmp_path: Path) -> None:
+    older = called(1)
+    function = older["messages"][1].pop("tool_calls")[0]["function"]
+    older["messages"][1]["function_call"] = function
+    older["messages"][2] = {"role": "function", "name": "search", "content": "found"}
+    rows = [called(0, ids=[1, 2], loss_mask=[0, 1], tokenizer="abc"), older]
+    found = selected(tmp_path, rows)
+    assert [(r["ids"], r["loss_mask"], r["tokenizer"]) for r in found] == [
+        *(([1, 2], [0, 1], "abc"), ([], [], ""))
+    ]
+    (where, first), (_, second) = training_rows(str(tmp_path / "s.parquet"))
+    assert first["messages"] == said_in(rows[0])
+    for kept in (first, second):
+        turns = chat_of(kept, where).turns
+        assert [turn.role for turn in turns] == ["user", "assistant", "tool", "assistant"]
+        assert [(c.name, c.arguments) for c in turns[1].calls] == [("search", {"topic": "a"})]
+    plain = selected(tmp_path, [row("p", 0, 1.0)])[0]
+    assert plain["messages"] == row("p", 0, 1.0)["messages"]  # no columns of what nobody has
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        *([SEARCH], [SEARCH, UPDATE], [tool("mixed", a={"enum": [1, "x"]})]),
+        [{"type": "function", "function": {"name": "now", "parameters": {}}}],
+    ],
+)
+def test_schemas_come_back_as_they_were(tmp_path: Path, tools: list[dict[str, Any]]) -> None:
+    kept = selected(tmp_path, [called(tools=tools)])[0]["tools"]
+    assert (json.loads(kept) if isinstance(kept, str) else kept) == tools
+    (where, again), *_ = training_rows(str(tmp_path / "s.parquet"))
+    assert [spec.schema()["function"]["name"] for spec in tools_of(again["tools"], where)] == [
+        one["function"]["name"] for one in tools
+    ]
+
+
+def test_datasets_as_trl_loads_them_read_it_as_it_is(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    kept = selected(tmp_path, [called(tools=[SEARCH])])[0]
+    cache = str(tmp_path / "cache")
+    loaded = datasets.Dataset.from_parquet(str(tmp_path / "s.parquet"), cache_dir=cache)
+    assert loaded[0]["tools"] == kept["tools"] == [SEARCH]  # no nulls filled in
+
+
+def test_schemas_that_an_older_file_mixed_are_told_apart(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    one = {"messages": row("t", 0, 1.0)["messages"], "tools": [SEARCH, UPDATE]}
+    pq.write_table(arrow.Table.from_pylist([one]), tmp_path / "old.parquet")
+    (where, kept), *_ = training_rows(str(tmp_path / "old.parquet"))
+    assert [spec.schema() for spec in tools_of(kept["tools"], where)] == one["tools"]
+    weighed = [one["messages"][0], {"role": "assistant", "content": "a", "weight": 0.5}]
+    pq.write_table(arrow.Table.from_pylist([{"messages": weighed}]), tmp_path / "w.parquet")
+    (where, kept), *_ = training_rows(str(tmp_path / "w.parquet"))
+    with pytest.raises(TaskError, match=r"w.parquet row 1: `weight` of a message is 0.5"):
+        chat_of(kept, where)
+
+
+def test_rollouts_that_differ_in_calls_alone_are_two(tmp_path: Path) -> None:
+    said = ('{"topic": "a"}', '{ "topic":"a" }', '{"topic": "b"}')
+    rows = [called(n, text) for n, text in enumerate(said)]
+    assert names(selected(tmp_path, rows, "--deduplicate")) == [("t", 0), ("t", 2)]
+
+
+def test_rollouts_that_teach_no_word_are_refused_or_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = [{"role": "user", "content": "q"}, {"role": "assistant", "content": " "}]
+    with pytest.raises(AssertionError):
+        selected(tmp_path, [called(0), called(1, messages=silent)])
+    assert "r.jsonl: task t sample 1 has outcome 1 and says nothing" in capsys.readouterr().err
+    # a wrong one is no more than one that is not kept
+    wrong = {**called(1, messages=silent), "outcome": 0.0}
+    rows = [called(0), wrong, called(2, '{"topic": ')]
+    assert names(selected(tmp_path, rows, "--allow-invalid")) == [("t", 0)]
+    dropped = manifest(tmp_path)["dropped"]
+    assert dropped["says nothing"] == dropped["has a tool call that cannot be read"] == 1
+
+
+@pytest.mark.parametrize("tools", [[SEARCH], [SEARCH, UPDATE]])
+def test_a_chat_template_reads_the_rows_as_other_trainers_give_them_to_it(
+    tmp_path: Path, tools: list[dict[str, Any]]
+) -> None:
+    """TRL takes nested tools or JSON text; both leave the nulls of parquet in messages."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    from qwen3 import write_qwen3
+
+    chat = transformers.AutoTokenizer.from_pretrained(write_qwen3(tmp_path / "m"))
+    one = called(tools=tools)
+    kept = selected(tmp_path, [one])[0]
+    given = json.loads(kept["tools"]) if isinstance(kept["tools"], str) else kept["tools"]
+    shown = chat.apply_chat_template(kept["messages"], tools=given, tokenize=False)
+    assert shown == chat.apply_chat_template(said_in(one), tools=tools, tokenize=False)
+    assert '"name": "search", "arguments": {"topic": "a"}' in shown
+
+
+def test_verl_s_own_dataset_reads_it_as_it_is(tmp_path: Path, tiny_folder: Path) -> None:
+    verl = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
+    omegaconf = pytest.importorskip("omegaconf")
+    from transformers import AutoTokenizer
+
+    selected(tmp_path, IF)
+    settings = {
+        **{"messages_key": "messages", "tools_key": "tools", "max_length": 200},
+        **{"truncation": "right", "pad_mode": "no_padding", "ignore_input_ids_mismatch": True},
+    }
+    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
+    given = omegaconf.OmegaConf.create(settings)
+    rows = verl.MultiTurnSFTDataset(str(tmp_path / "s.parquet"), tokenizer, given)
+    assert len(rows) == 3 and int(rows[0]["loss_mask"].sum()) > 0

@@ -1,0 +1,401 @@
+"""Sets of tasks pushed and pulled: the same tasks with all their files, or one clear sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+from small_lake import make_lake
+from travelling import OWN, demo_tasks, own_tasks
+
+from assay.family import use_families
+from assay.files import file_hash
+from assay.task import Task, TaskError, json_line, read_tasks, write_jsonl
+from data_gen.certificate import certificate, shared
+from data_gen.sharing.dataset import proved, read_parquet, row_of, task_of, write_parquet
+from data_gen.sharing.pull import main as pull
+from data_gen.sharing.push import main as push
+from data_gen.tally import Refusal, Tally
+from rewards.adapters.words import said_gold
+from rewards.score import main as score
+
+pytest.importorskip("pyarrow")
+
+
+def asking(name: str, files: dict[str, str], **more: Any) -> Task:
+    """A question over a lake."""
+    row: dict[str, Any] = {
+        **{"id": name, "family": "answer", "track": "lake-rain", "split": "train"},
+        "prompt": [{"role": "user", "content": f"How many years are there ({name})?"}],
+        "gold": {"answer_type": "numeric_exact", "answer": 30, "subtasks": []},
+        "files": files,
+        "meta": {"licences": ["CC0", "MIT"], "draw": 7},
+    }
+    return Task.from_json(row | more)
+
+
+def write(path: Path, tasks: list[Task]) -> None:
+    write_jsonl(path, (task.to_json() for task in tasks))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Texts, and questions over a lake inside of the set, one beside it, and an empty folder."""
+    place = tmp_path / "T"
+    make_lake(place / "lakes" / "rain", settled=True)
+    make_lake(tmp_path / "away" / "rain", settled=True)
+    (place / "lakes" / "empty").mkdir()
+    away = {"track": "lake-away", "meta": {"licence": "CC-BY-4.0"}}
+    tasks = [asking("in", {"lake": "lakes/rain"}), asking("out", {"lake": "../away/rain"}, **away)]
+    tasks.append(asking("none", {"lake": "lakes/empty"}))
+    write(place / "train.jsonl", [*demo_tasks(6)[:4], *tasks])
+    write(place / "heldout.jsonl", own_tasks(3))
+    write(place / "validation.jsonl", [])
+    write_jsonl(place / "refused.jsonl", [{"name": "x", "why": ["too short"]}])
+    (place / "certificate.json").write_text('{"ok": true, "seed": 41, "tasks": {"train": 7}}\n')
+    return place
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file())
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+
+
+def there_and_back(place: Path, *words: str) -> Path:
+    out, back = place.parent / "data-set", place.parent / "back"
+    assert push([str(place), "--out", str(out), *words]) == 0
+    assert pull([str(out), "--out", str(back)]) == 0
+    return back
+
+
+def test_a_pulled_set_is_the_set_that_was_pushed(place: Path) -> None:
+    back = there_and_back(place)
+    old, new = bytes_of(place), bytes_of(back)
+    assert all(new[name] == data for name, data in old.items() if name != "train.jsonl")
+    away = {f"files/rain/{p.name}" for p in (place.parent / "away/rain").iterdir()}
+    assert set(new) - set(old) == {"pulled.json", *away}
+    tasks, pulled = (read_tasks(folder / "train.jsonl") for folder in (place, back))
+    for task, other in zip(tasks, pulled, strict=True):
+        assert task.to_json() | {"files": 0} == other.to_json() | {"files": 0}
+        for name, path in task.files.items():
+            assert (back / other.files[name]).is_dir()
+            assert bytes_of(back / other.files[name]) == bytes_of(place / path)
+    # a second one takes away what the first one left
+    (back / "mine.txt").write_text("kept")
+    (place / "heldout.jsonl").unlink()
+    write(place / "train.jsonl", [task for task in tasks if task.id != "in"])
+    there_and_back(place)
+    assert not (back / "heldout.jsonl").exists() and not (back / "lakes/rain/sites.csv").exists()
+    assert (back / "mine.txt").exists()
+    assert not (place.parent / "data-set/data/heldout.parquet").exists()
+
+
+def test_answers_get_the_same_scores(place: Path, tmp_path: Path) -> None:
+    use_families([OWN])
+    back = there_and_back(place)
+    for split in ("train", "heldout"):
+        tasks = read_tasks(place / f"{split}.jsonl")
+        rows = [{"id": t.id, "output": said_gold(t)} for t in tasks]
+        rows += [{"id": t.id, "output": f"{said_gold(t)[:9]}…"} for t in tasks]
+        write_jsonl(tmp_path / "outputs.jsonl", rows)
+        found: list[bytes] = []
+        for folder in (place, back):
+            out = tmp_path / f"{folder.name}.scores"
+            words = ["--tasks", str(folder / f"{split}.jsonl"), "--out", str(out)]
+            assert score([str(tmp_path / "outputs.jsonl"), *words, "--workers", "1"]) == 0
+            found.append(out.read_bytes())
+        assert found[0] == found[1] and found[0].count(b'"outcome": 1.0') >= len(tasks)
+
+
+def test_the_same_set_gives_the_same_bytes(place: Path, tmp_path: Path) -> None:
+    for out in ("one/x", "two/x"):
+        push([str(place), "--out", str(tmp_path / out)])
+        (place / "train.jsonl").touch()
+    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
+    # what was pulled is pushed again as what it came from
+    pull([str(tmp_path / "one/x"), "--out", str(tmp_path / "back")])
+    (tmp_path / "back/pulled.json").unlink()
+    push([str(tmp_path / "back"), "--out", str(tmp_path / "three/x")])
+    assert bytes_of(tmp_path / "three") == bytes_of(tmp_path / "one")
+    # one file travels as a folder does
+    for name in ("x.tar.gz", "again/x.tar.gz"):
+        push([str(place), "--out", str(tmp_path / name), "--name", "rain"])
+    packed = tmp_path / "x.tar.gz"
+    assert packed.read_bytes() == (tmp_path / "again/x.tar.gz").read_bytes()
+    pull([packed.as_uri(), "--out", str(tmp_path / "unpacked")])
+    found = bytes_of(tmp_path / "unpacked")
+    assert found.pop("pulled.json") and found == bytes_of(tmp_path / "back")
+    assert (tmp_path / "unpacked/lakes/empty").is_dir()
+    for kept in (0, 40, 2000):
+        (tmp_path / "half.tgz").write_bytes(packed.read_bytes()[:kept])
+        with pytest.raises(TaskError, match=r"half\.tgz"):
+            pull([str(tmp_path / "half.tgz"), "--out", str(tmp_path / "no")])
+    assert not (tmp_path / "no").exists()
+
+
+def test_without_gold_nothing_leads_to_it(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "lakes/rain", place / "deep/one/lake")
+    (place / "deep/one/solution.txt").write_text("30\n")
+    tasks = [*read_tasks(place / "train.jsonl"), asking("deep", {"lake": "deep/one/lake"})]
+    write(place / "train.jsonl", tasks)
+    (place / "provenance.json").write_text('{"command": ["tasks", "lake", "--seed", "41"]}')
+    back = there_and_back(place, "--without-gold")
+    assert not (back / "deep/one/solution.txt").exists() and (back / "deep/one/lake").is_dir()
+    assert not (back / "provenance.json").exists() and not (back / "refused.jsonl").exists()
+    kept = json.loads((back / "certificate.json").read_text())
+    assert kept == {"ok": True, "tasks": {"train": 7}}
+    for task, other in zip(tasks, read_tasks(back / "train.jsonl"), strict=True):
+        assert (task.id, task.prompt, other.gold) == (other.id, other.prompt, {})
+        assert set(other.meta) <= {"domain", "licence", "licences", "gold_left_out"}
+    write_jsonl(tmp_path / "outputs.jsonl", [{"id": "in", "output": "30"}])
+    scores = tmp_path / "scores.jsonl"
+    words = ["--tasks", str(back / "train.jsonl"), "--out", str(scores)]
+    assert score([str(tmp_path / "outputs.jsonl"), *words]) == 3
+    assert "came without its gold" in scores.read_text()
+
+
+def test_without_gold_a_certificate_keeps_the_proof_of_its_split() -> None:
+    tally = Tally()
+    tally.refuse(Refusal("ambiguous", "its gold is 7", "t.csv"))
+    pairs = shared({"train": {"tables": {1, 2}}, "heldout": {"tables": {2}}})
+    whole = certificate("sql", {"train": [], "heldout": []}, pairs, 5, tally=tally, kinds={"a": 1})
+    kept = proved(whole)
+    assert kept["shared"] == {"train and heldout": {"tables": 1}} and kept["ok"] is False
+    assert kept["builder"] == "sql" and kept["tasks"] == {"train": 0, "heldout": 0}
+    assert not {"seed", "sql", "examples", "refused"} & kept.keys() and "gold" not in str(kept)
+
+
+def test_with_gold_what_a_builder_put_beside_a_file_comes_along(place: Path) -> None:
+    for name, text in (("environment/a.txt", "a"), ("tests/test.sh", "#!/bin/bash\n")):
+        (place / "harbor/one" / name).parent.mkdir(parents=True)
+        (place / "harbor/one" / name).write_text(text)
+    (place / "harbor/one/tests/test.sh").chmod(0o755)
+    write(place / "train.jsonl", [asking("h", {"environment": "harbor/one/environment"})])
+    back = there_and_back(place)
+    assert (back / "harbor/one/tests/test.sh").stat().st_mode & 0o111
+    assert not (back / "harbor/one/environment/a.txt").stat().st_mode & 0o111
+
+
+def test_a_part_of_a_set_takes_its_files_alone(place: Path, tmp_path: Path) -> None:
+    push([str(place), "--out", str(tmp_path / "d"), "--track", "lake-away"])
+    files = [name for name in bytes_of(tmp_path / "d") if name.endswith(".csv")]
+    assert files and all(name.startswith("files/files/rain/") for name in files)
+    with pytest.raises(TaskError, match="no task is left by --track none"):
+        push([str(place), "--out", str(tmp_path / "e"), "--track", "none"])
+    assert not bytes_of(tmp_path / "e")
+    back = there_and_back(place)
+    more = ["--out", str(back), "--licence", "cc0,mit", "--track", "lake-*"]
+    pull([str(place.parent / "data-set"), *more])
+    assert [t.id for t in read_tasks(back / "train.jsonl")] == ["in", "none"]
+    with pytest.raises(TaskError, match="no task is left by --licence GPL"):
+        pull([str(place.parent / "data-set"), "--out", str(back), "--licence", "GPL"])
+
+
+# --- data sets that are not whole
+
+Change = Callable[[Path, dict[str, Any]], object]
+
+
+def _other_file(path: str) -> Change:
+    """A task that names a file that leads outside: a folder that somebody else made must not hand
+    files of this machine to a model."""
+
+    def change(folder: Path, listed: dict[str, Any]) -> None:
+        task = asking("x", {"lake": path})
+        with open(folder / "data/train.parquet", "wb") as out:
+            write_parquet(out, [row_of(task)])
+        (split,) = [s for s in listed["splits"] if s["name"] == "train"]
+        split["tasks"], split["sha256"] = 1, hashlib.sha256(json_line(task.to_json())).hexdigest()
+        listed["files"]["data/train.parquet"][0] = file_hash(folder / "data/train.parquet")
+
+    return change
+
+
+def _unlisted(_: Path, listed: dict[str, Any]) -> None:
+    for name in [n for n in listed["files"] if n.startswith("files/lakes/rain")]:
+        del listed["files"][name]
+
+
+CHANGES: list[tuple[Change, str]] = [
+    (lambda d, _: (d / "files/lakes/rain/sites.csv").write_text("x"), "sites.csv was changed"),
+    (lambda d, _: (d / "data/train.parquet").unlink(), "data/train.parquet is missing"),
+    (_unlisted, "task in: its file 'lake'"),
+    (lambda _, row: row["splits"][0].update(sha256="0" * 64), "data/heldout.parquet does not hold"),
+    *(
+        (lambda _, row, name=name: row["splits"][0].update(file=name), f"names {name!r}")
+        for name in ("../up", "/etc/x", "a/../../b", "")
+    ),
+    *(
+        (_other_file(path), f"task x: its file 'lake' ({path})")
+        for path in ("/etc/passwd", "../../away/rain", "lakes/../../x")
+    ),
+    (lambda _, row: row.update(assay_dataset=2), "newer Assay"),
+    (lambda _, row: row.update(files=3), "is no list of a pushed set"),
+    (lambda d, _: (d / ".unfinished").touch(), "a push was killed"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), CHANGES)
+def test_a_set_that_is_not_what_was_pushed_writes_nothing(
+    place: Path, change: Change, why: str
+) -> None:
+    out, back = place.parent / "data-set", place.parent / "back"
+    push([str(place), "--out", str(out)])
+    listed = json.loads((out / "assay.json").read_text())
+    change(out, listed)
+    (out / "assay.json").write_text(json.dumps(listed))
+    back.mkdir()
+    (back / "kept.txt").write_text("mine")
+    with pytest.raises(TaskError) as caught:
+        pull([str(out), "--out", str(back)])
+    assert why in str(caught.value) and bytes_of(back) == {"kept.txt": b"mine"}
+    push([str(place), "--out", str(out)])  # which mends it
+    assert pull([str(out), "--out", str(back)]) == 0
+
+
+def test_what_is_no_set_is_refused(place: Path, tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "d")]
+    for folder, why in ((tmp_path / "no", "no such folder"), (place / "lakes", "holds no task")):
+        with pytest.raises(TaskError, match=why):
+            push([str(folder), *out])
+    with pytest.raises(TaskError, match="is the set itself"):
+        push([str(place), "--out", str(place)])
+    for path, why in (("lakes/gone", "is not at lakes/gone"), (".", "this whole folder")):
+        write(place / "train.jsonl", [asking("x", {"lake": path})])
+        with pytest.raises(TaskError, match=why):
+            push([str(place), *out])
+    assert not bytes_of(tmp_path / "d")
+    for text, why in (("{", "is no list of a pushed set"), (None, r"holds no assay\.json")):
+        (tmp_path / "there").mkdir(exist_ok=True)
+        (tmp_path / "there/assay.json").unlink(missing_ok=True)
+        if text:
+            (tmp_path / "there/assay.json").write_text(text)
+        with pytest.raises(TaskError, match=why):
+            pull([str(tmp_path / "there"), *out])
+
+
+# --- cards, columns, places
+
+
+def test_the_card_says_what_readers_of_data_sets_look_for(place: Path, tmp_path: Path) -> None:
+    push([str(place), "--out", str(tmp_path / "d"), "--name", "Rain | years"])
+    text = (tmp_path / "d/README.md").read_text()
+    front = yaml.safe_load(text.split("---\n")[1])
+    (config,) = front["configs"]
+    assert [part["split"] for part in config["data_files"]] == ["heldout", "train"]
+    assert all((tmp_path / "d" / part["path"]).is_file() for part in config["data_files"])
+    assert front["pretty_name"] == "Rain | years" and front["size_categories"] == ["n<1K"]
+    assert {"mit", "cc0-1.0", "cc-by-4.0", "other"} <= set(front["license"])
+    assert "| CC0 | 2 |" in text and "| validation | `data/validation.parquet` | 0 |" in text
+
+
+def test_datasets_loads_it_without_a_script(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets", reason="not installed; `make test-interop`")
+    push([str(place), "--out", str(tmp_path / "d")])
+    found = datasets.load_dataset(str(tmp_path / "d"), cache_dir=str(tmp_path / "cache"))
+    assert set(found) == {"heldout", "train"}
+    for name, rows in found.items():
+        tasks = read_tasks(place / f"{name}.jsonl")
+        assert rows["id"] == [task.id for task in tasks]
+        assert list(rows["prompt"]) == [task.prompt for task in tasks]
+
+
+TEXT = st.text(st.characters(), max_size=12) | st.just("half a \ud800 character")
+VALUE: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+OBJECT: Any = st.dictionaries(TEXT, VALUE, max_size=3)
+MESSAGE = st.fixed_dictionaries({"role": TEXT, "content": TEXT}, optional={"name": TEXT})
+TASKS = st.builds(
+    Task,
+    **dict.fromkeys(("id", "family", "track", "split"), TEXT),
+    prompt=st.lists(MESSAGE, max_size=2),
+    gold=OBJECT,
+    tools=st.lists(TEXT, max_size=2).map(tuple),
+    files=st.dictionaries(TEXT, TEXT, max_size=2),
+    group=st.none() | TEXT,
+    meta=OBJECT,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(tasks=st.lists(TASKS, min_size=1, max_size=5))
+def test_every_task_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, tasks: list[Task]
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "x.parquet"
+    with open(path, "wb") as out:
+        assert write_parquet(out, map(row_of, tasks)) == len(tasks)
+    found = [json_line(task.to_json()) for task in read_parquet(path, "x")]
+    assert found == [json_line(task.to_json()) for task in tasks]
+
+
+@pytest.mark.parametrize("change", [{"gold": "{"}, {"prompt": None}, {"id": 3}, {"exact": "[]"}])
+def test_a_row_that_is_no_task_is_named(change: dict[str, Any], tmp_path: Path) -> None:
+    plain = row_of(Task("é", "sql", "t", "train", [{"role": "user", "content": "q"}], {}))
+    assert plain["exact"] is None  # needs no second copy
+    with pytest.raises(TaskError, match=r"^x row 4:"):
+        task_of(plain | change, "x row 4")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(TaskError, match="x: not a parquet file"):
+        list(read_parquet(tmp_path / "x.parquet", "x"))
+
+
+def test_a_set_goes_to_a_url_and_comes_back(place: Path, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    url, top = "memory://pushed/rain", "/pushed/rain/"
+    push([str(place), "--out", url])
+    push([str(place), "--out", str(tmp_path / "rain")])
+    system = fsspec.filesystem("memory")
+    found = {str(name).removeprefix(top): system.cat_file(name) for name in system.find(top)}
+    assert found == bytes_of(tmp_path / "rain")
+    pull([url, "--out", str(tmp_path / "one")])
+    pull([str(tmp_path / "rain"), "--out", str(tmp_path / "two")])
+    one, two = bytes_of(tmp_path / "one"), bytes_of(tmp_path / "two")
+    assert one.pop("pulled.json") != two.pop("pulled.json") and one == two
+    # a smaller set takes its place whole, and one that lost a file is refused
+    push([str(place), "--out", url, "--track", "lake-away"])
+    assert not [name for name in system.find(top) if "sites" in name and "lakes" in name]
+    system.rm_file(f"{top}data/train.parquet")
+    with pytest.raises(TaskError, match=r"data/train\.parquet is missing"):
+        pull([url, "--out", str(tmp_path / "three")])
+    with pytest.raises(TaskError, match=r"memory://nowhere/assay\.json: no such file"):
+        pull(["memory://nowhere", "--out", str(tmp_path / "four")])
+    system.rm("/pushed", recursive=True)
+
+
+def test_a_hub_that_cannot_be_used_is_one_sentence(place: Path, tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    for name in ("hf://me/rain", "hf://datasets/rain", "hf://models/me/rain"):
+        with pytest.raises(TaskError, match="wanted hf://datasets/OWNER/NAME"):
+            push([str(place), "--out", name])
+    url = "hf://datasets/me/rain"
+    for words in (["push", str(place), "--out", url], ["pull", url, "--out", str(tmp_path / "b")]):
+        done = subprocess.run(
+            [sys.executable, "-m", "assay", *words],
+            cwd=ROOT,
+            env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert done.stderr.startswith(f"assay {words[0]}: {url}:")
+    assert not (tmp_path / "b").exists()
