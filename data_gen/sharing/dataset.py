@@ -128,8 +128,8 @@ def without_gold(task: Task) -> Task:
     return replace(task, gold={}, meta=meta | {GOLD_LEFT_OUT: True})
 
 
-# --- tasks as rows of parquet and back. The columns hold a task exactly; what they cannot hold (half
-# a character in a text, a message with more than role and content) stands whole in `exact`
+# --- tasks as rows of parquet and back. The columns hold a task exactly; what they cannot hold (a
+# part of a character, a message with more than role and content) stands whole in `exact`
 
 GROUP_ROWS = 1000  # of a row group
 COLUMNS = {
