@@ -14,10 +14,10 @@ from assay import console
 from assay.family import use_families
 from assay.task import TaskError
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
-from train.evaluation.results import aligned, is_baseline, named_rows, read_results
+from train.evaluation.results import is_baseline, named_rows, read_results
 from train.evaluation.settings import asked_how
-from train.evaluation.tables import Draw, in_order, mean
-from train.evaluation.wholes import common, groups_of, instances_of, wordings
+from train.evaluation.show import aligned
+from train.evaluation.tables import Draw, groups_of, in_order, instances_of, mean, wordings
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -94,7 +94,9 @@ def compare(before: str, after: str, old: Rows, new: Rows, draw: Draw) -> Compar
             "same tasks"
         )
     whole, parts = _compared(before, after, pairs, draw)
-    one, other = common(old, new)
+    # each instance then has the same wordings in both
+    shared = {str(row["task_id"]) for row in old} & {str(row["task_id"]) for row in new}
+    one, other = ([r for r in rows if str(r["task_id"]) in shared] for rows in (old, new))
     k = wordings(one)
     made: dict[str, tuple[Comparison, Parts]] = {}
     for name, rows_of in ((f"RS@{k}", instances_of), (f"OCS@{k}", groups_of)):

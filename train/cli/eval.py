@@ -66,6 +66,6 @@ def parser() -> console.Parser:
 def main(argv: list[str]) -> int:
     """Exit status 0; 3 when some answers have no outcome. Errors are raised."""
     args = parser().parse_intermixed_args(argv)
-    from train.evaluation.program import run  # imports much: only where it is needed
+    from train.evaluation.run import run  # imports much: only where it is needed
 
     return run(args)

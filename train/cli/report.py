@@ -12,8 +12,8 @@ from assay.family import use_families
 from assay.task import TaskError
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table
-from train.report.benchmark_tables import text_of
 from train.report.inspect_log import write_logs
+from train.report.page import tables_text
 from train.report.write import seeds_table, write_page, write_rollouts, write_several
 from train.view.sources import labels_of
 
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         table = text_table(data) if data else "not evaluated"
         print(f"{run}\n{table}\nreport: {write_page(run, data)}")
         print(f"rollouts: {rollouts}\n" if rollouts else "")
-        if own := text_of(data):
+        if own := tables_text(data):
             print(own)
         if options.inspect:
             for log in write_logs(run, data, options.inspect, label, options.tasks):

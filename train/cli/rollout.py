@@ -73,11 +73,11 @@ def run(args: Any) -> int:
     """Sample what the output does not hold yet; the exit status."""
     from assay.family import require_families, score_answer, use_families
     from assay.marks import marks_of
-    from assay.task import Answer, Task, read_tasks, with_absolute_files
+    from assay.task import Task, read_tasks, with_absolute_files
+    from rollouts.scripted_agents import answer_by
     from rollouts.trajectory import Trajectory
     from train.evaluation.answering import Job, answer_all, environment_factory, say_end
     from train.evaluation.benchmarks import plan_of
-    from train.evaluation.live import Tally
     from train.evaluation.rows import thought_of
     from train.run.settings import weights_of
 
@@ -89,7 +89,7 @@ def run(args: Any) -> int:
     equipped = [shop.equip(with_absolute_files(task, root)) for task in given]
     tasks = args.asked_in.asked(equipped)
     shop.check(tasks)
-    weights, tally = weights_of(args.rewards, "command line"), Tally()
+    weights = weights_of(args.rewards, "command line")
     by_id = {task.id: task for task in tasks}
 
     @lru_cache(1024)
@@ -103,15 +103,6 @@ def run(args: Any) -> int:
         more = {"run_seed": args.seed, "marks": marks(task.id)}
         return run.to_json(score, task) | kept | more
 
-    def reference(name: str, task: Task) -> Answer:
-        from rollouts.scripted_agents import answer_by
-
-        return answer_by(name, task)
-
-    def note(row: dict[str, Any]) -> str:
-        tally.add(row)
-        return tally.text()
-
     record = args.out.with_name(f"{args.out.name}.settings.json")
     job = Job(
         tasks,
@@ -122,8 +113,7 @@ def run(args: Any) -> int:
         record,
         args.out.with_name(f"{args.out.name}.servers"),
         "rollouts",
-        note,
-        reference,
+        answer_by,
         others=True,
     )
     found = answer_all(args, job)

@@ -14,7 +14,7 @@ from assay.files import write_bytes
 from assay.task import TaskError, json_text
 from configs.loader import ConfigError
 from rollouts.engines.server.process import EMBEDDED, devices
-from train.evaluation.parts import RESULTS
+from train.evaluation.results import RESULTS
 
 Run = Callable[[list[str]], int]
 WORDS = "part.json"  # what a part was asked, for the job that puts them together

@@ -37,6 +37,7 @@ from rollouts.sampler import (
 )
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.words.templates import line
+from train.evaluation.evaluate import Tally
 from train.evaluation.rows import CHEAT, REFERENCES
 from train.evaluation.settings import settings_of
 
@@ -107,8 +108,8 @@ class Given:
 class Job:
     """What a command lets a model answer. `place` and `record` are the files of its journal,
     `servers` a folder for their logs; paths of the tasks' files are absolute. `row` makes a line of
-    an answer, `note` says how it goes so far, `reference` gives an answer without a
-    model. `gathered` are rows that other jobs made, and what answered them."""
+    an answer, `reference` (name, task) gives an answer without a model. `gathered` are rows that
+    other jobs made, and what answered them."""
 
     tasks: Sequence[Task]
     shop: EnvironmentFactory
@@ -118,7 +119,6 @@ class Job:
     record: Path
     servers: Path
     what: str
-    note: Callable[[Row], str]
     reference: Callable[[str, Task], Answer]
     gathered: Callable[[Mapping[str, Any]], Gathered] | None = None
     others: bool = False  # rows of tasks that are not asked may stay in the file
@@ -152,7 +152,7 @@ def answer_all(args: Any, job: Job) -> Given:
         )
         allowance = Allowance(args.max_total_tokens, args.max_cost, args.price)
         allowance.already(journal.lost, map(row_tokens, journal.done.values()))
-        missing = asked.missing()
+        missing, tally = asked.missing(), Tally()
         if given.rows:
             print(f"{len(given.rows)} answers are there already; {len(missing)} to go", flush=True)
         with Progress(job.what, "answers", len(missing)) as bar:
@@ -163,7 +163,8 @@ def answer_all(args: Any, job: Job) -> Given:
                 journal.write(row)
                 if row["outcome"] is None:
                     journal.lose(*tokens_of(run))
-                bar.note(job.note(row))
+                tally.add(row)
+                bar.note(tally.text())
                 bar.add(int(run.failure is None))
 
             if missing:
@@ -378,43 +379,45 @@ OFTEN_LATE = 0.5  # share of episodes at the turn limit from which that is said
 
 def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> int:
     """Say what was cut, lost and not asked for; the exit status, 3 where an outcome is missing."""
-    cut = sum(row.get("stop") == "length" for row in rows)
-    if cut:
-        print(
-            f"{command}: {cut} of {len(rows)} answers ({cut / len(rows):.0%}) were cut by the "
-            "token limit or the model's context; sampling.max_new_tokens raises the first",
-            file=sys.stderr,
+
+    def say(words: str) -> None:
+        print(f"{command}: {words}", file=sys.stderr)
+
+    def share(field: str, value: str) -> tuple[int, str]:
+        count = sum(row.get(field) == value for row in rows)
+        return count, f"{count} of {len(rows)} answers ({count / max(len(rows), 1):.0%})"
+
+    count, many = share("stop", "length")
+    if count:
+        say(
+            f"{many} were cut by the token limit or the model's context; "
+            "sampling.max_new_tokens raises the first"
         )
-    thought = sum(row.get("why") == THOUGHT for row in rows)
-    if thought:
-        print(
-            f"{command}: {thought} of {len(rows)} answers ({thought / len(rows):.0%}) ended inside "
-            "their thought and earn nothing; raise sampling.max_new_tokens, or bound the thought: "
-            "sampling.max_thinking_tokens",
-            file=sys.stderr,
+    count, many = share("why", THOUGHT)
+    if count:
+        say(
+            f"{many} ended inside their thought and earn nothing; raise sampling.max_new_tokens, "
+            "or bound the thought: sampling.max_thinking_tokens"
         )
-    late = sum(row.get("stop") == "turns" for row in rows)
-    if late >= OFTEN_LATE * len(rows) > 0:
-        print(
-            f"{command}: {late} of {len(rows)} episodes stopped at the turn limit, before the "
-            "model said that it was done; raise tools.turns, or teach it to end",
-            file=sys.stderr,
+    count, many = share("stop", "turns")
+    if count >= OFTEN_LATE * len(rows) > 0:
+        say(
+            f"{many} stopped at the turn limit, before the model said that it was done; raise "
+            "tools.turns, or teach it to end"
         )
     if given.missing:
-        print(
-            f"{command}: {given.limit}: {len(given.missing)} answers were not asked for; the same "
-            "command with a higher limit goes on",
-            file=sys.stderr,
+        say(
+            f"{given.limit}: {len(given.missing)} answers were not asked for; the same command "
+            "with a higher limit goes on"
         )
     unasked = {(task.id, j) for task, j in given.missing}
     lost = [row for row in rows if row["outcome"] is None]
     broken = [row for row in lost if (row["task_id"], row["sample"]) not in unasked]
     if broken:
         first = broken[0]
-        print(
-            f"{command}: {len(broken)} of {len(rows)} answers have no outcome and count nowhere; "
-            f"the first: {first['task_id']}: {first.get('failure') or first['why']}; the same "
-            "command asks them again",
-            file=sys.stderr,
+        say(
+            f"{len(broken)} of {len(rows)} answers have no outcome and count nowhere; the first: "
+            f"{first['task_id']}: {first.get('failure') or first['why']}; the same command asks "
+            "them again"
         )
     return 3 if broken or given.missing else 0

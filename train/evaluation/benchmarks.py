@@ -1,15 +1,131 @@
-"""The one table from a benchmark's name to its room on this floor."""
+"""What a benchmark tells the evaluator: how it is opened, asked, recorded and tabulated; and the
+one table from a benchmark's name to its room on this floor. Nothing else names one."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from assay.task import Task
+from assay.task import Score, Task, TaskError
+from configs.answers import AGENT
+from rollouts.engines.server.process import EMBEDDED
+from rollouts.environment import Budget
 from rollouts.prompts import ChatTokenizer
+from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
-from train.evaluation.contract import Benchmark, plain_plan
+from rollouts.trajectory import Trajectory
+from rollouts.words.templates import lines
+
+Row = dict[str, Any]
+Args = Any  # the parsed command line
+HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
+HELDOUT = "heldout.jsonl"  # in the folder of a build
+OF_A_RELEASE = "test tasks of the release"  # what reports call published tasks
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The tasks of one `--tasks` word.
+
+    `benchmark` is its name where the word has a prefix; `notes` are for the record (and lines to
+    print); `heldout` is False where rows are known to be training rows; `split` says in words which
+    rows these are, and `asked` what its tasks are called where "held-out tasks" does not fit.
+    """
+
+    tasks: Sequence[Task]
+    benchmark: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    said: Sequence[str] = ()
+    heldout: bool = True
+    split: str = ""
+    asked: str = ""
+
+
+def all_heldout(tasks: Sequence[Task]) -> bool:
+    """Whether every task says that it is of a split to test on."""
+    return all(task.split in HELD for task in tasks)
+
+
+def splits_of(where: object, tasks: Sequence[Task]) -> str:
+    """`WHERE (12 of split heldout)`: which rows these are, for the report."""
+    counts = Counter(task.split for task in tasks)
+    return f"{where} ({', '.join(f'{n} of split {name}' for name, n in sorted(counts.items()))})"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A benchmark's own results: numbers for results.json, and text to print and keep. Among the
+    numbers, `shown` are tables for the report, fields of `train.evaluation.show.Table`."""
+
+    numbers: Mapping[str, Any]
+    text: str
+
+
+def in_words(text: str, tasks: Sequence[Task], args: Args) -> str:
+    """A benchmark's tables with a line below that says whose words its tasks were asked in, and so
+    whether its numbers compare with published ones."""
+    said = list(lines(args.asked_in.record(tasks)))
+    return "\n".join([text.rstrip("\n"), "", *said]) if said else text
+
+
+def plain_plan(task: Task, args: Args, tokenizer: ChatTokenizer | None) -> Plan:
+    """Tasks of no benchmark: an answer with room for gold, or an episode with tools."""
+    return Plan(args.max_new_tokens or room_for(task, tokenizer), budget_of(args))
+
+
+def published_room(task: Task, args: Args, tokenizer: ChatTokenizer, published: int) -> int:
+    """Tokens of one message in a benchmark whose paper gives every message `published` of them, or
+    more where gold is longer. Our own decoder on a CPU gives 4,096: a small model that does not
+    end its answers would take hours for the rest (`sampling.max_new_tokens` asks for it)."""
+    engine = getattr(args, "engine", EMBEDDED)
+    if engine == EMBEDDED:
+        from rollouts.engines.torch.device import choose_device
+
+        if choose_device(getattr(args, "device", "auto")) == "cpu":
+            return room_for(task, tokenizer, MESSAGE)
+    return room_for(task, tokenizer, published)
+
+
+def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budget:
+    """Bounds of an episode: what the command line says, else these."""
+    count = args.turns or turns
+    run_s = args.run_s or 200.0
+    return Budget(count, count * run_s if seconds is None else seconds, args.max_length)
+
+
+def nothing_more(task: Task, run: Trajectory, score: Score, args: Args) -> Row:
+    return {}
+
+
+def no_rewards(args: Args) -> Mapping[str, Mapping[str, Any]]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark, on the evaluation's floor.
+
+    The tasks of its families (`FAMILIES`) are asked and recorded its way, also in a plain file.
+    `open` reads what follows its prefix (`NAME:DIR…`), `plan` says how a task is asked, `more`
+    which further fields a row keeps, `rewards` which settings of its families' scorers its own
+    settings mean (they apply to words with its prefix), `tables` writes its official files into a
+    folder, from the rows of its tasks in their order; `report` adds files of its own to a run's
+    folder and gives the text to print, "" for none; `several` does so for several runs side by
+    side, given the folder for its files and the name of a base model.
+    """
+
+    open: Callable[[str, Args], Opened]
+    plan: Callable[[Task, Args, ChatTokenizer | None], Plan] = plain_plan
+    more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
+    rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards
+    tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
+    report: Callable[[Path], str] | None = None
+    several: Callable[[Sequence[Path], Path, str], str] | None = None
+
 
 FAMILIES = {  # of the tasks of each benchmark
     "cdr": ("refinement", "structured"),
@@ -42,7 +158,34 @@ def benchmark_of(family: str) -> str:
     return next((name for name, families in FAMILIES.items() if family in families), "")
 
 
-def plan_of(task: Task, args: Any, tokenizer: ChatTokenizer | None, benchmark: str = "") -> Plan:
+def plan_of(task: Task, args: Args, tokenizer: ChatTokenizer | None, benchmark: str = "") -> Plan:
     """How a task is asked: its benchmark's way, or the plain one."""
     name = benchmark or benchmark_of(task.family)
     return (BENCHMARKS[name].plan if name else plain_plan)(task, args, tokenizer)
+
+
+# --- `krama.agent`: who acts on a benchmark's tasks, beside the benchmark's own agents ------------
+
+# name → (tool that stands for it, messages of its model). The first as it was published with
+# on lakes: 20 actions, then the answer; the other one's own bounds end it earlier.
+OTHER_AGENTS = {"smolagents": ("smolagents", 21), "datawise": ("datawise", 60)}
+
+
+def acted_on(tasks: Sequence[Task], args: Args, prefix: str) -> list[Task]:
+    """The tasks with the agent that is asked for as their tool, where it acts on any benchmark's
+    tasks. Raises `TaskError` for another benchmark's agent where only words with this prefix are
+    asked."""
+    if args.agent in OTHER_AGENTS:
+        return [replace(task, tools=(OTHER_AGENTS[args.agent][0],)) for task in tasks]
+    if args.agent and all(word.startswith(prefix) for word in args.tasks):
+        raise TaskError(
+            f"{AGENT}={args.agent}: it works on lakes; give {' or '.join(OTHER_AGENTS)}"
+        )
+    return list(tasks)
+
+
+def agents_budget(task: Task, args: Args) -> Budget:
+    """The bounds of an episode: an agent that needs more messages has the same seconds of tools."""
+    plain, agents = budget_of(args), dict(OTHER_AGENTS.values())
+    turns = max((agents.get(tool, 0) for tool in task.tools), default=0)
+    return replace(plain, turns=turns) if turns and not args.turns else plain

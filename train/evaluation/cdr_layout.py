@@ -22,7 +22,7 @@ from assay.parquet import arrow_rows
 from assay.rows import read_rows
 from assay.task import TaskError, refuse_unfinished
 from rewards.cdr.release_files import CORE, SEMANTIC, check_row, find_tracks
-from train.evaluation.contract import HELDOUT
+from train.evaluation.benchmarks import HELDOUT
 
 Row = dict[str, Any]
 RELEASE = "lukahh/CDR-Bench"  # on the hub

@@ -1,5 +1,6 @@
-# Rows here are parsed JSON, whose types are only known when they are looked at.
-# pyright: reportUnknownArgumentType=false
+# Rows here are parsed JSON, and pandas ships no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """DARE-bench: `dare:PLACE` opened as tasks, asked and recorded.
 
 PLACE is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or what `assay tasks dare` built
@@ -10,36 +11,40 @@ into one.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from assay.console import task_filter
 from assay.family import score_answer
 from assay.files import write_text
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
-from rewards.dare.score import TableReward, mismatch
+from rewards.dare.read import ReaderLost, Unreadable, read_prediction
+from rewards.dare.score import FILE, TableReward, mismatch, read_gold
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
-from train.evaluation import dare_dsbench
-from train.evaluation.agents import acted_on, agents_budget
-from train.evaluation.contract import (
+from train.evaluation.benchmarks import (
     HELDOUT,
     Benchmark,
     Found,
     Opened,
     Row,
+    acted_on,
+    agents_budget,
     all_heldout,
     in_words,
     published_room,
     splits_of,
 )
 from train.evaluation.dare_tables import READINGS, by_track, category, costs, text_tables, totals
-from train.evaluation.drawing import even_draw
+from train.evaluation.opening import even_draw
 
 RELEASE = "Snowflake/dare-bench"  # the data set's name on the hub
 INDEX, IDS = "index.jsonl", "ids.txt"
@@ -125,7 +130,7 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     }
     return {
         "readings": readings,
-        **dare_dsbench.more(task, run, args.dsbench),
+        **competition(task, run, args.dsbench),
         "errors": dict(run.errors),
         "failure_category": category(task, run, score),
     }
@@ -136,7 +141,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     tracks = by_track(rows, args.seed)
     total = totals(tracks, rows)
     cost = costs(rows, _question_tokens(tasks, args))
-    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), dare_dsbench.line(rows)]))
+    text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), competitions_line(rows)]))
     text = in_words(text, tasks, args)
     write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total, "costs": cost}, text)
@@ -151,6 +156,105 @@ def _question_tokens(tasks: Sequence[Task], args: Any) -> dict[str, int]:
     tokenizer = ChatTokenizer(folder)
     asked = {task.id: "\n".join(message["content"] for message in task.prompt) for task in tasks}
     return {name: len(tokenizer.encode(text)) for name, text in asked.items()}
+
+
+# --- DSBench's own number of its data-modelling competitions, by the scripts of the user's copy ---
+
+# A competition's script (`evaluation/NAME_eval.py`) scores the submission; the score is then the
+# share of the way from the baseline's to the best one, `max(0, (s - b) / (g - b))`, both of which
+# the copy has under `save_performance`. A competition without a submission that can be scored has
+# 0. The prediction was parsed in the confined process before; the scripts see a file of our own.
+SECONDS = 300.0
+
+
+def competition(task: Task, run: Trajectory, home: Path | None) -> Row:
+    """The competition of a task, and DSBench's own number where its copy is at hand."""
+    if "competition" not in task.meta:
+        return {}
+    row: Row = {"competition": task.meta["competition"]}
+    if home is not None and run.failure is None:
+        row["relative_gap"] = relative_gap(home, task, run.files.get(FILE))
+    return row
+
+
+def relative_gap(home: Path, task: Task, prediction: bytes | None) -> float | None:
+    """DSBench's number of a competition's prediction file; None where the reader broke down.
+
+    Raises `TaskError` for a copy that lacks what the competition needs.
+    """
+    name = str(task.meta["competition"])
+    best, base = (_kept(home / "save_performance" / kind / name) for kind in ("GT", "baseline"))
+    answers = home / "data" / "answers" / name / "test_answer.csv"
+    script = home / "evaluation" / f"{name}_eval.py"
+    for path in (answers, script):
+        if not path.is_file():
+            said = f"dare.dsbench={home}: {path} is not there"
+            raise TaskError(f"{said}; give DSBench's data_modeling")
+    if prediction is None:
+        return 0.0
+    try:
+        frame = _submission(task, prediction, answers)
+    except ReaderLost:
+        return None
+    except (Unreadable, KeyError, ValueError):
+        return 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        (work / name).mkdir()
+        frame.to_csv(work / "submission.csv", index=False)
+        words = ["--answer_file", answers.resolve(), "--predict_file", work / "submission.csv"]
+        words += ["--path", work, "--name", name]
+        try:
+            subprocess.run(
+                [sys.executable, str(script.resolve()), *map(str, words)],
+                cwd=work,
+                timeout=SECONDS,
+                check=False,
+                capture_output=True,
+            )
+            score = float((work / name / "result.txt").read_text("utf-8"))
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            return 0.0
+    return 0.0 if math.isnan(score) else max(0.0, (score - base) / (best - base))
+
+
+def _kept(folder: Path) -> float:
+    """A score that DSBench's copy keeps."""
+    try:
+        return float((folder / "result.txt").read_text("utf-8"))
+    except (OSError, ValueError):
+        raise TaskError(
+            f"dare.dsbench: {folder}/result.txt holds no number; unpack save_performance.zip there"
+        ) from None
+
+
+def _submission(task: Task, prediction: bytes, answers: Path) -> Any:
+    """The prediction under the competition's own key, in the order of its answers: its script
+    compares row by row."""
+    import pandas as pd
+
+    gold = read_gold(task.gold)
+    said = read_prediction(prediction, (*gold.key_columns, *gold.targets))
+    keys = pd.read_csv(task.files["val_v2.csv"])[["row_id", task.meta["key"]]]
+    found = keys.merge(said[["row_id", *gold.targets]], on="row_id", validate="one_to_one")
+    wanted = pd.read_csv(answers)[[task.meta["key"]]]
+    return wanted.merge(found.drop(columns="row_id"), on=task.meta["key"], how="left")
+
+
+def competitions_line(rows: Sequence[Row]) -> str:
+    """What is said of competitions, "" where there are none."""
+    mine = [row for row in rows if row["more"].get("competition")]
+    if not mine:
+        return ""
+    scores = [float(row["outcome"]) for row in mine if row["outcome"] is not None]
+    gaps = [g for row in mine if (g := row["more"].get("relative_gap")) is not None]
+    own = f"{100 * fmean(gaps):.2f}" if gaps else "– (dare.dsbench=DIR)"
+    names = len({row["more"]["competition"] for row in mine})
+    shown = f"{100 * fmean(scores):.2f}" if scores else "–"
+    return (
+        f"DSBench, {names} competitions: mean over competitions {shown} by DARE-bench's metric; "
+        f"by DSBench's own number {own}"
+    )
 
 
 BENCHMARK = Benchmark(

@@ -12,8 +12,8 @@ from typing import Any
 
 from assay.task import RIGHT, Score, Task
 from rollouts.trajectory import Trajectory
-from train.evaluation.contract import Row
-from train.evaluation.results import number
+from train.evaluation.benchmarks import Row
+from train.evaluation.show import markdown, number
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import ends, mean, source
 
@@ -164,34 +164,21 @@ def text_tables(
     cost: Mapping[str, Mapping[str, Any]],
 ) -> str:
     """Markdown."""
-    shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
-    return "\n".join(
-        [
-            *_scores(tracks),
-            "",
-            NOTE,
-            "",
-            *(_total(reading, total["readings"][reading]) for reading in READINGS),
-            f"Failures: {shown}. Call errors: {json.dumps(total['call_errors'])}",
-            "",
-            *_costs(cost),
-        ]
-    )
-
-
-def _scores(tracks: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    names = ("track", "tasks", "attempts", *READINGS, "exact [95 %]", "usable", "of usable")
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    scores = [["track", "tasks", "attempts", *READINGS, "exact [95 %]", "usable", "of usable"]]
     for name, t in tracks.items():
-        exact = str(t["exact"])
-        if t["exact_interval"]:
-            exact += " [{:.1f}, {:.1f}]".format(*t["exact_interval"])
-        read = " | ".join(_two(t["readings"][reading]) for reading in READINGS)
-        lines.append(
-            f"| {name} | {t['tasks']} | {t['attempts']} | {read} | {exact} | {t['usable']} | "
-            f"{_two(t['score_of_usable'])} |"
-        )
-    return lines
+        ends = " [{:.1f}, {:.1f}]".format(*t["exact_interval"]) if t["exact_interval"] else ""
+        read = (_two(t["readings"][reading]) for reading in READINGS)
+        counts = (str(t[key]) for key in ("tasks", "attempts"))
+        usable = (str(t["usable"]), _two(t["score_of_usable"]))
+        scores.append([name, *counts, *read, f"{t['exact']}{ends}", *usable])
+    costs = [["an attempt", "prompt tokens", "tokens", "tool calls"]]
+    for kind, c in cost.items():
+        tokens = (number(c[key], "{:.1f}") for key in ("prompt_tokens", "tokens"))
+        costs.append([kind, *tokens, _two(c["tool_calls"])])
+    shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
+    failures = f"Failures: {shown}. Call errors: {json.dumps(total['call_errors'])}"
+    totals = [_total(reading, total["readings"][reading]) for reading in READINGS]
+    return "\n".join([*markdown(scores), "", NOTE, "", *totals, failures, "", *markdown(costs)])
 
 
 def _total(reading: str, total: Mapping[str, float | None]) -> str:
@@ -203,14 +190,5 @@ def _total(reading: str, total: Mapping[str, float | None]) -> str:
     )
 
 
-def _costs(cost: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    names = ("an attempt", "prompt tokens", "tokens", "tool calls")
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for kind, c in cost.items():
-        prompt, tokens = (number(c[key], "{:.1f}") for key in ("prompt_tokens", "tokens"))
-        lines.append(f"| {kind} | {prompt} | {tokens} | {c['tool_calls']:.2f} |")
-    return lines
-
-
 def _two(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    return number(value, "{:.2f}")

@@ -33,9 +33,9 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import UNTOLD, Trajectory
-from train.evaluation.agents import OTHERS
-from train.evaluation.contract import (
+from train.evaluation.benchmarks import (
     HELDOUT,
+    OTHER_AGENTS,
     Benchmark,
     Found,
     Opened,
@@ -55,7 +55,7 @@ AGENTS = {
     # messages, as the paper's iterative system has at most
     "lake-agent": ("lake_agent", 20),
     "lake-script": ("lake_script", 1),
-    **OTHERS,
+    **OTHER_AGENTS,
 }
 DEFAULT = "ds-guru-few-shot"
 TURNS = dict(AGENTS.values())

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from assay.task import RIGHT, Task
 from rewards.krama.release import COUNTS, total
+from train.evaluation.show import NONE, markdown, number, points
 from train.evaluation.stats import wilson
+from train.evaluation.tables import grouped, mean
 
 Row = dict[str, Any]
 DOUBTED, TRUSTED = "of these doubted", "without the doubted"  # rows of a table, after `overall`
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    present = [v for v in values if v is not None]
-    return fmean(present) if present else None
 
 
 def _cell(rows: Sequence[Row]) -> Row:
@@ -29,21 +26,18 @@ def _cell(rows: Sequence[Row]) -> Row:
     cell: Row = {
         "tasks": len(rows),
         "unscored": len(rows) - len(scored),
-        "score": _mean(outcomes),
+        "score": mean(outcomes),
         "right": right,
         "interval": list(wilson(right, len(scored))[1:]) if scored else None,
         "release": _release(rows),
-        "design_judged": _mean([r.get("design_judged") for r in scored]),
-        "subtask_credit": _mean([r["parts"].get("subtask_credit") for r in scored]),
-        "tokens": _mean([r["cost"]["tokens"] for r in rows]),
-        "minutes": _mean([float(r["cost"]["seconds"]) / 60 for r in rows]),
+        "design_judged": mean([r.get("design_judged") for r in scored]),
+        "subtask_credit": mean([r["parts"].get("subtask_credit") for r in scored]),
+        "tokens": mean([r["cost"]["tokens"] for r in rows]),
+        "minutes": mean([float(r["cost"]["seconds"]) / 60 for r in rows]),
     }
-    parents: dict[str, list[float]] = {}
-    for r in scored:
-        if r["parent"]:
-            parents.setdefault(str(r["parent"]), []).append(float(r["outcome"]))
+    parents = grouped([r for r in scored if r["parent"]], lambda r: str(r["parent"]))
     if parents:  # sub-tasks: the mean of per-task means beside the mean over sub-tasks
-        cell["score_by_parent"] = fmean(fmean(v) for v in parents.values())
+        cell["score_by_parent"] = mean(mean(r["outcome"] for r in v) for v in parents.values())
     return cell
 
 
@@ -124,11 +118,13 @@ def after_tries(rows: Sequence[Row], most: int) -> list[Row]:
     The prompt names no number of tries and an episode ends with the first pipeline that runs, so
     this is what runs with fewer tries give (paper, Tables 12 to 14), up to chance of the sampler.
     """
-    scored = [r for r in rows if r["outcome"] is not None and _few_shot(r)]
+    scored = [r for r in rows if r["outcome"] is not None]
+    scored = [r for r in scored if _agent(r) == "ds-guru few-shot"]
     if not scored or most < 2:
         return []
     found: list[Row] = []
-    for count in _shown_tries(most):
+    # all up to five, then every fifth, and the last
+    for count in (n for n in range(1, most + 1) if n <= 5 or n % 5 == 0 or n == most):
         done = [r for r in scored if r["notes"]["tries"] <= count and r["notes"]["ended"] in _RAN]
         right = sum(float(r["outcome"]) >= RIGHT for r in done)
         found.append(
@@ -145,62 +141,71 @@ def after_tries(rows: Sequence[Row], most: int) -> list[Row]:
     return found
 
 
-_RAN = ("ran", "no_answer")  # how an episode ends whose pipeline ran
-
-
-def _few_shot(row: Row) -> bool:
+def _agent(row: Row) -> str:
     notes: Row = row.get("notes") or {}
-    return notes.get("agent") == "ds-guru few-shot"
+    return str(notes.get("agent"))
 
 
-def _shown_tries(most: int) -> list[int]:
-    """All up to five, then every fifth, and the last."""
-    return [n for n in range(1, most + 1) if n <= 5 or n % 5 == 0 or n == most]
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f}"
+_RAN = ("ran", "no_answer")  # how an episode ends whose pipeline ran
 
 
 def _interval(ends: Sequence[float] | None) -> str:
     """Wilson's interval of the share of tasks that are right."""
-    return "-" if ends is None else f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f}"
+    return NONE if ends is None else f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-
-
-_Columns = Sequence[tuple[str, Callable[[Row], str]]]
-_SHARED: _Columns = (
-    ("tokens a task", lambda c: _number(c["tokens"])),
-    ("minutes a task", lambda c: "-" if c["minutes"] is None else f"{c['minutes']:.3f}"),
-    ("no outcome", lambda c: str(c["unscored"])),
-)
-_COLUMNS: dict[str, _Columns] = {
-    "end-to-end": (
-        ("tasks", lambda c: str(c["tasks"])),
-        ("score %", lambda c: _percent(c["score"])),
-        ("right", lambda c: str(c["right"])),
-        ("right, 95 %", lambda c: _interval(c["interval"])),
-        ("release harness %", lambda c: _percent(c["release"])),
-        *_SHARED,
-    ),
-    # the same runs, judged by their code
-    "pipeline-design": (
-        ("tasks", lambda c: str(c["tasks"])),
-        ("design, judged %", lambda c: _percent(c["design_judged"])),
-        ("sub-answers printed %", lambda c: _percent(c["subtask_credit"])),
-        ("no outcome", lambda c: str(c["unscored"])),
-    ),
-    "subtasks": (
-        ("sub-tasks", lambda c: str(c["tasks"])),
-        ("score %", lambda c: _percent(c["score"])),
-        ("mean of tasks %", lambda c: _percent(c.get("score_by_parent"))),
-        ("release harness %", lambda c: _percent(c["release"])),
-        *_SHARED,
-    ),
+# heading → cell
+_Columns = Mapping[str, Callable[[Row], str]]
+_UNSCORED: _Columns = {"no outcome": lambda c: str(c["unscored"])}
+_SHARED: _Columns = {
+    "tokens a task": lambda c: number(c["tokens"], "{:,.1f}"),
+    "minutes a task": lambda c: number(c["minutes"]),
+    **_UNSCORED,
 }
+_LEVEL: _Columns = {
+    "tasks": lambda c: str(c["tasks"]),
+    "score %": lambda c: points(c["score"]),
+    "right, 95 %": lambda c: _interval(c["interval"]),
+}
+_DESIGN: _Columns = {
+    "tasks": lambda c: str(c["tasks"]),
+    "design, judged %": lambda c: points(c["design_judged"]),
+}
+_COLUMNS: dict[str, _Columns] = {
+    "end-to-end": {
+        "tasks": lambda c: str(c["tasks"]),
+        "score %": lambda c: points(c["score"]),
+        "right": lambda c: str(c["right"]),
+        "right, 95 %": lambda c: _interval(c["interval"]),
+        "release harness %": lambda c: points(c["release"]),
+        **_SHARED,
+    },
+    # the same runs, judged by their code
+    "pipeline-design": {
+        **_DESIGN,
+        "sub-answers printed %": lambda c: points(c["subtask_credit"]),
+        **_UNSCORED,
+    },
+    "subtasks": {
+        "sub-tasks": lambda c: str(c["tasks"]),
+        "score %": lambda c: points(c["score"]),
+        "mean of tasks %": lambda c: points(c.get("score_by_parent")),
+        "release harness %": lambda c: points(c["release"]),
+        **_SHARED,
+    },
+}
+_TRIES: _Columns = {
+    "ran": lambda c: f"{c['ran']} of {c['tasks']}",
+    "score %": lambda c: points(c["score"]),
+    "right": lambda c: str(c["right"]),
+    "right, 95 %": lambda c: _interval(c["interval"]),
+    "calls a task": lambda c: f"{c['calls']:.2f}",
+}
+
+
+def _table(head: str, columns: _Columns, cells: Mapping[str, Row]) -> list[str]:
+    lines = [[name, *(show(cell) for show in columns.values())] for name, cell in cells.items()]
+    return markdown([[head, *columns], *lines])
 
 
 def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
@@ -209,59 +214,32 @@ def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
     if "tries" in meta and str(meta["agent"]).startswith("ds-guru"):
         few_shot = f", {meta['tries']} tries" if meta["agent"] == "ds-guru-few-shot" else ""
         within = f" within {meta['snippet_tokens']} tokens" if meta["snippet_tokens"] else ""
-        rows = f"{meta['rows']} rows a file{within}"
-        lines[0] += f"{few_shot}, {rows}"
+        lines[0] += f"{few_shot}, {meta['rows']} rows a file{within}"
     for setting, columns in _COLUMNS.items():
         if setting not in tables:
             continue
-        lines += ["", f"## {setting}", ""]
-        lines.append("| domain | " + " | ".join(name for name, _ in columns) + " |")
-        lines.append("|" + "---|" * (len(columns) + 1))
-        for domain, cell in tables[setting].items():
-            lines.append(f"| {domain} | " + " | ".join(show(cell) for _, show in columns) + " |")
-        lines += _notes(tables, setting)
+        lines += ["", f"## {setting}", "", *_table("domain", columns, tables[setting])]
+        if found := tables.get(f"{setting} categories"):
+            lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
+        if levels := tables.get(f"{setting} by difficulty"):
+            design = setting == "pipeline-design"
+            lines += ["", f"### {setting}, by difficulty", ""]
+            lines += _difficulty(levels, _DESIGN if design else _LEVEL)
+        if counts := tables.get(f"{setting} by tries"):
+            by_tries = {str(count["tries"]): count for count in counts}
+            lines += ["", f"### {setting}, with fewer tries", ""]
+            lines += _table("tries", _TRIES, by_tries)
     lines += [line for said in meta.get("over") or () for line in ("", said)]
     return "\n".join(lines) + "\n"
 
 
-def _notes(tables: dict[str, Any], setting: str) -> list[str]:
-    """What stands below the table of a setting."""
-    lines: list[str] = []
-    if found := tables.get(f"{setting} categories"):
-        lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
-    if levels := tables.get(f"{setting} by difficulty"):
-        lines += ["", f"### {setting}, by difficulty", "", *_difficulty(levels, setting)]
-    if counts := tables.get(f"{setting} by tries"):
-        lines += ["", f"### {setting}, with fewer tries", ""]
-        lines += [
-            "| tries | ran | score % | right | right, 95 % | calls a task |",
-            "|---" * 6 + "|",
-        ]
-        lines += [
-            f"| {c['tries']} | {c['ran']} of {c['tasks']} | {_percent(c['score'])} | {c['right']} "
-            f"| {_interval(c['interval'])} | {c['calls']:.2f} |"
-            for c in counts
-        ]
-    return lines
-
-
-_LEVEL: _Columns = (
-    ("tasks", lambda c: str(c["tasks"])),
-    ("score %", lambda c: _percent(c["score"])),
-    ("right, 95 %", lambda c: _interval(c["interval"])),
-)
-
-
-def _difficulty(levels: dict[str, Row], setting: str) -> list[str]:
+def _difficulty(levels: dict[str, Row], columns: _Columns) -> list[str]:
     """One line a domain, with columns for each level."""
-    design = _COLUMNS["pipeline-design"][:2]
-    columns = design if setting == "pipeline-design" else _LEVEL
-    names = [f"{level} {what}" for level in levels for what, _ in columns]
-    lines = [f"| domain | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     domains = dict.fromkeys(d for cells in levels.values() for d in cells)
     last = [d for d in ("overall", DOUBTED, TRUSTED) if d in domains]
+    lines = [["domain", *(f"{level} {what}" for level in levels for what in columns)]]
     for domain in [*(d for d in domains if d not in last), *last]:
         cells = [cells.get(domain) for cells in levels.values()]
-        shown = [show(c) if c else "-" for c in cells for _, show in columns]
-        lines.append(f"| {domain} | {' | '.join(shown)} |")
-    return lines
+        shown = [show(c) if c else NONE for c in cells for show in columns.values()]
+        lines.append([domain, *shown])
+    return markdown(lines)

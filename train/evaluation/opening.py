@@ -1,14 +1,17 @@
-"""`--tasks`: files, folders and `NAME:DIR` of benchmarks as one list of tasks to ask."""
+"""`--tasks`: files, folders and `NAME:DIR` of benchmarks as one list of tasks to ask, without what
+the model was trained on, drawn down to `--limit` and to one `--part` of several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from assay.console import task_filter
-from assay.family import require_families
+from assay.family import family_of, has_family, require_families, slices_of
+from assay.seeds import derive_seed
 from assay.task import (
     Task,
     TaskError,
@@ -16,11 +19,74 @@ from assay.task import (
     refuse_without_gold,
     with_absolute_files,
 )
-from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
-from train.evaluation.contract import HELDOUT, OF_A_RELEASE, Opened, all_heldout, splits_of
-from train.evaluation.drawing import even_draw, unit_of
-from train.evaluation.parts import part_of
-from train.evaluation.trained import UNKNOWN, Seen, without_trained
+from train.evaluation.answering import is_folder
+from train.evaluation.benchmarks import (
+    BENCHMARKS,
+    HELDOUT,
+    OF_A_RELEASE,
+    Opened,
+    all_heldout,
+    benchmark_of,
+    splits_of,
+)
+from train.run.trained_on import NAME, read_trained
+
+# --- rows that the model was trained on ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the model's record says of the tasks asked for.
+
+    `stages` is None where there is no record to look at. `ids` are the tasks that were trained on;
+    they are among the tasks evaluated only if `included`. `said`: the same in words.
+    """
+
+    stages: tuple[str, ...] | None = None
+    ids: frozenset[str] = frozenset()
+    included: bool = False
+    said: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """For results.json."""
+        return {
+            "record": self.stages is not None,
+            "stages": list(self.stages or ()),
+            "rows": len(self.ids),
+            "left_out": 0 if self.included else len(self.ids),
+            "included": self.included and bool(self.ids),
+            "said": self.said,
+        }
+
+
+def without_trained(tasks: Sequence[Task], args: Any) -> tuple[list[Task], Seen]:
+    """The tasks to ask, and what is known: rows that the model was trained on are left out unless
+    `--include-trained`. Raises `TaskError` where none is left."""
+    if not is_folder(args.model):
+        return list(tasks), Seen()
+    record = read_trained(Path(args.model).expanduser())
+    if record is None:
+        said = f"{args.model} has no {NAME}: what it was trained on is not known; none is left out"
+        return list(tasks), Seen(said=said)
+    stages = tuple(map(str, record.stages))
+    ids = frozenset(task.id for task in tasks if record.saw(task))
+    if not ids:
+        said = f"none of {len(tasks)} rows was trained on ({record})"
+        return list(tasks), Seen(stages, said=said)
+    said = f"{len(ids)} of {len(tasks)} rows were trained on ({record})"
+    if args.include_trained:
+        said += "; they are asked too: this is no held-out result"
+        return list(tasks), Seen(stages, ids, True, said)
+    if len(ids) == len(tasks):
+        raise TaskError(
+            f"--model {args.model}: all {len(tasks)} rows of --tasks were trained on ({record}) "
+            "and are left out; give held-out tasks, or --include-trained to ask them"
+        )
+    said += " and are left out; --include-trained asks them too"
+    return [task for task in tasks if task.id not in ids], Seen(stages, ids, False, said)
+
+
+# --- the tasks of a command line -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -31,7 +97,7 @@ class Asked:
     tasks: list[Task]
     opened: list[Opened]
     of: dict[str, int]  # task id → index into `opened`
-    seen: Seen = UNKNOWN
+    seen: Seen
 
     def benchmark(self, task: Task) -> str:
         """The benchmark that asks and records the task, "" without one."""
@@ -59,7 +125,7 @@ def open_all(words: Sequence[str], args: Any) -> Asked:
     require_families(tasks)
     refuse_without_gold(tasks, f"--tasks {' '.join(words)}")
     tasks, seen = without_trained(tasks, args)
-    drawn = part_of(even_draw(tasks, args.limit, args.seed), args.part, unit_of)
+    drawn = part_of(even_draw(tasks, args.limit, args.seed), args.part)
     if not drawn:
         raise TaskError(f"--part {args.part}: no task is left for it; give fewer parts")
     return Asked(drawn, opened, of, seen)
@@ -100,3 +166,87 @@ def _in_folder(folder: Path) -> Path:
         f"--tasks {folder}: the folder holds neither {HELDOUT} nor tasks.jsonl; name a file of it, "
         f"or a benchmark ({known})"
     )
+
+
+# --- `--part` and `--limit` ----------------------------------------------------------------------
+
+
+def part_of(tasks: Sequence[Task], word: str) -> list[Task]:
+    """The tasks of part `word`, "I/N" with I from 0; all for "". Parts are decided by the tasks and
+    N alone, so jobs agree on them without talking; tasks of one unit stay together. Raises
+    `TaskError`."""
+    if not word:
+        return list(tasks)
+    first, slash, second = word.partition("/")
+    if not (slash and first.isdecimal() and second.isdecimal() and int(first) < int(second)):
+        raise TaskError(f"--part {word}: wanted I/N, with I from 0 to N-1, such as 0/8")
+    numbers = {name: k for k, name in enumerate(dict.fromkeys(map(unit_of, tasks)))}
+    return [task for task in tasks if numbers[unit_of(task)] % int(second) == int(first)]
+
+
+def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:
+    """At most about `limit` tasks (0: all), the same number of each track and within a track as
+    even over the values of its slices as can be, drawn by seed and in their old order.
+
+    A task that is asked in several ways counts once; order groups and such ways are kept whole, so
+    that a few more than `limit` may be left.
+    """
+    if not limit:
+        return list(tasks)
+    if limit < 0:
+        raise TaskError(f"--limit {limit}: give 1 or more, or 0 for all")
+    units: dict[str, list[Task]] = {}
+    for task in tasks:
+        units.setdefault(unit_of(task), []).append(task)
+    tracks: dict[str, list[str]] = {}
+    for unit, members in units.items():
+        tracks.setdefault(members[0].track, []).append(unit)
+    draws = [_Draw(track, names, units, seed) for track, names in tracks.items()]
+    taken: set[str] = set()
+    count = 0
+    while count < limit and any(draw.left for draw in draws):
+        for draw in draws:
+            if draw.left and count < limit:
+                unit = draw.next()
+                taken.add(unit)
+                count += len({task.meta.get("instance") or task.id for task in units[unit]})
+    return [task for task in tasks if unit_of(task) in taken]
+
+
+class _Draw:
+    """Units of one track, drawn so that values of slices come up as evenly as they can; those of
+    the same values in an order by seed."""
+
+    def __init__(
+        self, track: str, names: Sequence[str], units: Mapping[str, Sequence[Task]], seed: int
+    ) -> None:
+        self.left = len(names)
+        self._had: Counter[tuple[str, str]] = Counter()
+        self._alike: dict[tuple[tuple[str, str], ...], deque[tuple[int, str]]] = {}
+        for key, name in sorted((derive_seed(seed, "limit", track, n), n) for n in names):
+            self._alike.setdefault(_slices(units[name][0]), deque()).append((key, name))
+
+    def next(self) -> str:
+        """The next unit: of those whose slices were drawn least."""
+
+        def rank(pairs: tuple[tuple[str, str], ...]) -> tuple[int, tuple[int, str]]:
+            return sum(self._had[pair] for pair in pairs), self._alike[pairs][0]
+
+        chosen = min(self._alike, key=rank)
+        self._had.update(chosen)
+        self.left -= 1
+        _, name = self._alike[chosen].popleft()
+        if not self._alike[chosen]:
+            del self._alike[chosen]
+        return name
+
+
+def _slices(task: Task) -> tuple[tuple[str, str], ...]:
+    if not has_family(task.family):
+        return ()
+    return tuple(slices_of(family_of(task), task).items())
+
+
+def unit_of(task: Task) -> str:
+    """What is drawn whole: an order group, an instance in all its wordings, or a task."""
+    return f"{task.family}/{task.group or task.meta.get('instance') or task.id}"

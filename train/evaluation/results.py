@@ -21,10 +21,12 @@ from typing import Any
 from assay.task import TaskError
 from rollouts.words.templates import lines
 from train.evaluation.comparing import Comparison, compare_rows
+from train.evaluation.show import aligned, number, percent, with_interval
 from train.evaluation.tables import Cell, Draw, in_order, tables
 
 Row = Mapping[str, Any]
 TRAINED = ("untouched", "sft", "rl")  # in the order in which a run makes them
+RESULTS, ROWS, RECORD = "results.json", "rows.jsonl", "eval.json"  # in an evaluation's folder
 NEEDED = ("task_id", "outcome", "reward", "why", "tokens_out")
 SHOWN_VALUES = 12  # of one slice in a table
 
@@ -65,10 +67,10 @@ def check_results(data: Any, where: str = "results") -> dict[str, Any]:
     if not isinstance(rows, dict | list):
         raise ResultsError(f'{where}: wanted {{"rows": {{name: [...]}}, "meta": {{...}}}}')
     for name, mine in named_rows(data).items():
-        for number, row in enumerate(mine):
+        for place, row in enumerate(mine):
             lacks = [field for field in NEEDED if not isinstance(row, dict) or field not in row]
             if lacks:
-                raise ResultsError(f"{where}: row {number} of {name!r} lacks {', '.join(lacks)}")
+                raise ResultsError(f"{where}: row {place} of {name!r} lacks {', '.join(lacks)}")
     return data
 
 
@@ -206,31 +208,66 @@ def texts(part: Shown, names: Sequence[str]) -> list[str]:
     return [made.get(name, "–") for name in names]
 
 
-def slice_table(parts: Sequence[Shown]) -> list[list[str]]:
-    """Headings and lines: every family's slices, mean outcomes of the models side by side, and
-    RS@K where instances were asked in several ways. A slice that has one value alone says nothing
-    and is left out."""
-    several = [part for part in parts if "rs@k" in part.cell]
-    heads = [f"{part.name} {at_k(part.cell)}" for part in several]
-    lines = [["slice", asked_as(parts), *(part.name for part in parts), *heads]]
-    families = list(dict.fromkeys(f for part in parts for f in part.tables["by_slice"]))
-    for family in families:
+@dataclass(frozen=True)
+class Slice:
+    """One value of one slice of a family. `cells`: one for each model, None where it has none."""
+
+    family: str
+    name: str
+    value: str
+    cells: Sequence[Cell | None]
+
+    @property
+    def tasks(self) -> int:
+        return max(cell["tasks"] for cell in self.cells if cell)
+
+    def said(self, families: int) -> str:
+        """Its name and value in words."""
+        head = f"{self.family}: {self.name}" if families > 1 else self.name
+        return f"{head} = {self.value}"
+
+
+def slices_of(parts: Sequence[Shown], data: Mapping[str, Any]) -> list[Slice]:
+    """Slices by family and name; of one with many values those with the most tasks. A slice that
+    has one value alone says nothing and is left out, and so is one that parts the tasks (of the
+    last model) as an earlier one does."""
+    made: list[Slice] = []
+    rows = named_rows(data).get(parts[-1].name, [])
+    for family in dict.fromkeys(f for part in parts for f in part.tables["by_slice"]):
         of = [part.tables["by_slice"].get(family, {}) for part in parts]
+        seen: list[set[frozenset[str]]] = []
         for name in dict.fromkeys(n for mine in of for n in mine):
-            values: dict[str, int] = {}
-            for mine in of:
-                for value, cell in mine.get(name, {}).items():
-                    values[value] = max(values.get(value, 0), cell["tasks"])
-            if len(values) < 2:
+            values = dict.fromkeys(v for mine in of for v in mine.get(name, {}))
+            parted = _parted(rows, family, name)
+            if len(values) < 2 or (parted and parted in seen):
                 continue
-            kept = sorted(sorted(values, key=lambda v: -values[v])[:SHOWN_VALUES], key=in_order)
-            head = f"{family}: {name}" if len(families) > 1 else name
-            for value in kept:
-                cells = [mine.get(name, {}).get(value) for mine in of]
-                outcomes = ["–" if c is None else number(c["mean_outcome"]) for c in cells]
-                there = [c for c, part in zip(cells, parts, strict=True) if part in several]
-                wholes = [number((c or {}).get("rs@k", {}).get("value")) for c in there]
-                lines.append([f"{head} = {value}", str(values[value]), *outcomes, *wholes])
+            seen.append(parted)
+            found = [Slice(family, name, v, [m.get(name, {}).get(v) for m in of]) for v in values]
+            kept = sorted(found, key=lambda one: -one.tasks)[:SHOWN_VALUES]
+            made += sorted(kept, key=lambda one: in_order(one.value))
+    return made
+
+
+def _parted(rows: Sequence[Row], family: str, name: str) -> set[frozenset[str]]:
+    """The sets of tasks that share a value of a slice."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        if (row.get("family") or "") == family and name in (row.get("slices") or {}):
+            found.setdefault(str(row["slices"][name]), set()).add(str(row["task_id"]))
+    return {frozenset(tasks) for tasks in found.values()}
+
+
+def slice_table(parts: Sequence[Shown], data: Mapping[str, Any]) -> list[list[str]]:
+    """Headings and lines: slices, mean outcomes of the models side by side, and RS@K where
+    instances were asked in several ways."""
+    found, several = slices_of(parts, data), [n for n, p in enumerate(parts) if "rs@k" in p.cell]
+    heads = [f"{parts[n].name} {at_k(parts[n].cell)}" for n in several]
+    lines = [["slice", asked_as(parts), *(part.name for part in parts), *heads]]
+    families = len({one.family for one in found})
+    for one in found:
+        outcomes = [number(cell["mean_outcome"] if cell else None) for cell in one.cells]
+        wholes = [number((one.cells[n] or {}).get("rs@k", {}).get("value")) for n in several]
+        lines.append([one.said(families), str(one.tasks), *outcomes, *wholes])
     return lines
 
 
@@ -277,7 +314,7 @@ def text_table(data: Mapping[str, Any]) -> str:
     out += provenance(data)
     if failed := sum(part.cell["no_outcome"] for part in parts):
         out.append(f"without an outcome, and counted nowhere: {failed} answers")
-    for table in (family_table(parts), curve_table(parts), slice_table(parts)):
+    for table in (family_table(parts), curve_table(parts), slice_table(parts, data)):
         out += ["", *aligned(table)] if len(table) > 1 else []
     width = max(len(part.name) for part in parts)
     for part in parts:
@@ -287,30 +324,3 @@ def text_table(data: Mapping[str, Any]) -> str:
     for c in comparisons(data):
         out.append(c.line())
     return "\n".join(out)
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of equal width, the first to the left, under a ruled head."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    out = [
-        "  ".join(
-            text.ljust(w) if i == 0 else text.rjust(w)
-            for i, (text, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return [out[0], "-" * max(map(len, out)), *out[1:]]
-
-
-def number(value: float | None, form: str = "{:.3f}") -> str:
-    return "–" if value is None else form.format(value)
-
-
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
-
-
-def with_interval(value: float | None, ends: Sequence[float] | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")

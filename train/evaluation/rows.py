@@ -93,7 +93,7 @@ def labels_of(task: Task, answer: Answer) -> Row:
     return {"label": gold, "said": said}
 
 
-def reference_answer(task: Task, name: str) -> Answer:
+def reference_answer(name: str, task: Task) -> Answer:
     """What `gold`, `empty` or `cheat:NAME` says to a task.
 
     Raises `TaskError` for a cheat that the task's family does not have. What cannot be made
@@ -130,7 +130,7 @@ def baseline_rows(
 
     def answer(task: Task, name: str) -> Answer:
         try:
-            return reference_answer(task, name)
+            return reference_answer(name, task)
         except TaskError as error:  # gold that says too little to be written out
             return Answer(failure=str(error))
 

@@ -1,6 +1,6 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownVariableType=false
-"""One evaluation: open the tasks, let the model answer, score, tabulate, write.
+"""`assay eval`: open the tasks, let the model answer, score, tabulate, write, print.
 
 `--out` gets `results.json`, `rows.jsonl` (the journal, with conversations), `report.html`, and the
 official files of the benchmarks that were asked for by name.
@@ -8,6 +8,9 @@ official files of the benchmarks that were asked for by name.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,27 +19,82 @@ from typing import Any
 from assay.console import task_filter
 from assay.family import all_families, family_of, use_families
 from assay.files import write_bytes, write_text
-from assay.journal import ASKED
+from assay.journal import (
+    ASKED,
+    key_of,
+    read_journal,
+    read_record,
+    refuse_other,
+    refuse_other_tasks,
+    task_hash,
+)
 from assay.record import installed, revision
-from assay.task import Answer, Task, json_text
+from assay.task import Answer, Task, TaskError, json_text
+from configs.answers import EvaluationConfig
 from configs.loader import ConfigError, read_section
 from rollouts.environments import EnvironmentFactory
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
-from train.evaluation.answering import UNASKED, Given, Job, answer_all, environment_factory
+from train.cli.model_options import settle
+from train.evaluation.answering import (
+    UNASKED,
+    Given,
+    Job,
+    answer_all,
+    environment_factory,
+    is_reference,
+    is_remote,
+    say_end,
+)
 from train.evaluation.benchmarks import BENCHMARKS, plan_of
-from train.evaluation.live import Tally
-from train.evaluation.opening import Asked, open_all
-from train.evaluation.parts import RECORD, ROWS, gathered
+from train.evaluation.opening import Asked, files_of, open_all
+from train.evaluation.results import RECORD, RESULTS, ROWS, text_table
 from train.evaluation.rows import baseline_rows, reference_answer, row_of, scorer
 from train.evaluation.settings import thinking
 from train.evaluation.tables import Draw, tables
+from train.report.write import write_page, write_rollouts
 from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
 # what rows.jsonl keeps and results.json does not
 JOURNAL_ONLY = frozenset(("messages", "file_texts", ASKED))
+
+
+MOST_SHOWN = 10_000  # answers that a page is written of unasked; `assay view` writes any
+
+
+def run(args: Any) -> int:
+    """Evaluate; returns the exit status."""
+    settle(args, EvaluationConfig, is_reference(args.model), temperature=0.0)
+    args.n = args.n or 1
+    remote = is_remote(args.model)
+    args.name = args.name or model_name(args.model, args.endpoint_model if remote else "")
+    aside = sys.stderr if args.json else sys.stdout  # --json: nothing but one object on stdout
+    with contextlib.redirect_stdout(aside):
+        data, given = evaluate(args)
+    if len(data["rows"]) <= MOST_SHOWN:
+        write_rollouts(args.out, files_of(args.tasks))
+    page = write_page(args.out, data)
+    if args.json:
+        shown = {k: v for k, v in data.items() if k != "rows"}
+        print(json.dumps(shown, ensure_ascii=False, default=str))
+    else:
+        for found in data["benchmarks"].values():
+            print(f"{found['text']}\n")
+        print(text_table(data))
+        if short := data["tables"]["overall"].get("k_short"):
+            print(f"{short} tasks lack an answer and are left out of avg@k and pass@k")
+        print(f"results: {args.out / RESULTS}\nreport: {page}")
+    return say_end("assay eval", data["rows"], given)
+
+
+def model_name(model: str, endpoint_model: str) -> str:
+    """What the model is called in tables and file names."""
+    kind, colon, rest = model.partition(":")
+    if endpoint_model or not colon:
+        return Path(endpoint_model or model).name
+    return f"{kind}:{Path(rest).name}"
 
 
 def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
@@ -51,14 +109,21 @@ def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
     for line in [*(line for part in asked.opened for line in part.said), asked.seen.said]:
         if line:
             print(line, flush=True)
-    baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
+    draw = Draw(seed=args.seed)
+    # first: gold that is no use ends it here
+    references = {} if args.no_baselines else baseline_rows(asked.tasks, weights)
+    baselines = {name: tables(rows, draw) for name, rows in references.items()}
     rows, given = _answered(asked, args, shop, weights)
-    data = _results(asked, rows, baselines, args, weights)
-    data["meta"] |= {"settings": given.settings, "answered_by": given.answered_by}
     args.out.mkdir(parents=True, exist_ok=True)
-    data["benchmarks"] = _official(asked, rows, args)
-    data["files"] = _own_tables(rows, args.out)
-    write_bytes(args.out / "results.json", json_text(data, indent=1, default=str))
+    data = {
+        "meta": _meta(asked, args, weights, given),
+        "tables": tables(rows, draw),
+        "baselines": baselines,
+        "rows": [{k: v for k, v in row.items() if k not in JOURNAL_ONLY} for row in rows],
+        "benchmarks": _official(asked, rows, args),
+        "files": _own_tables(rows, args.out),
+    }
+    write_bytes(args.out / RESULTS, json_text(data, indent=1, default=str))
     return data, given
 
 
@@ -93,70 +158,55 @@ def _answered(
     asked: Asked, args: Any, shop: EnvironmentFactory, weights: Mapping[str, Any]
 ) -> tuple[list[Row], Given]:
     """(all rows in the tasks' order, how they were had)."""
-    score, tally = scorer(weights), Tally()
-
-    def note(row: Row) -> str:
-        tally.add(row)
-        return tally.text()
+    score = scorer(weights)
 
     def row(task: Task, run: Trajectory) -> Row:
-        return _row(task, run, score(task, run), asked, args)
+        scored, name = score(task, run), asked.benchmark(task)
+        made = row_of(task, run, scored, args.price)
+        if name:
+            made["more"] = BENCHMARKS[name].more(task, run, scored, args)
+        if task.id in asked.seen.ids:
+            made["trained_on"] = True
+        if task.tools or name:  # the prompts of a benchmark stand in no file of tasks
+            made["messages"] = run.messages
+        return made
 
     def parts(settings: Mapping[str, Any]) -> Any:
         return gathered(args.gather, asked.tasks, settings, args.n)
 
-    given = answer_all(
-        args,
-        Job(
-            asked.tasks,
-            shop,
-            lambda task, args, words: plan_of(task, args, words, asked.benchmark(task)),
-            row,
-            args.out / ROWS,
-            args.out / RECORD,
-            args.out / "servers",
-            "evaluating",
-            note,
-            lambda name, task: reference_answer(task, name),
-            gathered=parts if args.gather else None,
-        ),
+    job = Job(
+        tasks=asked.tasks,
+        shop=shop,
+        plan=lambda task, args, words: plan_of(task, args, words, asked.benchmark(task)),
+        row=row,
+        place=args.out / ROWS,
+        record=args.out / RECORD,
+        servers=args.out / "servers",
+        what="evaluating",
+        reference=reference_answer,
+        gathered=parts if args.gather else None,
     )
+    given = answer_all(args, job)
     for task, j in given.missing:
         given.rows[task.id, j] = row(task, answered(task, Answer(failure=UNASKED), j, args.seed))
     return given.ordered(asked.tasks), given
 
 
-def _row(task: Task, run: Trajectory, score: Any, asked: Asked, args: Any) -> Row:
-    row = row_of(task, run, score, args.price)
-    if name := asked.benchmark(task):
-        row["more"] = BENCHMARKS[name].more(task, run, score, args)
-    if task.id in asked.seen.ids:
-        row["trained_on"] = True
-    if task.tools or name:  # the prompts of a benchmark stand in no file of tasks
-        row["messages"] = run.messages
-    return row
-
-
-def _results(
-    asked: Asked,
-    rows: Sequence[Row],
-    baselines: Mapping[str, Any],
-    args: Any,
-    weights: Mapping[str, Any],
-) -> dict[str, Any]:
-    trained = asked.seen.to_json()
-    meta = {
+def _meta(asked: Asked, args: Any, weights: Mapping[str, Any], given: Given) -> dict[str, Any]:
+    trained, opened = asked.seen.to_json(), asked.opened
+    named = {part.asked for part in opened}  # what all that was opened calls its tasks
+    return {
         "name": args.name,
         "model": args.model,
         "tasks": list(args.tasks),
-        "opened": [{"benchmark": o.benchmark, **o.notes} for o in asked.opened],
-        "rows_left_out": sum(int(o.notes.get("rows_left_out") or 0) for o in asked.opened),
-        "heldout": all(o.heldout for o in asked.opened) and not trained["included"],
-        "splits": [o.split for o in asked.opened if o.split],
-        "tasks_are": _tasks_are(asked, bool(trained["included"])),
+        "opened": [{"benchmark": o.benchmark, **o.notes} for o in opened],
+        "rows_left_out": sum(int(o.notes.get("rows_left_out") or 0) for o in opened),
+        "heldout": all(o.heldout for o in opened) and not trained["included"],
+        "splits": [o.split for o in opened if o.split],
+        "tasks_are": named.pop() if len(named) == 1 and not trained["included"] else "",
         "trained_on": trained,
         "asked": len(asked.tasks),
-        "found": sum(len(o.tasks) for o in asked.opened),
+        "found": sum(len(o.tasks) for o in opened),
         "limit": args.limit,
         "chosen": asdict(task_filter(args)),
         "samples": args.n,
@@ -168,26 +218,9 @@ def _results(
         "versions": installed(PACKAGES),
         "code": revision(),
         "machine": machine(),
+        "settings": given.settings,
+        "answered_by": given.answered_by,
     }
-    lean = [{k: v for k, v in row.items() if k not in JOURNAL_ONLY} for row in rows]
-    found = tables(rows, Draw(seed=args.seed))
-    return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
-
-
-def _tasks_are(asked: Asked, included: bool) -> str:
-    """What the tasks are called where all that was opened calls them so, else ""."""
-    names = {opened.asked for opened in asked.opened}
-    return names.pop() if len(names) == 1 and not included else ""
-
-
-def _baselines(
-    tasks: Sequence[Task], args: Any, weights: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Tables of gold and of every cheat of the tasks' families."""
-    if args.no_baselines:
-        return {}
-    made = baseline_rows(tasks, weights)
-    return {name: tables(rows, Draw(seed=args.seed)) for name, rows in made.items()}
 
 
 def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
@@ -217,3 +250,44 @@ def _own_tables(rows: Sequence[Row], out: Path) -> list[str]:
             write_text(out / file, str(text), errors="backslashreplace")
             written.append(file)
     return written
+
+
+# --- `--gather`: finished parts as one evaluation ------------------------------------------------
+
+
+def gathered(
+    folders: Sequence[Path], tasks: Sequence[Task], settings: Mapping[str, Any], samples: int
+) -> tuple[dict[tuple[str, int], Row], list[dict[str, str]]]:
+    """(rows by task and sample, what answered them) of finished parts. Raises `TaskError` for a
+    part that is not finished, has other settings, or does not belong; and where tasks are left."""
+    rows: dict[tuple[str, int], Row] = {}
+    answered_by: list[dict[str, str]] = []
+    asked = {task.id: task_hash(task) for task in tasks}
+    for folder in folders:
+        record = _record(folder)
+        refuse_other(folder, record, json.loads(json_text(settings)), "--gather")
+        found = {key_of(row, folder / ROWS): row for row in read_journal(folder / ROWS)}
+        refuse_other_tasks(folder, found, asked, "--gather")
+        twice = sorted(found.keys() & rows.keys())
+        if twice:
+            raise TaskError(
+                f"--gather {folder}: task {twice[0][0]} is in another part too; give each part once"
+            )
+        rows |= found
+        answered_by += record.get("answered_by") or []
+    missing = [t.id for t in tasks for j in range(samples) if (t.id, j) not in rows]
+    if missing:
+        raise TaskError(
+            f"--gather: {len(missing)} answers are in no part, the first of task {missing[0]}; "
+            "give all parts"
+        )
+    return rows, answered_by
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    if not (folder / RESULTS).is_file():
+        raise TaskError(
+            f"--gather {folder}: this part is not finished (it has no {RESULTS}); run its command "
+            "again"
+        )
+    return read_record(folder / RECORD) or {}

@@ -140,46 +140,6 @@ def _draw(random: Any, clusters: int, size: int) -> Any:
     return np.bincount(drawn.ravel(), minlength=size * clusters).reshape(size, clusters) * 1.0
 
 
-def balanced(outcomes: Sequence[float], classes: Sequence[str]) -> float:
-    """Mean of the class means: 0.5 for a model that always answers one of two classes."""
-    if not outcomes:
-        return math.nan
-    values, names = np.asarray(outcomes, float), np.asarray(classes)
-    return float(np.mean([values[names == name].mean() for name in sorted(set(classes))]))
-
-
-def paired_difference(
-    a: Sequence[float],
-    b: Sequence[float],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    sources: Sequence[Hashable] | None = None,
-) -> Interval:
-    """Mean of b − a over the same items, with a percentile bootstrap over their sources (without
-    `sources`: over items)."""
-    return balanced_difference(a, b, [""] * len(a), resamples, seed, sources)
-
-
-def balanced_difference(
-    a: Sequence[float],
-    b: Sequence[float],
-    classes: Sequence[str],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    sources: Sequence[Hashable] | None = None,
-) -> Interval:
-    """Balanced mean of b − a, with a percentile bootstrap over the items' sources.
-
-    Items are paired: a[i] and b[i] answer the same task, drawn together. Raises ValueError on
-    unequal lengths.
-    """
-    if not len(a) == len(b) == len(classes):
-        raise ValueError(f"{len(a)}, {len(b)} and {len(classes)} items; wanted the same items")
-    drawn_from = range(len(a)) if sources is None else sources
-    difference = [y - x for x, y in zip(a, b, strict=True)]
-    return clustered_mean(difference, drawn_from, classes, resamples, seed)
-
-
 def mcnemar_exact(gained: int, lost: int) -> float:
     """Two-sided exact p that gains and losses are equally likely; 1 when nothing changed."""
     n = gained + lost

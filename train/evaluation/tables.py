@@ -89,6 +89,10 @@ def _instance(row: Row) -> str:
     return f"{row.get('family')}\x1f{row.get('instance') or row['task_id']}"
 
 
+def _group(row: Row) -> str:
+    return f"{row.get('family')}\x1f{row['group']}"
+
+
 def _all_there(names: Iterable[str], whole: Mapping[str, int]) -> bool:
     """Whether a part of the rows has all that the names have of all rows."""
     return all(count == whole[name] for name, count in Counter(names).items())
@@ -203,23 +207,20 @@ def _wholes(rows: Sequence[Row]) -> Cell:
     curve: unbiased RS@1 … RS@K over the instances with all K. OCS@K: the share of order groups
     whose instances all are. One that lacks an outcome counts nowhere."""
     found: Cell = {}
-    instances: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        instances.setdefault((_instance(row), int(row.get("sample") or 0)), []).append(row)
-    right = {key: _any_right(mine) for key, mine in instances.items()}
-    k = max((len(mine) for mine in instances.values()), default=1)
+    k = wordings(rows)
     if k > 1:
-        found["rs@k"] = {"k": k, **_share(right.values())}
-        whole = [m for key, m in instances.items() if len(m) == k and right[key] is not None]
+        found["rs@k"] = {"k": k, **_share(instances_of(rows))}
+        asked = _parts_of(rows, _instance).values()
+        whole = [mine for mine in asked if len(mine) == k == len(scored(mine))]
         found["rs_curve"] = rs_curve([sum(map(_is_right, mine)) for mine in whole], k)
-    groups: dict[tuple[str, int], list[bool | None]] = {}
-    for key, mine in instances.items():
-        if mine[0].get("group"):
-            groups.setdefault((str(mine[0]["group"]), key[1]), []).append(right[key])
-    if groups:
-        wholes = [None if None in members else all(members) for members in groups.values()]
-        found["ocs@k"] = {"k": k, **_share(wholes)}
+    if groups := groups_of(rows):
+        found["ocs@k"] = {"k": k, **_share(groups)}
     return found
+
+
+def _share(rows: Sequence[Row]) -> Cell:
+    valid = scored(rows)
+    return {"n": len(valid), "value": mean(row["outcome"] for row in valid)}
 
 
 def rs_curve(right: Sequence[int], k: int) -> dict[str, float | None]:
@@ -228,19 +229,53 @@ def rs_curve(right: Sequence[int], k: int) -> dict[str, float | None]:
     return {str(i): mean(pass_at_k(k, count, i) for count in right) for i in range(1, k + 1)}
 
 
-def _any_right(rows: Sequence[Row]) -> bool | None:
-    if any(row["outcome"] is None for row in rows):
-        return None
-    return any(map(_is_right, rows))
+def instances_of(rows: Sequence[Row]) -> list[Cell]:
+    """A row an instance and sample: right when one of its wordings is, without an outcome when one
+    of them has none."""
+    return [_whole(name, mine, any) for (name, _), mine in _parts_of(rows, _instance).items()]
+
+
+def groups_of(rows: Sequence[Row]) -> list[Cell]:
+    """A row an order group and sample: right when all of its instances are."""
+    found = _parts_of([row for row in instances_of(rows) if row.get("group")], _group)
+    return [_whole(name, mine, all) for (name, _), mine in found.items()]
+
+
+def wordings(rows: Sequence[Row]) -> int:
+    """K: in how many ways an instance is asked, at most."""
+    return max(map(len, _parts_of(rows, _instance).values()), default=1)
+
+
+def _parts_of(
+    rows: Sequence[Row], name_of: Callable[[Row], str]
+) -> dict[tuple[str, int], list[Row]]:
+    """Rows by name and sample."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((name_of(row), int(row.get("sample") or 0)), []).append(row)
+    return found
+
+
+def _whole(name: str, mine: Sequence[Row], right: Callable[[Iterable[bool]], bool]) -> Cell:
+    """One row of several: what they have in common, and one outcome."""
+    first = mine[0]
+    slices: dict[str, str] = dict(first.get("slices") or {})
+    known_outcome = len(scored(mine)) == len(mine)
+    return {
+        "task_id": name,
+        **{key: first.get(key) for key in ("family", "group", "source", "sample")},
+        "slices": {
+            name: value
+            for name, value in slices.items()
+            if all((row.get("slices") or {}).get(name) == value for row in mine)
+        },
+        "label": first.get("label") if len({row.get("label") for row in mine}) == 1 else None,
+        "outcome": float(right(map(_is_right, mine))) if known_outcome else None,
+    }
 
 
 def _is_right(row: Row) -> bool:
     return float(row["outcome"]) >= RIGHT
-
-
-def _share(values: Iterable[bool | None]) -> Cell:
-    there = [value for value in values if value is not None]
-    return {"n": len(there), "value": mean(map(float, there))}
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -13,8 +13,7 @@ from assay.files import write_text
 from assay.task import TaskError
 from train.evaluation.results import check_results, comparisons, ordered, shown
 from train.report.page import render
-from train.report.pooled import One
-from train.report.several import several
+from train.report.several import One, several
 from train.run.log import read_metrics
 from train.run.record import read_run_record
 from train.view.book import bind, open_runs
