@@ -1,18 +1,19 @@
-"""Models that think before they answer: their outcomes are those of the same answers without the
-thoughts, wherever the thoughts stand."""
+"""Who answers, and how it is asked: models that think, folders with and without adapters, servers,
+the room of a message, and what a record says of all that."""
 
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_server import Raw, serving
-from mixed_tasks import mixed, said, write_mixed
+from mixed_tasks import mixed, refinement, said, table, write_mixed
 from thought_forms import FORMS, filled
-from tiny_model import CHAT_TEMPLATE
+from tiny_model import CHAT_TEMPLATE, small_llama, write_tiny_tokenizer
 from tool_model import ANSWERS, write_model
 from tool_model import tasks as tool_tasks
 
@@ -20,6 +21,18 @@ import assay
 from assay.task import read_tasks
 
 pytest.importorskip("aiohttp")
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import save_file  # noqa: E402
+
+from configs.schema import EngineConfig  # noqa: E402
+from rollouts.engines.server.process import EMBEDDED  # noqa: E402
+from rollouts.prompts import ChatTokenizer  # noqa: E402
+from rollouts.trajectory import Sampling  # noqa: E402
+from train.evaluation import cdr, dare  # noqa: E402
+from train.evaluation.answering import _say_context  # noqa: E402
+from train.evaluation.local import folders_of, load_local, tokenizer_of  # noqa: E402
+from train.evaluation.settings import asked_how, thinking  # noqa: E402
 
 HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
 Body = dict[str, Any]
@@ -137,3 +150,127 @@ def test_a_folder_model_that_thinks_scores_alike(tmp_path: Path, tools: bool) ->
     again = [json.loads(line)["outcome"] for line in scored.read_text("utf-8").splitlines()]
     assert again == [row["outcome"] for row in found["thinks"]]
     assert len(read_tasks(tasks)) == len(again)
+
+
+# --- folders and servers -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    folder = tmp_path / "base"
+    folder.mkdir()
+    small_llama(write_tiny_tokenizer(folder)).save_pretrained(folder)
+    return folder
+
+
+def adapter_of(base: Path, folder: Path) -> Path:
+    """A plain adapter with large values."""
+    folder.mkdir()
+    stem = "base_model.model.model.layers.0.mlp.down_proj"
+    pair = {f"{stem}.lora_A.weight": torch.ones(2, 64), f"{stem}.lora_B.weight": torch.ones(32, 2)}
+    save_file(pair, folder / "adapter_model.safetensors")
+    about = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 2, "lora_alpha": 1}
+    (folder / "adapter_config.json").write_text(json.dumps(about))
+    return folder
+
+
+def answers(model: Path, scratch: Path) -> list[int]:
+    folders = folders_of(str(model))
+    config = EngineConfig(threads=1, device="cpu", dtype="float32")
+    engine = load_local(folders, tokenizer_of(folders, "hermes"), config, 4, scratch)
+    assert not list(scratch.glob(".merged-*"))
+    return engine.generate_now([[5, 6, 7]], Sampling(12, 0.0), 1, [0])[0][0].ids
+
+
+def test_an_adapter_changes_answers_and_a_stray_file_of_one_does_not(
+    base: Path, tmp_path: Path
+) -> None:
+    adapter, scratch = adapter_of(base, tmp_path / "a"), tmp_path / "scratch"
+    scratch.mkdir()
+    plain = answers(base, scratch)
+    assert answers(adapter, scratch) != plain
+    (base / "adapter_config.json").write_bytes((adapter / "adapter_config.json").read_bytes())
+    assert folders_of(str(base)) == [base] and answers(base, scratch) == plain
+
+
+def test_an_adapters_own_tokenizer_keeps_the_stops_of_the_base(base: Path, tmp_path: Path) -> None:
+    (base / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 0]}))
+    adapter = adapter_of(base, tmp_path / "a")
+    assert set(tokenizer_of([adapter, base], "hermes").stop_ids) >= {2, 0}
+    write_tiny_tokenizer(adapter)
+    file = adapter / "chat_template.jinja"
+    file.write_text("Mine. " + file.read_text())
+    own = tokenizer_of([adapter, base], "hermes")
+    assert set(own.stop_ids) >= {2, 0}
+    assert own.raw(own.prompt([{"role": "user", "content": "x"}])).startswith("Mine. ")
+
+
+def test_answers_through_a_server_are_those_of_the_engine(
+    world: tuple[Path, Path], tiny_folder: Path, tmp_path: Path
+) -> None:
+    words = ["eval", "--tasks", str(world[0]), "--family", str(world[1]), "--limit", "3"]
+    words += ["--model", str(tiny_folder), "--no-baselines", "sampling.max_new_tokens=8"]
+
+    def outputs(out: Path, *more: str) -> list[tuple[str, str]]:
+        assert assay.main([*words, "--out", str(out), *more]) == 0
+        rows = map(json.loads, (out / "rows.jsonl").read_text().splitlines())
+        return sorted((row["task_id"], row["output"]) for row in rows)
+
+    small = "engine.dtype=float32 engine.threads=1"
+    asked = ("server.kind=assay", f"server.args={small}")
+    assert outputs(tmp_path / "a", *asked) == outputs(tmp_path / "b", *small.split())
+    (about,) = json.loads((tmp_path / "a" / "results.json").read_text())["meta"]["answered_by"]
+    assert about["engine"] == "assay" and list((tmp_path / "a" / "servers").glob("server-0.log"))
+
+
+# --- how it is asked -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "episode"),
+    [
+        ({}, 4096, 4096),
+        ({"engine": "vllm"}, 32_768, 16_384),
+        ({"max_new_tokens": 32_768}, 32_768, 32_768),
+        ({"engine": "vllm", "max_new_tokens": 9}, 9, 9),
+    ],
+)
+def test_a_folder_model_has_the_papers_bounds_but_for_a_cpu(
+    tiny_folder: Path, given: dict[str, object], text: int, episode: int
+) -> None:
+    usual = {"max_new_tokens": 0, "turns": 0, "run_s": 0.0, "max_length": 0}
+    args = Namespace(**usual | {"engine": EMBEDDED, "device": "cpu"} | given)
+    task = refinement(1, "KEEP", 0)
+    task.gold["instance_id"] = "i"
+    words = ChatTokenizer(tiny_folder)
+    assert cdr.plan(task, args, words).tokens == text
+    assert dare.plan(table(), args, words).tokens == episode
+    if not given:  # an endpoint has its own bound, or the paper's
+        assert cdr.plan(task, args, None).tokens == 0
+        assert dare.plan(table(), args, None).tokens == 16_384
+
+
+def test_a_model_that_reads_less_than_it_may_write_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 8192}')
+    _say_context([tmp_path], [96, 32_768])
+    said = capsys.readouterr().out
+    assert "8,192" in said and "32,768" in said
+    for folders, rooms in (([tmp_path], [4096]), ([], [32_768]), ([tmp_path / "x"], [32_768])):
+        _say_context(folders, rooms)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_record_says_whether_the_model_was_told_to_think(tmp_path: Path) -> None:
+    def said(kwargs: Any, model: str = "http://host/v1") -> bool | None:
+        return thinking(Namespace(model=model, request_fields={"chat_template_kwargs": kwargs}))
+
+    on, off = {"enable_thinking": True}, {"enable_thinking": False}
+    assert [said(one) for one in (on, off, {"other": 1}, None)] == [True, False, None, None]
+    (tmp_path / "chat_template_kwargs.json").write_text(json.dumps(off))
+    assert (said(None, str(tmp_path)), said(on, str(tmp_path))) == (False, True)
+    meta = {"settings": {"mode": "direct", "model": "a", "weights": "b"}, "thinking": True}
+    assert asked_how(meta) == {"mode": "direct", "thinking": True, "words": "ours"}
+    words = {"refinement": {"source": "release", "hash": "ab", "known": "Bench 1"}}
+    assert asked_how(meta | {"words": words})["words"] == "Bench 1"

@@ -1,4 +1,4 @@
-"""Numbers of an evaluation by hand: samples, instances, groups; and two runs compared."""
+"""Numbers of an evaluation by hand: cells, samples, instances, groups, slices; two runs compared."""
 
 from __future__ import annotations
 
@@ -14,50 +14,68 @@ from hypothesis import strategies as st
 import assay
 from assay.task import json_text
 from train.evaluation.comparing import compare_rows
-from train.evaluation.tables import Draw, tables
+from train.evaluation.evaluate import Tally
+from train.evaluation.results import figures
+from train.evaluation.tables import Draw, groups_of, in_order, instances_of, tables, wordings
+
+Row = dict[str, Any]
 
 
-def row(task: str, outcome: float | None, **more: Any) -> dict[str, Any]:
-    reward = None if outcome is None else 0.5 * outcome
-    return {
-        "task_id": task,
-        "family": "f",
-        "track": "x",
-        "sample": 0,
-        "outcome": outcome,
-        "reward": reward,
-        "parts": {},
-        "why": "ok" if outcome else "wrong",
-        "slices": {"track": "x"},
-        "tokens_out": 3,
-        "stop": "eos",
-        **more,
-    }
+def row(task: str, outcome: float | None, **more: Any) -> Row:
+    made = {"task_id": task, "family": "f", "sample": 0, "outcome": outcome, "parts": {}}
+    made |= {"reward": None if outcome is None else 0.5 * outcome, "tokens_out": 3}
+    return made | {"why": "ok" if outcome else "wrong", "stop": "eos", "slices": {}} | more
 
 
-def test_groups_and_instances_by_hand() -> None:
-    """Group g has two orders, each asked in two ways; h lacks an outcome."""
-    rows = [
-        row("g1#0", 0.0, instance="g1", group="g"),
-        row("g1#1", 1.0, instance="g1", group="g"),
-        row("g2#0", 1.0, instance="g2", group="g"),
-        row("g2#1", 1.0, instance="g2", group="g"),
-        row("h1#0", 1.0, instance="h1", group="h"),
-        row("h1#1", None, instance="h1", group="h"),
-        row("i1#0", 0.0, instance="i1", group="i"),
-        row("i1#1", 0.0, instance="i1", group="i"),
+def asked(right: dict[str, str], **more: Any) -> list[Row]:
+    """Rows of instances; a digit a wording, `-` for an answer without an outcome."""
+    return [
+        row(f"{name}#{n}", None if said == "-" else float(said), instance=name, source=name[0])
+        | {"slices": {"track": "x", "style": f"s{n}", "domain": name[0]}}
+        | more
+        for name, digits in right.items()
+        for n, said in enumerate(digits)
     ]
-    overall = tables(rows)["overall"]
-    assert overall["rs@k"] == {"k": 2, "n": 3, "value": pytest.approx(2 / 3)}
-    assert overall["ocs@k"] == {"k": 2, "n": 2, "value": 0.5}
-    assert (overall["n"], overall["no_outcome"], overall["mean_outcome"]) == (7, 1, 4 / 7)
-    assert overall["mean_reward"] == pytest.approx(2 / 7)  # reward is a column of its own
 
 
-def test_a_group_of_plain_tasks_is_right_when_all_members_are() -> None:
-    rows = [row("a", 1.0, group="g"), row("b", 1.0, group="g"), row("c", 0.0, group="h")]
-    overall = tables(rows)["overall"]
-    assert overall["ocs@k"] == {"k": 1, "n": 2, "value": 0.5} and "rs@k" not in overall
+def test_a_cell_by_hand() -> None:
+    def of(task: str, gold: str, outcome: float | None, said: str, **more: Any) -> Row:
+        reward = None if outcome is None else 1.0 if outcome else 0.25
+        more = {"label": gold, "said": said, "reward": reward, "parts": {"rg": outcome}} | more
+        return row(task, outcome, slices={"gold status": gold}, **more)
+
+    rows = [
+        of("0", "KEEP", 1.0, "KEEP", tokens_out=10),
+        of("1", "KEEP", 0.0, "DROP", tokens_out=20, stop="length"),
+        of("2", "KEEP", 0.0, "DROP"),
+        of("3", "DROP", 1.0, "DROP"),
+        of("4", "DROP", None, "KEEP", why="timeout"),
+        of("5", "DROP", 0.0, "none", why="no_answer"),
+    ]
+    found = tables(rows)
+    cell = found["overall"]
+    assert (cell["n"], cell["no_outcome"], cell["mean_outcome"]) == (5, 1, 0.4)
+    assert cell["balanced"] == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert cell["confusion"] == {"KEEP": {"DROP": 2, "KEEP": 1}, "DROP": {"DROP": 1, "none": 1}}
+    assert cell["mean_reward"] == pytest.approx((2 + 3 * 0.25) / 5)
+    assert (cell["parts"], cell["no_answer"], cell["cut"]) == ({"rg": 0.4}, 0.2, 0.2)
+    assert cell["tokens_out"] == pytest.approx((10 + 20 + 9) / 5) and "pass@k" not in cell
+    by_status = found["by_slice"]["f"]["gold status"]
+    assert by_status["KEEP"]["mean_outcome"] == pytest.approx(1 / 3)
+    assert (by_status["DROP"]["mean_outcome"], by_status["DROP"]["no_outcome"]) == (0.5, 1)
+    assert figures(rows) == {
+        "outcome": 0.4,
+        "reward": pytest.approx(0.55),
+        "balanced": pytest.approx(5 / 12),
+        "outcome/KEEP": pytest.approx(1 / 3),
+        "outcome/DROP": 0.5,
+    }
+    shared = [row("a", 1.0, source="one"), row("b", 0.0, source="one", family="g")]
+    assert tables(shared)["overall"]["sources"] == 2  # families do not share sources
+    for some in ([], [row("a", None)], shared):  # tables are JSON
+        assert json.loads(json_text(tables(some))) == json.loads(
+            json.dumps(tables(some), allow_nan=False)
+        )
 
 
 @settings(deadline=None, max_examples=30)
@@ -73,63 +91,144 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_answer(tasks: list[list[
         chosen = [any(c) for samples in tasks for c in combinations(samples, k)]
         assert found["pass@k"][str(k)] == pytest.approx(sum(chosen) / len(chosen))
     assert found["avg@4"] == pytest.approx(found["pass@k"]["1"])
+    short = tables(rows[:-1], Draw(50))["overall"]  # the last task lacks a sample
+    assert len(tasks) == 1 or short["k_short"] == 1
 
 
-def test_families_do_not_share_sources() -> None:
-    rows = [row("a", 1.0, source="one"), row("b", 0.0, source="one", family="g")]
-    assert tables(rows)["overall"]["sources"] == 2
+def test_pass_at_k_that_rows_bring_is_a_mean_where_all_have_it() -> None:
+    rows = [row("a", 1.0, **{"pass@1": 0.5, "pass@8": 1.0}), row("b", 1.0, **{"pass@1": 0.1})]
+    assert tables(rows)["overall"]["pass@k"] == {"1": 0.3}
 
 
-def test_tables_are_json(tmp_path: Path) -> None:
-    for rows in ([], [row("a", None)], [row("a", 1.0, source="s"), row("b", 0.0, source="s")]):
-        assert json.loads(json_text(tables(rows))) == json.loads(
-            json.dumps(tables(rows), allow_nan=False)
-        )
+# --- instances and groups ------------------------------------------------------------------------
 
 
-def test_a_comparison_is_clustered_by_source() -> None:
+def test_an_instance_is_right_in_one_wording_and_a_group_in_all_instances() -> None:
+    rows = [
+        *asked({"a1": "001", "a2": "000", "b1": "1-1"}, group="g"),
+        *asked({"c1": "010", "c2": "111"}, group="h"),
+        *asked({"d1": "100"}),
+    ]
+    found = {one["task_id"].partition("\x1f")[2]: one for one in instances_of(rows)}
+    assert {name: one["outcome"] for name, one in found.items()} == {
+        **{"a1": 1.0, "a2": 0.0, "b1": None, "c1": 1.0, "c2": 1.0, "d1": 1.0}
+    }
+    # what wordings differ in is no slice of the instance
+    assert found["a1"]["slices"] == {"track": "x", "domain": "a"}
+    groups = {one["group"]: one["outcome"] for one in groups_of(rows)}
+    assert groups == {"g": None, "h": 1.0} and wordings(rows) == 3
+    cell = tables(rows)["overall"]
+    assert cell["rs@k"] == {"k": 3, "n": 5, "value": 0.8}
+    assert cell["ocs@k"] == {"k": 3, "n": 1, "value": 1.0}
+    plain = [row("a", 1.0, group="g"), row("b", 1.0, group="g"), row("c", 0.0, group="h")]
+    cell = tables(plain)["overall"]
+    assert cell["ocs@k"] == {"k": 1, "n": 2, "value": 0.5} and "rs@k" not in cell
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.dictionaries(
+        st.sampled_from("abcd"), st.text("01", min_size=3, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_the_curve_ends_in_rs_at_k_and_begins_in_the_mean(right: dict[str, str]) -> None:
+    cell = tables(asked(right), Draw(20))["overall"]
+    curve = cell["rs_curve"]
+    assert curve["3"] == pytest.approx(cell["rs@k"]["value"])
+    assert curve["1"] == pytest.approx(cell["mean_outcome"])
+    assert curve["1"] <= curve["2"] + 1e-9 <= curve["3"] + 2e-9
+
+
+def test_slices_have_numbers_of_the_instances_and_groups_they_do_not_cut_apart() -> None:
+    rows = [
+        *asked({"a1": "001", "b1": "000"}, group="g"),
+        *asked({"a2": "100", "a3": "110"}, group="h"),
+    ]
+    by = tables(rows, Draw(20))["by_slice"]["f"]
+    assert by["domain"]["a"]["rs@k"] == {"k": 3, "n": 3, "value": 1.0}
+    assert by["domain"]["b"]["rs@k"]["value"] == 0.0
+    assert "ocs@k" not in by["domain"]["a"] and "ocs@k" not in by["domain"]["b"]
+    assert by["track"]["x"]["ocs@k"]["value"] == 0.5
+    assert all("rs@k" not in cell for cell in by["style"].values())
+
+
+def test_values_of_slices_are_in_the_order_of_their_numbers() -> None:
+    lengths = ["> 8000", "≤ 1000", "≤ 500", "≤ 8000", "10", "9", "web"]
+    assert sorted(lengths, key=in_order) == [
+        *("web", "9", "10", "≤ 500", "≤ 1000", "≤ 8000", "> 8000")
+    ]
+
+
+# --- two runs ------------------------------------------------------------------------------------
+
+
+def test_a_comparison_pairs_by_task_and_is_clustered_by_source() -> None:
+    before = [row(f"t{i}", float(i < 2)) for i in range(4)]
+    after = [row(f"t{i}", float(i >= 1)) for i in reversed(range(5))]
+    got = compare_rows("sft", "rl", before, after, Draw(300))
+    assert (got.n, got.gained, got.lost, got.outcome.value) == (4, 2, 1, 0.25)
     old = [row(f"t{i}", 0.0, source=f"s{i // 10}") for i in range(100)]
     new = [row(f"t{i}", float(i // 10 < 5), source=f"s{i // 10}") for i in range(100)]
     got = compare_rows("a", "b", old, new)
     assert (got.n, got.sources, got.gained, got.lost) == (100, 10, 50, 0)
-    lone = [{**r, "source": None} for r in new]
-    narrow = compare_rows("a", "b", old, lone)
+    narrow = compare_rows("a", "b", old, [{**r, "source": None} for r in new])
     width, other = (c.outcome.high - c.outcome.low for c in (got, narrow))
     assert got.outcome.value == narrow.outcome.value == 0.5 and width > 2 * other
 
 
-def run(folder: Path, outcomes: dict[str, float | None]) -> Path:
+def written(folder: Path, rows: list[Row], **meta: Any) -> str:
     folder.mkdir()
-    rows = [
-        row(name, outcome, source=name[0], slices={"letter": name[0]})
-        for name, outcome in outcomes.items()
-    ]
-    (folder / "results.json").write_text(json.dumps({"meta": {"name": "m"}, "rows": rows}))
-    return folder
+    data = {"meta": {"name": "m", **meta}, "rows": rows}
+    (folder / "results.json").write_bytes(json_text(data))
+    return str(folder)
 
 
-def test_the_command_compares_runs_by_slice(
+def test_compare_says_what_thinking_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a = run(tmp_path / "a", {"a1": 0.0, "a2": 1.0, "b1": 0.0, "c1": None})
-    b = run(tmp_path / "b", {"a1": 1.0, "a2": 0.0, "b1": 1.0, "c1": 1.0})
-    assert assay.main(["compare", str(a), str(b), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["comparisons"][0]
-    assert (found["tasks"], found["gained"], found["lost"]) == (3, 2, 1)
-    assert found["outcome"]["difference"] == pytest.approx(1 / 3)
-    assert found["parts"]["letter = b"]["outcome"]["difference"] == 1.0
-    assert assay.main(["compare", str(a), str(b)]) == 0
+    off = asked({"a1": "000", "a2": "100", "b1": "000", "b2": "110"}, group="g")
+    on = asked({"a1": "010", "a2": "000", "b1": "001", "b2": "111"}, group="g", tokens_out=90)
+    on += asked({"c1": "000"})  # and what the other was not asked
+    settings = {"mode": "direct", "k": 3, "model": "x", "max_new_tokens": 64}
+    a = written(tmp_path / "off", off, thinking=False, settings=settings)
+    longer = settings | {"max_new_tokens": 512, "model": "y", "new": 1}
+    b = written(tmp_path / "on", on, thinking=True, settings=longer)
+    assert assay.main(["compare", a, b]) == 0
     said = capsys.readouterr().out
-    assert "on 3 tasks of 2 sources, 2 gained, 1 lost" in said and "letter = a" in said
+    assert "max_new_tokens: 64 → 512; thinking: off → on\n" in said and "3 → 90" in said
+    table = {line.split("  ")[0]: line for line in said.splitlines()}
+    assert "RS@3 [95 %]" in table["part"] and "+0.500" in table["domain = b"]
+    assert table["style = s0"].rstrip().endswith("–")
+    assert assay.main(["compare", a, b, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["comparisons"][0]
+    assert (found["tasks"], found["gained"], found["lost"]) == (12, 3, 1)
+    assert found["RS@3"]["outcome"]["difference"] == 0.25
+    assert found["OCS@3"]["outcome"]["difference"] == 0.0
+    assert found["RS@3"]["parts"]["domain = a"]["outcome"]["difference"] == 0.0
+    assert found["tokens_out"] == [3.0, 90.0] and len(found["differ"]) == 2
 
 
 @pytest.mark.parametrize("wrong", ["one", "none", "other"])
 def test_runs_that_cannot_be_compared_are_one_sentence(
     wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a = run(tmp_path / "a", {"a1": 0.0})
-    other = {"one": [], "none": [str(tmp_path / "none")], "other": ["b"]}[wrong]
-    if other == ["b"]:
-        other = [str(run(tmp_path / "b", {"z": 1.0}))]
-    assert assay.main(["compare", str(a), *other]) == 2
+    a = written(tmp_path / "a", [row("a1", 0.0)])
+    b = written(tmp_path / "b", [row("z", 1.0)])
+    other = {"one": [], "none": [str(tmp_path / "none")], "other": [b]}[wrong]
+    assert assay.main(["compare", a, *other]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_running_means_classes_and_speed() -> None:
+    now = [0.0]
+    tally = Tally(lambda: now[0])
+    for outcome, reward, said, tokens in (
+        (1.0, 1.0, "KEEP", 30),
+        (0.0, 0.5, "DROP", 50),
+        (None, None, None, 0),
+        (0.5, 0.3, "KEEP", 20),
+    ):
+        tally.add({"outcome": outcome, "reward": reward, "said": said, "tokens_out": tokens})
+    now[0] = 10.0
+    said = "outcome 0.50, reward 0.60, KEEP 50%, DROP 25%, no outcome 1, 10 tok/s"
+    assert tally.text() == said

@@ -1,6 +1,5 @@
-"""Logs for inspect, as files: what they hold, and that the same evaluation gives the same bytes.
-
-That inspect itself opens them is shown by test_inspect_opens.py (`make test-interop`)."""
+"""Evaluations as logs for inspect: every answer a sample with two scores, every number the
+evaluation's own."""
 
 from __future__ import annotations
 
@@ -14,45 +13,50 @@ from evaluations import in_words, results, with_tools
 from report_runs import make_report_run
 
 import assay
-
-pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
+from assay import family as families
 
 
 def exported(run: Path, out: Path, *more: str) -> dict[str, dict[str, Any]]:
     """Name of each log → its parts."""
     assert assay.main(["report", str(run), "--no-view", "--inspect", str(out), *more]) == 0
-    return {path.name: parts(path) for path in sorted(out.iterdir())}
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(out.iterdir()):
+        with zipfile.ZipFile(path) as log:
+            found[path.name] = {name: json.loads(log.read(name)) for name in log.namelist()}
+    return found
 
 
-def parts(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as opened:
-        return {name: json.loads(opened.read(name)) for name in opened.namelist()}
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation with answers in words, of a family of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(families, "_added", {})
+        patch.setenv(families.VARIABLE, "")
+        return in_words(tmp_path_factory.mktemp("words"))
 
 
-def test_every_answer_is_a_sample_with_two_scores_that_are_never_mixed(tmp_path: Path) -> None:
-    run = in_words(tmp_path / "e")
-    (log,) = exported(run, tmp_path / "logs", "--family", str(tmp_path / "e/sums.py")).values()
-    rows = results(run)["rows"]
-    assert len(log) == len(rows) + 2 == 22
-    for row in rows:
+@pytest.mark.usefixtures("no_family_of_another_test")
+def test_samples_scores_and_numbers_are_those_of_the_evaluation(
+    words: Path, tmp_path: Path
+) -> None:
+    family = ["--family", str(words.parent / "sums.py")]
+    (log,) = exported(words, tmp_path / "a", *family).values()
+    data = results(words)
+    assert len(log) == len(data["rows"]) + 2 == 22
+    for row in data["rows"]:
         sample = log[f"samples/{row['task_id']}_epoch_{row['sample'] + 1}.json"]
         assert sample["messages"][-1]["role"] == "assistant" and sample["input"][0]["content"]
         if row["outcome"] is None:
             assert sample["scores"] == {} and "no ruler" in sample["error"]["message"]
             continue
-        assert "error" not in sample
         outcome, reward = sample["scores"]["outcome"], sample["scores"]["reward"]
+        assert "error" not in sample
         assert (outcome["value"], reward["value"]) == (row["outcome"], row["reward"])
         assert outcome["explanation"] == row["why"] and "parts" not in outcome["metadata"]
         assert reward["metadata"]["parts"] == row["parts"]
     assert log["samples/sums/1_epoch_1.json"]["target"] == "2"
     assert log["samples/sums/3_epoch_1.json"]["output"]["completion"] == "six ?"
-
-
-def test_the_numbers_are_those_of_the_evaluation(tmp_path: Path) -> None:
-    run = in_words(tmp_path / "e")
-    (log,) = exported(run, tmp_path / "logs", "--family", str(tmp_path / "e/sums.py")).values()
-    cell, header = results(run)["tables"]["overall"], log["header.json"]
+    cell, header = data["tables"]["overall"], log["header.json"]
     outcome, reward = header["results"]["scores"]
     numbers = {name: metric["value"] for name, metric in outcome["metrics"].items()}
     assert numbers["mean"] == cell["mean_outcome"] and 0 < numbers["mean"] < 1
@@ -60,14 +64,25 @@ def test_the_numbers_are_those_of_the_evaluation(tmp_path: Path) -> None:
     assert numbers["balanced"] == cell["balanced"] and numbers["pass@2"] == cell["pass@k"]["2"]
     assert reward["metrics"]["mean"]["value"] == cell["mean_reward"] != numbers["mean"]
     assert (outcome["scored_samples"], outcome["unscored_samples"]) == (18, 2)
-    assert header["results"]["metadata"]["tables"] == results(run)["tables"]
-    spec = header["eval"]
+    assert header["results"]["metadata"]["tables"] == data["tables"]
+    spec, drawn = header["eval"], header["eval"]["model_generate_config"]
     assert spec["model"].startswith("canned:") and spec["config"]["epochs"] == 2
-    assert spec["model_generate_config"]["seed"] == 7
-    assert spec["model_generate_config"]["temperature"] == 0.5
-    assert spec["revision"]["commit"] == results(run)["meta"]["code"]["revision"]
+    assert (drawn["seed"], drawn["temperature"]) == (7, 0.5)
+    exported(words, tmp_path / "b", *family)  # the same file gives the same bytes
+    (first,), (second,) = (list((tmp_path / name).iterdir()) for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    # a task that is not there is said, and given by --tasks
+    tasks = words.parent / "tasks.jsonl"
+    tasks.rename(tmp_path / "elsewhere.jsonl")
+    (log,) = exported(words, tmp_path / "c", *family).values()
+    sample = log["samples/sums/1_epoch_1.json"]
+    assert "--tasks" in sample["metadata"]["gold"] and sample["target"] == ""
+    more = ["--tasks", str(tmp_path / "elsewhere.jsonl")]
+    (log,) = exported(words, tmp_path / "d", *family, *more).values()
+    assert log["samples/sums/1_epoch_1.json"]["target"] == "2"
 
 
+@pytest.mark.usefixtures("no_family_of_another_test")
 def test_a_tools_answer_names_its_call(tmp_path: Path) -> None:
     run = with_tools(tmp_path / "e")
     more = ["--family", str(tmp_path / "e" / "own_tools.py")]
@@ -85,24 +100,10 @@ def test_a_tools_answer_names_its_call(tmp_path: Path) -> None:
         assert called["content"].startswith("I look.\n<tool_call>")
 
 
-def test_the_same_file_gives_the_same_bytes(tmp_path: Path) -> None:
-    run = in_words(tmp_path / "e")
-    more = ["--family", str(tmp_path / "e" / "sums.py")]
-    for name in ("a", "b"):
-        exported(run, tmp_path / name, *more)
-    (first,), (second,) = (list((tmp_path / name).iterdir()) for name in ("a", "b"))
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_every_model_of_a_run_has_a_log(tmp_path: Path) -> None:
-    run = make_report_run(tmp_path / "run")
-    logs = exported(run, tmp_path / "logs")
-    assert list(logs) == [f"run_{name}.eval" for name in ("gold", "rl", "sft", "untouched")]
-    means = {
-        name: log["header.json"]["results"]["scores"][0]["metrics"]["mean"]["value"]
-        for name, log in logs.items()
-    }
-    assert means == {
+    logs = exported(make_report_run(tmp_path / "run"), tmp_path / "logs")
+    scores = {name: log["header.json"]["results"]["scores"][0] for name, log in logs.items()}
+    assert {name: found["metrics"]["mean"]["value"] for name, found in scores.items()} == {
         "run_gold.eval": 1,
         "run_rl.eval": 7 / 8,
         "run_sft.eval": 0.5,
@@ -110,33 +111,8 @@ def test_every_model_of_a_run_has_a_log(tmp_path: Path) -> None:
     }
 
 
-def test_a_task_that_is_not_there_is_said_and_given_by_tasks(tmp_path: Path) -> None:
-    run = in_words(tmp_path / "e")
-    family = ["--family", str(tmp_path / "e" / "sums.py")]
-    tasks = tmp_path / "e" / "tasks.jsonl"
-    tasks.rename(tmp_path / "elsewhere.jsonl")
-    (log,) = exported(run, tmp_path / "a", *family).values()
-    sample = log["samples/sums/1_epoch_1.json"]
-    assert "--tasks" in sample["metadata"]["gold"] and sample["target"] == ""
-    more = ["--tasks", str(tmp_path / "elsewhere.jsonl")]
-    (log,) = exported(run, tmp_path / "b", *family, *more).values()
-    assert log["samples/sums/1_epoch_1.json"]["target"] == "2"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["run", "--tasks", "x.jsonl"], "--tasks goes with --inspect"),
-        (["trained", "--inspect", "logs"], "trained: nothing was evaluated"),
-        (["twice", "--inspect", "logs"], "two rows of 'model' are sample 0 of task t"),
-    ],
-)
 def test_what_cannot_be_exported_is_one_sentence(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    said: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trained").mkdir()
@@ -144,5 +120,10 @@ def test_what_cannot_be_exported_is_one_sentence(
     (tmp_path / "twice").mkdir()
     row = {"task_id": "t", "outcome": 1.0, "reward": 1.0, "why": "ok", "tokens_out": 1}
     (tmp_path / "twice" / "results.json").write_text(json.dumps({"rows": {"model": [row, row]}}))
-    assert assay.main(["report", *words, "--no-view"]) == 2
-    assert said in capsys.readouterr().err
+    for words, said in (
+        (["run", "--tasks", "x.jsonl"], "--tasks goes with --inspect"),
+        (["trained", "--inspect", "logs"], "trained: nothing was evaluated"),
+        (["twice", "--inspect", "logs"], "two rows of 'model' are sample 0 of task t"),
+    ):
+        assert assay.main(["report", *words, "--no-view"]) == 2
+        assert said in capsys.readouterr().err

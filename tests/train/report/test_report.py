@@ -1,4 +1,4 @@
-"""The report: numbers computed from rows by hand, hostile text harmless, nothing from elsewhere."""
+"""The report: hostile text harmless, nothing from elsewhere, runs side by side."""
 
 from __future__ import annotations
 
@@ -11,23 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_runs import make_report_run
 
 import assay
 from configs.schema import DemoConfig
-from train.evaluation.comparing import compare_rows
-from train.evaluation.results import (
-    ResultsError,
-    check_results,
-    comparisons,
-    figures,
-    text_table,
-)
+from train.evaluation.results import ResultsError, check_results, comparisons, text_table
 from train.evaluation.stats import Interval
-from train.evaluation.tables import Draw, tables
-from train.report.svg import interval_mark, line_chart
+from train.report.chart import interval_mark, line_chart
+from train.report.several import One, are_seeds, between, differing, groups, pooled, stages
 from train.report.write import write_report
-from train.run.log import RunLog
-from train.run.record import write_run_record
+from train.run.log import RunLog, read_metrics
+from train.run.record import read_run_record, write_run_record
 
 EVIL = '</pre><script>alert("x")</script><img src="http://elsewhere/x.png"> &amp; \ud800'
 
@@ -52,97 +46,37 @@ def row(task: int, gold: str, right: bool, **more: Any) -> dict[str, Any]:
 
 def demo_data(n: int = 60) -> dict[str, Any]:
     draw = random.Random(0)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for name, chance in (("rl", 0.5), ("sft", 0.4), ("untouched", 0.0), ("cheat:drop", 0.2)):
-        rows[name] = [
-            row(i, "DROP" if i % 3 == 0 else "KEEP", draw.random() < chance) for i in range(n)
-        ]
-    return {"rows": rows, "meta": {"bootstrap": 300}}
-
-
-def test_a_summary_by_hand() -> None:
-    rows = [
-        row(0, "KEEP", True),
-        row(1, "KEEP", False),
-        row(2, "KEEP", False),
-        row(3, "DROP", True),
-        row(4, "DROP", False, outcome=None, reward=None, why="timeout"),
-        row(5, "DROP", False, why="no_answer", said="none"),
-    ]
-    found = tables(rows)
-    s = found["overall"]
-    assert (s["n"], s["no_outcome"], s["mean_outcome"]) == (5, 1, 0.4)
-    assert s["balanced"] == pytest.approx((1 / 3 + 1 / 2) / 2)
-    by_status = found["by_slice"]["refinement"]["gold status"]
-    assert by_status["KEEP"]["mean_outcome"] == pytest.approx(1 / 3)
-    assert (by_status["DROP"]["mean_outcome"], by_status["DROP"]["no_outcome"]) == (0.5, 1)
-    kept = [r for r in rows if r["label"] == "KEEP"]
-    by_filter = tables(kept)["by_slice"]["refinement"]["filter"]
-    assert (by_filter["with"]["mean_outcome"], by_filter["without"]["mean_outcome"]) == (0.5, 0.0)
-    assert s["mean_reward"] == pytest.approx((2 + 3 * 0.25) / 5) and s["parts"] == {"rg": 0.4}
-    assert s["no_answer"] == 0.2
-    assert s["tokens_out"] == pytest.approx((10 + 11 + 12 + 13 + 15) / 5)
-    assert s["confusion"] == {"KEEP": {"DROP": 2, "KEEP": 1}, "DROP": {"DROP": 1, "none": 1}}
-    assert "pass@k" not in s and tables([])["overall"]["mean_reward"] is None
-    assert figures(rows) == {
-        "outcome": 0.4,
-        "reward": pytest.approx(0.55),
-        "balanced": pytest.approx(5 / 12),
-        "outcome/KEEP": pytest.approx(1 / 3),
-        "outcome/DROP": 0.5,
+    rows = {
+        name: [row(i, "DROP" if i % 3 == 0 else "KEEP", draw.random() < chance) for i in range(n)]
+        for name, chance in (("rl", 0.5), ("sft", 0.4), ("untouched", 0.0), ("cheat:drop", 0.2))
     }
-
-
-def test_pass_at_k_that_rows_bring_is_a_mean_where_all_have_it() -> None:
-    rows = [
-        row(0, "KEEP", True, **{"pass@1": 0.5, "pass@8": 1.0}),
-        row(1, "KEEP", True, **{"pass@1": 0.1, "pass@8": 0.5}),
-    ]
-    assert tables(rows)["overall"]["pass@k"] == {"1": 0.3, "8": 0.75}
-    fewer = [*rows, row(2, "KEEP", True, **{"pass@1": 0.0})]
-    assert tables(fewer)["overall"]["pass@k"] == {"1": pytest.approx(0.2)}
-    assert tables([*rows, row(2, "KEEP", True)])["overall"]["pass@k"] == {}
-
-
-def test_comparison_pairs_by_task_not_by_place() -> None:
-    before = [row(i, "KEEP", i < 2) for i in range(4)]
-    after = [row(i, "KEEP", i >= 1) for i in reversed(range(5))]
-    got = compare_rows("sft", "rl", before, after, Draw(300))
-    assert (got.n, got.gained, got.lost, got.outcome.value) == (4, 2, 1, 0.25)
+    return {"rows": rows, "meta": {"bootstrap": 300}}
 
 
 def test_the_table_has_baselines_first_and_both_steps_compared() -> None:
     data = demo_data()
-    text = text_table(data)
-    first = [line.split()[0] for line in text.splitlines()[2:6]]
+    first = [line.split()[0] for line in text_table(data).splitlines()[2:6]]
     assert first == ["cheat:drop", "untouched", "sft", "rl"]
     assert [(c.before, c.after) for c in comparisons(data)] == [("untouched", "sft"), ("sft", "rl")]
-    assert "sft → rl: outcome" in text and "where gold is KEEP:" in text
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
+    for bad, said in (
         ({}, 'wanted {"rows"'),
         ({"rows": {"rl": [{"task_id": 1}]}}, "row 0 of 'rl' lacks outcome, reward"),
-    ],
-)
-def test_bad_results_are_named(data: Any, said: str) -> None:
-    with pytest.raises(ResultsError, match=re.escape(said)):
-        check_results(data)
+    ):
+        with pytest.raises(ResultsError, match=re.escape(said)):
+            check_results(bad)
 
 
 class Tags(HTMLParser):
-    """Collects tag names and outside references, and checks that tags close in order."""
+    """Collects tag names and references, and checks that tags close in order."""
 
-    VOID = ("meta",)
-
-    def __init__(self) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.seen: set[str] = set()
         self.outside: list[str] = []
         self.inside: list[str] = []
+        self.feed(page)
+        assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
@@ -151,7 +85,7 @@ class Tags(HTMLParser):
                 self.inside.append(value[1:])  # a place of the page itself
             elif name in ("src", "href"):
                 self.outside.append(f"{name}={value}")
-        if tag not in self.VOID:
+        if tag != "meta":
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -175,25 +109,27 @@ def run_with_everything(folder: Path) -> dict[str, Any]:
     return data
 
 
-def test_the_page_is_well_formed_and_hostile_text_is_only_text(tmp_path: Path) -> None:
-    page = write_report(tmp_path, run_with_everything(tmp_path)).read_text()
-    tags = Tags()
-    tags.feed(page)
-    assert tags.open == [] and tags.outside == []
-    assert tags.inside and all(f'id="{place}"' in page for place in tags.inside)
+def test_the_page_is_well_formed_and_hostile_text_is_only_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = run_with_everything(tmp_path)
+    assert assay.main(["report", str(tmp_path)]) == 0  # trained, and not evaluated
+    assert "not evaluated" in capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    assert Tags(page) and "SFT loss" in page and "Held-out results" not in page
+    page = write_report(tmp_path, data).read_text()
+    tags = Tags(page)
+    assert tags.outside == [] and tags.inside
+    assert all(f'id="{place}"' in page for place in tags.inside)
     assert not tags.seen & {"script", "img", "link", "iframe"}
-    assert "alert(&quot;x&quot;)" in page and "url(" not in page
+    assert "alert(&#34;x&#34;)" in page and "url(" not in page
     assert page.count("<svg") >= 4 + 2 * 2 + 3  # table, comparisons, charts
     assert "max_new_tokens: 96" in page and "transformers" in page
+    assert json.loads((tmp_path / "results.json").read_text())["rows"]["rl"][1]["output"] == EVIL
+    assert write_report(tmp_path, data).read_text() == page
 
 
-def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
-    data = run_with_everything(tmp_path)
-    first = write_report(tmp_path, data).read_bytes()
-    assert write_report(tmp_path, data).read_bytes() == first
-
-
-def test_the_command_prints_the_table_and_compares_runs(
+def test_the_command_compares_runs_and_says_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in ("a", "b"):
@@ -203,59 +139,59 @@ def test_the_command_prints_the_table_and_compares_runs(
     out = capsys.readouterr().out
     assert (tmp_path / "b" / "report.html").is_file()
     assert "balanced" in out and "2 runs: mean over runs" in out
-
-
-def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert assay.main(["report", str(tmp_path)]) == 2
-    assert "give a run directory" in capsys.readouterr().err
-    assert assay.main(["report", str(tmp_path / "none")]) == 2
-    assert "results.json: cannot be read" in capsys.readouterr().err
+    for place, said in ((tmp_path, "give a run"), (tmp_path / "none", "results.json")):
+        assert assay.main(["report", str(place)]) == 2
+        assert said in capsys.readouterr().err
     (tmp_path / "results.json").write_text("{")
     assert assay.main(["report", str(tmp_path)]) == 2
     assert "not valid JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "line", [[(1.0, 0.5)], [(1.0, 0.0), (2.0, 0.0)], [(1.0, -3e-7), (90.0, 4e6)], []]
+    "line",
+    [
+        [],
+        [(1.0, 0.5)],
+        [(1.0, 0.0), (2.0, 0.0)],
+        [(1.0, -3e-7), (90.0, 4e6)],
+        [(1.0, 1e-4), (2.0, 1e-4)],
+        [(1.0, 2.5e5), (2.0, 2.6e5)],
+    ],
 )
-def test_charts_stay_inside_their_box(line: list[tuple[float, float]]) -> None:
+def test_charts_stay_inside_their_box_and_their_ticks_differ(
+    line: list[tuple[float, float]],
+) -> None:
     svg = line_chart([("a<b", line)])
     for x, y in re.findall(r'cx="([-\d.]+)" cy="([-\d.]+)"', svg):
         assert 0 <= float(x) <= 340 and 0 <= float(y) <= 170
     assert svg.count("<circle") == len(line) and "a<b" not in svg
+    ticks = re.findall(r'text-anchor="end">([^<]+)<', svg)
+    assert len(set(ticks)) == len(ticks) and len(ticks) > 2 * bool(line)
 
 
 def test_an_interval_beyond_the_scale_is_cut_at_its_edge() -> None:
-    mark = interval_mark(Interval(0.5, -2.0, 3.0))
-    assert 'x1="5.0" x2="105.0" y1="9" y2="9"/><circle' in mark
+    assert 'x1="5.0" x2="105.0"' in interval_mark(Interval(0.5, -2.0, 3.0))
     assert interval_mark(Interval(math.nan, 0, 1)) == ""
-
-
-def test_results_json_survives_lone_surrogates(tmp_path: Path) -> None:
-    write_report(tmp_path, run_with_everything(tmp_path))
-    assert json.loads((tmp_path / "results.json").read_text())["rows"]["rl"][1]["output"] == EVIL
-
-
-def sliced(n: int, **slices: str) -> dict[str, Any]:
-    return row(n, "KEEP", n % 3 > 0) | {"slices": slices}
 
 
 def test_results_are_a_picture_first_and_small_slices_are_folded(tmp_path: Path) -> None:
     """Of slices that part the tasks alike the first is shown; one of few tasks is folded."""
     kinds = ["a"] * 12 + ["b"] * 10 + ["<c>"] * 3
-    rows = [sliced(n, kind=kind, track=f"t-{kind}") for n, kind in enumerate(kinds)]
-    page = write_report(tmp_path, {"rows": {"m": rows}, "meta": {"bootstrap": 50}}).read_text()
-    drawn, rest = page.split('<div class="dots one">')[1].split("</div>", 1)
-    assert re.findall(r'class="name">([^<]*)<', drawn) == [
-        "all tasks",
-        "kind = a (12)",
-        "kind = b (10)",
+    rows = [
+        row(n, "KEEP", n % 3 > 0, slices={"kind": kind, "track": f"t-{kind}"})
+        for n, kind in enumerate(kinds)
     ]
+    data = {"rows": {"m": rows}, "meta": {"bootstrap": 50}}
+    page = write_report(tmp_path, data).read_text()
+    drawn, rest = page.split('<div class="dots one">')[1].split("</div>", 1)
+    names = re.findall(r'class="name">([^<]*)<', drawn)
+    assert names == ["all tasks", "kind = a (12)", "kind = b (10)"]
     places = [float(found) for found in re.findall(r'<b style="left:([\d.]+)%', drawn)]
     assert places == pytest.approx([64.0, 66.7, 60.0])
     large, small = rest.split('id="slices"')[1].split("<details>")[:2]
     assert "kind = a" in large and "kind = &lt;c&gt;" not in large
     assert "kind = &lt;c&gt;" in small and "track = " not in page
+    assert "track = " not in text_table(data) and "kind = <c>" in text_table(data)
 
 
 def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
@@ -265,34 +201,70 @@ def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
         row(1, "KEEP", True, **plain) | {"outcome": 0.5, "reward": 0.6},
         row(2, "KEEP", True, **plain) | {"outcome": None, "reward": None, "why": "failure: x"},
     ]
-    s = tables(rows)["overall"]
-    assert (s["mean_outcome"], s["mean_reward"]) == (0.35, 0.35)
-    assert (s["n"], s["no_outcome"]) == (2, 1)
     data = {"rows": {"m": rows}, "meta": {}}
     assert "counted nowhere: 1 answers" in text_table(data) and "balanced" not in text_table(data)
     page = write_report(tmp_path, data).read_text()
     assert ">0.350</td>" in page and "gold None" not in page
 
 
-def test_a_run_that_was_trained_and_not_evaluated_has_a_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+# --- several runs --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[One]:
+    """Two seeds of one setting, and another setting."""
+    folder = tmp_path_factory.mktemp("runs")
+    made = [
+        make_report_run(folder / "a"),
+        make_report_run(folder / "b", seed=1),
+        make_report_run(folder / "c", lr=2e-5),
+    ]
+    data = [json.loads((path / "results.json").read_text()) for path in made]
+    return [
+        One(path.name, path, found, read_metrics(path), read_run_record(path))
+        for path, found in zip(made, data, strict=True)
+    ]
+
+
+def test_seeds_are_pooled_and_settings_compared_on_the_same_tasks_alone(runs: list[One]) -> None:
+    assert [[r.label for r in g] for g in groups(runs)] == [["a", "b"], ["c"]]
+    assert are_seeds(groups(runs)[0]) and not are_seeds([runs[0], runs[0]])
+    assert differing(runs) == {"rl.lr": ["1e-05", "1e-05", "2e-05"]}
+    found, each = pooled(runs[:2], "sft")
+    assert (found["n"], found["sources"], found["mean_outcome"]) == (16, 16, 0.5)
+    assert each == [0.5, 0.5]
+    (_, _), (rl, differences) = stages(runs[:2])
+    assert (rl.n, rl.gained, rl.lost) == (16, 8, 2) and differences == [0.375, 0.375]
+    same = between([runs[0]], [runs[2]])
+    assert same is not None and (same[0].n, same[0].outcome.value) == (8, 0.0)
+    # the ids are the same, the documents are not
+    assert between([runs[1]], [runs[2]]) is None
+
+
+def test_the_command_writes_one_page_and_links_into_each_run(
+    runs: list[One], tmp_path: Path
 ) -> None:
-    run_with_everything(tmp_path)
-    assert not (tmp_path / "results.json").exists()
-    assert assay.main(["report", str(tmp_path)]) == 0
-    assert "not evaluated" in capsys.readouterr().out
-    page = (tmp_path / "report.html").read_text()
-    assert "SFT loss" in page and "Held-out results" not in page
-    tags = Tags()
-    tags.feed(page)
-    assert tags.open == []
+    out = tmp_path / "deep" / "all.html"
+    assert assay.main(["report", *(str(r.folder) for r in runs), "--out", str(out)]) == 0
+    page = out.read_text()
+    assert "2 seeds pooled" in page and "a/view.html#?set=rl" in page and "<script" not in page
 
 
-def test_the_numbers_of_an_axis_differ() -> None:
-    for line in (
-        [(1.0, 1e-4), (2.0, 1e-4)],
-        [(1.0, 2.5e5), (2.0, 2.6e5)],
-        [(1.0, 0.3), (2.0, 0.4)],
-    ):
-        said = re.findall(r'text-anchor="end">([^<]+)<', line_chart([("a", line)]))
-        assert len(said) > 2 and len(set(said)) == len(said)
+def test_the_page_says_what_was_left_out_and_links_only_to_rollouts_there(tmp_path: Path) -> None:
+    run = make_report_run(tmp_path / "a")
+    assert "view.html#?set=rl&amp;label=DROP&amp;said=DROP" in (run / "report.html").read_text()
+    data: dict[str, Any] = json.loads((run / "results.json").read_text())
+    broken = {"outcome": None, "reward": None, "why": "failure", "failure": "endpoint gone <b>"}
+    data["rows"]["rl"][0] |= broken
+    data["meta"] |= {"rows_left_out": 3, "trained_on": {"left_out": 2}}
+    (run / "results.json").write_text(json.dumps(data))
+    (run / "rollouts" / "step_000001.jsonl").write_text("damaged\n")
+    assert assay.main(["report", str(run)]) == 0
+    assert not (run / "view.html").exists()
+    page = (run / "report.html").read_text()
+    assert "view.html" not in page
+    assert "no outcome: endpoint gone &lt;b&gt;; counted in no mean" in page
+    assert "the model was trained on them" in page
+    assert "<td>all stages</td><td>3.0</td>" in page
+    cells = re.sub(r' data-head="[^"]*"', "", page)
+    assert "<td>Dr.GRPO</td><td>3</td><td>0.1</td><td>2.0</td><td>50%</td>" in cells

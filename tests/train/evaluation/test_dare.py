@@ -1,0 +1,243 @@
+"""`assay eval --tasks dare:PLACE`: a scripted solver, an endpoint, the paper's tables by hand, and
+DSBench's own number."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+
+from chat_server import serving
+from front import command
+from tiny_model import write_tiny_tokenizer
+
+from assay.task import Task, TaskError, read_tasks, with_absolute_files
+from train.evaluation.dare import competitions_line, relative_gap
+from train.evaluation.dare_tables import by_track, costs, text_tables, totals
+
+main, tasks_main = command("eval"), command("tasks")
+
+
+def results(out: Path) -> dict[str, Any]:
+    return json.loads((out / "results.json").read_text())
+
+
+def price_list(rows: int = 260) -> str:
+    """A CSV of flats whose price follows from size and age, but for some noise."""
+    draw = random.Random(5)
+    lines = ["id,size,age,rooms,town,price"]
+    for i in range(rows):
+        size, age = draw.gauss(20, 6), draw.randint(1, 60)
+        price = round(size * 3 - age * 0.5 + draw.gauss(0, 4), 3)
+        town = draw.choice(["Ulm", "Bonn", "Köln"])
+        lines.append(f"{i},{size},{age},{draw.randint(1, 9)},{town},{price}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with both variants of one small table, in the official format."""
+    top = tmp_path_factory.mktemp("official")
+    (top / "in").mkdir()
+    (top / "in" / "t.csv").write_text(price_list(), encoding="utf-8")
+    words = ["dare", "--tables", str(top / "in"), "--databases", "1", "--workers", "1"]
+    assert tasks_main([*words, "--out", str(top / "full")]) == 0
+    return top / "full"
+
+
+def test_tables_of_a_solver(official: Path, tmp_path: Path) -> None:
+    write_tiny_tokenizer(tmp_path / "tok")
+    common = ["--tasks", f"dare:{official}", f"server.tokenizer={tmp_path / 'tok'}"]
+    common += ["sampling.max_new_tokens=9000", "tools.brief=true", "tools.turns=2"]
+    common += ["tools.run_s=60", "--no-baselines", "--out"]
+    words = ["--model", "solver:reference", "sampling.n=2"]
+    assert main([*common, str(tmp_path / "a"), *words]) == 0
+    found = results(tmp_path / "a")["benchmarks"]["dare"]
+    track = next(t for name, t in found["tracks"].items() if name.endswith("-IF"))
+    assert (track["score"], track["exact"], track["attempts"], track["usable"]) == (100.0, 2, 2, 2)
+    assert found["model_perf_file_exists"] > 10 and len(found["tracks"]) == 2
+    assert "| track | tasks |" in (tmp_path / "a" / "table.md").read_text()
+    words = ["--model", "solver:words", "--limit", "1"]
+    assert main([*common, str(tmp_path / "b"), *words]) == 0
+    found = results(tmp_path / "b")["benchmarks"]["dare"]
+    assert found["failure_categories"]["code error"] == 1 and found["total_mean_of_tracks"] == 0
+    assert main([*common, str(tmp_path / "c"), "--model", "solver:nobody"]) == 2
+
+
+def test_an_endpoint_that_fails_is_no_wrong_answer(official: Path, tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    with serving(lambda body: 400 if "val_v1" in str(body["messages"]) else "I cannot.") as (
+        url,
+        _,
+    ):
+        words = ["--tasks", f"dare:{official}", "--model", url, "--no-baselines"]
+        assert main([*words, "--out", str(tmp_path / "e")]) == 3
+    found = results(tmp_path / "e")["benchmarks"]["dare"]
+    scores = {
+        name.partition("-")[2]: (t["score"], t["no_outcome"]) for name, t in found["tracks"].items()
+    }
+    assert scores == {"IF": (None, 1), "MM": (0.0, 0)}
+    assert found["total_mean_of_tracks"] == 0.0 and found["failure_categories"]["code error"] == 1
+
+
+# --- the paper's tables by hand ------------------------------------------------------------------
+
+
+def row(track: str, task: str, strict: float, release: float, **more: Any) -> dict[str, Any]:
+    readings = {"strict": strict, "release": release}
+    return {
+        "track": track,
+        "task_id": task,
+        "source": task,
+        "outcome": strict,
+        "parts": {"exists": 1.0, "usable": float(strict > 0)},
+        "tokens_out": 100 if track.endswith("-IF") else 40,
+        "tool_calls": 2,
+        "turns": 2,
+        "more": {"readings": readings, "failure_category": None, "errors": {}},
+        **more,
+    }
+
+
+ROWS = [
+    row("class-IF", "a", 1.0, 1.0),
+    row("class-MM", "b", 0.0, 1.0),  # a repeated key: the published harness pays for it
+    row("time-XF", "c", 0.5, 0.5),
+    row("time-CF", "d", 0.0, 0.0),
+]
+
+
+def test_both_readings_and_costs_stand_in_one_table() -> None:
+    tracks = by_track(ROWS)
+    assert tracks["class-MM"]["readings"] == {"strict": 0.0, "release": 100.0}
+    total = totals(tracks, ROWS)
+    assert total["total_mean_of_tracks"] == total["readings"]["strict"]["total_mean_of_tracks"]
+    assert total["readings"]["strict"]["total_mean_of_tracks"] == 37.5
+    release = total["readings"]["release"]
+    # what is not IF: 50 where a file exists, 75 above zero
+    assert (release["total_mean_of_tracks"], release["model_perf_file_exists"]) == (62.5, 50.0)
+    assert release["model_perf_above_zero"] == 75.0
+    cost = costs(ROWS, {"a": 600, "b": 200, "c": 220, "d": 240})
+    assert [cost[kind]["attempts"] for kind in ("IF", "MM", "overall")] == [1, 3, 4]
+    assert cost["MM"]["prompt_tokens"] == 220 and cost["overall"]["prompt_tokens"] == 315
+    assert cost["overall"]["tokens"] == 55 and costs(ROWS, {})["IF"]["prompt_tokens"] is None
+    text = text_tables(tracks, total, cost)
+    assert "| class-MM | 1 | 1 | 0.00 | 100.00 |" in text
+    assert "| overall | 315.0 | 55.0 | 2.00 |" in text
+
+
+def test_a_row_that_was_not_read_in_both_ways_leaves_its_reading_open() -> None:
+    old = [*ROWS[:1], {**ROWS[1], "more": {"failure_category": None, "errors": {}}}]
+    tracks = by_track(old)
+    assert tracks["class-MM"]["readings"] == {"strict": None, "release": None}
+    assert totals(tracks, old)["readings"]["release"]["total_mean_of_tracks"] == 100.0
+
+
+def test_what_counts_as_exact_and_what_its_interval_is_clustered_by() -> None:
+    def found(rows: list[tuple[str, float, str]]) -> dict[str, Any]:
+        made = [row("class-IF", t, o, o) | {"source": table} for t, o, table in rows]
+        return by_track(made)["class-IF"]
+
+    last_bit = found([("a", 0.9999999999999998, "a"), ("b", 0.9, "b")])
+    assert last_bit["exact"] == 1
+    assert last_bit["exact_interval"] == pytest.approx([9.45, 90.55], abs=0.01)
+    tasks = [(str(t), float(t % 2), f"table {t}") for t in range(40)]
+    once, thrice = (found(tasks * times)["exact_interval"] for times in (1, 3))
+    assert thrice[1] - thrice[0] == pytest.approx(once[1] - once[0], rel=0.15)
+    assert found([(t, o, "one table") for t, o, _ in tasks])["exact_interval"] is None
+
+
+# --- DSBench's own number ------------------------------------------------------------------------
+
+NAME = "own-houses"
+# the share of rows that are right, row by row, as scripts of competitions compare
+SCRIPT = """
+import argparse, csv, os
+p = argparse.ArgumentParser()
+for name in ("path", "name", "answer_file", "predict_file"):
+    p.add_argument("--" + name)
+a = p.parse_args()
+rows = [list(csv.DictReader(open(f))) for f in (a.answer_file, a.predict_file)]
+right = sum(x["id"] == y["id"] and x["y"] == y["y"] for x, y in zip(*rows))
+open(os.path.join(a.path, a.name, "result.txt"), "w").write(str(right / len(rows[0])))
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """DSBench's `data_modeling` folder with one competition, whose baseline scores 0.5; `T` beside
+    it has its task."""
+    top = tmp_path_factory.mktemp("dsbench") / "data_modeling"
+    tables = {
+        "data/data_resplit/{}/train.csv": "id,x,y\n1,0.5,a\n2,0.7,b\n",
+        "data/data_resplit/{}/test.csv": "id,x\n9,0.1\n7,0.2\n5,0.3\n3,0.4\n",
+        "data/data_resplit/{}/sample_submission.csv": "id,y\n9,a\n7,a\n5,a\n3,a\n",
+        "data/answers/{}/test_answer.csv": "id,x,y\n3,0.4,a\n5,0.3,b\n7,0.2,b\n9,0.1,a\n",
+        "evaluation/{}_eval.py": SCRIPT,
+        "save_performance/GT/{}/result.txt": "1.0",
+        "save_performance/baseline/{}/result.txt": "0.5",
+    }
+    for path, text in tables.items():
+        file = top / path.format(NAME)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    words = ["dare", "--import-dsbench", str(top / "data"), "--out", str(top.parent / "T")]
+    assert tasks_main(words) == 0
+    return top
+
+
+@pytest.fixture
+def task(home: Path) -> Task:
+    (found,) = read_tasks(home.parent / "T" / "tasks.jsonl")
+    return with_absolute_files(found, home.parent / "T")
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gap"),
+    [
+        ("row_id,y\n4,a\n3,b\n2,b\n1,a\n", 1.0),  # in another order
+        ("row_id,y\n1,a\n2,b\n3,b\n4,b\n", 0.5),
+        ("row_id,y\n1,b\n2,a\n3,a\n4,b\n", 0.0),  # below the baseline
+        ("row_id,y\n1,a\n2,b\n3,b\n", 0.5),  # a row is missing
+        ("row_id,z\n1,a\n", 0.0),
+        ("row_id,y\n1,a\n1,a\n2,b\n3,b\n4,a\n", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_the_share_of_the_way_from_the_baseline_to_the_best(
+    home: Path, task: Task, prediction: str | None, gap: float
+) -> None:
+    data = None if prediction is None else prediction.encode()
+    assert relative_gap(home, task, data) == pytest.approx(gap)
+
+
+def test_an_evaluation_says_both_numbers(home: Path, tmp_path: Path) -> None:
+    place = home.parent / "T"
+    words = ["--tasks", f"dare:{place}", "--model", "gold", "--out", str(tmp_path / "E")]
+    assert main([*words, f"dare.dsbench={home}"]) == 0
+    text = (tmp_path / "E" / "table.md").read_text("utf-8")
+    assert "DARE-bench's metric; by DSBench's own number 100.00" in text
+    assert results(tmp_path / "E")["rows"][0]["more"]["relative_gap"] == 1.0
+    rows = [{"outcome": o, "more": {"competition": n}} for o, n in ((0.5, "a"), (1.0, "b"))]
+    assert "2 competitions: mean over competitions 75.00" in competitions_line(rows)
+    assert competitions_line([{"more": {}}]) == ""
+
+
+def test_a_script_that_fails_scores_nothing_and_a_copy_that_lacks_files_is_told(
+    home: Path, task: Task
+) -> None:
+    script = home / "evaluation" / f"{NAME}_eval.py"
+    script.write_text("raise SystemExit(1)")
+    assert relative_gap(home, task, b"row_id,y\n1,a\n2,b\n3,b\n4,a\n") == 0.0
+    script.unlink()
+    with pytest.raises(TaskError, match=r"own-houses_eval\.py is not there"):
+        relative_gap(home, task, None)
+    (home / "save_performance" / "GT" / NAME / "result.txt").unlink()
+    with pytest.raises(TaskError, match=r"GT/own-houses/result\.txt"):
+        relative_gap(home, task, None)
