@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from train.evaluation.stats import Interval, balanced_difference, clustered_mean, mean_interval
+from train.evaluation.stats import Interval, clustered_mean, mean_interval
 from train.model.source import resolve_model
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -240,7 +240,8 @@ class Table:
             old, new = ([side[k].values[column] for k in keys] for side in (before, after))
             labels = [after[k].label if column in self.balanced else "" for k in keys]
             sources = [after[k].source for k in keys]
-            yield change(balanced_difference(old, new, labels, sources=sources))
+            gains = [b - a for a, b in zip(old, new, strict=True)]
+            yield change(clustered_mean(gains, sources, labels))
 
 
 def level(found: Interval) -> str:

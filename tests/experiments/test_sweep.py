@@ -13,7 +13,7 @@ from experiments.sweep import PRESETS, line, main, short, table
 from train.cli.eval import parser
 from train.cli.model_options import settle
 from train.evaluation.answering import environment_factory
-from train.evaluation.contract import budget_of
+from train.evaluation.benchmarks import budget_of
 
 
 def tasks(folder: Path) -> Path:

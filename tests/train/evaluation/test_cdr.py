@@ -557,7 +557,7 @@ def test_what_is_no_release_and_what_holds_nothing(tmp_path: Path) -> None:
     assert not picked.official and picked.lacks == []
     as_tracks(tmp_path / "empty", {"order_f": []})
     for place in ("empty", "none/here"):
-        with pytest.raises(TaskError, match="no row of a track|no such file or folder"):
+        with pytest.raises(TaskError, match=r"no row of a track|no such file or folder"):
             pick_rows(str(tmp_path / place))
     for rest, wanted in (
         ("D", ("D", [])),

@@ -1,4 +1,4 @@
-"""Numbers of an evaluation by hand: cells, samples, instances, groups, slices; two runs compared."""
+"""Numbers of an evaluation by hand: cells, samples, instances, slices; two runs compared."""
 
 from __future__ import annotations
 
