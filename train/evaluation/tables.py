@@ -259,15 +259,15 @@ def _parts_of(
 def _whole(name: str, mine: Sequence[Row], right: Callable[[Iterable[bool]], bool]) -> Cell:
     """One row of several: what they have in common, and one outcome."""
     first = mine[0]
-    slices: dict[str, str] = dict(first.get("slices") or {})
+    slices = [dict[str, str](row.get("slices") or {}) for row in mine]
     known_outcome = len(scored(mine)) == len(mine)
     return {
         "task_id": name,
         **{key: first.get(key) for key in ("family", "group", "source", "sample")},
         "slices": {
-            name: value
-            for name, value in slices.items()
-            if all((row.get("slices") or {}).get(name) == value for row in mine)
+            key: value
+            for key, value in slices[0].items()
+            if all(one.get(key) == value for one in slices)
         },
         "label": first.get("label") if len({row.get("label") for row in mine}) == 1 else None,
         "outcome": float(right(map(_is_right, mine))) if known_outcome else None,

@@ -493,9 +493,10 @@ def test_an_evaluation_asks_the_rows_that_a_build_holds_out(
     # all eleven wordings
     more = ("cdr.k=0", "--limit", "6", "--no-baselines")
     ids, data = asked("eleven", built / "tracks_all_prompts", *more)
-    curves = data["benchmarks"]["cdr"]["figures"]["curve"].values()
+    shown = {table["title"]: table for table in data["benchmarks"]["cdr"]["shown"]}
+    curves = shown["CDR-Bench RS@K"]["curves"]
     assert ids <= held
-    assert all([curve[str(k)] for k in range(1, 12)] == [1.0] * 11 for curve in curves)
+    assert curves and all(line == [[k, 1.0] for k in range(1, 12)] for _, line in curves)
     # a build without held-out rows is not evaluated on its training rows
     row = rows_of(built)[0]
     (tmp_path / "tracks").mkdir()
