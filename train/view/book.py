@@ -42,15 +42,15 @@ class Run:
         changed = bool(gone)
         for source in sources:
             try:
-                tail = self.tails.setdefault(source, Tail(source))
-                again, lines = tail.more()
-                kept = [] if again else self.rollouts.get(source, [])
-                self.rollouts[source] = [*kept, *(self.reader.read(line, source) for line in lines)]
+                kept, lines = self.tails.setdefault(source, Tail(source)).more() or (None, [])
+                old = self.rollouts.get(source, [])
+                new = [self.reader.read(line, source) for line in lines]
+                self.rollouts[source] = [*old[:kept], *new]
+                changed |= bool(new) or len(self.rollouts[source]) < len(old)
             except (TaskError, OSError):  # said again at the next look, until it is mended
                 self.tails.pop(source, None)
                 self.rollouts.pop(source, None)
                 raise
-            changed |= again or bool(lines)
         self.rollouts = {source: self.rollouts[source] for source in sources}
         return changed
 

@@ -13,6 +13,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from assay.rows import is_plain, parse_object, read_rows
 from assay.task import TaskError
 from train.evaluation.results import named_rows, read_results
 from train.view.links import ANSWERS, EVALUATION, TRAINING
-
-_HEAD = 256  # bytes at the start of a file that tell whether it is still the same
 
 
 @dataclass(frozen=True)
@@ -97,58 +96,38 @@ def _step(path: Path) -> int:
 
 
 class Tail:
-    """A file that may still be written: every call of `more` gives the rows that are new."""
+    """A file that may still be written."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._offset = self._number = 0
-        self._open = False  # the last line that was read had no end yet
-        self._head = b""
+        self._marks: list[int] = []  # of the lines that were read
         self._stamp: tuple[int, int, int] | None = None
 
-    def more(self) -> tuple[bool, list[Line]]:
-        """(whether the file is another one than before, so that earlier rows are void; new rows).
-        A last line that is not whole yet is left for later. Raises `TaskError` naming file and
-        line, and `OSError`; the next call then reads the same again."""
+    def more(self) -> tuple[int, list[Line]] | None:
+        """(how many of the rows that were read stand as before, the rows behind them); None where
+        the file is as it was. A last line that is not whole yet is left for later. Raises
+        `TaskError` naming file and line, and `OSError`; the next call then reads the same again."""
         stat = self.source.path.stat()
         stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         if stamp == self._stamp:
-            return False, []
+            return None
+        kept, found = 0, list[Line]()
         if self.source.whole or not is_plain(str(self.source.path)):
-            lines = list(self._document() if self.source.whole else self._packed())
-            self._stamp = stamp
-            return True, lines
-        other = self._stamp is not None and self._stamp[0] != stat.st_ino
-        with open(self.source.path, "rb") as file:
-            head = file.read(_HEAD)
-            again = other or stat.st_size < self._offset or not head.startswith(self._head)
-            if again:
-                self._offset, self._number, self._open = 0, 0, False
-            file.seek(self._offset)
-            data = file.read()
-        lines, count, used = self._lines(data)
-        self._offset, self._number = self._offset + used, self._number + count
-        self._head, self._stamp = head[: self._offset], stamp
-        return again, lines
-
-    def _lines(self, data: bytes) -> tuple[list[Line], int, int]:
-        """(rows, lines, bytes) of what is whole in `data`."""
-        torn = data.rpartition(b"\n")[2]
-        lines = data[: len(data) - len(torn)].split(b"\n")[:-1]
-        used = len(data) - len(torn)
-        if self._open and lines:  # the end of a line that was read before it
-            lines = lines[1:]
-        if data:
-            self._open = bool(torn) and _complete(torn)
-        if torn and self._open:
-            lines, used = [*lines, torn], len(data)
-        found: list[Line] = []
-        for number, line in enumerate(lines, self._number + 1):
-            if line.strip():
+            found += self._document() if self.source.whole else self._packed()
+        else:
+            raw = self.source.path.read_bytes().split(b"\n")
+            raw = raw if _complete(raw[-1]) else raw[:-1]
+            lines = [(n, line) for n, line in enumerate(raw, 1) if line.strip()]
+            marks = [hash(line) for _, line in lines]
+            pairs = zip(self._marks, marks, strict=False)
+            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            for number, line in lines[kept:]:
                 where = f"{self.source.path} line {number}"
                 row = parse_object(line.decode("utf-8", "replace"), where)
                 found.append(Line(row, where, f"{_short(self.source.path)} line {number}"))
-        return found, len(lines), used
+            self._marks = marks
+        self._stamp = stamp
+        return kept, found
 
     def _packed(self) -> Iterator[Line]:
         """The rows of a compressed or parquet file, which is written whole."""
