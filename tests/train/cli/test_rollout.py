@@ -1,23 +1,31 @@
-"""`assay rollout` and `assay eval` on a tiny model."""
+"""`assay rollout` and `assay eval`: a tiny model, no model, own families and tools, an endpoint."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("aiohttp")
 
-from assay_command import run  # noqa: E402
 from chat_server import serving  # noqa: E402
-from places import ROOT  # noqa: E402
+from own_kind import build  # noqa: E402
 
 import assay  # noqa: E402
 from assay.task import Task, write_jsonl  # noqa: E402
+from data_gen.selection.cli import main as select  # noqa: E402
 from rollouts.engines.torch.device import choose_device, choose_dtype  # noqa: E402
+
+OWN = Path(__file__).parents[2] / "support" / "own_kind.py"
+BOTH = pytest.mark.parametrize("command", ["rollout", "eval"])
+SMALL = ("sampling.n=1", "sampling.max_new_tokens=4", "engine.threads=1", "engine.dtype=float32")
+Row = dict[str, Any]
+Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -25,81 +33,53 @@ def tasks(tmp_path: Path) -> Path:
     path = tmp_path / "tasks.jsonl"
     gold = {"input_text": "a b", "status": "KEEP", "text": "a"}
     prompt = [{"role": "user", "content": "drop b: a b"}]
-    meta = {"has_filter": False}
-    rows = [
-        Task(f"t{i}", "refinement", "toy", "heldout", prompt, gold, meta=meta).to_json()
-        for i in range(5)
-    ]
-    write_jsonl(path, rows)
+    made = [Task(f"t{i}", "refinement", "toy", "heldout", prompt, gold) for i in range(5)]
+    write_jsonl(path, [task.to_json() for task in made])
     return path
 
 
+def go(command: str, tasks: Path, model: object, out: Path, *more: object) -> int:
+    words = [command, "--tasks", tasks, "--model", model, "--out", out, *more]
+    return assay.main([str(word) for word in words])
+
+
+def rows_of(out: Path) -> list[Row]:
+    path = out / "rows.jsonl" if out.is_dir() else out
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
 def sample(tasks: Path, model: Path, out: Path, *more: str) -> int:
-    words = ["rollout", "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
-    return assay.main(
-        [
-            *words,
-            "sampling.n=3",
-            "sampling.max_new_tokens=6",
-            "engine.threads=1",
-            "engine.slots=6",
-            *more,
-        ]
-    )
+    small = ("sampling.n=3", "sampling.max_new_tokens=6", "engine.threads=1", "engine.slots=6")
+    return go("rollout", tasks, model, out, *small, *more)
+
+
+# --- a model's folder ----------------------------------------------------------------------------
 
 
 def test_rollouts_resume_without_losing_or_repeating(
-    tasks: Path, tiny_folder: Path, tmp_path: Path
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: Said
 ) -> None:
     out = tmp_path / "r.jsonl"
-    assert sample(tasks, tiny_folder, out) == 0
-    whole = out.read_bytes()
-    rows = [json.loads(line) for line in whole.splitlines()]
+    other = "bfloat16" if choose_dtype("auto", choose_device("auto")) == "float32" else "float32"
+    assert sample(tasks, tiny_folder, out, f"engine.dtype={other}", "engine.device=cpu") == 0
+    whole, rows = out.read_bytes(), rows_of(out)
     assert [(r["task_id"], r["sample"]) for r in rows] == [
         (f"t{i}", j) for i in range(5) for j in range(3)
     ]
     assert all(len(r["ids"]) == len(r["loss_mask"]) == len(r["logprobs"]) for r in rows)
     assert all(r["messages"][-1] == {"role": "assistant", "content": r["text"]} for r in rows)
     out.write_bytes(whole[: len(whole) * 3 // 5])  # a kill in the middle of a line
-    assert sample(tasks, tiny_folder, out) == 0
-    assert out.read_bytes() == whole
-
-
-def test_other_settings_do_not_mix_into_a_file(
-    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "r.jsonl"
-    assert sample(tasks, tiny_folder, out) == 0
-    assert sample(tasks, tiny_folder, out, "sampling.temperature=0.5") == 2
-    assert "another temperature" in capsys.readouterr().err
-
-
-def test_bad_inputs_get_one_sentence(
-    tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sample(tasks, tmp_path, tmp_path / "r.jsonl") == 2
-    said = capsys.readouterr().err
-    assert said.startswith("assay rollout: ") and said.count("\n") == 1
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"id": "x"}\n')
-    assert sample(bad, tmp_path, tmp_path / "r.jsonl") == 2
-    assert f"{bad} line 1: field 'family' is missing" in capsys.readouterr().err
-
-
-def test_the_device_and_dtype_of_rollouts_can_be_chosen(
-    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "r.jsonl"
-    other = "bfloat16" if choose_dtype("auto", choose_device("auto")) == "float32" else "float32"
-    assert sample(tasks, tiny_folder, out, f"engine.dtype={other}", "engine.device=cpu") == 0
-    settings = json.loads((tmp_path / "r.jsonl.settings.json").read_text())
-    assert settings["settings"]["dtype"] == other
-    whole = out.read_bytes()
-    assert sample(tasks, tiny_folder, out) == 0  # auto: what the file was begun with
+    assert sample(tasks, tiny_folder, out) == 0  # dtype auto: what the file was begun with
     assert out.read_bytes() == whole
     mine = "float32" if other == "bfloat16" else "bfloat16"
-    assert sample(tasks, tiny_folder, out, f"engine.dtype={mine}") == 2
-    assert "another dtype" in capsys.readouterr().err
+    for word, said in (
+        (f"engine.dtype={mine}", "another dtype"),
+        ("sampling.temperature=0.5", "another temperature"),
+    ):
+        assert sample(tasks, tiny_folder, out, word) == 2
+        assert said in capsys.readouterr().err
+    assert sample(tasks, tiny_folder, tmp_path / "c.jsonl", "sampling.max_new_tokens=1") == 0
+    assert "of 15 answers" in capsys.readouterr().err  # were cut
     if not torch.cuda.is_available():
         assert sample(tasks, tiny_folder, tmp_path / "g.jsonl", "engine.device=cuda") == 2
         assert "torch sees no GPU" in capsys.readouterr().err
@@ -113,58 +93,21 @@ def test_rollouts_use_the_gpu_that_is_there(tasks: Path, tiny_folder: Path, tmp_
     assert torch.cuda.max_memory_allocated() > 0
 
 
-def test_eval_writes_results_and_a_report(
-    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_bad_inputs_get_one_sentence(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: Said
 ) -> None:
-    out = tmp_path / "e"
-    words = ["eval", "--model", str(tiny_folder), "--tasks", str(tasks), "--out", str(out)]
-    more = [
-        "sampling.max_new_tokens=5",
-        "sampling.n=2",
-        "sampling.temperature=1",
-        "sampling.top_p=0.9",
-    ]
-    assert assay.main([*words, *more]) == 0
-    data = json.loads((out / "results.json").read_text())
-    gold = data["baselines"]["gold"]["overall"]
-    assert (gold["mean_outcome"], gold["n"]) == (1.0, 5)
-    assert [r["sample"] for r in data["rows"]] == [0, 1] * 5
-    assert set(data["tables"]["overall"]["pass@k"]) == {"1", "2"}
-    assert (out / "report.html").is_file() and "cheat:drop" in capsys.readouterr().out
-
-
-def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
-    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prompt = [{"role": "user", "content": "how many: a b"}]
-    answer = {"answer": "2", "answer_type": "numeric_exact"}
-    moderation = {
-        "reference_json": {"prompt_label": "safe"},
-        "reference_text": '{"prompt_label": "safe"}',
-        "scoring_profile": "structured_json",
-        "instance_id": "s",
-        "track_family": "semantic_extension",
-        "source_track": "semantic_safety_atomic",
-    }
-    path = tmp_path / "own.jsonl"
-    write_jsonl(
-        path,
-        [
-            Task("a", "answer", "own", "train", prompt, answer).to_json(),
-            Task("s", "structured", "own", "train", prompt, moderation).to_json(),
-        ],
-    )
-    out = tmp_path / "e"
-    words = ["eval", "--model", str(tiny_folder), "--tasks", str(path), "--out", str(out)]
-    assert assay.main([*words, "sampling.max_new_tokens=5"]) == 0
-    said = capsys.readouterr().out
-    assert "outcome" in said and "KEEP" not in said and "held-out" not in said
-    data = json.loads((out / "results.json").read_text())
-    assert data["meta"]["name"] == tiny_folder.name
-    assert [r["task_id"] for r in data["rows"]] == ["a", "s"]
-    page = (out / "report.html").read_text()
-    assert "<th>outcome [95 %]</th>" in page and "KEEP" not in page and "held-out" not in page
-    assert assay.main(["report", str(out)]) == 0
+    bad, out = tmp_path / "bad.jsonl", tmp_path / "r.jsonl"
+    bad.write_text('{"id": "x"}\n')
+    for file, model, more, said in (
+        (tasks, tmp_path, (), "assay rollout: "),
+        (bad, tmp_path, (), f"{bad} line 1: field 'family' is missing"),
+        (tasks, tiny_folder, ("sampling.n=2", "sampling.temperature=0"), "sampling.n=2: at temp"),
+    ):
+        assert go("rollout", file, model, out, *more) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    assert go("rollout", tasks, tiny_folder, out, *SMALL[1:], "sampling.temperature=0") == 0
+    assert len(rows_of(out)) == 5  # one answer where all would be alike
 
 
 def test_lone_surrogates_of_a_model_are_written_and_resumed(
@@ -174,22 +117,11 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
     from rollouts.engines.scripted import ScriptedEngine
     from rollouts.python_tool import NAME
 
-    table = tmp_path / "tasks.jsonl"
-    prompt = [{"role": "user", "content": "go"}]
-    write_jsonl(
-        table,
-        [
-            Task(
-                "t",
-                "answer",
-                "toy",
-                "train",
-                prompt,
-                {"answer": 1, "answer_type": "numeric_exact"},
-                tools=(NAME,),
-            ).to_json()
-        ],
-    )
+    table, out = tmp_path / "tasks.jsonl", tmp_path / "r.jsonl"
+    gold = {"answer": 1, "answer_type": "numeric_exact"}
+    asked = [{"role": "user", "content": "go"}]
+    task = Task("t", "answer", "toy", "train", asked, gold, tools=(NAME,))
+    write_jsonl(table, [task.to_json()])
     call = (
         f'{{"name": "{NAME}", "arguments": {{"code": "1", "files_to_load": ["\\udc80"], '
         '"files_to_save": ["\\ud83d"]}}'
@@ -201,57 +133,38 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
         return ScriptedEngine(lambda turn: said, tokenizer)
 
     monkeypatch.setattr("train.evaluation.local.load_local", engine)
-    out = tmp_path / "r.jsonl"
-    command = ["sampling.max_new_tokens=400", "tools.turns=2"]
-    assert sample(table, tiny_folder, out, *command) == 0
-    rows = [json.loads(line) for line in out.read_bytes().splitlines()]
+    words = ["sampling.max_new_tokens=400", "tools.turns=2"]
+    assert sample(table, tiny_folder, out, *words) == 0
+    rows = rows_of(out)
     assert [(r["failure"], r["turns"], r["outcome"]) for r in rows] == [(None, 2, 0.0)] * 3
     assert rows[0]["errors"] == {"bad_files": 2, "unknown_tool": 2}
-    assert sample(table, tiny_folder, out, *command) == 0  # resumed: nothing to do
+    assert sample(table, tiny_folder, out, *words) == 0  # resumed: nothing to do
 
 
-def other_weights(folder: Path, changed: Path) -> None:
-    """The middle of one large file changes: neither its size nor its ends."""
-    shutil.copytree(folder, changed)
-    file = changed / "model.safetensors"
-    data = bytearray(file.read_bytes())
-    assert len(data) > 1 << 18
-    data[len(data) // 2] ^= 1
-    file.write_bytes(bytes(data))
-
-
-@pytest.mark.parametrize("command", ["rollout", "eval"])
+@BOTH
 def test_other_weights_and_other_tasks_do_not_go_on(
-    tasks: Path,
-    tiny_folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: Said, command: str
 ) -> None:
-    changed, out = tmp_path / "other", tmp_path / "out"
-    other_weights(tiny_folder, changed)
-    model = tmp_path / "model"
+    model, out = tmp_path / "model", tmp_path / "out"
     shutil.copytree(tiny_folder, model)
-    words = [command, "--tasks", str(tasks), "--model", str(model), "--out", str(out), "--limit"]
-    more = ["sampling.n=1", "sampling.max_new_tokens=4", "engine.threads=1", "engine.dtype=float32"]
-    assert assay.main([*words, "2", *more]) == 0
-    rows = out if command == "rollout" else out / "rows.jsonl"
-    before = rows.read_bytes()
-    assert assay.main([*words, "0", *more]) == 0  # more tasks go on, and leave what is there
-    assert len(rows.read_bytes().splitlines()) == 5
-    assert set(before.splitlines()) < set(rows.read_bytes().splitlines())
-    before = rows.read_bytes()
-    shutil.rmtree(model)
-    shutil.copytree(changed, model)
+    assert go(command, tasks, model, out, *SMALL, "--limit", "2") == 0
+    before = rows_of(out)
+    assert go(command, tasks, model, out, *SMALL) == 0  # more tasks go on, and leave what is there
+    after = rows_of(out)
+    assert len(after) == 5 and [row for row in after if row in before] == before
+    file = model / "model.safetensors"
+    data = file.read_bytes()
+    assert len(data) > 1 << 18
+    half = len(data) // 2  # neither its size nor its ends
+    file.write_bytes(data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :])
     capsys.readouterr()
-    assert assay.main([*words, "0", *more]) == 2
-    assert "was sampled with other weights; put it back" in capsys.readouterr().err
-    shutil.rmtree(model)
-    shutil.copytree(tiny_folder, model)
+    assert go(command, tasks, model, out, *SMALL) == 2
+    assert "other weights" in capsys.readouterr().err
+    file.write_bytes(data)
     tasks.write_text(tasks.read_text().replace("drop b: a b", "drop b: a bb"))
-    assert assay.main([*words, "0", *more]) == 2
-    assert "holds answers to other tasks: t0 had another prompt" in capsys.readouterr().err
-    assert rows.read_bytes() == before
+    assert go(command, tasks, model, out, *SMALL) == 2
+    assert "t0 had another prompt" in capsys.readouterr().err
+    assert rows_of(out) == after
 
 
 def test_rooms_are_the_same_in_both_commands_and_gold_fits(
@@ -260,161 +173,216 @@ def test_rooms_are_the_same_in_both_commands_and_gold_fits(
     gold = {"input_text": "é" * 300, "status": "KEEP", "text": "é" * 300}  # 600 bytes and tags
     prompt = [{"role": "user", "content": "copy"}]
     write_jsonl(tasks, [Task("t", "refinement", "toy", "heldout", prompt, gold).to_json()])
-    common = ["--tasks", str(tasks), "--model", str(tiny_folder), "engine.threads=1"]
-    assert assay.main(["rollout", *common, "sampling.n=1", "--out", str(tmp_path / "r.jsonl")]) == 0
-    assert assay.main(["eval", *common, "--no-baselines", "--out", str(tmp_path / "e")]) == 0
-    (sampled,) = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
-    (asked,) = map(json.loads, (tmp_path / "e" / "rows.jsonl").read_text().splitlines())
-    for stop, tokens in (
-        (sampled["stop"], sampled["tokens"]),
-        (asked["stop"], asked["tokens_out"]),
-    ):
-        assert stop != "length" or tokens == 1024
+    for command, name in (("rollout", "tokens"), ("eval", "tokens_out")):
+        assert go(command, tasks, tiny_folder, tmp_path / command, *SMALL[::2]) == 0
+        (row,) = rows_of(tmp_path / command)
+        assert row["stop"] != "length" or row[name] == 1024
 
 
-def test_what_was_cut_is_said(
-    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sample(tasks, tiny_folder, tmp_path / "r.jsonl", "sampling.max_new_tokens=1") == 0
-    said = capsys.readouterr().err
-    assert "of 15 answers" in said and "cut by the token limit" in said
-
-
-def test_a_model_that_never_says_that_it_is_done_is_said(tmp_path: Path) -> None:
-    ask = [{"role": "user", "content": "count aa"}]
-    task = Task("t", "acting", "count", "train", ask, {"count": 2}, ("count",))
-    write_jsonl(tmp_path / "t.jsonl", [task.to_json()])
-    function = {"name": "count", "arguments": json.dumps({"text": "aa"})}
-    call = {"id": "c", "type": "function", "function": function}
-    message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    family = f"{ROOT / 'tests' / 'support' / 'own_kind.py'}:ACTING"
-    words = (
-        "rollout",
-        "--tasks",
-        "t.jsonl",
-        "--out",
-        "r.jsonl",
-        "--family",
-        family,
-        "sampling.n=2",
-    )
-
-    def reply(body: dict[str, Any]) -> dict[str, Any]:
-        return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
-
-    with serving(reply) as (url, _):
-        asked = ("--model", url, "server.model=m", "tools.turns=3")
-        done = run(tmp_path, *words, *asked)
-    assert "2 of 2 episodes stopped at the turn limit" in done.stderr
-    row = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])
-    assert row["stop"] == "turns" and row["turns"] == 3
-
-
-def test_greedy_answers_are_not_asked_twice(
-    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "sampling.temperature=0"]
-    for command in ("eval", "rollout"):
-        assert assay.main([command, *words, "--out", str(tmp_path / "o"), "sampling.n=2"]) == 2
-        assert "sampling.n=2: at temperature 0 all answers" in capsys.readouterr().err
-    small = ["sampling.max_new_tokens=2", "engine.threads=1", "--out", str(tmp_path / "r.jsonl")]
-    assert assay.main(["rollout", *words, *small]) == 0  # one answer where all would be alike
-    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 5
-
-
+@BOTH
 def test_settings_of_the_template_are_part_of_what_is_asked(
-    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: Said, command: str
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_folder, model)
     template = model / "chat_template.jinja"
-    text = template.read_text() if template.is_file() else ""
     config = json.loads((model / "tokenizer_config.json").read_text())
-    text = text or config["chat_template"]
-    config.pop("chat_template", None)
+    held = config.pop("chat_template", None)
+    text = template.read_text() if template.is_file() else held
     (model / "tokenizer_config.json").write_text(json.dumps(config))
     template.write_text("{%- if think %}<think>{% endif %}" + text)
 
-    def lengths(command: str, out: Path, *more: str) -> list[int]:
-        small = [
-            "sampling.max_new_tokens=2",
-            "engine.threads=1",
-            "engine.dtype=float32",
-            "--limit",
-            "1",
-        ]
-        words = [command, "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
-        assert assay.main([*words, "sampling.n=1", *small, *more]) == 0
-        rows = out if command == "rollout" else out / "rows.jsonl"
-        found = [json.loads(line) for line in rows.read_text().splitlines()]
-        return [r.get("tokens_in") or len(r["ids"]) - r["tokens"] for r in found]
+    def length(name: str, *more: str) -> int:
+        assert go(command, tasks, model, tmp_path / name, *SMALL, "--limit", "1", *more) == 0
+        (row,) = rows_of(tmp_path / name)
+        return row.get("tokens_in") or len(row["ids"]) - row["tokens"]
 
     given = "model.chat_template_kwargs={think: true}"
-    for command in ("rollout", "eval"):
-        plain = lengths(command, tmp_path / f"{command}-plain")
-        more = lengths(command, tmp_path / f"{command}-more", given)
-        assert more == [n + len("<think>") for n in plain]
-        word = "model.chat_template_kwargs.think=true"
-        assert lengths(command, tmp_path / f"{command}-word", word) == more
-    words = [
-        "rollout",
-        "--tasks",
-        str(tasks),
-        "--model",
-        str(model),
-        "--limit",
-        "1",
-        "sampling.n=1",
-    ]
-    words += ["sampling.max_new_tokens=2", "engine.dtype=float32", "engine.threads=1"]
+    plain = length("plain")
+    assert length("more", given) == plain + len("<think>")
+    assert length("word", "model.chat_template_kwargs.think=true") == plain + len("<think>")
     capsys.readouterr()
-    assert assay.main([*words, "--out", str(tmp_path / "rollout-plain"), given]) == 2
+    assert go(command, tasks, model, tmp_path / "plain", *SMALL, "--limit", "1", given) == 2
     assert "other chat_template_kwargs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["rollout", "eval"])
+# --- an endpoint ---------------------------------------------------------------------------------
+
+
+@BOTH
 def test_a_limit_of_cost_keeps_what_was_answered_and_goes_on(
-    tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+    tasks: Path, tmp_path: Path, capsys: Said, command: str
 ) -> None:
-    pytest.importorskip("aiohttp")
     usage = {"prompt_tokens": 10, "completion_tokens": 5}
     message = {"content": "<status>KEEP</status><clean_text>a</clean_text>"}
     reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    out = tmp_path / "out"
     with serving(lambda body: reply) as (url, seen):
-        out = tmp_path / "out"
-        words = [command, "--tasks", str(tasks), "--model", url, "--out", str(out), "sampling.n=1"]
-        assert assay.main([*words, "server.max_cost=1"]) == 2
+
+        def limited(*words: str) -> tuple[int, int]:
+            code = go(command, tasks, url, out, "sampling.n=1", *words)
+            return code, len(seen)
+
+        assert limited("server.max_cost=1") == (2, 0)
         assert "price=[IN, OUT]" in capsys.readouterr().err
-        words += ["server.price=[1000,2000]"]  # two cents an answer
-        assert assay.main([*words, "server.max_cost=0.05"]) == 3
+        price = "server.price=[1000,2000]"  # two cents an answer
+        assert limited(price, "server.max_cost=0.05") == (3, 2)
         said = capsys.readouterr()
         assert "5 answers: about" in said.out and "to write at most; $" in said.out
-        assert (
-            "server.max_cost 0.05 is reached" in said.err and "3 answers were not asked" in said.err
-        )
-        assert len(seen) == 2
-        rows = out if command == "rollout" else out / "rows.jsonl"
-        assert len(rows.read_text().splitlines()) == 2
-        assert assay.main([*words, "server.max_cost=0.05"]) == 3
-        assert len(seen) == 2  # all starts together
-        assert assay.main([*words, "server.max_total_tokens=70"]) == 3
-        assert len(seen) == 4
-        assert assay.main([*words, "server.max_cost=5"]) == 0
-        assert len(seen) == 5 and len(rows.read_text().splitlines()) == 5
+        assert "max_cost 0.05 is reached" in said.err and "3 answers were not" in said.err
+        assert len(rows_of(out)) == 2
+        assert limited(price, "server.max_cost=0.05") == (3, 2)  # all starts together
+        assert limited(price, "server.max_total_tokens=70") == (3, 4)
+        assert limited(price, "server.max_cost=5") == (0, 5)
+        assert len(rows_of(out)) == 5
 
 
+@BOTH
 def test_both_commands_send_what_a_request_is_given(
-    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    pytest.importorskip("aiohttp")
     monkeypatch.setenv("MY_KEY", "secret")
-    for command in ("rollout", "eval"):
-        with serving(lambda body: "a") as (url, seen):
-            words = [command, "--tasks", str(tasks), "--model", url, "--out", tmp_path / command]
-            words += ["server.key_env=MY_KEY", "server.request.reasoning_effort=low"]
-            words += ["model.chat_template_kwargs.enable_thinking=false", "--limit", "1"]
-            assert assay.main([*map(str, words), "sampling.n=1"]) == 0
-            (body,) = seen
-            assert body["key"] == "Bearer secret" and body["reasoning_effort"] == "low"
-            assert body["chat_template_kwargs"] == {"enable_thinking": False}
-            assert body["max_tokens"] == 4096
+    words = ["server.key_env=MY_KEY", "server.request.reasoning_effort=low", "sampling.n=1"]
+    words += ["model.chat_template_kwargs.enable_thinking=false", "--limit", "1"]
+    with serving(lambda body: "a") as (url, seen):
+        assert go(command, tasks, url, tmp_path / "o", *words) == 0
+    (body,) = seen
+    assert body["key"] == "Bearer secret" and body["reasoning_effort"] == "low"
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert body["max_tokens"] == 4096
+
+
+@pytest.fixture
+def own(tmp_path: Path, no_family_of_another_test: None) -> Path:
+    """The family's file, outside the checkout, in a process that knows it not yet."""
+    return Path(shutil.copy(OWN, tmp_path / "own_kind.py"))
+
+
+def tasks_of(folder: Path, **changes: Any) -> Path:
+    path = folder / "own.jsonl"
+    write_jsonl(path, [replace(t, **changes).to_json() for t in build(0)["train"]])
+    return path
+
+
+def reply(body: Row) -> Any:
+    """Calls the tool once, then says a number."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return last["content"]
+    word = last["content"].split()[-1]
+    call = {"id": "c", "function": {"name": "count", "arguments": json.dumps({"text": word})}}
+    message = {"content": None, "tool_calls": [call] if body.get("tools") else []}
+    return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"n": 3}}
+
+
+def test_an_endpoint_plays_episodes_with_own_tools_and_resumes(
+    tmp_path: Path, own: Path, capsys: Said
+) -> None:
+    made, out = tasks_of(tmp_path), tmp_path / "r.jsonl"
+    with serving(reply) as (url, seen):
+        words = ("server.model=m", "--family", own, "sampling.n=2", "--env", f"{own}:count")
+        assert go("rollout", made, url, out, *words) == 0
+        rows = rows_of(out)
+        assert [r["outcome"] for r in rows] == [1.0] * 6
+        assert rows[5]["tool_calls"][0]["answer"] == "3" and rows[5]["usage"] == {"n": 3}
+        asked = len(seen)
+        out.write_bytes(b"".join(out.read_bytes().splitlines(True)[:3]))
+        assert go("rollout", made, url, out, *words) == 0
+        assert len(seen) == asked + 6  # three samples, two messages
+        kept = ("task_id", "sample", "text")
+        assert [[r[k] for k in kept] for r in rows_of(out)] == [[r[k] for k in kept] for r in rows]
+    acting, never = tasks_of(tmp_path, family="acting", tools=("count",)), tmp_path / "never.jsonl"
+    with serving(lambda body: reply({**body, "messages": [{"role": "user", "content": "a"}]})) as (
+        url,
+        _,
+    ):
+        words = ("server.model=m", "--family", f"{own}:ACTING", "sampling.n=1", "tools.turns=3")
+        assert go("rollout", acting, url, never, *words) == 0
+    assert {(r["stop"], r["turns"]) for r in rows_of(never)} == {("turns", 3)}
+    assert "3 of 3 answers (100%) stopped at the turn limit" in capsys.readouterr().err
+
+
+def test_rollouts_without_an_outcome_are_counted_and_sampled_again(
+    tmp_path: Path, own: Path, capsys: Said
+) -> None:
+    made, out, broken = tasks_of(tmp_path), tmp_path / "r.jsonl", [True]
+
+    def sometimes(body: Row) -> Any:
+        return 400 if broken[0] and "aa" in str(body["messages"]) else "1"
+
+    with serving(sometimes) as (url, _):
+        words = ("server.model=m", "--family", own, "sampling.n=1")
+        assert go("rollout", made, url, out, *words) == 3
+        rows = rows_of(out)
+        assert [r["outcome"] for r in rows] == [1.0, None, None]
+        assert "2 of 3 answers have no outcome" in capsys.readouterr().err
+        assert "HTTP 400" in rows[1]["failure"] and "failure" not in rows[0]
+        broken[0] = False
+        assert go("rollout", made, url, out, *words) == 0
+        assert [r["outcome"] for r in rows_of(out)] == [1.0, 0.0, 0.0]
+
+
+# --- no model ------------------------------------------------------------------------------------
+
+
+def solve(tasks: Path, out: Path, *more: object) -> int:
+    return assay.main([str(w) for w in ("rollout", "--tasks", tasks, "--out", out, *more)])
+
+
+@pytest.mark.parametrize(
+    ("solver", "outcomes"),
+    [("gold", [1, 1, 1]), ("empty", [0, 0, 0]), ("cheat:one", [1, 0, 0])],
+)
+def test_answers_of_an_own_family_need_no_model(
+    tmp_path: Path, own: Path, solver: str, outcomes: list[int]
+) -> None:
+    words = (tasks_of(tmp_path), tmp_path / "r.jsonl", "--solver", solver, "--family", own)
+    assert solve(*words) == 0
+    rows = rows_of(words[1])
+    assert [r["outcome"] for r in rows] == outcomes
+    assert all((r["sample"], r["ids"], r["run_seed"]) == (0, [], 0) for r in rows)
+    before = words[1].read_bytes()
+    assert solve(*words) == 0 and words[1].read_bytes() == before
+
+
+def test_gold_has_ids_to_learn_from_files_and_two_seeds(
+    tmp_path: Path, own: Path, tiny_folder: Path
+) -> None:
+    words = ("--solver", "gold", "--family", own)
+    made, out = tasks_of(tmp_path), tmp_path / "r.jsonl"
+    assert solve(made, out, *words, "--model", tiny_folder) == 0
+    rows = rows_of(out)
+    assert all(len(r["ids"]) == len(r["loss_mask"]) > 2 for r in rows)
+    assert sum(rows[0]["loss_mask"]) == 2  # "1" and the end
+    files = [tmp_path / f"r{seed}.jsonl" for seed in (0, 1)]
+    assert [solve(made, file, *words, "--seed", n) for n, file in enumerate(files)] == [0, 0]
+    kept = tmp_path / "set.parquet"
+    assert select(["--rollouts", *map(str, files), "--strategy", "av", "--out", str(kept)]) == 0
+    manifest = json.loads((tmp_path / "set.parquet.manifest.json").read_text())
+    assert manifest["kept"]["rows"] == 6 and manifest["kept"]["tasks"] == 3
+    acting, out = tasks_of(tmp_path, family="acting"), tmp_path / "f.jsonl"
+    assert solve(acting, out, *words[:2], "--family", f"{own}:ACTING") == 0
+    rows = rows_of(out)
+    assert [(r["outcome"], r["failure"]) for r in rows] == [(1.0, None)] * 3
+    assert rows[0]["files"] == {"last.txt": 1}
+
+
+def test_what_a_solver_cannot_do_is_one_sentence(tmp_path: Path, own: Path, capsys: Said) -> None:
+    made, out = tasks_of(tmp_path), tmp_path / "r.jsonl"
+    mine = ("--family", own)
+    for words, why in (
+        ((), "give --model DIR_OR_URL, or --solver gold"),
+        (("--solver", "gold"), "no family 'letters'"),
+        (("--solver", "cheat:two", *mine), "has no cheat 'two'; it has one"),
+        (("--solver", "reference", *mine), "is for families table, answer, not for"),
+        (("--solver", "refrence", *mine), "wanted gold, empty, cheat:NAME, own, or one of"),
+        (("--model", "http://x/v1", "server.model=", *mine), "server.model=NAME"),
+        (("--solver", "gold", *mine, "--env", "x.py:T"), "x.py: no such file"),
+        (("--solver", "gold", *mine, "sampling.n=-1"), "sampling.n=-1"),
+    ):
+        assert solve(made, out, *words) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("assay rollout: ") and why in said
+    broken = tasks_of(tmp_path, family="broken")
+    assert solve(broken, out, "--solver", "gold", "--family", f"{own}:BROKEN") == 2
+    assert "gold of family broken raised ZeroDivisionError" in capsys.readouterr().err

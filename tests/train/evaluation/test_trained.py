@@ -97,34 +97,24 @@ def test_trained_rows_are_left_out_and_counted(
     page = (tmp_path / "o" / "report.html").read_text()
     assert "4 of 9 rows were trained on" in page and "chosen.jsonl (4 of split chosen)" in page
 
+    _, found = ask(place, tmp_path / "some", model, *files, "--limit", "3")
+    assert {row["task_id"].partition("-")[0] for row in found["rows"]} == {"heldout"}
     code, found = ask(place, tmp_path / "all", model, *files, "--include-trained")
     assert code == 0 and len(found["rows"]) == 9
     assert [bool(r.get("trained_on")) for r in found["rows"]] == [False] * 5 + [True] * 4
     assert found["meta"]["trained_on"]["included"] and not found["meta"]["heldout"]
 
 
-def test_the_limit_is_drawn_from_what_is_left(place: Path, tmp_path: Path) -> None:
-    files = ["--tasks", str(place / "chosen.jsonl"), str(place / "heldout.jsonl"), "--limit", "3"]
-    _, found = ask(place, tmp_path / "o", str(place / "three" / "model"), *files)
-    assert len(found["rows"]) == 3
-    assert all(row["task_id"].startswith("heldout") for row in found["rows"])
-
-
-def test_evaluating_the_training_file_is_refused_in_a_sentence(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = str(place / "one" / "model")
-    code, found = ask(place, tmp_path / "o", model, "--tasks", str(place / "sft.jsonl"))
-    assert code == 2 and not found
-    assert "all 6 rows of --tasks were trained on" in capsys.readouterr().err
-
-
-def test_a_model_without_a_record_is_said_and_nothing_left_out(
+def test_training_files_are_refused_and_models_without_a_record_said(
     place: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = ask(place, tmp_path / "o", str(tiny_folder), "--tasks", str(place / "sft.jsonl"))
+    file = ["--tasks", str(place / "sft.jsonl")]
+    code, found = ask(place, tmp_path / "o", str(place / "one" / "model"), *file)
+    assert code == 2 and not found
+    assert "all 6 rows of --tasks were trained on" in capsys.readouterr().err
+    code, found = ask(place, tmp_path / "o", str(tiny_folder), *file)
     assert code == 0 and len(found["rows"]) == 6
     assert f"{tiny_folder} has no {NAME}" in capsys.readouterr().out
     assert found["meta"]["trained_on"]["record"] is False
-    _, found = ask(place, tmp_path / "gold", "gold", "--tasks", str(place / "sft.jsonl"))
+    _, found = ask(place, tmp_path / "gold", "gold", *file)
     assert found["meta"]["trained_on"]["said"] == "" and len(found["rows"]) == 6

@@ -1,4 +1,5 @@
-"""The step that went wrong, on recipes whose every state is known."""
+"""Alignments put every text together again; the step that went wrong, on recipes whose every state
+is known."""
 
 from __future__ import annotations
 
@@ -8,156 +9,158 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_run import INPUT, refinement
+from small_run import INPUT as SOURCE
+from small_run import refinement
 
 from assay.task import Answer, Task
 from rewards.gold import Step, execute
 from rewards.parse import render
+from train.view.explain import ANSWER, GOLD, INPUT, NO_STEP, Piece, align, plain_spine, spine
 from train.view.explain_cdr import attribute, explain
 
+TEXT = st.text(st.sampled_from("ab <>\n@.é\ud800"), max_size=30)
+
+
+@given(st.lists(TEXT, min_size=2, max_size=4), TEXT, st.data())
+@settings(deadline=None, max_examples=200)
+def test_segments_are_all_of_the_three_texts(
+    states: list[str], answer: str, data: st.DataObject
+) -> None:
+    stop = data.draw(st.integers(0, len(states) - 1))
+    pieces = spine(states, list(range(len(states) - 1)), stop)
+    texts = {INPUT: states[0], GOLD: states[stop], ANSWER: answer}
+    at, found = dict.fromkeys(texts, 0), dict.fromkeys(texts, "")
+    for bits, length, _ in align(pieces, states[0], states[stop], answer):
+        assert length > 0
+        shared = set[str]()  # texts that share a segment agree about its characters
+        for bit in texts:
+            if bits & bit:
+                piece = texts[bit][at[bit] : at[bit] + length]
+                at[bit] += length
+                found[bit] += piece
+                shared.add(piece)
+        assert len(shared) == 1
+    assert found == texts
+
+
+@given(TEXT, TEXT)
+@settings(deadline=None, max_examples=100)
+def test_gold_itself_has_no_difference(source: str, gold: str) -> None:
+    segments = align(plain_spine(source, gold), source, gold, gold)
+    assert {bits for bits, _, _ in segments} <= {INPUT, GOLD | ANSWER, INPUT | GOLD | ANSWER}
+
+
+def test_who_removed_left_over_lost_and_added_what() -> None:
+    states = ["a <b>x</b> y@z.de", "a x y@z.de", "a x "]
+    both = INPUT | GOLD
+    removed = (Piece(INPUT, 3, 0), Piece(INPUT, 4, 0), Piece(INPUT, 6, 3))
+    kept = (Piece(both, 2), Piece(both, 1), Piece(both, 1))
+    assert spine(states, [0, 3], 2) == tuple(
+        piece for pair in zip(kept, removed, strict=True) for piece in pair
+    )
+    states = ["keep <i>this</i> text", "keep this text"]
+    segments = align(spine(states, [0], 1), *states, "keep <i>this also")
+    said = {(bits, step): length for bits, length, step in segments if bits not in (7, 1)}
+    # <i>, text and also
+    assert said == said | {(INPUT | ANSWER, 0): 3, (both, NO_STEP): 4, (ANSWER, NO_STEP): 4}
+    states = ["one two", "one"]  # a step behind the stop that was carried out
+    segments = align(spine(states, [1], 0), "one two", "one two", "one")
+    assert (both, 4, 1) in segments
+
+
+# --- the step that went wrong --------------------------------------------------------------------
+
 HTML, MAIL, WORDS = 0, 1, 2
-KEPT = refinement(0)
-DROPPED = refinement(1, least=30)
-
-
-def found(task: Task, status: str, text: str) -> tuple[tuple[int, ...], str]:
-    finding = explain(task, Answer(render(status, text))).finding
-    return finding.wrong, finding.said
+KEPT, DROPPED = refinement(0), refinement(1, least=30)
+GOLD_TEXT = KEPT.gold["text"]
+WITH_MAILS = "Ask tom at tom@acme.io or at ann@acme.io now."
+STOPPED_FIRST = replace(
+    DROPPED,
+    gold=DROPPED.gold | {"recipe": [DROPPED.gold["recipe"][n] for n in (2, 0, 1)], "text": SOURCE},
+)
 
 
 def test_the_work_is_the_recipe_as_gold_ran_it() -> None:
     work = explain(KEPT, Answer("")).work
     assert [s.name for s in work.steps][:2] == ["clean_html_mapper", "clean_email_mapper"]
-    assert work.steps[HTML].after == "Ask tom at tom@acme.io or at ann@acme.io now."
+    assert work.steps[HTML].after == WITH_MAILS
     assert work.steps[WORDS].detail.endswith("measured num_words 6, wanted at least 3: keeps")
-    assert (work.input, work.gold, work.label, work.unknown) == (
-        INPUT,
-        KEPT.gold["text"],
-        "KEEP",
-        "",
-    )
-
-
-@pytest.mark.parametrize("task", [KEPT, DROPPED])
-def test_gold_is_right_at_every_step(task: Task) -> None:
-    assert found(task, task.gold["status"], task.gold["text"])[0] == ()
-
-
-def test_a_step_that_is_left_out_is_named() -> None:
-    wrong, said = found(KEPT, "KEEP", "Ask tom at tom@acme.io or at ann@acme.io now.")
-    assert wrong == (MAIL,)
-    assert "when clean_email_mapper is left out" in said
-    assert found(KEPT, "KEEP", "Ask <b>tom</b> at  or at  now.")[0] == (HTML,)
-
-
-def test_a_step_that_is_done_by_half_is_named() -> None:
-    wrong, said = found(KEPT, "KEEP", "Ask tom at  or at ann@acme.io now.")
-    assert wrong == (MAIL,)
-    assert "Step 2 (clean_email_mapper) removes 11 characters still there." in said
-
-
-def test_the_input_as_it_came_names_every_step_that_changes_it() -> None:
-    wrong, said = found(KEPT, "KEEP", INPUT)
-    assert wrong == (HTML, MAIL)
-    assert "when nothing is changed" in said
-
-
-def test_a_wrong_status_is_the_filters() -> None:
-    wrong, said = found(DROPPED, "KEEP", DROPPED.gold["text"])
-    assert wrong == (WORDS,)
-    assert "Step 3 (words_num_filter) rejects the text, and the answer says KEEP." in said
-    wrong, said = found(KEPT, "DROP", KEPT.gold["text"])
-    assert wrong == (WORDS,) and "keeps the text, and the answer says DROP" in said
-
-
-def test_a_step_behind_the_rejecting_filter_is_named_when_it_is_carried_out() -> None:
-    gold = dict(DROPPED.gold)
-    gold["recipe"] = [gold["recipe"][2], gold["recipe"][0], gold["recipe"][1]]
-    gold["text"] = INPUT
-    task = replace(DROPPED, gold=gold)
-    wrong, said = found(task, "DROP", "Ask tom at tom@acme.io or at ann@acme.io now.")
-    assert wrong == (1,)
-    assert "was not reached, and the answer carries it out" in said
-
-
-def test_text_that_no_step_touches_is_said_and_no_step_is_blamed() -> None:
-    wrong, said = found(KEPT, "KEEP", KEPT.gold["text"].replace("now", "soon, I think"))
-    assert wrong == ()
-    assert "that no step removes" in said and "neither the input nor gold" in said
-
-
-def test_spaces_that_do_not_count_are_no_fault() -> None:
-    finding = explain(KEPT, Answer(render("KEEP", "Ask tom at or at now."))).finding
-    assert (finding.wrong, finding.spaces_only) == ((), True)
-
-
-def test_an_answer_without_the_form_names_no_step() -> None:
-    finding = explain(KEPT, Answer("I cannot")).finding
-    assert (finding.wrong, finding.text) == ((), "I cannot")
-    assert finding.said.startswith("No step can be named")
+    assert (work.input, work.gold, work.label, work.unknown) == (SOURCE, GOLD_TEXT, "KEEP", "")
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("task", "status", "text", "wrong", "said"),
     [
+        (KEPT, "KEEP", GOLD_TEXT, (), ""),
+        (DROPPED, "DROP", DROPPED.gold["text"], (), ""),
+        (KEPT, "KEEP", WITH_MAILS, (MAIL,), "when clean_email_mapper is left out"),
+        (KEPT, "KEEP", "Ask <b>tom</b> at  or at  now.", (HTML,), "clean_html_mapper is left out"),
+        (
+            *(KEPT, "KEEP", "Ask tom at  or at ann@acme.io now.", (MAIL,)),
+            "Step 2 (clean_email_mapper) removes 11 characters still there.",
+        ),
+        (KEPT, "KEEP", SOURCE, (HTML, MAIL), "when nothing is changed"),
+        (DROPPED, "KEEP", DROPPED.gold["text"], (WORDS,), "Step 3 (words_num_filter) rejects"),
+        (KEPT, "DROP", GOLD_TEXT, (WORDS,), "keeps the text, and the answer says DROP"),
+        (STOPPED_FIRST, "DROP", WITH_MAILS, (1,), "was not reached, and the answer carries it out"),
+        (KEPT, "KEEP", GOLD_TEXT.replace("now", "soon, I think"), (), "that no step removes"),
+        (KEPT, "KEEP", GOLD_TEXT.replace("now", "soon, I think"), (), "neither the input nor gold"),
+    ],
+)
+def test_the_step_that_went_wrong_is_named(
+    task: Task, status: str, text: str, wrong: tuple[int, ...], said: str
+) -> None:
+    finding = explain(task, Answer(render(status, text))).finding
+    assert finding.wrong == wrong and said in finding.said
+
+
+def test_what_is_no_fault_or_has_no_form_names_no_step() -> None:
+    finding = explain(KEPT, Answer(render("KEEP", "Ask tom at or at now."))).finding
+    assert (finding.wrong, finding.spaces_only) == ((), True)
+    finding = explain(KEPT, Answer("I cannot")).finding
+    assert (finding.wrong, finding.text) == ((), "I cannot")
+    for change, why in (
         ({"recipe": None}, "carries no recipe"),
         ({"recipe": [{"operator": "no_such_mapper"}]}, "cannot be executed"),
         ({"text": "something else"}, "another text"),
-    ],
-)
-def test_steps_that_are_not_known_are_said_to_be(change: dict[str, object], why: str) -> None:
-    task = replace(KEPT, gold={**KEPT.gold, **change})
-    got = explain(task, Answer(render("KEEP", "Ask tom")))
-    assert why in got.work.unknown and got.work.steps == ()
-    assert why in got.finding.said and got.finding.wrong == ()
+    ):
+        task = replace(KEPT, gold=KEPT.gold | change)
+        got = explain(task, Answer(render("KEEP", "Ask tom")))
+        assert why in got.work.unknown and got.work.steps == ()
+        assert why in got.finding.said and got.finding.wrong == ()
 
 
 @given(st.text(max_size=60), st.sampled_from(["KEEP", "DROP"]))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=60)
 def test_nothing_that_a_model_writes_raises(text: str, status: str) -> None:
-    for answer in (text, render(status, text), INPUT + text):
+    for answer in (text, render(status, text), SOURCE + text):
         got = explain(KEPT, Answer(answer))
         assert all(0 <= i < len(got.work.steps) for i in got.finding.wrong)
 
 
-# ---- which change to the recipe gives a wrong answer
-
-TEXT = "Write to ana@acme.io or see https://example.org now. Then <b>stop</b> here."
+LONG = "Write to ana@acme.io or see https://example.org now. Then <b>stop</b> here."
 RECIPE = (
     Step("clean_email_mapper"),
     Step("clean_html_mapper"),
     Step("text_length_filter", {"min_len": 20}),
     Step("clean_links_mapper"),
 )
-
-
-def executed(steps: tuple[Step, ...] = RECIPE, text: str = TEXT) -> dict[str, Any]:
-    run = execute(text, steps)
-    recipe = [{"operator": s.operator, "params": s.params} for s in steps]
-    return {"input_text": text, "status": run.status, "text": run.text, "recipe": recipe}
-
-
 STOPPED = (RECIPE[0], Step("text_length_filter", {"min_len": 500}), RECIPE[1])
 
 
-@pytest.mark.parametrize(
-    ("steps", "kind"),
-    [
-        ((RECIPE[0], *RECIPE[2:]), "omitted"),
-        ((RECIPE[2],), "no_op"),
-    ],
-)
-def test_a_wrong_answer_is_explained_by_the_recipe_that_gives_it(
-    steps: tuple[Step, ...], kind: str
-) -> None:
-    run = execute(TEXT, steps)
-    assert attribute(executed(), run.status, run.text).kind == kind
+def executed(steps: tuple[Step, ...]) -> dict[str, Any]:
+    run = execute(LONG, steps)
+    recipe = [{"operator": s.operator, "params": s.params} for s in steps]
+    return {"input_text": LONG, "status": run.status, "text": run.text, "recipe": recipe}
 
 
-def test_ignoring_the_filter_and_another_order_are_told_apart() -> None:
-    task = executed(STOPPED)
-    run = execute(TEXT, STOPPED)
-    assert attribute(task, "KEEP", run.full_run_text).kind == "ignored_filter"
-    early = execute(TEXT, (STOPPED[1], STOPPED[0], STOPPED[2]))
-    assert attribute(task, early.status, early.text).kind in ("no_op", "omitted", "permuted")
-    assert attribute(task, "DROP", "something else").kind == "none"
+def test_a_wrong_answer_is_explained_by_the_recipe_that_gives_it() -> None:
+    whole, stopped = executed(RECIPE), executed(STOPPED)
+    for steps, kind in (((RECIPE[0], *RECIPE[2:]), "omitted"), ((RECIPE[2],), "no_op")):
+        run = execute(LONG, steps)
+        assert attribute(whole, run.status, run.text).kind == kind
+    full = execute(LONG, STOPPED).full_run_text
+    assert attribute(stopped, "KEEP", full).kind == "ignored_filter"
+    early = execute(LONG, (STOPPED[1], STOPPED[0], STOPPED[2]))
+    assert attribute(stopped, early.status, early.text).kind in ("no_op", "omitted", "permuted")
+    assert attribute(stopped, "DROP", "something else").kind == "none"
