@@ -42,10 +42,9 @@ from assay.task import Task, read_tasks
 from benchmarks.engine import decode_floor, demo_tasks, train_floor
 from benchmarks.runner import machine, timed
 from rollouts.engines.server.process import Launch
-from rollouts.engines.torch.decode import can_prepack, products
-from rollouts.engines.torch.device import choose_dtype
 from rollouts.engines.torch.engine import set_threads
-from rollouts.engines.torch.llama import Llama
+from rollouts.engines.torch.llama import Llama, can_prepack, products
+from rollouts.engines.torch.load import choose_dtype
 from rollouts.prompts import ChatTokenizer
 from train.model.policy import load_policy
 from train.model.source import resolve_model

@@ -12,12 +12,12 @@ import pytest
 @lru_cache
 def here(dtype: Any, tiles: bool = False, defines: tuple[str, ...] = ()) -> Any:
     """`Kernels` of a number format; skips the test where they cannot be compiled."""
-    from rollouts.engines.torch import compiler, kernels
-    from rollouts.engines.torch.bindings import Kernels
+    from rollouts.engines.torch import kernels
+    from rollouts.engines.torch.kernels import Kernels
 
     try:
-        return Kernels(compiler.library((*kernels.DEFINES[dtype], *defines)), tiles)
-    except compiler.Unavailable as reason:
+        return Kernels(kernels.library((*kernels.DEFINES[dtype], *defines)), tiles)
+    except kernels.Unavailable as reason:
         pytest.skip(f"no compiled kernels: {reason}")
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.bindings import Kernels
+from rollouts.engines.torch.kernels import Kernels
 
 Some = Callable[..., Tensor]  # random numbers of a shape
 Pairs = Iterator[tuple[Tensor, Tensor]]

@@ -237,8 +237,8 @@ def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | N
         folders = folders_of(args.model)
         tokenizer = tokenizer_of(folders, args.calls, args.chat_template_kwargs)
         if args.engine == EMBEDDED and args.dtype == "auto":
-            from rollouts.engines.torch.device import choose_device, choose_dtype
             from rollouts.engines.torch.engine import set_threads
+            from rollouts.engines.torch.load import choose_device, choose_dtype
 
             set_threads(args.threads or "auto")  # what is fast is measured with them
             begun: Mapping[str, Any] = (read_record(record) or {}).get("settings") or {}

@@ -83,7 +83,7 @@ def published_room(task: Task, args: Args, tokenizer: ChatTokenizer, published: 
     end its answers would take hours for the rest (`sampling.max_new_tokens` asks for it)."""
     engine = getattr(args, "engine", EMBEDDED)
     if engine == EMBEDDED:
-        from rollouts.engines.torch.device import choose_device
+        from rollouts.engines.torch.load import choose_device
 
         if choose_device(getattr(args, "device", "auto")) == "cpu":
             return room_for(task, tokenizer, MESSAGE)

@@ -10,8 +10,8 @@ from typing import Any
 
 from configs.answers import DecodingConfig
 from configs.schema import EngineConfig
-from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import load_engine, set_threads
+from rollouts.engines.torch.load import choose_device, choose_dtype
 from rollouts.prompts import TEMPLATE_FILE, ChatTokenizer
 from train.memory import choose_allocation, require_memory
 from train.model.adapters import is_adapter, read_config, save_merged

@@ -20,9 +20,7 @@ import torch
 from torch import Tensor
 
 from rollouts.engines.engine import ModelError
-from rollouts.engines.torch.llama import read_state
-from rollouts.engines.torch.load import load_transformers
-from rollouts.engines.torch.weights import read_weights
+from rollouts.engines.torch.load import load_transformers, read_state, read_weights
 from train.model.policy import save_folder, save_module
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

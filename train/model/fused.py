@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.bindings import Kernels
+from rollouts.engines.torch.kernels import Kernels
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
 from train.model.packing import Packed
 from train.model.plain import again, is_long, long_attention

@@ -28,8 +28,12 @@ from rollouts.engines.torch.llama import (
     Llama,
     to_state,
 )
-from rollouts.engines.torch.load import folder_is_llama, load_llama, load_transformers
-from rollouts.engines.torch.weights import write_weights
+from rollouts.engines.torch.load import (
+    folder_is_llama,
+    load_llama,
+    load_transformers,
+    write_weights,
+)
 from rollouts.prompts import TEMPLATE_FILE
 from train.model.loss import linear_logp
 from train.model.packing import Layout, Packed

@@ -13,18 +13,19 @@ import torch
 
 from assay.workers import usable_cores
 from rollouts.engines.context import within_context
-from rollouts.engines.torch import branches, decode
-from rollouts.engines.torch.branches import Branches
+from rollouts.engines.torch import cpu_decode, llama
+from rollouts.engines.torch.cpu_decode import Branches
 from rollouts.engines.torch.fallback import TransformersEngine, about
-from rollouts.engines.torch.graph import Passes, draw
-from rollouts.engines.torch.kept import Kept, Past
+from rollouts.engines.torch.gpu_decode import Passes, Wave, new_cache
+from rollouts.engines.torch.kv_cache import Kept, Past
 from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
+    Products,
 )
 from rollouts.engines.torch.load import folder_is_llama, load_llama, load_transformers
 from rollouts.engines.torch.prefill import prefill, trunk
-from rollouts.engines.torch.waves import Wave
+from rollouts.engines.torch.sampling import draw
 from rollouts.trajectory import Completion, Sampling
 
 REFILL = 0.25  # share of the rows that must be free before waiting prompts are taken up
@@ -37,7 +38,7 @@ class TorchEngine:
 
     `stop_ids` end a sample (the stop token is part of the completion). Weights are read from
     `model` in place; call `update_weights()` after they change, so that packed copies follow.
-    Up to `keep_bytes` of keys and values stay for prompts that go on from a row (kept.py).
+    Up to `keep_bytes` of keys and values stay for prompts that go on from a row (kv_cache.py).
     """
 
     def __init__(
@@ -52,15 +53,15 @@ class TorchEngine:
         self.model = model
         self.stop_ids = torch.tensor(sorted(stop_ids), device=model.embed.device)
         self.slots = slots
-        self._packs = decode.can_prepack(model.embed)
-        self._products: decode.Products | None = None
+        self._packs = llama.can_prepack(model.embed)
+        self._products: Products | None = None
         self.merges = model.embed.device.type == "cpu"  # else it would wait for the GPU each token
         self._kept = Kept(keep_bytes)
         self.prefilled = 0  # prompt tokens computed so far
 
     def about(self) -> dict[str, str]:
         """What computes, for records: the number format is settled when a model is loaded."""
-        compiled = decode.kernels_of(self.model) is not None
+        compiled = llama.kernels_of(self.model) is not None
         return about("embedded", self.model.embed) | {
             "kernels": "compiled" if compiled else "torch"
         }
@@ -96,7 +97,7 @@ class TorchEngine:
     ) -> list[list[Completion]]:
         """Wave after wave."""
         if self._products is None:
-            self._products = decode.products(self.model, self.slots, self._packs)
+            self._products = llama.products(self.model, self.slots, self._packs)
         run = self._products
         queue = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
         past = self._past(prompts, run)
@@ -128,7 +129,7 @@ class TorchEngine:
             waves = [(part, wave) for part, wave in waves if not wave.done]
         return [done[i] for i in range(len(prompts))]
 
-    def _past(self, prompts: Sequence[Sequence[int]], run: decode.Products) -> list[list[Past]]:
+    def _past(self, prompts: Sequence[Sequence[int]], run: Products) -> list[list[Past]]:
         """What is known of each prompt: its conversation so far, or what all others share."""
         past = self._kept.take(prompts)
         new = [prompt for prompt, known in zip(prompts, past, strict=True) if not known]
@@ -140,7 +141,7 @@ class TorchEngine:
 
     def _begin(
         self,
-        run: decode.Products,
+        run: Products,
         prompts: list[Sequence[int]],
         past: list[list[Past]],
         n: int,
@@ -157,7 +158,7 @@ class TorchEngine:
             merging = Branches(prompts, made, seeds, n, limit, stops, saving)
             draw([merging], logits, sampling, run.kernels)
             return merging
-        wave = Wave(decode.new_cache(made, n), seeds, n, limit, self.stop_ids, saving)
+        wave = Wave(new_cache(made, n), seeds, n, limit, self.stop_ids, saving)
         draw([wave], logits.repeat_interleave(n, 0), sampling, run.kernels)
         wave.settle(1)
         return wave
@@ -166,7 +167,7 @@ class TorchEngine:
         """Next tokens of all waves, which go on as `merges` says."""
         if self.merges:
             some = [w for w in waves if isinstance(w, Branches)]
-            logits = branches.step(self.model, passes.products, some)
+            logits = cpu_decode.step(self.model, passes.products, some)
             draw(some, logits, passes.sampling, passes.products.kernels)
         else:
             passes.run([w for w in waves if isinstance(w, Wave)])

@@ -18,8 +18,7 @@ from torch import Tensor
 from assay.seeds import derive_seed
 from rollouts.engines.context import context_of, within_context
 from rollouts.engines.engine import ModelError
-from rollouts.engines.torch.sampling import pick, uniforms
-from rollouts.engines.torch.waves import completion
+from rollouts.engines.torch.sampling import completion, pick, uniforms
 from rollouts.trajectory import Completion, Sampling
 
 FAILURES = (AttributeError, TypeError, ValueError, RuntimeError, LookupError)  # of its own code

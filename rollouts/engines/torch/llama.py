@@ -11,10 +11,9 @@ C head size, M MLP width, V vocabulary.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from rollouts.engines.context import context_of
 from rollouts.engines.engine import ModelError
-from rollouts.engines.torch.weights import read_weights
+from rollouts.engines.torch.kernels import Kernels, kernels_for
 
 
 @dataclass(frozen=True)
@@ -235,22 +234,6 @@ def to_state(model: Llama) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in state.items()}
 
 
-def read_state(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a Hugging Face folder with safetensors weights."""
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    else:
-        names = ["model.safetensors"]
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise ModelError(f"{folder} has no {missing[0]}; give a Hugging Face folder with weights")
-    state: dict[str, Tensor] = {}
-    for name in names:
-        state |= read_weights(folder / name)
-    return state
-
-
 def rope_tables(shape: Shape, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin (N, C) for N positions, computed in float32 as transformers does."""
     angles = positions.float()[:, None] * shape.inv_freq.to(positions.device)[None, :]
@@ -290,3 +273,167 @@ def positioned(turn: Tensor, layer: Layer, shape: Shape, cos: Tensor, sin: Tenso
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Root-mean-square norm over the last axis, with the scale in x's own precision."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+# --- matrix products -------------------------------------------------------------------------
+
+
+Linear = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Products:
+    """The matrix products of a model, maybe prepacked: (qkv, o, gated, down) a layer, head; what
+    computes between them, where that is compiled (None: torch); and both in one call a layer, where
+    the products are compiled too. `gated` is silu(gate) · up of (N, D)."""
+
+    layers: list[tuple[Linear, Linear, Linear, Linear]]
+    head: Linear
+    kernels: Kernels | None = None
+    chain: Chain | None = None
+
+    def add_norm(
+        self, x: Tensor, more: Tensor | None, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """x + more (N, D), and its norm. `x` itself may be changed."""
+        if self.kernels is not None:
+            return x, self.kernels.add_norm(x, more, weight, eps)
+        x = x if more is None else x + more
+        return x, rms_norm(x, weight, eps)
+
+
+def _linear(
+    weight: Tensor,
+    rows: int,
+    packed: bool,
+    bias: Tensor | None = None,
+    kernels: Kernels | None = None,
+) -> Linear:
+    if not packed:
+        return lambda x: F.linear(x, weight, bias)
+    ours = None if kernels is None else kernels.packed(weight)
+    if kernels is not None and ours is not None:
+        return Tiles(kernels, weight, ours, bias)
+    ops = torch.ops.mkldnn
+    reordered = ops._reorder_linear_weight(weight, rows)
+    return lambda x: ops._linear_pointwise(x, reordered, bias, "none", [], "")
+
+
+def _gated(weight: Tensor, rows: int, packed: bool, kernels: Kernels | None) -> Linear:
+    """silu(gate) · up (N, M) of x (N, D), from the weight of both (2M, D)."""
+    ours = kernels.packed_gates(weight) if packed and kernels is not None else None
+    if kernels is not None and ours is not None:
+        return Tiles(kernels, weight, ours, None, gates=True)
+    both = _linear(weight, rows, packed)
+    return lambda x: gated(kernels, both(x))
+
+
+def gated(kernels: Kernels | None, both: Tensor) -> Tensor:
+    """silu(gate) · up (N, M) of both (N, 2M)."""
+    if kernels is not None:
+        return kernels.silu_mul(both)
+    gate, up = both.chunk(2, -1)
+    return F.silu(gate).mul_(up)
+
+
+def can_prepack(weight: Tensor) -> bool:
+    """Whether oneDNN's weight layout is there for this tensor; the ops are private, so we try."""
+    if weight.device.type != "cpu" or weight.dtype not in (torch.bfloat16, torch.float32):
+        return False
+    try:
+        probe = weight.new_ones(32, 32)
+        return bool(torch.isfinite(_linear(probe, 8, True)(weight.new_ones(8, 32))).all())
+    except (RuntimeError, AttributeError, NotImplementedError, TypeError):
+        return False
+
+
+def products(model: Llama, rows: int, packed: bool) -> Products:
+    """Products for about `rows` rows at once; prepacked ones copy the weights as they are now."""
+    kernels = kernels_of(model)
+
+    def make(weight: Tensor, bias: Tensor | None = None) -> Linear:
+        bias = None if bias is None else bias.detach()
+        return _linear(weight.detach(), rows, packed, bias, kernels)
+
+    layers = [
+        (
+            make(b.qkv, b.qkv_bias),
+            make(b.o, b.o_bias),
+            _gated(b.gate_up.detach(), rows, packed, kernels),
+            make(b.down),
+        )
+        for b in model.layers
+    ]
+    head = make(model.head)
+    every = [*(product for layer in layers for product in layer), head]
+    return Products(layers, head, kernels, chain(model, every))
+
+
+def kernels_of(model: Llama) -> Kernels | None:
+    """The compiled kernels that this model uses here; None: torch's own operations."""
+    shape = model.shape
+    return kernels_for(model.embed, (shape.hidden, shape.mlp), shape.head_dim)
+
+
+# Products of up to so many rows are bound by reading the weights; there our own are faster. Of more
+# rows they are bound by arithmetic, and torch's are.
+FEW = 256
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A linear map whose weight (N, D) is kept a second time, as c/products.c wants it."""
+
+    kernels: Kernels
+    weight: Tensor
+    packed: Tensor
+    bias: Tensor | None
+    gates: bool = False  # the weight has gates and what they open: the result is gated
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if len(x) <= FEW:
+            return self.kernels.product(x, self.packed, self.bias, self.gates)
+        found = F.linear(x, self.weight, self.bias)
+        return self.kernels.silu_mul(found) if self.gates else found
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Where `between` of c/decode.c finds the weights of each layer."""
+
+    kernels: Kernels
+    addresses: list[ctypes.Array[ctypes.c_void_p]]  # a layer: `weights_of`
+    sizes: list[tuple[int, int, int, int]]  # a layer: hidden, inner, mlp, outputs of what follows
+    eps: float
+    held: list[Tensor | None]  # what the addresses belong to
+
+    def run(self, index: int, mixed: Tensor, x: Tensor, scratch: Tensor, out: Tensor) -> None:
+        """From the attention `mixed` (R, H·C) of layer `index` to what the next one projects, or
+        the logits, in `out`; `x` (R, D) is what runs through, `scratch` is from `scratch_for`."""
+        where, sizes = ctypes.addressof(self.addresses[index]), self.sizes[index]
+        self.kernels.run("between", mixed, x, where, scratch, out, len(x), *sizes, self.eps)
+
+    def scratch_for(self, x: Tensor) -> Tensor:
+        """Room for the rows of `x`."""
+        hidden, _, mlp, _ = self.sizes[0]  # all layers have these
+        return x.new_empty(len(x) * (2 * hidden + mlp))
+
+
+def chain(model: Llama, products: Sequence[object]) -> Chain | None:
+    """The chain of a model's products: qkv, o, gated and down a layer, and the head. None where
+    some are not `Tiles`."""
+    tiles = [product for product in products if isinstance(product, Tiles)]
+    if len(tiles) < len(products):
+        return None
+    norms = [b.norm_attn for b in model.layers[1:]] + [model.norm]
+    found = Chain(tiles[-1].kernels, [], [], model.shape.eps, [])
+    for index, (b, norm) in enumerate(zip(model.layers, norms, strict=True)):
+        o, gates, down, then = tiles[4 * index + 1 : 4 * index + 5]
+        own = (o.packed, o.bias, b.norm_mlp, gates.packed, down.packed)
+        tensors = (*own, norm, then.packed, then.bias)
+        places = (None if t is None else t.data_ptr() for t in tensors)
+        found.addresses.append((ctypes.c_void_p * len(tensors))(*places))
+        sizes = (len(o.weight), o.weight.shape[1], down.weight.shape[1], len(then.weight))
+        found.sizes.append(sizes)
+        found.held.extend(tensors)
+    return found

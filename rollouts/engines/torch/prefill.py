@@ -4,7 +4,7 @@
 """Keys and values of prompts: what they begin with alike once, what is known not at all.
 
 Tokens run in pieces of a bounded size, and so are activations, whatever the prompts' lengths.
-Axis letters as in decode.py; T tokens of a piece, N tokens of it a prompt.
+Axis letters as in cpu_decode.py; T tokens of a piece, N tokens of it a prompt.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.decode import Products, Prompts
-from rollouts.engines.torch.kept import Past
+from rollouts.engines.torch.kv_cache import Past, Prompts
 from rollouts.engines.torch.llama import (
     Layer,
     Llama,
+    Products,
     Shape,
     rms_norm,
     rope_tables,

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rollouts.engines.torch.bindings import PART, VECTOR, Kernels
-from rollouts.trajectory import Sampling
+from rollouts.engines.torch.kernels import PART, VECTOR, Kernels
+from rollouts.trajectory import NO_NUMBERS, Completion, Sampling, Stop
 
 _BLOCK = PART
 _SLICE = 1 << 19  # logits a thread handles at a time: several passes over them stay in cache
@@ -154,3 +156,45 @@ def _compiled(
     ids = (block * PART + slot).clamp_(max=size - 1)
     full = (logits_RV[row_B, ids].float() - peak[row_B]) / heat - whole.log()
     return ids, full.float(), full.float()
+
+
+class Drawing(Protocol):
+    """A wave of samples that take a token each."""
+
+    @property
+    def lines(self) -> int: ...
+
+    def asked(self) -> tuple[Tensor, Tensor]: ...
+
+    def take(self, token: Tensor, full: Tensor, narrow: Tensor) -> None: ...
+
+
+def draw(
+    waves: Sequence[Drawing],
+    logits: Tensor,
+    sampling: Sampling,
+    kernels: Kernels | None,
+) -> None:
+    """The next tokens of every sample of every wave, from the logits of what was fed."""
+    draws: list[Tensor] = []
+    rows: list[Tensor] = []
+    first = 0
+    for wave in waves:
+        numbers, lines = wave.asked()
+        draws.append(numbers)
+        rows.append(lines + first)
+        first += wave.lines
+    drawn = pick(logits, sampling, torch.cat(draws), torch.cat(rows), kernels)
+    columns = zip(*(column.split([len(d) for d in draws]) for column in drawn), strict=True)
+    for wave, (ids, full, narrow) in zip(waves, columns, strict=True):
+        wave.take(ids, full, narrow)
+
+
+def completion(
+    ids: list[int], full: list[float], narrow: list[float], size: int, done: bool
+) -> Completion:
+    """The first `size` tokens of a row; `done`: the last of them is a stop token. Tokens drawn from
+    logits that are no numbers are no answer."""
+    stop: Stop = "eos" if done else "length"
+    failure = NO_NUMBERS if any(map(math.isnan, full[:size])) else None
+    return Completion(ids[:size], full[:size], narrow[:size], stop, failure)

@@ -15,7 +15,7 @@ from compiled_kernels import here, threads  # noqa: E402, F401
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.engines.torch.bindings import Kernels  # noqa: E402
+from rollouts.engines.torch.kernels import Kernels  # noqa: E402
 from rollouts.engines.torch.llama import from_state  # noqa: E402
 from train.model import fused, packing  # noqa: E402
 from train.model import plain as plain_forward  # noqa: E402

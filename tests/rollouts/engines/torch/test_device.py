@@ -21,13 +21,13 @@ from assay.task import Task, write_jsonl  # noqa: E402
 from configs.loader import ConfigError, load  # noqa: E402
 from configs.schema import SftRunConfig  # noqa: E402
 from rollouts.engines.engine import ModelError  # noqa: E402
-from rollouts.engines.torch import device  # noqa: E402
-from rollouts.engines.torch.device import (  # noqa: E402
+from rollouts.engines.torch import load as device  # noqa: E402
+from rollouts.engines.torch.engine import set_threads  # noqa: E402
+from rollouts.engines.torch.load import (  # noqa: E402
     by_instructions,
     choose_device,
     choose_dtype,
 )
-from rollouts.engines.torch.engine import set_threads  # noqa: E402
 from train.run import run as runs  # noqa: E402
 from train.run.run import settled  # noqa: E402
 
@@ -71,7 +71,7 @@ def recorded(out: Path) -> str:
 @pytest.mark.skipif(not X86, reason="instruction sets are chosen by x86 variables")
 def test_auto_is_float32_where_bfloat16_has_no_instructions() -> None:
     code = (
-        "from rollouts.engines.torch.device import choose_dtype; print(choose_dtype('auto', 'cpu'))"
+        "from rollouts.engines.torch.load import choose_dtype; print(choose_dtype('auto', 'cpu'))"
     )
     assert avx2("-c", code).stdout == "float32\n"
 

@@ -19,16 +19,15 @@ from hypothesis import strategies as st  # noqa: E402
 from kernels_agree import agrees  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
-from rollouts.engines.torch import compiler, decode, kernels, ragged  # noqa: E402
-from rollouts.engines.torch.bindings import Kernels  # noqa: E402
+from rollouts.engines.torch import cpu_decode, kernels, kv_cache, llama  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
-from rollouts.engines.torch.kernels import compiled  # noqa: E402
+from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
 from rollouts.engines.torch.llama import Layer, Llama, Shape, from_state, rope_tables  # noqa: E402
 from rollouts.engines.torch.sampling import pick  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
 NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2}
-QUICK = [flag.replace("-O3", "-O1") for flag in compiler.BASE]  # a tenth to a third of the time
+QUICK = [flag.replace("-O3", "-O1") for flag in kernels.BASE]  # a tenth to a third of the time
 FORMATS = st.sampled_from([torch.float32, torch.bfloat16])
 
 
@@ -42,10 +41,10 @@ def close(one: Any, other: Any) -> bool:
 
 
 def test_this_machine_compiles_them_where_it_has_a_compiler() -> None:
-    if not any(map(shutil.which, compiler.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
+    if not any(map(shutil.which, kernels.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
         pytest.skip("no C compiler, or switched off")
     for dtype in (torch.float32, torch.bfloat16):
-        wide = "avx512f" in compiler.processor().split()
+        wide = "avx512f" in kernels.processor().split()
         assert isinstance(compiled(dtype), Kernels if wide else str)
 
 
@@ -79,20 +78,20 @@ def test_sums_norms_and_gates(dtype: Any, rows: int, size: int, joined: bool) ->
 
 def fed_rows(
     seed: int, shape: Shape, lengths: list[int], rows: list[Any], shared: int, dtype: Any
-) -> ragged.Fed:
+) -> cpu_decode.Fed:
     """A wave in the middle of its work: its rows are (prompt, columns so far, new tokens)."""
     sizes = (len(lengths), shape.kv_heads, max(lengths), shape.head_dim)
     prompt = [some(seed + i, *sizes, dtype=dtype) for i in range(2)]
     for side in prompt:
         side[:, :, :shared] = side[:1, :, :shared]
-    known = decode.Prompts([prompt[0]], [prompt[1]], torch.tensor(lengths), shared)
-    store, order = ragged.Store(known), sorted(rows)
+    known = kv_cache.Prompts([prompt[0]], [prompt[1]], torch.tensor(lengths), shared)
+    store, order = cpu_decode.Store(known), sorted(rows)
     store.make_room(len(order), max(filled + tokens for _, filled, tokens in order))
     for i, side in enumerate((store.own_k, store.own_v)):
         side[0] = some(seed + 2 + i, *side[0].shape, dtype=dtype)
     places = range(len(order) - 1, -1, -1)
     found = [(p, place, *row) for place, (p, *row) in zip(places, order, strict=True)]
-    return ragged.Fed(store, found, [0] * sum(row[3] for row in found))
+    return cpu_decode.Fed(store, found, [0] * sum(row[3] for row in found))
 
 
 def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
@@ -119,7 +118,7 @@ def test_attention(
     defines: tuple[str, ...],
     data: st.DataObject,
 ) -> None:
-    """Against torch's path of ragged.py: results, and what is stored for later tokens. With AMX and
+    """Against torch's path: results, and what is stored for later tokens. With AMX and
     without, where the processor has it. What prompts share is read of the first one alone."""
     found = here(dtype, defines=defines)
     count, kv_heads, size = heads
@@ -133,13 +132,13 @@ def test_attention(
     width = (count + 2 * kv_heads) * size
     projected = some(5, len(ours.ids), width, dtype=dtype)
     tables = rope_tables(shape, torch.tensor(ours.places()), dtype)
-    blocks = [ragged._block(theirs, dtype)]
-    wanted = ragged.attend(shape, layer, 0, [theirs], blocks, projected, tables)
+    blocks = [cpu_decode._block(theirs, dtype)]
+    wanted = cpu_decode.attend(shape, layer, 0, [theirs], blocks, projected, tables)
     for side in (ours.store.prompts.k, ours.store.prompts.v):
         side[0][1:, :, :shared] = float("nan")
     mixed = projected.new_empty(len(projected), count * size)
-    for part in ragged._waves([ours], [torch.tensor(ours.rows)], projected, mixed, *tables):
-        ragged._attend_compiled(found, layer, 0, shape.eps, *part)
+    for part in cpu_decode._waves([ours], [torch.tensor(ours.rows)], projected, mixed, *tables):
+        cpu_decode._attend_compiled(found, layer, 0, shape.eps, *part)
     assert close(mixed, wanted)
     assert close(ours.store.own_k[0], theirs.store.own_k[0])
     assert close(ours.store.own_v[0], theirs.store.own_v[0])
@@ -213,7 +212,7 @@ def test_answers_are_those_of_torch(
     law: tuple[float, int, float], n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = here(torch.float32)
-    monkeypatch.setattr(decode, "kernels_for", lambda *_: found)
+    monkeypatch.setattr(llama, "kernels_for", lambda *_: found)
     model = model_of(torch.float32)
     prompts = [[7, 8, 9, i, *range(30, 31 + 5 * i)] for i in range(9)]
 
@@ -224,7 +223,7 @@ def test_answers_are_those_of_torch(
         return [completion for group in groups for completion in group]
 
     ours = answers("compiled")
-    monkeypatch.setattr(decode, "kernels_for", lambda *_: None)
+    monkeypatch.setattr(llama, "kernels_for", lambda *_: None)
     theirs = answers("torch")
     assert [c.ids for c in ours] == [c.ids for c in theirs]
     for one, other in zip(ours, theirs, strict=True):
@@ -311,7 +310,7 @@ def test_kernels_that_compute_something_else_are_not_used(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_function_gives_torchs_numbers(dtype: Any) -> None:
-    tiles = dtype == torch.bfloat16 and "amx_bf16" in compiler.processor().split()
+    tiles = dtype == torch.bfloat16 and "amx_bf16" in kernels.processor().split()
     assert agrees(here(dtype, tiles), dtype)
 
 
@@ -336,21 +335,21 @@ def test_other_compilers(
     here(torch.float32)
     if name == "older gcc":
         monkeypatch.delenv("CC", raising=False)
-        older = Path(shutil.copytree(compiler.SOURCE.parent, tmp_path / "c"))
+        older = Path(shutil.copytree(kernels.SOURCE.parent, tmp_path / "c"))
         changed = 0
         for file in older.iterdir():
             text = file.read_text()
             changed += text.count("__GNUC__ >= 12")
             file.write_text(text.replace("__GNUC__ >= 12", "__GNUC__ >= 999"))
         assert changed
-        monkeypatch.setattr(compiler, "SOURCE", older / compiler.SOURCE.name)
-        monkeypatch.setattr(compiler, "BASE", QUICK)
+        monkeypatch.setattr(kernels, "SOURCE", older / kernels.SOURCE.name)
+        monkeypatch.setattr(kernels, "BASE", QUICK)
     elif shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     else:
         monkeypatch.setenv("CC", name)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    assert agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
+    assert agrees(Kernels(kernels.library(kernels.DEFINES[dtype])), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -359,7 +358,7 @@ def test_without_wide_instructions(
 ) -> None:
     """What the source does by intrinsics it also does without."""
     here(torch.float32)
-    monkeypatch.setattr(compiler, "TUNED", ("-march=haswell", "-march=haswell"))
-    monkeypatch.setattr(compiler, "BASE", QUICK)
+    monkeypatch.setattr(kernels, "TUNED", ("-march=haswell", "-march=haswell"))
+    monkeypatch.setattr(kernels, "BASE", QUICK)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    assert agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
+    assert agrees(Kernels(kernels.library(kernels.DEFINES[dtype])), dtype)

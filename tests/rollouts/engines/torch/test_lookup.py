@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.engines.torch import branches  # noqa: E402
+from rollouts.engines.torch import cpu_decode  # noqa: E402
+from rollouts.engines.torch.cpu_decode import GRAMS, GUESSES, Lookup, share_out  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.load import load_llama  # noqa: E402
-from rollouts.engines.torch.lookup import GRAMS, GUESSES, Lookup, share_out  # noqa: E402
 from rollouts.trajectory import Completion, Sampling  # noqa: E402
 
 # texts that repeat themselves, one that does not, and one token alone
@@ -41,7 +41,7 @@ def answers(
     model: Any, sampling: Sampling, share: Any, patch: pytest.MonkeyPatch
 ) -> tuple[list[list[Completion]], TorchEngine]:
     """Answers where `share` says how many of a row's guesses are fed."""
-    patch.setattr(branches, "share_out", share)
+    patch.setattr(cpu_decode, "share_out", share)
     engine = TorchEngine(model, [2], slots=16)
     return engine.generate_now(PROMPTS, sampling, 2, SEEDS), engine
 
@@ -71,13 +71,13 @@ def test_text_that_repeats_itself_takes_fewer_steps(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
-    feed = branches.feed
+    feed = cpu_decode.feed
 
     def counted(*args: Any) -> Any:
         steps.append(len(args[2][0].ids))
         return feed(*args)
 
-    monkeypatch.setattr(branches, "feed", counted)
+    monkeypatch.setattr(cpu_decode, "feed", counted)
     # greedy answers of a random model end in a loop, which the lookup finds
     engine = TorchEngine(model, [], slots=16)
     ((one,),) = engine.generate_now([[5, 6]], Sampling(120, temperature=0), 1, [0])

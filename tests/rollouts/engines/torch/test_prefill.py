@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.engines.torch import decode, prefill  # noqa: E402
+from rollouts.engines.torch import llama, prefill  # noqa: E402
 from rollouts.engines.torch.load import load_llama  # noqa: E402
 
 HEAD = [9, 8, 7, 6, 5, 4]
@@ -22,7 +22,7 @@ PROMPTS = [[*HEAD, 11], [*HEAD, 12, 13, 14], [*HEAD, *range(40, 70)], [*HEAD, 11
 @pytest.fixture(scope="module")
 def parts(tiny_folder: Path) -> tuple[Any, Any]:
     model = load_llama(tiny_folder, "float32")
-    return model, decode.products(model, 8, packed=False)
+    return model, llama.products(model, 8, packed=False)
 
 
 def law(parts: tuple[Any, Any], past: list[Any], prompts: list[list[int]] = PROMPTS) -> Any:

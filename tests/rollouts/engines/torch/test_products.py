@@ -15,12 +15,10 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
-from rollouts.engines.torch import decode  # noqa: E402
-from rollouts.engines.torch.bindings import Kernels  # noqa: E402
-from rollouts.engines.torch.chain import FEW, Tiles  # noqa: E402
+from rollouts.engines.torch import llama  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
-from rollouts.engines.torch.kernels import compiled  # noqa: E402
-from rollouts.engines.torch.llama import Llama, from_state  # noqa: E402
+from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
+from rollouts.engines.torch.llama import FEW, Llama, Tiles, from_state  # noqa: E402  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
 
@@ -106,15 +104,15 @@ def test_a_layer_in_two_calls_gives_the_same_bits(
     prompts = [[*range(20, 32), 7 + i, *range(40, 41 + 3 * i)] for i in range(6)]
 
     def answers(chained: bool) -> Any:
-        made = decode.products
+        made = llama.products
 
-        def products(*parts: Any) -> decode.Products:
+        def products(*parts: Any) -> llama.Products:
             found = made(*parts)
             assert found.chain is not None
             return found if chained else replace(found, chain=None)
 
         with monkeypatch.context() as patch:
-            patch.setattr(decode, "products", products)
+            patch.setattr(llama, "products", products)
             engine = TorchEngine(model, [3], slots=slots)
             return engine.generate_now(prompts, Sampling(9, 0.8), 3, list(range(6)))
 

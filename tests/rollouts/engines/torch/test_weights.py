@@ -14,7 +14,7 @@ pytest.importorskip("safetensors")
 import torch
 
 from rollouts.engines.engine import ModelError
-from rollouts.engines.torch.weights import read_weights, write_weights
+from rollouts.engines.torch.load import read_weights, write_weights
 
 
 @pytest.mark.parametrize("keep", [0, 5, 60, -3])
@@ -29,7 +29,7 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, keep: int) -> None:
 FULL = """
 import resource, signal, sys, torch
 from pathlib import Path
-from rollouts.engines.torch.weights import write_weights
+from rollouts.engines.torch.load import write_weights
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:

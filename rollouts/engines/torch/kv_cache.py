@@ -1,7 +1,7 @@
 # torch ships partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""Keys and values of finished rows, for the next turn of their conversation.
+"""Keys and values: of prompts, and of finished rows for the next turn of their conversation.
 
 A prompt that begins with a whole earlier row (its prompt and all it sampled) runs only what comes
 after. Shorter matches are not taken: a first turn then never depends on what ran before it, so a
@@ -17,7 +17,19 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
+import torch
 from torch import Tensor
+
+
+@dataclass
+class Prompts:
+    """Keys and values of prompts, a tensor a layer (P, K, L, C), and the prompts' lengths (P,).
+    The first `shared` columns are the same in all of them."""
+
+    k: list[Tensor]
+    v: list[Tensor]
+    lengths: Tensor
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,11 @@ class Past:
     def size(self) -> int:
         """Bytes."""
         return self.k.nbytes + self.v.nbytes
+
+
+def cut(k: list[Tensor], v: list[Tensor], row: int, length: int) -> Past:
+    """The first `length` columns of one row, all layers together."""
+    return Past(*(torch.stack([t[row, :, :length] for t in store]) for store in (k, v)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.engines.torch import branches  # noqa: E402
+from rollouts.engines.torch import cpu_decode  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.load import load_llama  # noqa: E402
 from rollouts.trajectory import Completion, Sampling  # noqa: E402
@@ -63,14 +63,14 @@ def test_merged_samples_draw_what_they_draw_apart(
 def fed(model: Any, sampling: Sampling, n: int, patch: pytest.MonkeyPatch) -> tuple[int, int]:
     """(tokens that were fed in all steps, different beginnings of the answers that need one)."""
     rows: list[int] = []
-    feed = branches.feed
+    feed = cpu_decode.feed
 
     def counted(*args: Any) -> Any:
         rows.append(sum(len(part.ids) for part in args[2]))
         return feed(*args)
 
-    patch.setattr(branches, "share_out", lambda rows, *_: [0] * len(rows))  # no guesses
-    patch.setattr(branches, "feed", counted)
+    patch.setattr(cpu_decode, "share_out", lambda rows, *_: [0] * len(rows))  # no guesses
+    patch.setattr(cpu_decode, "feed", counted)
     found = answers(model, True, sampling, n)
     begun = {
         (at, *c.ids[:size])
