@@ -90,6 +90,9 @@ class ServerConfig:
     args: str = ""
     """More options of the server that is started."""
 
+    gpus: int = 1
+    """GPUs that each server which is started is cut over (tensor parallelism)."""
+
     tokenizer: str | None = None
     """Folder with the tokenizer of a model behind a URL, with kind; of a scripted solver."""
 
@@ -121,7 +124,7 @@ class ServerConfig:
     """The same in tokens read and written; 0: no limit."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "in_flight")
+        at_least(self, 1, "in_flight", "gpus")
         at_least(self, 0, "patience", "timeout", "max_cost", "max_total_tokens")
         if self.price and (len(self.price) != 2 or min(self.price) < 0):
             raise ValueError(f"price={[*self.price]}: wanted two numbers, such as [0.15, 0.60]")

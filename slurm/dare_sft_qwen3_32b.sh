@@ -14,7 +14,8 @@ job select '' "${SMALL[@]}" slurm/command.sbatch out=$OUT/select -- \
 job sft select --nodes=2 --time=24:00:00 --gpus-per-node=8 --cpus-per-task=64 --mem=420G \
   --signal=B:USR1@1800 slurm/sft.sbatch --backend deepspeed \
   --config configs/sft_qwen3_32b_zero3.yaml data=$OUT/kept.parquet out=$OUT/sft
-# One GPU serves the model: 66 GB of weights leave room for one request of 16,384 tokens.
+# One GPU serves the model: 66 GB of weights leave room for one request of 16,384 tokens. On cards of
+# 40 GB: --gpus-per-node=2 and server.gpus=2.
 served eval sft 8 --time=24:00:00 --gpus-per-node=1 --cpus-per-task=8 --mem=128G -- \
   --model $OUT/sft/model --tasks tasks/dare/heldout.jsonl tools.turns=5 tools.max_length=16384 \
   sampling.max_new_tokens=4096

@@ -35,6 +35,8 @@ export ASSAY_SCRATCH=${ASSAY_SCRATCH:-${SLURM_TMPDIR:-/tmp}}
 # Network interface between nodes (`ip -br addr` shows them); empty: what the node's name resolves
 # to. Used for Ray, Gloo and NCCL alike.
 export ASSAY_INTERFACE=${ASSAY_INTERFACE:-}
+# InfiniBand adapters that NCCL may use, where it picks others; NCCL_DEBUG=INFO says which it took.
+# export NCCL_IB_HCA=mlx5
 
 # A file of `export NAME=value` lines, mode 0600, such as WANDB_API_KEY. Never on a command line:
 # every user of the node can read those.

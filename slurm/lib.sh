@@ -72,6 +72,9 @@ begin() {
   if scontrol show config 2>/dev/null | grep -q '^TaskPlugin  *=.*affinity'; then
     export SLURM_CPU_BIND=none
   fi
+  # InfiniBand pins the memory that it reads
+  ulimit -l unlimited 2>/dev/null || [ "${SLURM_NNODES:-1}" = 1 ] ||
+    say "locked memory stays at $(ulimit -l) kB; InfiniBand wants unlimited"
   if [ -n "$ASSAY_INTERFACE" ]; then
     export NCCL_SOCKET_IFNAME=$ASSAY_INTERFACE GLOO_SOCKET_IFNAME=$ASSAY_INTERFACE
   fi

@@ -7,7 +7,6 @@ process of its own.
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.util
 import os
 import platform
@@ -15,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import islice
@@ -31,7 +30,7 @@ from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from rollouts.sandbox.model import LEVELS, Level
 from rollouts.sandbox.model import Config as Sandbox
-from train.backends.verl.compose import require_verl
+from train.backends.verl.compose import require_attention, require_verl
 from train.backends.verl.ray_cluster import STEP, base_port
 from train.cluster.preflight import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
@@ -108,7 +107,7 @@ def report() -> list[Finding]:
     there, build = devices(environ), torch_build()
     lines += cards(there) or [Finding("gpu", "nvidia-smi finds no GPU", False)]
     lines += [driver(there, build[1]), cuda(*build), nvcc(environ, build[1]), glibc()]
-    return [*lines, flash_attention(), nccl(build[1]), *sandbox_lines(sandbox())]
+    return [*lines, *sandbox_lines(sandbox())]
 
 
 def _kernels() -> str:
@@ -317,32 +316,13 @@ def glibc(found: str | None = None, servers: str = "sglang") -> Finding:
     return check("glibc", have >= need, text or "none", cure)
 
 
-def flash_attention() -> Finding:
-    """By distribution: SGLang brings `flash-attn-4`, which can be imported as `flash_attn` and has
-    nothing of flash-attn 2 in it."""
-    two, four = version("flash-attn"), version("flash-attn-4")
-    other = f" (flash-attn-4 {four} is, which is not the same)" if four else ""
-    return check(
-        "flash-attn",
-        two.startswith("2."),
-        two,
-        f" version 2 is not installed{other}; pip install flash-attn==2.8.3.post2 "
-        "--no-build-isolation, or set cluster.attention=sdpa (with cluster.sequence_parallel=1)",
-    )
-
-
-def nccl(build: str) -> Finding:
-    """The library that GPUs of a run talk through: pip's for torch's CUDA, or the system's."""
-    have = {n: v for n in ("13", "12", "11") if (v := version(f"nvidia-nccl-cu{n}"))}
-    wanted = build.split(".")[0]
-    if have and wanted:
-        text = ", ".join(f"nvidia-nccl-cu{n} {v}" for n, v in have.items())
-        cure = f" is not for torch's CUDA {build}; install torch again"
-        return check("nccl", wanted in have, text, cure)
-    system = ctypes.util.find_library("nccl")
-    return check(
-        "nccl", system, str(system or ""), "not installed; a torch built for CUDA brings it"
-    )
+def refused(topic: str, wish: Callable[[], None]) -> list[Finding]:
+    """What a run would be refused for: the sentence of the `ConfigError` that `wish` raises."""
+    try:
+        wish()
+    except ConfigError as error:
+        return [Finding(topic, str(error), False)]
+    return []
 
 
 # --- a run -----------------------------------------------------------------------------------
@@ -410,12 +390,7 @@ def packages(backend: str, config: Run) -> list[Finding]:
         for (name, extra), needed in wants.items()
         if needed
     ]
-    if backend == "verl":
-        try:
-            require_verl()
-        except ConfigError as error:
-            lines.append(Finding("package", str(error), False))
-    return lines
+    return [*lines, *(refused("package", require_verl) if backend == "verl" else ())]
 
 
 def _memory(have: float | None, need: float) -> Finding:
@@ -459,8 +434,6 @@ def _many(
         ]
         if all(line.ok for line in lines):  # else it could only say the same, after seconds
             lines.append(opened(environ, count))
-        if cluster.devices > 1:
-            lines.append(nccl(build[1]))
         asked, cores = needs(Asked(command, backend, config), cluster.nodes), usable_cores()
         least = asked.cores if verl else count
         cure = f", and the run needs {least}; sbatch --cpus-per-task={least}, or fewer GPUs"
@@ -479,8 +452,7 @@ def _many(
         lines.append(glibc(None, cluster.rollout))
         if cluster.rollout == "sglang":
             lines.append(nvcc(environ, build[1]))
-        if cluster.attention == "flash_attention_2":
-            lines.append(flash_attention())
+        lines += refused("flash-attn", lambda: require_attention(cluster))
     return lines
 
 

@@ -458,6 +458,6 @@ def dry_run(config: GrpoRunConfig, backend: str) -> None:
     if here:
         print(local_report(config))
         return
-    from train.backends.verl.dry_run import show
+    from train.backends.verl.compose import show
 
     show(config)

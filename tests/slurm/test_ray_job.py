@@ -6,10 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,6 @@ from typing import Any
 import pytest
 from mini_slurm import MiniSlurm, command, environ, processes, wait_for
 from places import ROOT
-from slurm_runs import toy_tasks
 from tiny_model import CHAT_TEMPLATE
 from tool_model import tasks as tool_tasks
 from tool_model import write_model
@@ -29,115 +25,6 @@ pytestmark = [
         importlib.util.find_spec("ray") is None, reason="ray is not installed (extra `cluster`)"
     ),
 ]
-
-
-def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(
-    slurm: MiniSlurm, tmp_path: Path
-) -> None:
-    source, target, log = tmp_path / "in.jsonl", tmp_path / "all.jsonl", tmp_path / "log.txt"
-    recipe = [{"operator": "clean_email_mapper", "params": {}}]
-    rows = [{"id": f"r{i}", "input_text": f"mail me@x{i}.org", "recipe": recipe} for i in range(40)]
-    source.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    job = slurm.submit(
-        "-o",
-        str(log),
-        "--mem=500",
-        "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
-        f"out={tmp_path}/run",
-        "--",
-        "train.backends.verl.ray_shards",
-        f"out={tmp_path}/shards",
-        "--input",
-        str(source),
-        "--shards",
-        "8",
-        "--to",
-        str(target),
-        "--",
-        "execute",
-        "{in}",
-        "{out}",
-        ASSAY_RAY_CPUS="2",
-        ASSAY_RAY_STORE="100000000",
-    )
-    done = slurm.wait(job, seconds=500)
-    said = log.read_text()
-    assert done["JobState"] == "COMPLETED", said
-    assert "2 of 2 nodes" in said and "40 rows of 8 shards" in said
-    whole = tmp_path / "whole.jsonl"
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [sys.executable, "-m", "assay", "execute", str(source), str(whole)],
-        cwd=ROOT,
-        env=env,
-        check=True,
-    )
-    assert target.read_bytes() == whole.read_bytes()
-    assert not Path(f"/tmp/r{job}").exists()
-    logs = tmp_path / "run" / "ray-logs"  # of both nodes, the head's with its own server's
-    assert sorted(p.name for p in logs.iterdir()) == ["n1", "n2"], said
-    assert list(logs.glob("n1/gcs_server*"))
-
-
-def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
-    slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
-) -> None:
-    """Every shard is `assay rollout` in a Ray worker; both nodes take some."""
-    source, target, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "all.jsonl", tmp_path / "log"
-    words = [
-        "rollout",
-        "--model",
-        str(tiny_folder),
-        "sampling.n=2",
-        "engine.slots=8",
-        "engine.threads=1",
-        "sampling.max_new_tokens=8",
-    ]
-    job = slurm.submit(
-        "-o",
-        str(log),
-        "--mem=500",
-        "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
-        f"out={tmp_path}/run",
-        "--",
-        "train.backends.verl.ray_shards",
-        f"out={tmp_path}/shards",
-        "--input",
-        str(source),
-        "--shards",
-        "6",
-        "--align",
-        "4",
-        "--to",
-        str(target),
-        "--",
-        *words,
-        "--tasks",
-        "{in}",
-        "--out",
-        "{out}",
-        ASSAY_RAY_CPUS="1",
-        ASSAY_RAY_STORE="100000000",
-    )
-    done = slurm.wait(job, seconds=900)
-    said = log.read_text()
-    assert done["JobState"] == "COMPLETED", said
-    where = re.findall(r"rows of 6 shards \((n\d) \d, (n\d) \d\)", said)
-    assert len(where) == 1 and where[0][0] != where[0][1], said  # both nodes took shards
-    whole = tmp_path / "whole.jsonl"
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    assay = [sys.executable, "-m", "assay"]
-    subprocess.run(
-        [*assay, *words, "--tasks", str(source), "--out", str(whole)],
-        cwd=ROOT,
-        env=env,
-        check=True,
-        capture_output=True,
-    )
-    assert len(whole.read_bytes().splitlines()) == 48
-    assert target.read_bytes() == whole.read_bytes()
 
 
 WITH_VERL = pytest.mark.skipif(

@@ -20,7 +20,7 @@ FREE = (
     *("out", "in_flight", "threads", "json", "key_env", "name", "price", "slots", "device"),
     *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
     *("part", "gather", "limit", "track", "licence", "max_cost", "max_total_tokens", "words"),
-    *("server_python", "prompts", "asked_in"),
+    *("server_python", "gpus", "prompts", "asked_in"),
 )
 THINKING = "enable_thinking"  # the argument of chat templates
 # settings that a comparison of two evaluations does not name: what was compared, and how it ran

@@ -51,22 +51,28 @@ class Launch:
     name: str
     python: str = sys.executable
     more: tuple[str, ...] = ()
+    gpus: int = 1  # that one server is cut over
     start_s: float = 1800.0  # to load and compile a large model
     environ: Mapping[str, str] = field(default_factory=dict[str, str])  # on top of this process's
 
     def command(self, port: int, device: str = "") -> list[str]:
-        """The words that start it on a GPU, or (without `device`) on the CPU."""
+        """The words that start it on GPUs, or (without `device`) on the CPU. vLLM serves the
+        longest request that there is room for; by itself it ends where the model's own longest has
+        none."""
         served = ["--host", "127.0.0.1", "--port", str(port)]
         if self.kind == "vllm":
             module = ["vllm.entrypoints.openai.api_server", "--model", self.model]
             served += ["--served-model-name", self.name, "--generation-config", "vllm"]
-            if not device:
+            if device:
+                served += ["--max-model-len", "auto", "--tensor-parallel-size", str(self.gpus)]
+            else:
                 # vLLM 0.32 sets a request's random numbers back where a prompt is cut into pieces,
                 # which a generator on a CPU cannot do: the server would end
                 served.append("--no-enable-chunked-prefill")
         elif self.kind == "sglang":
             module = ["sglang.launch_server", "--model-path", self.model]
             served += ["--served-model-name", self.name, "--enable-deterministic-inference"]
+            served += ["--tp-size", str(self.gpus)]
         else:
             module = ["assay", "serve", "--model", self.model]
             served += ["--name", self.name]
@@ -85,8 +91,18 @@ class Launch:
         return {**wanted, **os.environ, **self.environ}
 
 
-def devices() -> list[str]:
-    """The GPUs that may be used, by their names in CUDA_VISIBLE_DEVICES; one "" without any."""
+def devices(each: int = 1) -> list[str]:
+    """The GPUs of each server, by their names in CUDA_VISIBLE_DEVICES, `each` of those that may be
+    used; one "" without any. Raises `TaskError` for fewer."""
+    found = _devices()
+    if len(found) < each or (each > 1 and found == [""]):
+        raise TaskError(
+            f"server.gpus={each}: {len(list(filter(None, found)))} GPU(s) are here; lower it"
+        )
+    return [",".join(found[at : at + each]) for at in range(0, len(found) - each + 1, each)]
+
+
+def _devices() -> list[str]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [one for one in named.split(",") if one] or [""]
@@ -242,6 +258,6 @@ def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generat
     tokenizer = ChatTokenizer(folder, args.calls)
     name = folder.name
     more = tuple(shlex.split(args.server_args))
-    launch = Launch(args.engine, str(folder), name, args.server_python, more)
-    with servers(launch, devices(), logs) as addresses:
+    launch = Launch(args.engine, str(folder), name, args.server_python, more, args.gpus)
+    with servers(launch, devices(args.gpus), logs) as addresses:
         yield Served(addresses, args.engine, name, tokenizer)

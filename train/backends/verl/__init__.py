@@ -24,8 +24,8 @@ each, most in tests/train/backends/verl/test_traps.py):
 10. results of tools are cut to 256 characters, and one that does not fit is dropped: results are
     whole; where one does not fit, the trajectory ends as cut off.
 11. a call with bad JSON ends the trajectory: the model is told what is wrong.
-12. wrong names of rollouts and estimators, and batch sizes that do not divide, pass its check:
-    they are refused.
+12. wrong names of rollouts and estimators pass its check: Assay sets them, and refuses a second
+    value.
 13. its section of reward settings cannot be built as a dataclass: it is never built.
 14. log-probabilities are those before top-p and top-k: `--dry-run` says so; the preset `dr_grpo`
     samples from the whole distribution.

@@ -3,7 +3,12 @@
 # pyright: reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 # (the extra `cluster` is not there where the rest is checked)
-"""verl's own configuration from our overrides, checked by verl and then by us."""
+"""verl's own configuration from our overrides, checked by verl; `--dry-run` shows it.
+
+`cluster.verl.<path>=value` is given to verl as it stands: for what Assay has no setting of its own
+for, such as `engine_kwargs.sglang`. What it does set, it sets for a reason, and a second value is
+refused. What raw settings do to memory is in no estimate.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,17 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any, cast
 
+from assay.console import near_miss
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
-from train.backends.verl.overrides import CPU_ROLLOUT, MODES
-from train.backends.verl.raw import signed
+from configs.schema import GrpoRunConfig
+from train.backends.verl.overrides import corrected, overrides
+from train.memory import grpo_report
 
 VERSION = "0.9.1"
-ROLLOUTS = ("sglang", "vllm", CPU_ROLLOUT)
 
 
 def installed() -> bool:
@@ -99,30 +106,60 @@ def compose(overrides: Mapping[str, Any], raw: Mapping[str, Any] | None = None) 
         raise ConfigError(f"verl refuses a setting: {' '.join(str(error).split())}") from None
 
 
+def raw_settings(verl: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys of `cluster.verl`. Raises `ConfigError` for those that `made` has already."""
+    found = dict(_leaves(verl, ""))
+    ours = {key.lstrip("+"): value for key, value in made.items()}
+    for key in found:
+        taken = [k for k in ours if k == key or k.startswith(f"{key}.") or key.startswith(f"{k}.")]
+        if taken:
+            raise ConfigError(
+                f"cluster.verl.{key}: Assay sets {taken[0]}={ours[taken[0]]} from its own settings "
+                "(--dry-run shows all of them); change those, and remove this"
+            )
+    return found
+
+
+def signed(raw: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """`raw` in hydra's spelling: a key in one of verl's free sections, such as
+    `engine_kwargs.sglang`, gets a plus. `known` is verl's own configuration. Raises `ConfigError`
+    for a key that it does not have."""
+    made: dict[str, Any] = {}
+    for key, value in raw.items():
+        place: Any = known
+        for name in key.split("."):
+            if place == {}:  # whatever stands in it is passed on
+                break
+            if not isinstance(place, Mapping) or name not in place:
+                near = near_miss(name, list(place) if isinstance(place, Mapping) else [])
+                raise ConfigError(f"cluster.verl.{key}: verl has no {name} there{near}")
+            place = place[name]
+        made[f"+{key}" if place == {} else key] = value
+    return made
+
+
+def _leaves(values: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found += _leaves(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
+            found.append((f"{prefix}{name}", value))
+    return found
+
+
 def check(config: Any) -> None:
     """verl's `validate_config`, and what it lets through. Raises `ConfigError`."""
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
     import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
 
-    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    if rollout.name not in ROLLOUTS:
-        raise ConfigError(f"rollout.name={rollout.name}; wanted one of {', '.join(ROLLOUTS)}")
-    if config.algorithm.adv_estimator not in ADV_ESTIMATOR_REGISTRY:
-        raise ConfigError(f"adv_estimator={config.algorithm.adv_estimator}: verl knows no such")
-    if actor.loss_agg_mode not in MODES.values():
-        raise ConfigError(f"actor.loss_agg_mode={actor.loss_agg_mode}: neither preset's loss")
+    actor = config.actor_rollout_ref.actor
     if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
         raise ConfigError(
             "actor.loss_scale_factor is unset: each micro-batch would be divided by its own "
             "longest answer; set the token budget"
-        )
-    if config.data.train_batch_size % actor.ppo_mini_batch_size:
-        raise ConfigError(
-            f"ppo_mini_batch_size={actor.ppo_mini_batch_size} does not divide "
-            f"train_batch_size={config.data.train_batch_size}"
         )
     try:
         validate_config(
@@ -148,3 +185,43 @@ def _hydra_text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(_hydra_text(v) for v in value) + "]"
     return json.dumps(str(value)).replace("$", "\\$")
+
+
+def _trainer_said(config: GrpoRunConfig) -> str:
+    """Which of verl's trainers, and what becomes of rollouts from older weights."""
+    cluster, cap = config.cluster, config.rl.correction_cap
+    if cluster.trainer == "sync":
+        return "trainer: sync (every rollout comes from the newest weights)"
+    weighted = f"each token is weighted by min(π_old / q, {cap:g})"
+    said = f"trainer: {cluster.trainer} (some rollouts come from older weights; "
+    said += weighted if corrected(config) else "no weight corrects for that"
+    if cluster.trainer == "separate_async":
+        updates = config.rl.prompts_per_step // config.rl.mini_batch
+        said += (
+            f"; {cluster.rollout_devices} more GPU(s) draw rollouts and get new weights after "
+            f"{updates} update(s)"
+        )
+    return said + ")"
+
+
+def show(config: GrpoRunConfig) -> None:
+    """Print the arithmetic, then verl's own resolved configuration where verl is installed.
+
+    Raises `ConfigError` for settings that verl refuses or that cannot fit into the GPUs.
+    """
+    made = overrides(config, (Path(config.out) / "verl").resolve())
+    raw = raw_settings(config.cluster.verl, made)
+    print(grpo_report(config), flush=True)
+    print(_trainer_said(config))
+    if raw:
+        print("\ngiven to verl as they stand (cluster.verl; no estimate knows of them):")
+        print("\n".join(f"{key}={value}" for key, value in raw.items()))
+    if not installed():
+        print("\nverl is not installed here; what it would be given:")
+        print("\n".join(f"{key}={value}" for key, value in made.items()))
+        return
+    composed = compose(made, raw)
+    check(composed)
+    from omegaconf import OmegaConf
+
+    print("\nverl's configuration, checked by verl:\n" + OmegaConf.to_yaml(composed))

@@ -23,10 +23,9 @@ from assay.family import VARIABLE
 from assay.task import TaskError
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
-from train.backends.verl.compose import check, compose, require_verl
+from train.backends.verl.compose import check, compose, raw_settings, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides
-from train.backends.verl.raw import raw_settings
 from train.backends.verl.retention import STOP, last_step, settle
 from train.run.stop import EXIT_STOPPED, SIGNALS
 from train.run.trackers import FOLDER as EVENTS

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from configs.loader import ConfigError, dump, load  # noqa: E402
 from configs.schema import GrpoRunConfig  # noqa: E402
-from train.backends.verl.adapters import META, read_adapters, save_merged  # noqa: E402
+from train.backends.verl.export import META, read_adapters, save_merged  # noqa: E402
 from train.model.adapters import AdapterError, add_adapters  # noqa: E402
 
 STEM = "base_model.model.model.layers.0.self_attn.q_proj"

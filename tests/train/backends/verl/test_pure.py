@@ -281,7 +281,7 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
 
 def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
     from train.backends.verl.main import _next_log
-    from train.backends.verl.metrics import reward_metrics
+    from train.backends.verl.trainer import reward_metrics
 
     first = _next_log(tmp_path)
     first.touch()

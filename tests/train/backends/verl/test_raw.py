@@ -9,8 +9,8 @@ import pytest
 
 from configs.loader import ConfigError, dump, load
 from configs.schema import GrpoRunConfig
+from train.backends.verl.compose import raw_settings, signed
 from train.backends.verl.overrides import overrides
-from train.backends.verl.raw import raw_settings, signed
 
 ROLLOUT = "actor_rollout_ref.rollout"
 KNOWN: dict[str, Any] = {
@@ -69,11 +69,8 @@ def test_what_assay_sets_is_not_set_twice(key: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("actor_rollout_ref.nccl_timeot", 1, "verl has no nccl_timeot there; did you mean nccl_t"),
-        ("actor_rollout_ref.nccl_timeout", "long", "verl has 600 there; give a value of that kind"),
-        ("actor_rollout_ref.nccl_timeout.x", 1, "x is below a value of verl's"),
-        (f"{ROLLOUT}.eager", 1, "verl has True there"),
-        (ROLLOUT, 1, "is a section of verl's; set a key in it"),
+        ("actor_rollout_ref.nccl_timeot", 1, "verl has no nccl_timeot there; did you mean 'nccl_t"),
+        ("actor_rollout_ref.nccl_timeout.x", 1, "verl has no x there"),
     ],
 )
 def test_what_verl_does_not_have_is_refused(key: str, value: Any, said: str) -> None:
@@ -89,7 +86,7 @@ def test_kinds_that_fit_pass() -> None:
 
 def test_verl_itself_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    from train.backends.verl.dry_run import show
+    from train.backends.verl.compose import show
 
     fsdp = "actor_rollout_ref.actor.fsdp_config.fsdp_size"
     words = ["model.path=Qwen/Qwen3-4B", "rl.max_new_tokens=64", f"cluster.verl.{fsdp}=8"]
@@ -98,6 +95,6 @@ def test_verl_itself_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert f"no estimate knows of them):\n{fsdp}=8" in said
     assert "fsdp_size: 8" in said and "quantization: fp8" in said
-    with pytest.raises(ConfigError, match="verl has no fsdp_sise there; did you mean fsdp_size"):
+    with pytest.raises(ConfigError, match="verl has no fsdp_sise there; did you mean 'fsdp_size"):
         wrong = f"cluster.verl.{fsdp.replace('size', 'sise')}=8"
         show(load(GrpoRunConfig, None, [*words[:2], wrong]))
