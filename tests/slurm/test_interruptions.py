@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from mini_slurm import MiniSlurm
-from places import ROOT
 from slurm_runs import (
     final_hashes,
     grpo_words,
@@ -40,9 +39,7 @@ def test_sft_ends_in_the_same_bits_whatever_stopped_it(
     slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
 ) -> None:
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    job = slurm.submit(
-        "-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), *sft_words(data, tiny_folder, out)
-    )
+    job = slurm.script(log, "sft", *sft_words(data, tiny_folder, out))
     stop_in_every_way(slurm, job, out, "sft")
     done, text = slurm.wait(job, seconds=240), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), text
@@ -58,12 +55,7 @@ def test_grpo_ends_in_the_same_bits_and_samples_whatever_stopped_it(
     slurm: MiniSlurm, warm_folder: Path, tmp_path: Path
 ) -> None:
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    job = slurm.submit(
-        "-o",
-        str(log),
-        str(ROOT / "slurm" / "grpo_1node.sbatch"),
-        *grpo_words(data, warm_folder, out),
-    )
+    job = slurm.script(log, "grpo_1node", *grpo_words(data, warm_folder, out))
     stop_in_every_way(slurm, job, out, "rl")
     done = slurm.wait(job, seconds=240)
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), log.read_text()
@@ -88,14 +80,9 @@ def test_deepspeed_ends_in_the_same_bits_when_signalled_and_when_its_node_is_los
 ) -> None:
     """Two processes, ZeRO-3. Checkpoint files of DeepSpeed hold pickles: the model is compared."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    more = [
-        "sft.epochs=8",
-        "sft.save_every=5",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=2",
-    ]
+    more = ["sft.epochs=8", "sft.save_every=5", "cluster.device=cpu", "cluster.gpus_per_node=2"]
     words = ["--backend", "deepspeed", *sft_words(data, tiny_folder, out), *more]
-    job = slurm.submit("-o", str(log), "--mem=2000", str(ROOT / "slurm" / "sft.sbatch"), *words)
+    job = slurm.script(log, "sft", *words, options="--mem=2000")
     wait_progress(slurm, job, out, "sft", 0, seconds=400)
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     wait_progress(slurm, job, out, "sft", 1, seconds=400)
@@ -116,7 +103,7 @@ def test_a_run_that_fails_fails_the_job_and_is_not_requeued(
 ) -> None:
     log = tmp_path / "log.txt"
     words = sft_words(tmp_path / "nothing.jsonl", tiny_folder, tmp_path / "run")
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), *words)
+    job = slurm.script(log, "sft", *words)
     done = slurm.wait(job)
     assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0"), log.read_text()
     assert "no such file; give tasks (JSONL)" in log.read_text()
@@ -129,16 +116,9 @@ def test_a_real_time_limit_ends_in_the_same_bits(
     after some 20. As many starts as it takes, those included that end in their imports."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
     more = ["sft.epochs=100", "sft.save_every=1000"]  # only what the signal saves
-    job = slurm.submit(
-        "-o",
-        str(log),
-        "--time=1",
-        "--signal=B:USR1@50",
-        str(ROOT / "slurm" / "sft.sbatch"),
-        *sft_words(data, tiny_folder, out),
-        *more,
-        ASSAY_MAX_STALLS="20",
-    )
+    words = [*sft_words(data, tiny_folder, out), *more]
+    limit = "--time=1 --signal=B:USR1@50"
+    job = slurm.script(log, "sft", *words, options=limit, ASSAY_MAX_STALLS="20")
     done, text = slurm.wait(job, seconds=900), log.read_text()
     assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, text
     assert text.count("signal USR1: asking the run to save") >= int(done["Restarts"])

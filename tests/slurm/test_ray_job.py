@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from mini_slurm import MiniSlurm, command, environ, processes, wait_for
-from places import ROOT
 from tiny_model import CHAT_TEMPLATE
 from tool_model import tasks as tool_tasks
 from tool_model import write_model
@@ -38,33 +37,13 @@ def verl_job(slurm: MiniSlurm, folder: Path) -> str:
     (folder / "m").mkdir()
     write_model(folder / "m", CHAT_TEMPLATE)
     data = tool_tasks(4, folder / "train.jsonl")
-    job = slurm.submit(
-        "-o",
-        str(folder / "log"),
-        "--mem=1900",
-        "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
-        f"data={data}",
-        f"out={folder / 'run'}",
-        f"model.path={folder / 'm'}",
-        "rl.prompts_per_step=2",
-        "rl.mini_batch=2",
-        "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=6",
-        "rl.max_length=2048",
-        "rl.turns=3",
-        "rl.save_every=1",
-        "rl.lr=1e-3",
-        "rl.steps=4",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=1",
-        "cluster.sandbox_workers=1",
-        "cluster.rollout_workers=1",
-        "cluster.micro_tokens=2048",
-        ASSAY_RAY_CPUS="16",
-        ASSAY_RAY_GPUS="1",
-        ASSAY_RAY_STORE="100000000",
-    )
+    settings = f"""data={data} out={folder / "run"} model.path={folder / "m"} rl.prompts_per_step=2
+        rl.mini_batch=2 rl.rollouts_per_prompt=4 rl.max_new_tokens=6 rl.max_length=2048 rl.turns=3
+        rl.save_every=1 rl.lr=1e-3 rl.steps=4 cluster.device=cpu cluster.gpus_per_node=1
+        cluster.sandbox_workers=1 cluster.rollout_workers=1 cluster.micro_tokens=2048"""
+    env = {"ASSAY_RAY_CPUS": "16", "ASSAY_RAY_GPUS": "1", "ASSAY_RAY_STORE": "100000000"}
+    where = (folder / "log", "grpo_multinode", *settings.split())
+    job = slurm.script(*where, options="--mem=1900 --cpus-per-task=2", **env)
     tracker = folder / "run" / "latest_checkpointed_iteration.txt"
     wait_for("the first checkpoint", tracker.is_file, 900)
     return job
@@ -153,20 +132,10 @@ def test_a_run_that_fails_because_ray_lost_a_node_is_requeued(
     """Its raylet is killed, which Slurm cannot see: the driver's own error comes within seconds."""
     (tmp_path / "steady.py").write_text(DRIVER)
     log, begun = tmp_path / "log.txt", tmp_path / "begun"
-    job = slurm.submit(
-        "-o",
-        str(log),
-        "--mem=500",
-        "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
-        f"out={tmp_path}/run",
-        "--",
-        "steady",
-        ASSAY_RAY_CPUS="2",
-        ASSAY_RAY_STORE="100000000",
-        PYTHONPATH=str(tmp_path),
-        BEGUN=str(begun),
-    )
+    env = {"ASSAY_RAY_CPUS": "2", "ASSAY_RAY_STORE": "100000000"}
+    env |= {"PYTHONPATH": str(tmp_path), "BEGUN": str(begun)}
+    where = (log, "grpo_multinode", f"out={tmp_path}/run", "--", "steady")
+    job = slurm.script(*where, options="--mem=500 --cpus-per-task=2", **env)
     wait_for("the driver", begun.exists, 400)
     mine = [
         p
@@ -180,3 +149,7 @@ def test_a_run_that_fails_because_ray_lost_a_node_is_requeued(
     done, said = slurm.wait(job, seconds=500), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
     assert "requeued after a lost node" in said
+    assert not Path(f"/tmp/r{job}").exists()
+    logs = tmp_path / "run" / "ray-logs"  # of both nodes, the head's with its own server's
+    assert sorted(p.name for p in logs.iterdir()) == ["n1", "n2"], said
+    assert list(logs.glob("n1/gcs_server*"))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from mini_slurm import MiniSlurm, wait_for
-from places import ROOT
 from slurm_runs import preempt, saved, started
 
 STEPS = 400
@@ -55,24 +54,22 @@ open(os.path.join(out, "DONE"), "w").close()
 """
 
 
+def program(folder: Path, text: str, name: str = "python") -> str:
+    """An executable file."""
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+    return str(folder / name)
+
+
 def stand_in(tmp_path: Path) -> str:
-    python = tmp_path / "python"
-    python.write_text(STAND_IN)
-    python.chmod(0o755)
-    return str(python)
+    return program(tmp_path, STAND_IN)
 
 
 @pytest.mark.slow  # a daemon that is waited for
 def test_a_crashed_slurmd_costs_nothing(slurm: MiniSlurm, tmp_path: Path) -> None:
     """The steps outlive it; the run goes on to its end while nobody looks, and is not repeated."""
     log = tmp_path / "log.txt"
-    job = slurm.submit(
-        "-o",
-        str(log),
-        str(ROOT / "slurm" / "sft.sbatch"),
-        f"out={tmp_path}/run",
-        ASSAY_PYTHON=stand_in(tmp_path),
-    )
+    job = slurm.script(log, "sft", f"out={tmp_path}/run", ASSAY_PYTHON=stand_in(tmp_path))
     wait_for("the start", lambda: saved(tmp_path / "run", "sft") > 0)
     node = slurm.job(job)["NodeList"]
     slurm.kill_daemon(node)
@@ -91,14 +88,8 @@ def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
     runs, python = {"sft": "sft", "rl": "grpo_1node"}, stand_in(tmp_path)
     jobs: dict[str, str] = {}
     for stage, script in runs.items():
-        jobs[stage] = slurm.submit(
-            "-o",
-            str(tmp_path / f"{stage}.log"),
-            "--cpus-per-task=2",
-            str(ROOT / "slurm" / f"{script}.sbatch"),
-            f"out={tmp_path / stage}",
-            ASSAY_PYTHON=python,
-        )
+        log, out, cores = tmp_path / f"{stage}.log", f"out={tmp_path / stage}", "--cpus-per-task=2"
+        jobs[stage] = slurm.script(log, script, out, options=cores, ASSAY_PYTHON=python)
 
     def next_start(restarts: int) -> None:
         for stage, job in jobs.items():
@@ -138,16 +129,9 @@ def test_a_step_longer_than_the_lead_is_repeated_and_the_job_goes_on(
     """A real time limit of a minute. The step that is being done when the signal comes would take
     longer than what is left. A later start may meet the limit too, on a slow machine."""
     log = tmp_path / "log.txt"
-    job = slurm.submit(
-        "-o",
-        str(log),
-        "--time=1",
-        "--signal=B:USR1@45",
-        str(ROOT / "slurm" / "grpo_1node.sbatch"),
-        f"out={tmp_path}/run",
-        ASSAY_PYTHON=stand_in(tmp_path),
-        LONG_STEP="600",
-    )
+    env = {"ASSAY_PYTHON": stand_in(tmp_path), "LONG_STEP": "600"}
+    limit = "--time=1 --signal=B:USR1@45"
+    job = slurm.script(log, "grpo_1node", f"out={tmp_path}/run", options=limit, **env)
     done, said = slurm.wait(job, seconds=300), log.read_text()
     assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, said
     assert saved(tmp_path / "run", "rl") == STEPS
@@ -171,20 +155,10 @@ exec sleep 300
 def test_a_signal_before_the_run_listens_is_no_stall_of_a_run_that_would(
     slurm: MiniSlurm, tmp_path: Path, script: str
 ) -> None:
-    log, out, python = tmp_path / "log.txt", tmp_path / "run", tmp_path / "python"
-    python.write_text(DEAF)
-    python.chmod(0o755)
-    words = ["--", "x"] if script == "command" else []
-    job = slurm.submit(
-        "-o",
-        str(log),
-        str(ROOT / "slurm" / f"{script}.sbatch"),
-        f"out={out}",
-        *words,
-        *([f"out={out}"] if words else []),
-        ASSAY_PYTHON=str(python),
-        ASSAY_MAX_STALLS="1",
-    )
+    log, out = tmp_path / "log.txt", tmp_path / "run"
+    words = [f"out={out}", *(["--", "x", f"out={out}"] if script == "command" else [])]
+    env = {"ASSAY_PYTHON": program(tmp_path, DEAF), "ASSAY_MAX_STALLS": "1"}
+    job = slurm.script(log, script, *words, **env)
     wait_for("the start", lambda: (out / "begun0").exists())
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     if script == "command":  # it never saves when it is asked to
@@ -198,23 +172,20 @@ def test_a_signal_before_the_run_listens_is_no_stall_of_a_run_that_would(
     assert said.count("requeued after signal USR1 while the run was still starting") == 2
 
 
+# Says that it begins, and does at USR1 what it is told to.
+BEGINS = """#!/bin/sh
+case "$*" in *preflight*) exit 0 ;; esac
+trap "exit {code}" USR1
+touch "{folder}/begun$SLURM_ARRAY_TASK_ID"
+until [ -e "{folder}/go" ]; do sleep 0.1; done
+"""
+
+
 def test_one_task_of_an_array_requeues_itself_alone(slurm: MiniSlurm, tmp_path: Path) -> None:
     """The last task of an array has the array's own number, which means all of them to scontrol."""
-    python = tmp_path / "python"
-    python.write_text(
-        '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\ntrap "exit 75" USR1\n'
-        f'touch "{tmp_path}/begun$SLURM_ARRAY_TASK_ID"\n'
-        f'until [ -e "{tmp_path}/go" ]; do sleep 0.1; done\n'
-    )
-    python.chmod(0o755)
-    job = slurm.submit(
-        "-o",
-        f"{tmp_path}/%a.txt",
-        "--array=0-1",
-        str(ROOT / "slurm" / "data_array.sbatch"),
-        f"out={tmp_path}/run",
-        ASSAY_PYTHON=str(python),
-    )
+    python = program(tmp_path, BEGINS.format(code=75, folder=tmp_path))
+    where = (tmp_path / "%a.txt", "data_array", f"out={tmp_path}/run")
+    job = slurm.script(*where, options="--array=0-1", ASSAY_PYTHON=python)
     wait_for("both starts", lambda: all((tmp_path / f"begun{i}").exists() for i in (0, 1)))
     slurm.run("scancel", "--signal=USR1", "--batch", f"{job}_1")
     wait_for("its next start", lambda: started(slurm, f"{job}_1", 1))
@@ -226,21 +197,8 @@ def test_one_task_of_an_array_requeues_itself_alone(slurm: MiniSlurm, tmp_path: 
 def test_a_command_that_ends_well_after_the_signal_is_not_done_again(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
-    log, python = tmp_path / "log.txt", tmp_path / "python"
-    python.write_text(
-        '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\ntrap "exit 0" USR1\n'
-        f'touch "{tmp_path}/begun"\nwhile :; do sleep 0.1; done\n'
-    )
-    python.chmod(0o755)
-    job = slurm.submit(
-        "-o",
-        str(log),
-        str(ROOT / "slurm" / "command.sbatch"),
-        f"out={tmp_path}/run",
-        "--",
-        "x",
-        ASSAY_PYTHON=str(python),
-    )
+    log, python = tmp_path / "log.txt", program(tmp_path, BEGINS.format(code=0, folder=tmp_path))
+    job = slurm.script(log, "command", f"out={tmp_path}/run", "--", "x", ASSAY_PYTHON=python)
     wait_for("the start", lambda: (tmp_path / "begun").exists())
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     done = slurm.wait(job)
@@ -248,20 +206,11 @@ def test_a_command_that_ends_well_after_the_signal_is_not_done_again(
 
 
 def test_a_requeue_that_fails_is_no_success(slurm: MiniSlurm, tmp_path: Path) -> None:
-    python, scontrol = tmp_path / "python", tmp_path / "scontrol"
-    python.write_text('#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\nexit 75\n')
-    real = shutil.which("scontrol")
-    scontrol.write_text(f'#!/bin/sh\n[ "$1" != requeue ] || exit 1\nexec {real} "$@"\n')
-    for file in (python, scontrol):
-        file.chmod(0o755)
-    log = tmp_path / "log.txt"
-    job = slurm.submit(
-        "-o",
-        str(log),
-        str(ROOT / "slurm" / "sft.sbatch"),
-        f"out={tmp_path}/run",
-        ASSAY_PYTHON=str(python),
-        PATH=f"{tmp_path}:{os.environ['PATH']}",
-    )
+    real, log = shutil.which("scontrol"), tmp_path / "log.txt"
+    refusing = f'#!/bin/sh\n[ "$1" != requeue ] || exit 1\nexec {real} "$@"\n'
+    program(tmp_path, refusing, "scontrol")
+    python = program(tmp_path, '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\nexit 75\n')
+    env = {"ASSAY_PYTHON": python, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    job = slurm.script(log, "sft", f"out={tmp_path}/run", **env)
     assert slurm.wait(job)["JobState"] == "FAILED"
     assert "scontrol does not requeue this job" in log.read_text()

@@ -5,7 +5,6 @@ Every node is a slurmd of its own on this host; they share /tmp, ports and the h
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -13,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,20 +53,14 @@ PartitionName=main Nodes=n[1-4] Default=YES MaxTime=60 PriorityTier=1 GraceTime=
 PartitionName=high Nodes=n[1-4] MaxTime=60 PriorityTier=2 PreemptMode=OFF
 """
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
-INSTALL = "apt-get install --no-install-recommends slurm-wlm munge"
 
 
 def missing() -> str | None:
-    """Why a real Slurm cannot be started here, or None. Installs it where that was allowed."""
+    """Why a real Slurm cannot be started here, or None."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     lacking = [p for p in PROGRAMS if shutil.which(p) is None]
-    if lacking and os.environ.get("ASSAY_INSTALL_SLURM") == "1":
-        why = install()
-        if why:
-            return why
-        lacking = [p for p in PROGRAMS if shutil.which(p) is None]
     if lacking:
-        return f"no {lacking[0]} here; {INSTALL}, or set ASSAY_INSTALL_SLURM=1 as root"
+        return f"no {lacking[0]} here; apt-get install --no-install-recommends slurm-wlm munge"
     if not Path("/sys/fs/cgroup").is_dir():
         return "no /sys/fs/cgroup, without which slurmd 22.05 does not start"
     try:
@@ -76,31 +68,6 @@ def missing() -> str | None:
     except OSError:
         return f"the host name {host()} does not resolve"
     return None
-
-
-def install() -> str | None:
-    """Install the packages as root; the reason when that cannot be."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return f"Slurm is not installed, and only root with apt-get may ({INSTALL})"
-    with open(Path(tempfile.gettempdir()) / "assay-install-slurm.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes ask for the same
-        return _apt_get()
-
-
-def _apt_get() -> str | None:
-    if all(shutil.which(p) for p in PROGRAMS):
-        return None
-    wait = ("-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=10")
-    for words in (("update",), ("install", "-y", "--no-install-recommends", "slurm-wlm", "munge")):
-        done = subprocess.run(
-            ["apt-get", *wait, "-q", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            timeout=300,
-        )
-    return None if done.returncode == 0 else f"apt-get failed: {done.stderr.strip()[-200:]}"
 
 
 def host() -> str:
@@ -168,7 +135,7 @@ class MiniSlurm:
         conf = CONF.format(host=host(), user=user.strip(), d=d, ctld=ports[0], nodes=nodes)
         (d / "slurm.conf").write_text(conf)
         # forced: pytest's folders are closed to others, which munged would refuse
-        self._run(
+        self.run(
             "munged",
             "--force",
             f"--key-file={key}",
@@ -177,7 +144,7 @@ class MiniSlurm:
             f"--log-file={d}/munge.log",
             f"--seed-file={d}/seed",
         )
-        self._run("slurmctld")
+        self.run("slurmctld")
         for node in NODES:
             self.start_node(node)
         wait_for("all nodes idle", lambda: set(self.states()) == {"idle"})
@@ -198,7 +165,7 @@ class MiniSlurm:
 
     def start_node(self, node: str) -> None:
         (self.folder / "spool" / node).mkdir(exist_ok=True)
-        self._run("slurmd", "-N", node)
+        self.run("slurmd", "-N", node)
 
     def kill_node(self, node: str) -> None:
         """What a power cut does: the node's slurmd, its step daemons and their processes, at once.
@@ -260,9 +227,6 @@ class MiniSlurm:
     def states(self) -> list[str]:
         return self.run("sinfo", "-h", "-o", "%T").split()
 
-    def _run(self, *words: str) -> str:
-        return self.run(*words)
-
     def run(self, *words: str, cwd: Path | None = None, **more: str) -> str:
         """Standard output of one Slurm command; raises with its error text."""
         done = subprocess.run(
@@ -277,6 +241,11 @@ class MiniSlurm:
 
     def submit(self, *words: str, cwd: Path | None = None, **more: str) -> str:
         return self.run("sbatch", "--parsable", *words, cwd=cwd, **more).strip()
+
+    def script(self, log: Path, name: str, *words: object, options: str = "", **more: str) -> str:
+        """Submit a script of slurm/ with options of sbatch; its output goes to `log`."""
+        script = str(ROOT / "slurm" / f"{name}.sbatch")
+        return self.submit("-o", str(log), *options.split(), script, *map(str, words), **more)
 
     def job(self, job: str) -> dict[str, str]:
         """Fields of `scontrol show job`, of the first record. A busy controller may miss one

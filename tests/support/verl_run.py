@@ -15,25 +15,11 @@ from places import ROOT
 
 def grpo(folder: Path, *more: str) -> str:
     """What it said. `folder` has the model `m`, train.jsonl and held.jsonl; `run` is made."""
-    words = [
-        f"data={folder / 'train.jsonl'}",
-        f"model.path={folder / 'm'}",
-        f"out={folder / 'run'}",
-        "rl.prompts_per_step=2",
-        "rl.mini_batch=2",
-        "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=6",
-        "rl.max_length=2048",
-        "rl.turns=3",
-        "rl.save_every=1",
-        "rl.lr=1e-3",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=1",
-        "cluster.sandbox_workers=1",
-        "cluster.rollout_workers=1",
-        "cluster.micro_tokens=2048",
-        f"cluster.val_data={folder / 'held.jsonl'}",
-    ]
+    words = f"""data={folder / "train.jsonl"} model.path={folder / "m"} out={folder / "run"}
+        rl.prompts_per_step=2 rl.mini_batch=2 rl.rollouts_per_prompt=4 rl.max_new_tokens=6
+        rl.max_length=2048 rl.turns=3 rl.save_every=1 rl.lr=1e-3 cluster.device=cpu
+        cluster.gpus_per_node=1 cluster.sandbox_workers=1 cluster.rollout_workers=1
+        cluster.micro_tokens=2048 cluster.val_data={folder / "held.jsonl"}""".split()
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more],

@@ -99,65 +99,44 @@ def test_32b_with_zero_3_by_hand() -> None:
     assert node_bytes(two, shape) == pytest.approx(8 * (2 * count + 2e9))  # each reads it all
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (
-            [
-                "cluster.gpus_per_node=1",
-                "cluster.sequence_parallel=1",
-                "cluster.micro_tokens=32768",
-            ],
-            "needs at least",
-        ),
-        # verl asserts it in the middle of the first update
-        (["cluster.sequence_parallel=2"], "is less than one answer of rl.max_length=32768"),
-        (["rl.max_length=1000000", "cluster.micro_tokens=250000"], "made for 40960 positions"),
-        (
-            ["cluster.gpus_per_node=12", "cluster.sequence_parallel=12"],
-            "does not divide the model's",
-        ),
-        (["cluster.server_memory=0.05"], "the server's weights alone are 8 GB"),
-        (["cluster.server_memory=0.11"], "keys and values of one answer of rl.max_length=32768"),
-        (["cluster.gpu_memory_gb=20"], "does not fit"),
-        (["cluster.host_memory_gb=128"], "each node needs about 197 GB of its own memory"),
-    ],
-)
-def test_what_cannot_run_is_refused_in_one_sentence(settings: list[str], said: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        grpo_report(dare(*settings))
-    assert said in str(error.value) and "\n" not in str(error.value)
+# settings | what is said
+GRPO_REFUSED = """
+cluster.gpus_per_node=1 cluster.sequence_parallel=1 cluster.micro_tokens=32768 | needs at least
+cluster.sequence_parallel=2 | is less than one answer of rl.max_length=32768
+rl.max_length=1000000 cluster.micro_tokens=250000 | made for 40960 positions
+cluster.gpus_per_node=12 cluster.sequence_parallel=12 | does not divide the model's
+cluster.server_memory=0.05 | the server's weights alone are 8 GB
+cluster.server_memory=0.11 | keys and values of one answer of rl.max_length=32768
+cluster.gpu_memory_gb=20 | does not fit
+cluster.host_memory_gb=128 | each node needs about 197 GB of its own memory
+"""
+SFT_REFUSED = """
+cluster.nodes=1 cluster.offload=false | most of it is masters and moments
+cluster.zero_stage=2 | does not fit
+sft.max_length=50000 | made for 40960 positions
+sft.batch_size=40 | cannot be shared out evenly over 16
+cluster.host_memory_gb=256 | each node needs about 376 GB of its own memory
+"""
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (["cluster.nodes=1", "cluster.offload=false"], "most of it is masters and moments"),
-        (["cluster.zero_stage=2"], "does not fit"),
-        (["sft.max_length=50000"], "made for 40960 positions"),
-        (["sft.batch_size=40"], "cannot be shared out evenly over 16"),
-        (["cluster.host_memory_gb=256"], "each node needs about 376 GB of its own memory"),
-    ],
-)
-def test_sft_that_cannot_run_is_refused_too(settings: list[str], said: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        sft_report(big(*settings))
-    assert said in str(error.value)
+def test_what_cannot_run_is_refused_in_one_sentence() -> None:
+    for table, ask in (
+        (GRPO_REFUSED, lambda words: grpo_report(dare(*words))),
+        (SFT_REFUSED, lambda words: sft_report(big(*words))),
+    ):
+        for line in table.strip().splitlines():
+            settings, said = line.split(" | ")
+            with pytest.raises(ConfigError) as error:
+                ask(settings.split())
+            assert said in str(error.value) and "\n" not in str(error.value), line
 
 
 def test_adapters_need_a_fraction() -> None:
-    shape = shape_of("Qwen/Qwen3-32B")
-    full, lora = (
-        deepspeed(big("cluster.offload=false", f"model.lora_rank={rank}"), shape)
-        for rank in (0, 16)
-    )
-    name = "masters and moments (float32, cut)"
-    assert lora[name] < full[name] / 200
-
-
-def test_a_step_without_offloading_fits_two_nodes() -> None:
-    """Float32 logits exist for 1,024 positions only, and their gradient overwrites them."""
-    assert "may not fit" not in sft_report(big("cluster.offload=false"))
+    shape, name = shape_of("Qwen/Qwen3-32B"), "masters and moments (float32, cut)"
+    full, lora = (big("cluster.offload=false", f"model.lora_rank={rank}") for rank in (0, 16))
+    assert deepspeed(lora, shape)[name] < deepspeed(full, shape)[name] / 200
+    # a step without offloading fits two nodes: float32 logits exist for 1,024 positions only
+    assert "may not fit" not in sft_report(full)
 
 
 def test_what_is_nearly_too_much_is_said() -> None:
@@ -174,17 +153,10 @@ def test_a_verl_checkpoint_holds_adapters_alone() -> None:
     assert checkpoint_bytes(lora, shape) == 12 * shape.adapters(16)
 
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [
-        ("Qwen/Qwen3-4B", 4.02),
-        ("Qwen/Qwen3-8B", 8.19),
-        ("Qwen/Qwen3-32B", 32.76),
-        ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.1345),
-    ],
-)
-def test_parameters_are_counted_as_their_makers_do(name: str, billions: float) -> None:
-    assert shape_of(name).parameters / 1e9 == pytest.approx(billions, rel=5e-3)
+def test_parameters_are_counted_as_their_makers_do() -> None:
+    sizes = {"Qwen/Qwen3-4B": 4.02, "Qwen/Qwen3-8B": 8.19, "Qwen/Qwen3-32B": 32.76}
+    for name, billions in (sizes | {"HuggingFaceTB/SmolLM2-135M-Instruct": 0.1345}).items():
+        assert shape_of(name).parameters / 1e9 == pytest.approx(billions, rel=5e-3), name
 
 
 def test_a_folder_tells_its_own_shape(tiny_folder: Path, tmp_path: Path) -> None:

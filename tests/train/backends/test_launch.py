@@ -15,12 +15,8 @@ LISTS = ("n1", "n[1-4]", "n[03-07,9],login1", "a5,n[1-2]", "r[1-2]n[3,5-6]", "gp
 def test_the_meeting_point_is_read_without_asking_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside a container there is no scontrol."""
     monkeypatch.setenv("PATH", "/nonexistent")
-    job = {
-        "SLURM_NNODES": "2",
-        "SLURM_NODEID": "1",
-        "SLURM_JOB_ID": "17",
-        "SLURM_JOB_NODELIST": "n[03-04]",
-    }
+    job = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_ID": "17"}
+    job["SLURM_JOB_NODELIST"] = "n[03-04]"
     assert rendezvous(job) == (2, 1, "n03", 20119)
     assert rendezvous(job | {"SLURM_RESTART_COUNT": "1"})[3] == 20120
     firsts = ["n1", "n1", "n03", "a5", "r1n3", "gpu-a100-007"]

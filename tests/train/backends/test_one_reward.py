@@ -71,13 +71,12 @@ def check_adapters(every: int, folder: Path) -> None:
         assert min(seen[family, name] for name in ("right", "wrong", "broken", "empty")) >= 1
 
 
-def test_the_adapters_agree_on_a_part_of_the_visible_tasks(tmp_path: Path) -> None:
-    check_adapters(EVERY, tmp_path)
+WHOLE = pytest.param(1, marks=pytest.mark.slow)  # every visible task
 
 
-@pytest.mark.slow
-def test_the_adapters_agree_on_every_visible_task(tmp_path: Path) -> None:
-    check_adapters(1, tmp_path)
+@pytest.mark.parametrize("every", [EVERY, WHOLE])
+def test_the_adapters_agree(every: int, tmp_path: Path) -> None:
+    check_adapters(every, tmp_path)
 
 
 async def by_reward_worker(folder: Path, pairs: list[tuple[Task, Try]]) -> list[dict[str, Any]]:
@@ -173,12 +172,7 @@ def check_verl(every: int, model: Path, folder: Path) -> None:
         assert out.extra_fields["reward_extra_info"]["acc"] == want["outcome"], where
 
 
-def test_verls_reward_loop_agrees_on_a_part(tiny_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [EVERY * 2, WHOLE])
+def test_verls_reward_loop_agrees(every: int, tiny_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    check_verl(EVERY * 2, tiny_folder, tmp_path)
-
-
-@pytest.mark.slow
-def test_verls_reward_loop_agrees_on_every_visible_task(tiny_folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    check_verl(1, tiny_folder, tmp_path)
+    check_verl(every, tiny_folder, tmp_path)

@@ -17,6 +17,10 @@ from rewards.adapters import trl_reward
 from rewards.score import score_row
 
 pytestmark = pytest.mark.slow
+COMMON: dict[str, Any] = {
+    **{"max_steps": 1, "use_cpu": True, "bf16": False, "report_to": [], "save_strategy": "no"},
+    **{"disable_tqdm": True, "gradient_checkpointing": False},
+}
 
 
 def test_a_step_with_our_reward(tiny_folder: Path, tmp_path: Path) -> None:
@@ -34,25 +38,11 @@ def test_a_step_with_our_reward(tiny_folder: Path, tmp_path: Path) -> None:
         return seen[-1][1]
 
     settings = GRPOConfig(
-        output_dir=str(tmp_path),
-        max_steps=1,
-        per_device_train_batch_size=4,
-        num_generations=4,
-        max_completion_length=8,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        logging_steps=1,
-        save_strategy="no",
-        disable_tqdm=True,
-        gradient_checkpointing=False,
+        **COMMON | {"output_dir": str(tmp_path), "per_device_train_batch_size": 4},
+        **{"num_generations": 4, "max_completion_length": 8, "logging_steps": 1},
     )
-    trainer = GRPOTrainer(
-        model=str(tiny_folder),
-        reward_funcs=reward,
-        args=settings,
-        train_dataset=Dataset.from_list(rows),
-    )
+    data, model = Dataset.from_list(rows), str(tiny_folder)
+    trainer = GRPOTrainer(model=model, reward_funcs=reward, args=settings, train_dataset=data)
     trainer.train()
     ((given, rewards),) = seen
     assert len(rewards) == 4
@@ -80,35 +70,15 @@ def test_a_step_of_sft_on_what_select_wrote(tiny_folder: Path, tmp_path: Path) -
     ]
     shape = {"type": "object", "properties": {"code": {"type": "string"}}}
     tool = {"type": "function", "function": {"name": "python_executor", "parameters": shape}}
-    row = {
-        "track": "class-IF",
-        "sample": 0,
-        "outcome": 1.0,
-        "reward": 1.1,
-        "tokens": 9,
-        "wall_s": 1.0,
-        "messages": said,
-        "tools": [tool],
-        "ids": [1, 2],
-        "loss_mask": [0, 1],
-        "tool_calls": [],
-    }
+    row = {"track": "class-IF", "sample": 0, "outcome": 1.0, "reward": 1.1, "tokens": 9}
+    row |= {"wall_s": 1.0, "messages": said, "tools": [tool], "ids": [1, 2], "loss_mask": [0, 1]}
+    row["tool_calls"] = []
     source, out = tmp_path / "r.jsonl", tmp_path / "s.parquet"
     source.write_text("".join(json.dumps(row | {"task_id": f"t{i}"}) + "\n" for i in range(4)))
     assert main(["--rollouts", str(source), "--strategy", "fv", "--out", str(out)]) == 0
     data = load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path))
-    settings = SFTConfig(
-        output_dir=str(tmp_path / "o"),
-        max_steps=1,
-        per_device_train_batch_size=2,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-        max_length=400,
-        gradient_checkpointing=False,
-    )
+    more = {"output_dir": str(tmp_path / "o"), "per_device_train_batch_size": 2, "max_length": 400}
+    settings = SFTConfig(**COMMON | more)
     trainer = SFTTrainer(model=str(tiny_folder), args=settings, train_dataset=data)
     shown = trainer.processing_class.decode(trainer.train_dataset[0]["input_ids"])
     assert "python_executor" in shown and "Done." in shown

@@ -74,24 +74,19 @@ def test_a_finished_shard_is_not_run_again(tmp_path: Path) -> None:
     assert merge(cut, tmp_path / "all.jsonl") == 14
 
 
-def test_a_failed_command_leaves_no_shard(tmp_path: Path) -> None:
-    cut = cut_of(tmp_path)
-    assert run_shard(cut, 0, ["{in}", "{out}"], lambda words: 3) == 3
-    assert not cut.output(0).exists()
-
-
 def test_a_stopped_shard_goes_on_from_what_it_wrote(tmp_path: Path) -> None:
     cut = cut_of(tmp_path)
 
     def half(words: list[str]) -> int:
         Path(words[1]).write_text("half\n")
-        return 138  # a signal
+        return 138  # a signal: no shard
 
     def rest(words: list[str]) -> int:
         assert Path(words[1]).read_text() == "half\n"
         return double(words)
 
     assert run_shard(cut, 0, ["{in}", "{out}"], half) == 138
+    assert not cut.output(0).exists()
     assert run_shard(cut, 0, ["{in}", "{out}"], rest) == 0
     assert run_shard(cut, 1, ["{in}", "{out}"], half) == 138
     write_jsonl(cut.source, [{"id": f"t{i}"} for i in range(8)])  # another input: begun anew
@@ -173,14 +168,6 @@ def test_a_shard_has_one_process(tmp_path: Path) -> None:
         "shard-00000.json",
         "shard-00000.jsonl",
     ]
-
-
-def test_what_a_kill_left_of_a_finished_shard_goes(tmp_path: Path) -> None:
-    cut = cut_of(tmp_path)
-    fill(cut)
-    (cut.folder / ".work-00001").mkdir()
-    assert run_shard(cut, 1, ["{in}", "{out}"], double) == 0
-    assert not (cut.folder / ".work-00001").exists()
 
 
 @pytest.mark.parametrize("text", ['{"input": "x", "ro', "[]", "\0\0"])

@@ -24,7 +24,6 @@ SMALL: dict[str, Any] = {
 KINDS: dict[str, dict[str, Any]] = {
     "gemma3_text": {"head_dim": 8, "sliding_window": 8},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
-    "bloom": {"n_layer": 2, "n_head": 4},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "mamba": {"state_size": 8},
     "rwkv": {},

@@ -65,25 +65,23 @@ def test_bits_do_not_depend_on_what_the_engine_did_before(model: Any) -> None:
     assert small._kept.size <= 40_000
 
 
-def test_new_weights_forget_the_old_ones_keys(tiny_folder: Path) -> None:
-    model = load_llama(tiny_folder, "float32")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_new_weights_forget_the_old_ones_keys_and_packed_copies(
+    tiny_folder: Path, dtype: str
+) -> None:
+    model = load_llama(tiny_folder, dtype)
     engine = TorchEngine(model, [], 4)
     first = engine.generate_now([[5, 6, 7]], SAID, 1, [0])[0][0]
+    assert engine._kept.size > 0 and engine._products is not None
+    engine.release()  # for the backward pass
+    assert engine._kept.size == 0 and engine._products is None
+    assert engine.generate_now([[5, 6, 7]], SAID, 1, [0])[0][0] == first
     with torch.no_grad():
         model.layers[0].down.mul_(-3)
     engine.update_weights()
     prompt = [5, 6, 7, *first.ids, 9]
     again = engine.generate_now([prompt], SAID, 1, [1])
     assert again == TorchEngine(model, [], 4).generate_now([prompt], SAID, 1, [1])
-
-
-def test_what_decoding_kept_is_freed_for_the_backward_pass(tiny_folder: Path) -> None:
-    engine = TorchEngine(load_llama(tiny_folder, "float32"), [], 4)
-    first = engine.generate_now([[5, 6, 7]], SAID, 1, [0])
-    assert engine._kept.size > 0 and engine._products is not None
-    engine.release()
-    assert engine._kept.size == 0 and engine._products is None
-    assert engine.generate_now([[5, 6, 7]], SAID, 1, [0]) == first
 
 
 def test_the_longest_row_is_found_once_and_the_oldest_go_first() -> None:

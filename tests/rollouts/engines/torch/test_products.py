@@ -18,7 +18,7 @@ from tiny_model import tiny_config  # noqa: E402
 from rollouts.engines.torch import llama  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
-from rollouts.engines.torch.llama import FEW, Llama, Tiles, from_state  # noqa: E402  # noqa: E402
+from rollouts.engines.torch.llama import FEW, Llama, Tiles, from_state  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
 
@@ -53,21 +53,6 @@ def test_a_product_is_that_of_torch(
     found = tiled(weight, bias)(x).float()
     assert torch.allclose(found, wanted, rtol=8e-3, atol=8e-3)
     assert torch.equal(tiled(weight, bias)(x[:1]).float()[0], found[0]) or rows > FEW
-
-
-@pytest.mark.usefixtures("threads")
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, FEW + 40), st.sampled_from([16, 80, 1536]), st.integers(0, 100))
-def test_a_gated_product_is_that_of_its_two_halves(rows: int, size: int, seed: int) -> None:
-    kernels, weight, x = here(torch.bfloat16), some(seed, 2 * size, 96), some(seed + 1, rows, 96)
-    packed = kernels.packed_gates(weight)
-    if packed is None:
-        pytest.skip("this processor has no AMX")
-    found = Tiles(kernels, weight, packed, None, gates=True)(x)
-    both = kernels.product(x, kernels.packed(weight), None)
-    assert torch.equal(found, kernels.silu_mul(both)) or rows > FEW
-    gate, up = F.linear(x.float(), weight.float()).chunk(2, -1)
-    assert torch.allclose(found.float(), F.silu(gate) * up, rtol=3e-2, atol=3e-2)
 
 
 def test_weights_of_other_sizes_are_left_to_torch() -> None:

@@ -21,14 +21,8 @@ from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # n
 
 PROMPTS = [[7, 9, 11, 30, 5], [8] * 9, list(range(3, 40)), [6, 7] * 4, [5]]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3["original_max_position_embeddings"] = 64
 WIDE = {"head_dim": 32, "hidden_size": 192, "vocab_size": 272}
 
 
@@ -48,14 +42,10 @@ def rope(**parameters: Any) -> dict[str, Any]:
 SHAPES = [
     Kind("llama with biases", "Llama", {"attention_bias": True, "tie_word_embeddings": False}),
     Kind("llama, llama3 scaling", "Llama", rope(**LLAMA3)),
-    Kind("llama, linear scaling", "Llama", rope(rope_type="linear", factor=2.0)),
     Kind("mistral", "Mistral", {"sliding_window": None, "head_dim": 16}),
-    Kind("mistral, a window as long as its context", "Mistral", {"sliding_window": 256}),
-    Kind("qwen2, tied", "Qwen2"),
     Kind("qwen2, untied", "Qwen2", {"tie_word_embeddings": False, **rope(rope_theta=1e6)}),
     Kind("qwen2, a window that is off", "Qwen2", {"sliding_window": 4}),
     Kind("qwen3, tied", "Qwen3", {"head_dim": 16, **rope(rope_theta=1e6)}),
-    Kind("qwen3, untied", "Qwen3", {"head_dim": 12, "tie_word_embeddings": False}),
     Kind("qwen3 with biases", "Qwen3", {"head_dim": 8, "attention_bias": True}),
     Kind("qwen3, yarn", "Qwen3", {"head_dim": 16, **rope(**YARN)}),
     # sizes that the compiled kernels take
@@ -63,16 +53,10 @@ SHAPES = [
     Kind("qwen2, compiled", "Qwen2", {"tie_word_embeddings": False} | WIDE),
     Kind("qwen3, compiled", "Qwen3", WIDE | rope(**YARN)),
 ]
+HALF = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
 OTHERS = [
     (Kind("mistral", "Mistral", {"sliding_window": 6}), "sliding_window 6 is shorter than its"),
-    (
-        Kind(
-            "qwen2",
-            "Qwen2",
-            {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1},
-        ),
-        "sliding_window 6 is shorter than its context of 256",
-    ),
+    (Kind("qwen2", "Qwen2", HALF), "sliding_window 6 is shorter than its context of 256"),
     (Kind("qwen3", "Qwen3", {"hidden_act": "gelu", "head_dim": 8}), "hidden_act 'gelu'"),
     (Kind("llama", "Llama", rope(rope_type="dynamic", factor=2.0)), "rotary scaling 'dynamic'"),
     (Kind("llama", "Llama", {"mlp_bias": True}), "mlp_bias"),
@@ -141,21 +125,10 @@ def greedy(module: Any, prompt: list[int], limit: int) -> list[int]:
     return out[0, len(prompt) :].tolist()
 
 
-def test_greedy_ids_equal_transformers_generate(made: Made) -> None:
-    engine = load_engine(made.folder, [2], 16, "float32")
-    assert isinstance(engine, TorchEngine)
-    groups = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, list(range(5)))
-    for prompt, group in zip(PROMPTS, groups, strict=True):
-        wanted = greedy(made.module, prompt, 40)
-        assert [c.ids for c in group] == [wanted, wanted]
-
-
-@pytest.mark.parametrize("packs", [True, False])
-def test_log_probabilities_are_those_of_transformers(made: Made, packs: bool) -> None:
+def test_log_probabilities_are_those_of_transformers(made: Made) -> None:
     """Also over turns: the second prompts go on from keys that were kept."""
     engine = load_engine(made.folder, [2], 16, "float32")
     assert isinstance(engine, TorchEngine)
-    engine._packs = engine._packs and packs
     prompts = PROMPTS
     for _ in range(2):
         groups = engine.generate_now(prompts, Sampling(24), 3, list(range(5)))
@@ -167,6 +140,9 @@ def test_log_probabilities_are_those_of_transformers(made: Made, packs: bool) ->
                 assert torch.allclose(torch.tensor(c.logprobs), wanted, atol=1e-4)
         before = engine.prefilled
         prompts = [[*p, *group[0].ids, 9, 4] for p, group in zip(prompts, groups, strict=True)]
+    greedily = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, list(range(5)))
+    for prompt, group in zip(PROMPTS, greedily, strict=True):
+        assert [c.ids for c in group] == [greedy(made.module, prompt, 40)] * 2
     again = [[*p, 11] for p in prompts[:1]]
     engine.generate_now(again, Sampling(2), 1, [0])
     assert engine.prefilled - before < len(again[0])

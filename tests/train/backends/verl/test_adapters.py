@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from configs.loader import ConfigError, dump, load  # noqa: E402
 from configs.schema import GrpoRunConfig  # noqa: E402
 from train.backends.verl.export import META, read_adapters, save_merged  # noqa: E402
-from train.model.adapters import AdapterError, add_adapters  # noqa: E402
 
 STEM = "base_model.model.model.layers.0.self_attn.q_proj"
 TARGET = "model.layers.0.self_attn.q_proj.weight"
@@ -30,28 +29,6 @@ def pair(rank: int = 2, width: int = 6, out: int = 8) -> dict[str, Any]:
         f"{STEM}.lora_A.weight": torch.randn(rank, width, generator=generator),
         f"{STEM}.lora_B.weight": torch.randn(out, rank, generator=generator),
     }
-
-
-def test_a_pair_is_added_in_float32_and_rounded_once() -> None:
-    weights = {
-        TARGET: torch.randn(8, 6).bfloat16(),
-        "model.norm.weight": torch.randn(6).bfloat16(),
-    }
-    made = add_adapters(weights, pair(), 0.5)
-    a, b = pair().values()
-    assert torch.equal(made[TARGET], (weights[TARGET].float() + 0.5 * (b @ a)).bfloat16())
-    assert made["model.norm.weight"] is weights["model.norm.weight"]
-
-
-def test_what_is_no_pair_of_this_model_is_refused() -> None:
-    weights = {TARGET: torch.zeros(8, 6)}
-    for adapters, said in [
-        ({f"{STEM}.lora_A.weight": torch.zeros(2, 6)}, "fits no weight"),
-        ({k.replace("q_proj", "z_proj"): v for k, v in pair().items()}, "fits no weight"),
-        (pair() | {f"{STEM}.lora_magnitude_vector": torch.zeros(8)}, "is no low-rank adapter"),
-    ]:
-        with pytest.raises(AdapterError, match=said):
-            add_adapters(weights, adapters, 1.0)
 
 
 def checkpoint(folder: Path, adapters: dict[str, Any]) -> Path:
@@ -110,22 +87,10 @@ def test_shards_of_two_ranks_are_put_together(tmp_path: Path) -> None:
 
 
 def job(folder: Path, out: Path) -> dict[str, Any]:
-    settings = [
-        f"model.path={folder}",
-        "model.lora_rank=4",
-        f"out={out}",
-        "rl.prompts_per_step=2",
-        "rl.rollouts_per_prompt=2",
-        "rl.mini_batch=2",
-        "rl.max_new_tokens=16",
-        "rl.max_length=64",
-        "rl.lr=2e-2",
-        "rl.steps=4",
-        "rl.warmup=0",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=1",
-        "cluster.micro_tokens=64",
-    ]
+    settings = f"""model.path={folder} model.lora_rank=4 out={out} rl.prompts_per_step=2
+        rl.rollouts_per_prompt=2 rl.mini_batch=2 rl.max_new_tokens=16 rl.max_length=64 rl.lr=2e-2
+        rl.steps=4 rl.warmup=0 cluster.device=cpu cluster.gpus_per_node=1
+        cluster.micro_tokens=64""".split()
     generator = torch.Generator().manual_seed(7)
 
     def ids(n: int) -> list[int]:

@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+from assay.task import Task, TaskError, write_jsonl
 from configs.cluster import ClusterConfig
-from configs.loader import ConfigError, load
+from configs.loader import ConfigError, dump, load
 from configs.schema import GrpoRunConfig, ModelConfig
+from train.backends.verl import export
+from train.backends.verl.compose import raw_settings, signed
+from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides
 from train.backends.verl.ray_cluster import address, base_port
+from train.model.order import batch_of
+from train.run.trained_on import read_trained
 
 
 def run_of(*settings: str) -> GrpoRunConfig:
@@ -24,21 +30,74 @@ def made(*settings: str) -> dict[str, Any]:
     return overrides(run_of(*settings), Path("/files"))
 
 
-def test_the_presets_as_verl_settings() -> None:
-    dr = made("rl.max_new_tokens=96")
-    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    assert dr[f"{actor}.loss_agg_mode"] == "seq-mean-token-sum-norm"
-    assert dr[f"{actor}.loss_scale_factor"] == 96  # never left to the longest answer
-    assert dr[f"{actor}.clip_ratio_c"] >= 1e6  # no third clip
-    assert dr["algorithm.norm_adv_by_std_in_grpo"] is False
-    assert dr[f"{actor}.use_kl_loss"] is False and dr["algorithm.use_kl_in_reward"] is False
-    dare = made("rl.preset=dare", "rl.max_new_tokens=8192")
-    assert dare[f"{actor}.loss_agg_mode"] == "seq-mean-token-mean"
-    assert (dare["data.train_batch_size"], dare[f"{rollout}.n"]) == (64, 8)
-    assert dare[f"{actor}.ppo_mini_batch_size"] == 64
-    assert (dare[f"{rollout}.top_p"], dare[f"{rollout}.top_k"]) == (0.95, 50)
-    assert dare[f"{actor}.optim.lr"] == 1e-6 and dare[f"{rollout}.max_model_len"] == 32768
-    assert dr[f"{rollout}.top_k"] == -1 and dr[f"{rollout}.calculate_log_probs"] is True
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+# settings → verl's: each for a trap of verl, or a law of ours
+SETTINGS = {
+    "rl.max_new_tokens=96": {
+        f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm",
+        f"{ACTOR}.loss_scale_factor": 96,  # never left to the longest answer
+        f"{ACTOR}.clip_ratio_c": 1e9,  # no third clip
+        f"{ACTOR}.use_kl_loss": False,
+        "algorithm.norm_adv_by_std_in_grpo": False,
+        "algorithm.use_kl_in_reward": False,
+        "algorithm.rollout_correction.rollout_is": None,
+        "data.shuffle": False,
+        "trainer.v1.trainer_mode": "sync",
+        "trainer.logger": ["console", "file"],
+        f"{ROLLOUT}.agent.default_agent_loop": "assay_episode",
+        f"{ROLLOUT}.top_k": -1,
+        f"{ROLLOUT}.calculate_log_probs": True,
+        "+ray_kwargs.ray_init.address": "local",  # left to itself it joins another's
+    },
+    "rl.preset=dare rl.max_new_tokens=8192": {
+        f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean",
+        "data.train_batch_size": 64,
+        f"{ROLLOUT}.n": 8,
+        f"{ACTOR}.ppo_mini_batch_size": 64,
+        f"{ROLLOUT}.top_p": 0.95,
+        f"{ROLLOUT}.top_k": 50,
+        f"{ACTOR}.optim.lr": 1e-6,
+        f"{ROLLOUT}.max_model_len": 32768,
+    },
+    "model.lora_rank=16 model.lora_alpha=8": {
+        "actor_rollout_ref.model.lora_rank": 16,
+        "actor_rollout_ref.model.lora_alpha": 8,
+        "actor_rollout_ref.model.lora.merge": True,  # servers get plain weights
+        "+actor_rollout_ref.actor.checkpoint.save_lora_only": True,
+    },
+    "cluster.trainer=colocate_async": {
+        "trainer.v1.trainer_mode": "colocate_async",
+        "algorithm.rollout_correction.rollout_is": "token",
+    },
+    "cluster.trainer=colocate_async cluster.async_correction=false": {
+        "algorithm.rollout_correction.rollout_is": None
+    },
+    "cluster.trainer=separate_async cluster.rollout_gpus_per_node=4 rl.prompts_per_step=16 "
+    "rl.mini_batch=8": {
+        f"{ROLLOUT}.n_gpus_per_node": 4,
+        f"{ROLLOUT}.checkpoint_engine.backend": "nccl",
+        "trainer.v1.separate_async.parameter_sync_step": 2,
+        "algorithm.rollout_correction.rollout_is": "token",
+    },
+    "rl.sampling_correction=token cluster.ray_address=10.0.0.1:20100": {
+        "algorithm.rollout_correction.rollout_is": "token",
+        "+ray_kwargs.ray_init.address": "10.0.0.1:20100",
+    },
+    "log.wandb=offline log.tensorboard=true": {
+        "trainer.logger": ["console", "file", "wandb", "tensorboard"]
+    },
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_our_settings_as_verls(settings: str) -> None:
+    found = made(*settings.split())
+    assert {key: found[key] for key in SETTINGS[settings]} == SETTINGS[settings]
+
+
+def test_long_answers_and_adapters_are_told_where_they_are_asked_for() -> None:
+    assert made("rl.overlong=soft") == made()
+    assert not any("lora" in key for key in made())
 
 
 def test_rollouts_can_be_counted_with_a_kl_term_too() -> None:
@@ -52,26 +111,17 @@ def test_rollouts_can_be_counted_with_a_kl_term_too() -> None:
     check(compose(found, {}))
 
 
-def test_ray_is_one_that_was_named_or_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left to itself it joins what /tmp/ray/ray_current_cluster names."""
+def test_ray_gets_the_cores_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     from train.backends.verl.main import _ray_cpus
 
-    key, cpus = "+ray_kwargs.ray_init.address", "ray_kwargs.ray_init.num_cpus"
-    assert made()[key] == made("cluster.device=cpu")[key] == "local"
-    assert made("cluster.ray_address=10.0.0.1:20100")[key] == "10.0.0.1:20100"
+    cpus = "ray_kwargs.ray_init.num_cpus"
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(6)))
     assert _ray_cpus(run_of("cluster.gpus_per_node=1", "cluster.rollout_workers=1"))[cpus] == 6
     assert _ray_cpus(run_of())[cpus] == 34  # what verl reserves on eight GPUs
     assert _ray_cpus(run_of("cluster.ray_address=10.0.0.1:20100")) == {}
 
 
-def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
-    plain = made()
-    assert plain["data.shuffle"] is False and plain["trainer.v1.trainer_mode"] == "sync"
-    assert plain["actor_rollout_ref.rollout.agent.default_agent_loop"] == "assay_episode"
-    assert (
-        made("rl.sampling_correction=token")["algorithm.rollout_correction.rollout_is"] == "token"
-    )
+def test_what_verl_would_do_in_silence_is_refused() -> None:
     for settings, said in [
         (("cluster.gpus_per_node=3",), "cannot be shared out evenly over 3"),
         (("cluster.micro_batch=5",), "does not divide the 16 rollouts of a rank"),
@@ -86,34 +136,6 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         assert said in str(error.value)
     with pytest.raises(ConfigError, match=r"model.path is empty"):
         overrides(load(GrpoRunConfig, None, []), Path("/files"))
-
-
-def test_adapters_as_verl_settings() -> None:
-    found = made("model.lora_rank=16", "model.lora_alpha=8")
-    model = "actor_rollout_ref.model"
-    assert (found[f"{model}.lora_rank"], found[f"{model}.lora_alpha"]) == (16, 8)
-    assert found[f"{model}.lora.merge"] is True  # servers get plain weights
-    assert found["+actor_rollout_ref.actor.checkpoint.save_lora_only"] is True
-    assert not any("lora" in key for key in made())
-
-
-def test_rollouts_from_older_weights_are_corrected() -> None:
-    actor, correction = "actor_rollout_ref", "algorithm.rollout_correction.rollout_is"
-    colocated = made("cluster.trainer=colocate_async")
-    assert colocated["trainer.v1.trainer_mode"] == "colocate_async"
-    assert colocated[correction] == "token" and made()[correction] is None
-    plain = made("cluster.trainer=colocate_async", "cluster.async_correction=false")
-    assert plain[correction] is None
-    apart = made(
-        "cluster.trainer=separate_async",
-        "cluster.rollout_gpus_per_node=4",
-        "rl.prompts_per_step=16",
-        "rl.mini_batch=8",
-    )
-    assert apart[f"{actor}.rollout.n_gpus_per_node"] == 4
-    assert apart[f"{actor}.rollout.checkpoint_engine.backend"] == "nccl"
-    assert apart["trainer.v1.separate_async.parameter_sync_step"] == 2
-    assert apart[correction] == "token"
 
 
 def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
@@ -132,10 +154,6 @@ def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
     (said,) = mismatches(asked("grpo", job), environ, 0)
     assert said.startswith("4 GPUs train and 4 draw rollouts")
     assert mismatches(asked("grpo", job), environ | {"SLURM_GPUS_ON_NODE": "8"}, 0) == []
-
-
-def test_long_answers_are_ours_under_verl_too() -> None:
-    assert made("rl.overlong=soft") == made()
 
 
 def test_a_cluster_that_cannot_be_is_refused() -> None:
@@ -161,36 +179,26 @@ def test_ports_come_from_the_job_and_avoid_what_is_taken() -> None:
     assert address().count(".") == 3
 
 
+def toy(i: int, **gold: Any) -> Task:
+    prompt = [{"role": "user", "content": f"Clean {i}"}]
+    found = {"input_text": f"text {i}", "status": "KEEP", "text": "x", **gold}
+    return Task(f"t{i}", "refinement", "toy", "train", prompt, found)
+
+
+def prepared(folder: Path, model: Path, tasks: list[Task], *settings: str) -> dict[str, int]:
+    write_jsonl(folder / "t.jsonl", [task.to_json() for task in tasks])
+    words = ["rl.prompts_per_step=4", "rl.mini_batch=4", f"data={folder / 't.jsonl'}", *settings]
+    return prepare(replace(run_of(*words), model=ModelConfig(path=str(model))), folder / "verl")
+
+
 def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_folder: Path) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    from assay.task import Task, write_jsonl
-    from train.backends.verl.data import prepare
-    from train.model.order import batch_of
-
-    tasks = [
-        Task(
-            f"t{i}",
-            "refinement",
-            "toy",
-            "train",
-            [{"role": "user", "content": "x"}],
-            {"input_text": "x", "status": "KEEP", "text": "x", f"odd{i}": {"deep": [i]}},
-            tools=("python_executor",) if i % 2 else (),
-        )
-        for i in range(6)
-    ]
-    write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
-    config = replace(
-        run_of(
-            f"data={tmp_path / 't.jsonl'}", "rl.steps=3", "rl.prompts_per_step=4", "rl.mini_batch=4"
-        ),
-        model=ModelConfig(path=str(tiny_folder)),
-    )
-    counts = prepare(config, tmp_path / "verl")
+    tasks = [toy(i, **{f"odd{i}": {"deep": [i]}}) for i in range(6)]
+    counts = prepared(tmp_path, tiny_folder, tasks, "rl.steps=3")
     rows = pa.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
     assert counts == {"tasks": 6, "train": 12, "val": 0} and len(rows) == 12
     back = [Task.from_json(json.loads(row["reward_model"]["ground_truth"])) for row in rows]
-    order = [i for step in range(3) for i in batch_of(step, 6, 4, config.seed)]
+    order = [i for step in range(3) for i in batch_of(step, 6, 4, run_of().seed)]
     assert back == [tasks[i] for i in order]  # and in the embedded loop's order
     assert all(set(row["extra_info"]) == {"index", "split", "task_id"} for row in rows)
 
@@ -199,36 +207,16 @@ def test_the_exported_model_has_the_record_of_what_it_was_trained_on(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyarrow.parquet")
-    import train.backends.verl.export as module
-    from assay.task import Task, write_jsonl
-    from train.backends.verl.data import prepare
-    from train.run.trained_on import read_trained
-
-    tasks = [
-        Task(
-            f"t{i}",
-            "refinement",
-            "toy",
-            "train",
-            [{"role": "user", "content": f"Clean {i}"}],
-            {"input_text": f"text {i}", "status": "KEEP", "text": "x"},
-        )
-        for i in range(6)
-    ]
-    write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
-    words = ["rl.steps=1", "rl.prompts_per_step=4", "rl.mini_batch=4"]
-    config = replace(
-        run_of(f"data={tmp_path / 't.jsonl'}", *words), model=ModelConfig(path=str(tiny_folder))
-    )
-    prepare(config, tmp_path / "verl")
+    tasks = [toy(i) for i in range(6)]
+    prepared(tmp_path, tiny_folder, tasks, "rl.steps=1")
 
     def merge(actor: Path, target: Path) -> None:
         target.mkdir()
         (target / "model.safetensors").write_text("weights")
 
-    monkeypatch.setattr(module, "_merge", merge)
+    monkeypatch.setattr(export, "_merge", merge)
     (tmp_path / "global_step_1" / "actor" / "huggingface").mkdir(parents=True)
-    found = read_trained(module.export(tmp_path, 1))
+    found = read_trained(export.export(tmp_path, 1))
     assert found is not None and str(found).endswith("then rl on 4 rows")
     assert sum(map(found.saw, tasks)) == 4
 
@@ -237,31 +225,14 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
     tmp_path: Path, tiny_folder: Path
 ) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    from assay.task import Task, TaskError, write_jsonl
-    from train.backends.verl.data import prepare
-
-    words = [
-        f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}",
-        f"data={tmp_path / 'a' / 't.jsonl'}",
-        "rl.steps=1",
-        "rl.prompts_per_step=1",
-        "rl.mini_batch=1",
-    ]
+    words = [f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}", f"data={tmp_path / 'a' / 't.jsonl'}"]
+    words += ["rl.steps=1", "rl.prompts_per_step=1", "rl.mini_batch=1"]
     config = replace(run_of(*words), model=ModelConfig(path=str(tiny_folder)))
 
     def write(tool: str) -> None:
         for name in "ab":
             (tmp_path / name).mkdir(exist_ok=True)
-            task = Task(
-                name,
-                "table",
-                "toy",
-                "train",
-                [{"role": "user", "content": "x"}],
-                {},
-                tools=(tool,),
-                files={"t.csv": f"{name}.csv"},
-            )
+            task = replace(toy(0), id=name, tools=(tool,), files={"t.csv": f"{name}.csv"})
             write_jsonl(tmp_path / name / "t.jsonl", [task.to_json()])
 
     write("python_executor")
@@ -290,69 +261,81 @@ def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
     assert found == {"outcome/mean": 0.5, "reward/rg/mean": 0.5, "rollout/tool_calls/mean": 2.0}
 
 
-def test_the_trackers_that_were_asked_for_are_verls_too(tmp_path: Path) -> None:
-    from train.backends.verl.main import environment
+# --- cluster.verl.<path>=value -----------------------------------------------------------------
 
-    assert made()["trainer.logger"] == ["console", "file"]
-    asked = ("log.wandb=offline", "log.tensorboard=true", f"out={tmp_path}")
-    assert made(*asked)["trainer.logger"] == ["console", "file", "wandb", "tensorboard"]
-    variables = environment(run_of(*asked), tmp_path / "verl")
-    assert variables["TENSORBOARD_DIR"] == str(tmp_path.resolve() / "tensorboard")
-    assert variables["WANDB_MODE"] == "offline"
-
-
-def test_a_step_without_a_rollout_is_one_sentence() -> None:
-    from assay.task import TaskError
-    from train.backends.verl.main import _start
-
-    def fit() -> None:
-        raise RuntimeError("Sync replay buffer selected groups with no materializable trajectories")
-
-    with pytest.raises(TaskError, match="every rollout of a step was left out"):
-        _start(fit)
-    tries = iter([RuntimeError("The current node timed out during startup"), None])
-
-    def slow() -> None:
-        error = next(tries)
-        if error:
-            raise error
-
-    _start(slow)  # Ray's start is tried again
-    assert next(tries, "none left") == "none left"
+KNOWN: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "nccl_timeout": 600,
+        "rollout": {"engine_kwargs": {"sglang": {}}, "name": None, "ratio": 0.5, "eager": True},
+        "ref": "${actor_rollout_ref.actor}",
+    }
+}
 
 
-def checkpoint(out: Path, step: int, whole: bool = True) -> None:
-    folder = out / f"global_step_{step}"
-    (folder / "actor").mkdir(parents=True)
-    if whole:
-        (folder / "data.pt").touch()
+def raw(*settings: str) -> dict[str, Any]:
+    config = run_of(*settings)
+    return raw_settings(config.cluster.verl, overrides(config, Path("/files")))
 
 
-def test_the_newest_checkpoints_of_all_starts_are_kept(tmp_path: Path) -> None:
-    from train.backends.verl.retention import TRACKER, last_step, prune, settle
+def test_keys_are_handed_on_as_they_stand(tmp_path: Path) -> None:
+    words = [
+        "cluster.verl.actor_rollout_ref.nccl_timeout=1200",
+        f"cluster.verl.{ROLLOUT}.engine_kwargs.sglang.mamba={{a: 1}}",
+        f"cluster.verl.{ROLLOUT}.engine_kwargs.sglang.quantization=fp8",
+    ]
+    found = raw(*words)
+    assert found == {
+        "actor_rollout_ref.nccl_timeout": 1200,
+        f"{ROLLOUT}.engine_kwargs.sglang.mamba.a": 1,
+        f"{ROLLOUT}.engine_kwargs.sglang.quantization": "fp8",
+    }
+    assert list(signed(found, KNOWN)) == [
+        "actor_rollout_ref.nccl_timeout",
+        f"+{ROLLOUT}.engine_kwargs.sglang.mamba.a",
+        f"+{ROLLOUT}.engine_kwargs.sglang.quantization",
+    ]
+    dump(run_of(*words), tmp_path / "c.yaml")  # a file says the same
+    assert load(GrpoRunConfig, tmp_path / "c.yaml").cluster.verl == run_of(*words).cluster.verl
+    assert raw() == {}
 
-    def left() -> list[str]:
-        return sorted(p.name.removeprefix("global_step_") for p in tmp_path.glob("global_step_*"))
 
-    for step in (2, 4, 6, 10):
-        checkpoint(tmp_path, step)
-    checkpoint(tmp_path, 12, whole=False)  # a save that was killed
-    (tmp_path / TRACKER).write_text("6")
-    settle(tmp_path)
-    assert left() == ["10", "2", "4", "6"]  # what somebody went back from is theirs
-    prune(tmp_path, 2)
-    assert left() == ["10", "4", "6"]
-    prune(tmp_path, 0)
-    assert left() == ["10", "4", "6"]
-    (tmp_path / TRACKER).write_text("")  # killed while it was written
-    assert last_step(tmp_path) == 0
-    settle(tmp_path)
-    assert last_step(tmp_path) == 10 and left() == ["10", "4", "6"]
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("trainer.nnodes=4", "Assay sets trainer.nnodes=1 from its own settings"),
+        ("data=null", "Assay sets data.train_files="),
+        ("actor_rollout_ref.model.override_config.attn_implementation=eager", "Assay sets"),
+    ],
+)
+def test_what_assay_sets_is_not_set_twice(key: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        raw(f"cluster.verl.{key}")
 
 
-def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path: Path) -> None:
-    from train.backends.verl.retention import last_step, settle
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("actor_rollout_ref.nccl_timeot", 1, "verl has no nccl_timeot there; did you mean 'nccl_t"),
+        ("actor_rollout_ref.nccl_timeout.x", 1, "verl has no x there"),
+    ],
+)
+def test_what_verl_does_not_have_is_refused(key: str, value: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        signed({key: value}, KNOWN)
+    assert said in str(error.value) and str(error.value).startswith(f"cluster.verl.{key}")
 
-    checkpoint(tmp_path, 2, whole=False)
-    settle(tmp_path)
-    assert last_step(tmp_path) == 0 and not list(tmp_path.glob("global_step_*"))
+
+def test_verl_itself_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+    from train.backends.verl.compose import show
+
+    fsdp = "actor_rollout_ref.actor.fsdp_config.fsdp_size"
+    words = ["model.path=Qwen/Qwen3-4B", "rl.max_new_tokens=64", f"cluster.verl.{fsdp}=8"]
+    more = f"cluster.verl.{ROLLOUT}.engine_kwargs.sglang.quantization=fp8"
+    show(load(GrpoRunConfig, None, [*words, more]))
+    said = capsys.readouterr().out
+    assert f"no estimate knows of them):\n{fsdp}=8" in said
+    assert "fsdp_size: 8" in said and "quantization: fp8" in said
+    with pytest.raises(ConfigError, match="verl has no fsdp_sise there; did you mean 'fsdp_size"):
+        wrong = f"cluster.verl.{fsdp.replace('size', 'sise')}=8"
+        show(load(GrpoRunConfig, None, [*words[:2], wrong]))

@@ -92,16 +92,9 @@ def test_the_outcome_rises(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     write_model(tmp_path / "m", CHAT_TEMPLATE)
     tasks(8, tmp_path / "train.jsonl")
-    grpo(
-        tmp_path,
-        "rl.steps=12",
-        "rl.save_every=100",
-        "rl.prompts_per_step=4",
-        "rl.mini_batch=4",
-        "rl.lr=3e-3",
-        "rl.audit=off",  # one answer is right for all eight tasks
-        "cluster.val_data=",
-    )
+    settings = ["rl.steps=12", "rl.save_every=100", "rl.prompts_per_step=4", "rl.mini_batch=4"]
+    settings += ["rl.lr=3e-3", "cluster.val_data=", "rl.audit=off"]  # one answer is right for all
+    grpo(tmp_path, *settings)
     rows = logged(tmp_path)
     assert steps_of(rows) == list(range(1, 13))
     outcomes = [row["outcome/mean"] for row in rows]

@@ -33,38 +33,20 @@ TEMPLATE = (
 )
 
 
-def verl_sft(folder: Path, out: Path, ranks: int, *more: str) -> list[float]:
+def verl_sft(folder: Path, out: Path, ranks: int) -> list[float]:
     """Losses of the steps that this start made."""
     log = out.with_name(f"{out.name}-{len(list(out.parent.glob('*.jsonl')))}.jsonl")
-    settings = [
-        f"data.train_files={folder / 'messages.parquet'}",
-        f"data.train_batch_size={ROWS}",
-        "data.max_length=512",
-        "data.num_workers=0",
-        "data.max_token_len_per_gpu=2048",
-        f"model.path={folder / 'm'}",
-        "model.use_remove_padding=true",
-        "model.enable_gradient_checkpointing=false",
-        "+model.override_config.attn_implementation=sdpa",
-        "+model.override_config.pad_token_id=null",
-        "engine.strategy=fsdp2",
-        "engine.model_dtype=fp32",
-        "engine.use_torch_compile=false",
-        "+engine.mixed_precision.param_dtype=fp32",
-        "+engine.mixed_precision.reduce_dtype=fp32",
-        "optim.lr=1e-3",
-        "optim.lr_scheduler_type=cosine",
-        "optim.betas=[0.9,0.98]",
-        "optim.weight_decay=0",
-        "optim.clip_grad=1.0",
-        f"trainer.total_epochs={STEPS}",
-        "trainer.save_freq=2",
-        "trainer.logger=[file]",
-        "trainer.device=cpu",
-        f"trainer.default_local_dir={out}",
-        f"trainer.n_gpus_per_node={ranks}",
-        *more,
-    ]
+    settings = f"""data.train_files={folder / "messages.parquet"} data.train_batch_size={ROWS}
+        data.max_length=512 data.num_workers=0 data.max_token_len_per_gpu=2048
+        model.path={folder / "m"} model.use_remove_padding=true
+        model.enable_gradient_checkpointing=false
+        +model.override_config.attn_implementation=sdpa +model.override_config.pad_token_id=null
+        engine.strategy=fsdp2 engine.model_dtype=fp32 engine.use_torch_compile=false
+        +engine.mixed_precision.param_dtype=fp32 +engine.mixed_precision.reduce_dtype=fp32
+        optim.lr=1e-3 optim.lr_scheduler_type=cosine optim.betas=[0.9,0.98] optim.weight_decay=0
+        optim.clip_grad=1.0 trainer.total_epochs={STEPS} trainer.save_freq=2 trainer.logger=[file]
+        trainer.device=cpu trainer.default_local_dir={out}
+        trainer.n_gpus_per_node={ranks}""".split()
     env = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -73,23 +55,10 @@ def verl_sft(folder: Path, out: Path, ranks: int, *more: str) -> list[float]:
         "VERL_USE_EXTERNAL_MODULES": "verl_cpu",
         "VERL_FILE_LOGGER_PATH": str(log),
     }
+    words = f"-m torch.distributed.run --standalone --nproc_per_node={ranks}".split()
+    words += ["-m", "verl.trainer.sft_trainer", *settings]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            f"--nproc_per_node={ranks}",
-            "-m",
-            "verl.trainer.sft_trainer",
-            *settings,
-        ],
-        cwd=folder,
-        env=env,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=900,
+        [sys.executable, *words], cwd=folder, env=env, text=True, capture_output=True, check=False
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     rows = [json.loads(line)["data"] for line in log.read_text().splitlines()]
