@@ -1,12 +1,13 @@
 # verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
-"""Tasks as verl's parquet rows, in the order in which the embedded loop sees them."""
+"""Tasks as verl's parquet rows, in the order in which the embedded loop sees them; what verl logs of their
+rewards."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,19 @@ def _ready(task: Task, source: Path) -> Task:
                 "again or give the folder they were built in"
             )
     return replace(task, files={name: str(path) for name, path in files.items()})
+
+
+def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means over one step's rollouts, under the names of our own log."""
+    values: dict[str, list[float]] = {}
+    for info in infos:
+        for name, value in info.items():
+            values.setdefault(name, []).append(value)
+    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
+    out: dict[str, float] = {}
+    for name, found in values.items():
+        key = names.get(name, f"rollout/{name}/mean")
+        if name.startswith("part_"):
+            key = f"reward/{name.removeprefix('part_')}/mean"
+        out[key] = sum(found) / len(found)
+    return out

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
+from train.backends.verl.data import reward_metrics
 from train.backends.verl.retention import STOP, last_step, prune
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
@@ -65,22 +65,6 @@ class Ours(PPOTrainer):
         # verl scales its own `actor/entropy` like the loss
         metrics["actor/entropy_nats"] = entropy_nats(data["entropy"], data["response_mask"])
         metrics["rollout/left_out"] = float(len(batch.keys) - len(keys))
-
-
-def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means over one step's rollouts, under the names of our own log."""
-    values: dict[str, list[float]] = {}
-    for info in infos:
-        for name, value in info.items():
-            values.setdefault(name, []).append(value)
-    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
-    out: dict[str, float] = {}
-    for name, found in values.items():
-        key = names.get(name, f"rollout/{name}/mean")
-        if name.startswith("part_"):
-            key = f"reward/{name.removeprefix('part_')}/mean"
-        out[key] = sum(found) / len(found)
-    return out
 
 
 def entropy_nats(entropy: Any, mask: Any) -> float:

@@ -140,12 +140,12 @@ def test_log_probabilities_are_those_of_transformers(made: Made) -> None:
                 assert torch.allclose(torch.tensor(c.logprobs), wanted, atol=1e-4)
         before = engine.prefilled
         prompts = [[*p, *group[0].ids, 9, 4] for p, group in zip(prompts, groups, strict=True)]
-    greedily = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, list(range(5)))
-    for prompt, group in zip(PROMPTS, greedily, strict=True):
-        assert [c.ids for c in group] == [greedy(made.module, prompt, 40)] * 2
     again = [[*p, 11] for p in prompts[:1]]
     engine.generate_now(again, Sampling(2), 1, [0])
     assert engine.prefilled - before < len(again[0])
+    greedily = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, list(range(5)))
+    for prompt, group in zip(PROMPTS, greedily, strict=True):
+        assert [c.ids for c in group] == [greedy(made.module, prompt, 40)] * 2
 
 
 def segments() -> list[Segment]:

@@ -15,7 +15,7 @@ from configs.loader import ConfigError, dump, load
 from configs.schema import GrpoRunConfig, ModelConfig
 from train.backends.verl import export
 from train.backends.verl.compose import raw_settings, signed
-from train.backends.verl.data import prepare
+from train.backends.verl.data import prepare, reward_metrics
 from train.backends.verl.overrides import overrides
 from train.backends.verl.ray_cluster import address, base_port
 from train.model.order import batch_of
@@ -252,7 +252,6 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
 
 def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
     from train.backends.verl.main import _next_log
-    from train.backends.verl.trainer import reward_metrics
 
     first = _next_log(tmp_path)
     first.touch()
