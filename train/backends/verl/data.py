@@ -1,8 +1,8 @@
 # verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
-"""Tasks as verl's parquet rows, in the order in which the embedded loop sees them; what verl logs of their
-rewards."""
+"""Tasks as verl's parquet rows, in the order in which the embedded loop sees them; what verl logs
+of their rewards."""
 
 from __future__ import annotations
 
