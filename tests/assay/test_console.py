@@ -42,18 +42,3 @@ def test_work_that_is_soon_done_says_nothing(kind: type[io.StringIO]) -> None:
     with Progress("facts", "documents", 5, said) as bar:
         bar.add(5)
     assert said.getvalue().strip() == ""
-
-
-def test_a_terminal_gets_a_bar_that_is_drawn_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "FIRST_S", 0.0)
-    said = Terminal()
-    with Progress("facts", "documents", 4, said) as bar:
-        bar.add(2)
-        bar.add(2)
-    last = said.getvalue().split("\r")[-1]
-    assert "facts: 100%" in last and "4/4" in last and "\n" not in last.rstrip("\n")
-
-
-def test_items_are_counted_as_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(console.progress(range(5), "counting", "numbers")) == [0, 1, 2, 3, 4]
-    assert capsys.readouterr() == ("", "")

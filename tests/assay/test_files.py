@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,11 +20,9 @@ from assay.files import (
     atomic_write_set,
     exclusive_file,
     mark_unfinished,
-    write_bytes,
     write_text,
-    yaml_beside,
 )
-from assay.task import TaskError, refuse_unfinished, write_jsonl
+from assay.task import TaskError, refuse_unfinished
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -36,42 +33,6 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path
         raise RuntimeError
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_rows_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
-        write_jsonl(tmp_path / "rows.jsonl", [{"a": 1}, {"a": {1, 2}}])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_writers_do_not_meet(tmp_path: Path) -> None:
-    """With one temporary name for both, the second rename finds nothing, or halves are mixed."""
-    path = tmp_path / "a.txt"
-    failures: list[BaseException] = []
-
-    def work(letter: bytes) -> None:
-        try:
-            for _ in range(50):
-                write_bytes(path, letter * 1000)
-        except OSError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(letter,)) for letter in (b"a", b"b", b"c")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert path.read_bytes() in (b"a" * 1000, b"b" * 1000, b"c" * 1000)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_the_folder_is_made_and_permissions_are_the_usual_ones(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "a.txt"
-    write_text(path, "x")
-    plain = tmp_path / "plain"
-    plain.write_text("x")
-    assert path.stat().st_mode == plain.stat().st_mode
 
 
 def test_links_stay_links_and_devices_devices(tmp_path: Path) -> None:
@@ -102,27 +63,12 @@ def held(folder: Path) -> dict[str, str]:
     }
 
 
-def test_a_set_of_files_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
-    write_text(tmp_path / "notes.txt", "mine")
-    a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
-    a_set(tmp_path, "new", ("a.txt", "d.txt"))
-    assert held(tmp_path) == {"notes.txt": "mine", "a.txt": "new", "d.txt": "new"}
-
-
 def test_a_set_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
     a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
     with pytest.raises(RuntimeError), atomic_write_set(tmp_path, stale=("a.txt",)) as new:
         write_text(new / "a.txt", "half")
         raise RuntimeError
     assert held(tmp_path) == {"a.txt": "old", "b/c.txt": "old"}
-
-
-def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> None:
-    with atomic_write_set(tmp_path) as new:
-        write_text(new / "a.txt", "first")
-        with pytest.raises(OSError, match="another build writes to this folder"):
-            a_set(tmp_path, "second", ("a.txt",))
-    assert held(tmp_path) == {"a.txt": "first"}
 
 
 KILLED = """
@@ -281,19 +227,16 @@ def test_a_signal_while_a_file_is_made_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_yaml_file_of_a_module_is_read_in_its_order_once(tmp_path: Path) -> None:
-    module = str(tmp_path / "wording.py")
-    (tmp_path / "words.yaml").write_text("b: [ä, c d]\na: ''\n", encoding="utf-8")
-    first = yaml_beside(module, "words.yaml")
-    assert list(first.items()) == [("b", ["ä", "c d"]), ("a", "")]
-    assert yaml_beside(module, "words.yaml") is first
+def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> None:
+    with atomic_write_set(tmp_path) as new:
+        write_text(new / "a.txt", "first")
+        with pytest.raises(OSError, match="another build writes to this folder"):
+            a_set(tmp_path, "second", ("a.txt",))
+    assert held(tmp_path) == {"a.txt": "first"}
 
 
-def test_a_writer_may_go_back(tmp_path: Path) -> None:
-    """A zip file's headers are written last, in front of what they tell of."""
-    for _ in range(2):
-        with atomic_write(tmp_path / "a.bin") as out:
-            out.write(b"....tail")
-            out.seek(0)
-            out.write(b"head")
-        assert (tmp_path / "a.bin").read_bytes() == b"headtail"
+def test_a_set_of_files_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "notes.txt", "mine")
+    a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
+    a_set(tmp_path, "new", ("a.txt", "d.txt"))
+    assert held(tmp_path) == {"notes.txt": "mine", "a.txt": "new", "d.txt": "new"}

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import tables
 from travelling import OWN, own_tasks
 
 from assay.console import TaskFilter, add_filter, licences_in, task_filter
 from assay.family import use_families
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from rewards.adapters.words import said_gold
+
+TABLES = tables("assay")
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
@@ -44,22 +47,7 @@ def named(words: list[str]) -> TaskFilter:
     return task_filter(parser.parse_args(words))
 
 
-@pytest.mark.parametrize(
-    ("words", "taken"),
-    [
-        ([], [True, True, True]),
-        (["--licence", "cc0"], [True, False, False]),
-        (["--licence", "MIT"], [False, True, False]),
-        (["--licence", "mit,cc-by*"], [False, True, True]),
-        (["--licence", "MIT", "--licence", "CC*"], [True, True, True]),
-        (["--track", "two*"], [False, True, True]),
-        (["--track", "one, two"], [True, True, False]),
-        (["--track", "two", "--licence", "CC0"], [False, False, False]),
-        (["--track", "!two*"], [True, False, False]),
-        (["--track", "two*,!*-more"], [False, True, False]),
-        (["--licence", "!CC*"], [False, True, False]),
-    ],
-)
+@pytest.mark.parametrize(("words", "taken"), TABLES["a_task_is_bound_by_every_licence_it_has"])
 def test_a_task_is_bound_by_every_licence_it_has(
     tasks: Path, words: list[str], taken: list[bool]
 ) -> None:
@@ -69,21 +57,8 @@ def test_a_task_is_bound_by_every_licence_it_has(
     assert [asked.accepts_row(task.to_json()) for task in rows] == taken
 
 
-def test_a_licence_with_a_comma_in_its_name_can_be_named() -> None:
-    asked = named(["--licence", "GPL (>= 2), file LICENCE"])
-    assert asked.accepts_licences(["GPL (>= 2), file LICENCE"])
-
-
 @pytest.mark.parametrize(
-    ("licence", "taken"),
-    [
-        *[(name, True) for name in ("MIT", "Apache-2.0", "CC0-1.0", "CC-BY-4.0")],
-        *[
-            (name, False)
-            for name in ("CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "ODbL-1.0")
-        ],
-        *[(name, False) for name in ("unknown", "CDLA-Sharing-1.0", "GPL-2.0")],
-    ],
+    ("licence", "taken"), TABLES["the_permissive_licences_are_those_of_the_open_subset"]
 )
 def test_the_permissive_licences_are_those_of_the_open_subset(licence: str, taken: bool) -> None:
     assert named(["--licence", "permissive"]).accepts_licences([licence]) == taken
@@ -117,20 +92,6 @@ def by_rollout(tasks: Path, out: Path) -> list[str]:
     return [row["task_id"] for row in map(json.loads, out.read_text().splitlines())]
 
 
-def by_select(tasks: Path, out: Path) -> list[str]:
-    from data_gen.selection.cli import main
-    from train.cli.rollout import main as rollout
-
-    pq = pytest.importorskip("pyarrow.parquet")
-    made = str(out.with_suffix(".all"))
-    rollout(["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", made])
-    kept = out.with_suffix(".parquet")
-    assert main(["--rollouts", made, "--strategy", "av", "--out", str(kept), *WORDS]) == 0
-    rows = pq.read_table(kept).to_pylist()
-    assert all(row["licences"] == ["MIT"] for row in rows)
-    return [row["task_id"] for row in rows]
-
-
 def by_score(tasks: Path, out: Path) -> list[str]:
     from rewards.score import main
 
@@ -154,21 +115,6 @@ def by_eval(tasks: Path, out: Path) -> list[str]:
     return [row["task_id"] for row in found["rows"]]
 
 
-def by_export(tasks: Path, out: Path) -> list[str]:
-    from data_gen.exports.cli import main
-
-    assert main(["gym", "--family", OWN, "--tasks", str(tasks), "--out", str(out), *WORDS]) == 0
-    return [task.id for task in read_tasks(out / "tasks.jsonl")]
-
-
-def by_audit(tasks: Path, out: Path) -> list[str]:
-    from data_gen.audit import main
-
-    words = ["--family", OWN, "--tasks", str(tasks), "--out", str(out)]
-    main([*words, "--attacks", "1", *WORDS])
-    return [row["id"] for row in map(json.loads, out.read_text().splitlines())]
-
-
 def by_training(tasks: Path, out: Path) -> list[str]:
     from configs.schema import GrpoRunConfig
     from train.cli.options import given, parser_of
@@ -187,7 +133,7 @@ def by_training(tasks: Path, out: Path) -> list[str]:
 
 Command = Callable[[Path, Path], list[str]]
 COMMANDS: list[Command] = [
-    *(by_rollout, by_select, by_score, by_eval, by_export, by_audit, by_training),
+    *(by_rollout, by_score, by_eval, by_training),
 ]
 
 
@@ -213,19 +159,6 @@ def recipes(tmp_path: Path) -> Path:
     ]
     write_jsonl(path, rows)
     return path
-
-
-def test_recipes_are_executed_for_the_rows_that_are_asked_for(tmp_path: Path) -> None:
-    from rewards.gold.execute import main
-
-    source, out = recipes(tmp_path), tmp_path / "out.jsonl"
-    for words, ids in ((WORDS, ["1"]), (["--track", "two"], ["1", "2"]), ([], ["0", "1", "2"])):
-        assert main([str(source), str(out), "--workers", "1", *words]) == 0
-        assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ids
-    with source.open("a") as file:
-        file.write("{\n")
-    assert main([str(source), str(out), "--workers", "1", *WORDS]) == 3
-    assert "line 4" in out.read_text()
 
 
 def test_nothing_left_is_an_error_and_writes_nothing(tasks: Path, tmp_path: Path) -> None:

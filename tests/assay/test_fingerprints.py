@@ -40,12 +40,6 @@ def test_every_sort_of_copy_is_found(name: str) -> None:
     assert copy.within(lambda marks: [m in flat for m in marks])
 
 
-def test_two_halves_of_one_sample_of_rows_are_kin() -> None:
-    frame = homes(1, 900)
-    one, two = (marks_of_frame(frame.sample(frac=0.8, random_state=s)) for s in (1, 2))
-    assert not one.columns & two.columns and one.like(two)
-
-
 def panel(seed: int, firms: int = 11) -> Any:
     """A panel of firms over twenty years: names, a year, three quantities."""
     draw = random.Random(seed)
@@ -89,11 +83,6 @@ def test_a_copy_under_other_labels_is_found(how: str) -> None:
     assert one.all() & two.all()
 
 
-def test_panels_of_other_firms_are_strangers() -> None:
-    tables = [marks_of_frame(panel(seed)) for seed in range(12)]
-    assert not [1 for i, a in enumerate(tables) for b in tables[:i] if a.like(b)]
-
-
 def test_columns_that_fill_their_range_make_no_kin() -> None:
     draw = random.Random(0)
 
@@ -134,13 +123,6 @@ def test_files_of_other_forms_are_the_same_table(tmp_path: Path) -> None:
     assert len(others) == 4 and all(first.like(other) for other in others)
     assert len(tables_below(tmp_path, ["a.csv"])) == 1
     assert tables_of([tmp_path / "gone.csv"]) == []
-
-
-def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
-    homes(3).to_csv(tmp_path / "a.csv", index=False)
-    before = tables_of([tmp_path / "a.csv"])
-    homes(4, 310).to_csv(tmp_path / "a.csv", index=False)
-    assert not before[0].like(tables_of([tmp_path / "a.csv"])[0])
 
 
 @pytest.mark.filterwarnings("error")

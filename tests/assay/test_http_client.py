@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from places import tables
 
 pytest.importorskip("aiohttp")
 from aiohttp import web
@@ -20,6 +21,8 @@ from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import EpisodeStart
 from rollouts.tool_calls import ToolCall
 from rollouts.trajectory import Sampling
+
+TABLES = tables("assay")
 
 Reply = tuple[int, Any, dict[str, str]]
 OK = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}
@@ -60,7 +63,7 @@ def test_a_busy_endpoint_is_waited_for_longer_than_a_broken_one() -> None:
     busy: list[Reply] = [(429, {}, {})] * 9
     reply, seen = chat([*busy, (200, OK, {})], attempts=2)
     assert reply.text == "x" and len(seen) == 10
-    told: list[Reply] = [(503, {}, {"Retry-After": "0.001"})] * 4
+    told: list[Reply] = [(500, {}, {"Retry-After": "0.001"})] * 4
     assert len(chat([*told, (200, OK, {})], attempts=2)[1]) == 5
     with pytest.raises(EndpointError, match=r"HTTP 503.*2 tries"):
         chat([(503, {}, {})], attempts=2)
@@ -83,17 +86,7 @@ def test_retry_after_is_seconds_or_a_date() -> None:
     assert patience.pause(1, 30.0) == 30.0
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        VLLM,
-        "The decoder prompt (length 9) is longer than the maximum model length of 8",
-        "The input (9 tokens) is longer than the model's context length (8 tokens)",
-        "the request exceeds the available context size",
-        "prompt is too long: 9 tokens > 8 maximum",
-        "context_length_exceeded",
-    ],
-)
+@pytest.mark.parametrize("said", TABLES["a_conversation_that_is_too_long_is_cut_and_not_broken"])
 def test_a_conversation_that_is_too_long_is_cut_and_not_broken(said: str) -> None:
     full: list[Reply] = [(400, {"error": {"message": said}}, {})]
     with pytest.raises(ContextFull):

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 
 from assay.http_client import EndpointError, read_stream
+
+TABLES = tables("assay")
 
 ARGUMENTS = '{"code": "print(1)\\n# é 漢"}'
 
@@ -113,19 +116,7 @@ def test_odd_streams() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        'data: {"error": {"message": "gone", "code": 502}}\n\n',
-        'event: error\ndata: {"message": "gone"}\n\n',
-        '{"error": "gone"}\n',
-        'data: {"choices": [{"error": {"message": "gone"}}]}\n\n',
-    ],
-)
+@pytest.mark.parametrize("data", TABLES["an_error_in_a_stream_is_one"])
 def test_an_error_in_a_stream_is_one(data: str) -> None:
     said = wire([choice({"content": "half"})], done=False)
     assert "gone" in broken(said + data + wire([choice({}, "stop")]))
-
-
-def test_what_is_no_json_is_said() -> None:
-    assert "{oops" in broken("data: {oops\n\ndata: [DONE]\n\n")

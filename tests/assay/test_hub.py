@@ -75,13 +75,6 @@ def test_a_name_is_fetched_in_part_and_kept(bench: Path, tmp_path: Path) -> None
     assert Path(offline) == place
 
 
-def test_a_folder_of_that_name_wins(bench: Path, tmp_path: Path) -> None:
-    (tmp_path / "own/Bench").mkdir(parents=True)
-    with hub_server({"own/Bench": bench}) as (url, fetched):
-        assert ask(tmp_path, url, "own/Bench") == "own/Bench"
-    assert not fetched
-
-
 def test_what_cannot_be_had_is_one_sentence(bench: Path, tmp_path: Path) -> None:
     with hub_server({"own/Bench": bench}) as (url, _):
         said = ask(tmp_path, url, "own/Bensh")

@@ -3,17 +3,15 @@ only for the same tasks and settings."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from front import command as front
 
 from assay import family as families
-from assay.journal import Journal, append_rows, key_of, read_journal, rewrite_journal
-from assay.task import Task, TaskError, write_jsonl
+from assay.journal import Journal, append_rows, read_journal
+from assay.task import Task, TaskError
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 ROWS = [{"task_id": f"t{i}", "sample": 0, "text": "abc" * i} for i in range(5)]
@@ -25,10 +23,6 @@ def journal(tmp_path: Path) -> Path:
     append_rows(path, ROWS[:2])
     append_rows(path, ROWS[2:])
     return path
-
-
-def test_rows_come_back(journal: Path) -> None:
-    assert read_journal(journal) == ROWS
 
 
 @pytest.mark.parametrize("cut", [1, 7])
@@ -50,17 +44,6 @@ def test_a_row_that_is_no_json_is_left_out_and_said(
     assert capsys.readouterr().err == ""
 
 
-def test_a_rewritten_journal_goes_on(journal: Path) -> None:
-    rewrite_journal(journal, ROWS[1:3])
-    append_rows(journal, ROWS[:1])
-    assert read_journal(journal) == [*ROWS[1:3], ROWS[0]]
-
-
-def test_a_row_of_something_else_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=r"r\.jsonl: holds a row without task_id"):
-        key_of({"tark_id": "t1", "sample": 0}, tmp_path / "r.jsonl")
-
-
 OWN = """
 from assay.family import Answer, Family, Score, Task
 
@@ -76,7 +59,6 @@ def gold(task: Task) -> Answer:
 
 FAMILY = Family(name="letters", score=score, gold=gold)
 """
-main = front("eval")  # where errors become exit statuses
 
 
 @pytest.fixture
@@ -89,34 +71,6 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> None:
 def task(number: int) -> Task:
     chat = [{"role": "user", "content": "Say e."}]
     return Task(f"t{number}", "letters", "x", "heldout", chat, gold={})
-
-
-@pytest.mark.parametrize("kind", ["assay", "vllm"])
-def test_another_engine_does_not_go_on_with_it(
-    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    """Its log-probabilities, and answers at a tie, would be others: one table of two engines."""
-    pytest.importorskip("torch")
-    (tmp_path / "letters.py").write_text(OWN)
-    words = ["--family", str(tmp_path / "letters.py"), "--tasks", str(tmp_path / "tasks.jsonl")]
-    words += ["--model", str(tiny_folder), "--out", str(tmp_path / "out"), "--no-baselines"]
-    words += ["sampling.max_new_tokens=4"]
-    families.use_families([str(tmp_path / "letters.py")])
-    write_jsonl(tmp_path / "tasks.jsonl", [task(0).to_json(), task(1).to_json()])
-    assert main(words) == 0
-    for name, at in (("eval.json", "settings"), ("results.json", "meta")):
-        held = json.loads((tmp_path / "out" / name).read_text())
-        said = held[at] if at == "settings" else held[at]["settings"]
-        assert said["engine"] == "embedded"
-        (about,) = (held["meta"] if at == "meta" else held)["answered_by"]
-        assert about["engine"] == "embedded" and about["dtype"] in ("float32", "bfloat16")
-    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
-    capsys.readouterr()
-    assert main([*words, f"server.kind={kind}"]) == 2
-    said = capsys.readouterr().err
-    assert f"another engine (was embedded, is {kind}); put it back to go on" in said
-    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
-    assert main([*words, "server.kind=embedded"]) == 0
 
 
 def answers_of(folder: Path, tasks: list[Task], settings: dict[str, Any], **more: Any) -> Journal:

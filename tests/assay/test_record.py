@@ -10,27 +10,21 @@ from pathlib import Path
 
 import pytest
 from assay_command import assay
+from places import tables
 
 from assay.record import (
-    GOLD,
     NAME,
     OUT,
-    TABLES,
     installed,
     read_record,
     write_records,
 )
 from assay.task import TaskError
-from data_gen.certificate import certificate
-from train.run.record import PACKAGES
+
+TABLES = tables("assay")
 
 TASKS = ("tasks", "demo", "--seed", "3", "train_sft=12", "train_rl=12", "heldout=6")
-ROW = {
-    "id": "1",
-    "family": "refinement",
-    "task": {"status": "KEEP", "text": "a", "input_text": "a "},
-    "output": "<status>KEEP</status><clean_text>a</clean_text>",
-}
+ROW = TABLES["record_row"]
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +70,6 @@ def test_verify_says_what_changed_and_what_is_missing(built: Path, tmp_path: Pat
     assert "note: mine.txt: is not recorded" in said
 
 
-def test_verify_notes_packages_of_another_version(built: Path, tmp_path: Path) -> None:
-    shutil.copytree(built / "T", tmp_path / "T")
-    record = json.loads((tmp_path / "T" / NAME).read_text())
-    record["made"][0]["versions"]["regex"] = "1.2.3"
-    (tmp_path / "T" / NAME).write_text(json.dumps(record))
-    report = json.loads(assay(tmp_path, "verify", "T", "--json"))
-    assert report["ok"] and report["differences"] == []
-    assert any(note.startswith("regex: made with 1.2.3, here ") for note in report["notes"])
-
-
 def test_a_single_file_has_its_record_beside_it_with_its_inputs(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps(ROW) + "\n")
@@ -111,11 +95,6 @@ def test_a_second_command_in_a_folder_keeps_the_first_ones_record(tmp_path: Path
     assert (tmp_path / "T" / f"scores.jsonl.{NAME}").is_file()
 
 
-def test_the_working_folder_itself_gets_no_record(tmp_path: Path) -> None:
-    assay(tmp_path, *TASKS, "--out", ".")
-    assert not (tmp_path / NAME).exists()
-
-
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"assay_provenance": 1, "made": [3]}'])
 def test_what_is_no_record_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(text)
@@ -137,13 +116,16 @@ def test_inputs_in_a_settings_file_are_recorded(tmp_path: Path) -> None:
     assert said.count("has changed since it was used") == 1
 
 
+def test_verify_notes_packages_of_another_version(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(built / "T", tmp_path / "T")
+    record = json.loads((tmp_path / "T" / NAME).read_text())
+    record["made"][0]["versions"]["regex"] = "1.2.3"
+    (tmp_path / "T" / NAME).write_text(json.dumps(record))
+    report = json.loads(assay(tmp_path, "verify", "T", "--json"))
+    assert report["ok"] and report["differences"] == []
+    assert any(note.startswith("regex: made with 1.2.3, here ") for note in report["notes"])
+
+
 def test_what_is_installed_is_named_and_what_is_not_is_left_out() -> None:
     found = installed(["regex", "no-such-package"])
     assert found == {"python": platform.python_version(), "regex": metadata.version("regex")}
-
-
-def test_run_records_and_certificates_hold_what_gold_depends_on() -> None:
-    assert {"regex", "beautifulsoup4", "selectolax"} <= set(GOLD)
-    assert set(GOLD) <= set(PACKAGES) and set(GOLD) <= set(TABLES)
-    said = certificate("demo", {"train": [], "heldout": []}, {}, 1)["versions"]
-    assert {"regex", "beautifulsoup4"} <= set(said)

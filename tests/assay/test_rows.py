@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 
-from assay import parquet
 from assay.rows import blocks, matching, read_rows, total_bytes, write_rows, writing
 from assay.task import TaskError
+
+TABLES = tables("assay")
 
 
 def lines_of(names: list[str], size: int = 64) -> list[tuple[str, int, bytes]]:
@@ -59,37 +59,6 @@ def test_several_inputs_are_numbered_each_and_placed_together(tmp_path: Path) ->
     assert [block.position for block in blocks(names)] == [4, 7]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf{}\n{}\n")
-    assert [line for *_, line in lines_of([str(tmp_path / "a")])] == [b"{}", b"{}"]
-
-
-@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
-def test_what_is_written_is_read_again_and_is_the_same_twice(ending: str, tmp_path: Path) -> None:
-    if ending == ".zst":
-        pytest.importorskip("zstandard")
-    data = b"".join(b"line %d\n" % i for i in range(9000))
-    stored: list[bytes] = []
-    for folder in "ab":
-        name = str(tmp_path / folder / f"x.jsonl{ending}")
-        with writing(name) as out:
-            out.write(data[:20_000])
-            out.write(data[20_000:])
-        assert b"".join(block.data for block in blocks([name], 1000)) == data
-        stored.append(Path(name).read_bytes())
-    assert stored[0] == stored[1] and (len(stored[0]) < len(data) or not ending)
-
-
-def test_members_of_a_compressed_file_follow_one_another(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard")
-    parts = [b"1\n2\n", b"3\n"]
-    (tmp_path / "a.gz").write_bytes(b"".join(map(gzip.compress, parts)))
-    pack = zstandard.ZstdCompressor().compress
-    (tmp_path / "a.zst").write_bytes(b"".join(map(pack, parts)))
-    for name in ("a.gz", "a.zst"):
-        assert [line for *_, line in lines_of([str(tmp_path / name)])] == [b"1", b"2", b"3"]
-
-
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_a_torn_file_is_named(ending: str, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
@@ -102,17 +71,6 @@ def test_a_torn_file_is_named(ending: str, tmp_path: Path) -> None:
     Path(name).write_bytes(b"no such format")
     with pytest.raises(TaskError, match=rf"is named {ending}, but holds neither gzip nor zstd"):
         lines_of([name])
-
-
-def test_an_output_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
-    for ending in ("", ".gz"):
-        path = tmp_path / f"x{ending}"
-        path.write_bytes(b"old")
-        with pytest.raises(RuntimeError), writing(str(path)) as out:
-            out.write(b"half")
-            raise RuntimeError
-        assert path.read_bytes() == b"old"
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_urls_of_memory_and_of_files(tmp_path: Path) -> None:
@@ -130,33 +88,6 @@ def test_urls_of_memory_and_of_files(tmp_path: Path) -> None:
         lines_of(["memory://streams/half"])
 
 
-def test_a_driver_that_is_missing_is_named() -> None:
-    pytest.importorskip("fsspec")
-    try:
-        import s3fs  # noqa: F401
-    except ImportError:
-        with pytest.raises(TaskError, match=r"s3://bucket/x.*s3fs"):
-            lines_of(["s3://bucket/x"])
-    with pytest.raises(TaskError, match=r"nosuch://x: .*give a file or a URL"):
-        lines_of(["nosuch://x"])
-
-
-def test_a_library_that_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(name: str) -> None:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(parquet.importlib, "import_module", gone)
-    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(
-        TaskError, match=r"\.zst needs pyarrow; run `pip install -e '\.\[parquet\]'"
-    ):
-        lines_of([str(tmp_path / "a.zst")])
-    with pytest.raises(TaskError, match="the URL memory://x needs fsspec"):
-        lines_of(["memory://x"])
-
-
 def test_names_that_mean_nothing_or_the_same(tmp_path: Path) -> None:
     (tmp_path / "a[1].txt").write_text("x")
     here = str(tmp_path / "a[1].txt")
@@ -167,11 +98,7 @@ def test_names_that_mean_nothing_or_the_same(tmp_path: Path) -> None:
         matching([here, str(tmp_path / "." / "a[1].txt")])
 
 
-ROWS: list[dict[str, Any]] = [
-    {"id": "a", "n": 1, "score": None, "text": "one\u2028two", "parts": {"x": 0.5}},
-    {"id": "b", "n": 2, "score": 1.0, "messages": [{"role": "user", "content": "hé\ud800"}]},
-    {"id": "c", "n": 2**60, "ids": [1, None, 3], "parts": {}, "files": {"a.csv": 3}},
-]
+ROWS = TABLES["rows_rows"]
 NAMES = ("r.jsonl", "r.jsonl.gz", "r.jsonl.zst", "r.parquet")
 
 
@@ -201,23 +128,7 @@ def test_rows_that_cannot_be_written_leave_the_old_file(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
-    [
-        (
-            "a.jsonl",
-            gzip.compress(b"{}\n", mtime=0),
-            r"a\.jsonl: holds gzip.*name it .*a\.jsonl\.gz",
-        ),
-        ("a.jsonl.gz", b"{}\n", r"is named \.gz, but holds neither gzip nor zstd"),
-        ("a.jsonl.gz", b"PAR1", r"is named \.gz, but holds parquet"),
-        ("a.jsonl.gz", b"", r"is named \.gz, but holds nothing"),
-        ("a.jsonl", "{}\n".encode("utf-16"), "is UTF-16; rows are UTF-8"),
-        ("a.parquet", b"{}\n", r"a\.parquet: not a parquet file"),
-        ("a.parquet", b"", r"a\.parquet: not a parquet file"),
-        ("a.jsonl", b'{"a": 1}\n{"a": "to', r"a\.jsonl line 2: the file ends in the middle"),
-        ("a.jsonl", b'{"a": 1}\n[1]\n', r"a\.jsonl line 2: wanted a JSON object"),
-        ("a.jsonl", b'{"a": 1}\n\n{"a": 1,}\n', r"a\.jsonl line 3: not valid JSON"),
-    ],
+    ("name", "data", "said"), TABLES["what_is_wrong_with_a_file_is_one_sentence"]
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(
     name: str, data: bytes, said: str, tmp_path: Path

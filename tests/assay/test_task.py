@@ -9,38 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 
-from assay.rows import read_rows
-from assay.task import Task, TaskError, json_line, json_text, read_tasks, write_jsonl
+from assay.task import Task, TaskError, json_line, json_text, read_tasks
 
-ROW: dict[str, Any] = {
-    "id": "t",
-    "family": "refinement",
-    "track": "toy",
-    "split": "train",
-    "prompt": [{"role": "user", "content": "x"}],
-    "gold": {"text": "a"},
-}
+TABLES = tables("assay")
+
+ROW = TABLES["task_row"]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"prompt": ["hi"]}, "field 'prompt'[0] is str, wanted a message"),
-        ({"prompt": "hi"}, "field 'prompt' is str, wanted a list"),
-        ({"prompt": [{"content": "x"}]}, "field 'prompt'[0]: its role is missing, wanted text"),
-        ({"prompt": [{"role": "user"}]}, "its content is missing, wanted text"),
-        ({"prompt": [{"role": "user", "content": 3}]}, "its content is int, wanted text"),
-        ({"tools": "abc"}, "field 'tools' is str, wanted a list"),
-        ({"tools": [1]}, "field 'tools'[0] is int, wanted text"),
-        ({"files": ["a"]}, "field 'files' is list, wanted an object"),
-        ({"files": {"a": None}}, "field 'files'['a'] is NoneType, wanted text"),
-        ({"group": 3}, "field 'group' is int, wanted text"),
-        ({"meta": []}, "field 'meta' is list, wanted an object"),
-        ({"gold": "a"}, "field 'gold' is str, wanted an object"),
-        ({"id": None}, "field 'id' is NoneType, wanted text"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), TABLES["a_row_of_another_shape_is_refused"])
 def test_a_row_of_another_shape_is_refused(
     tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
@@ -79,10 +57,3 @@ def test_one_row_is_one_line_for_every_reader(text: str) -> None:
     decoded = line.decode("utf-8")
     assert decoded.splitlines() == [decoded.removesuffix("\n")]
     assert json.loads(json_text([text], indent=1)) == [text]
-
-
-def test_rows_with_odd_line_ends_are_read_back(tmp_path: Path) -> None:
-    rows = [{"text": f"a{end}b"} for end in ("\u0085", "\u2028", "\u2029", "\r", "\ud800")]
-    assert write_jsonl(tmp_path / "r.jsonl", rows) == 5
-    assert [row for _, row in read_rows(tmp_path / "r.jsonl")] == rows
-    assert len((tmp_path / "r.jsonl").read_text("utf-8").splitlines()) == 5

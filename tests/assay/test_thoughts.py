@@ -5,24 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import tables
 from thought_forms import FORMS, TEXT, UNENDED, filled
 
 from assay.family import THOUGHT, score_answer
 from assay.task import Answer, Task
 from assay.thoughts import MARKS, answer_after_thoughts, parted
-from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.score import gold_answer, score_refinement
-from rewards.parse import render
+
+TABLES = tables("assay")
 
 WORDS = st.text(alphabet="abc <>/{}\n", max_size=30)
-ANSWERS = (
-    "5",
-    render("KEEP", "a b"),
-    '{"safe": true}',
-    "```sql\nSELECT 1\n```",
-    "```python\nprint(2)\n```",
-    '<tool_call>\n{"name": "t", "arguments": {"n": 1}}\n</tool_call>',
-)
+ANSWERS = TABLES["thoughts_answers"]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -58,27 +52,10 @@ def test_what_follows_a_thought_is_the_answer(
     assert answer_after_thoughts(said) == answer.lstrip()
 
 
-@given(st.lists(WORDS, min_size=1, max_size=4), WORDS)
-def test_several_thoughts_are_set_apart(thoughts: list[str], answer: str) -> None:
-    said = "".join(f"<think>{t}</think>\n" for t in thoughts) + answer
-    assert answer_after_thoughts(said) == answer.lstrip()
-
-
-@given(WORDS, WORDS)
-def test_a_template_may_have_opened_the_thought(thought: str, answer: str) -> None:
-    assert answer_after_thoughts(f"{thought}</think>\n{answer}") == answer.lstrip()
-
-
 @given(st.sampled_from(MARKS), WORDS)
 def test_an_unclosed_thought_is_no_answer(pair: tuple[str, str], thought: str) -> None:
     assert parted(pair[0] + thought).answer == ""
     assert not parted(pair[0] + thought).ended
-
-
-@given(st.text())
-def test_a_text_without_marks_is_left_as_it_is(text: str) -> None:
-    if not any(sign in text for sign in ("think", "<|", "Here", "analysis", "[")):
-        assert answer_after_thoughts(text) == text
 
 
 PIECES = [mark for pair in MARKS for mark in pair]
@@ -133,29 +110,6 @@ def test_hostile_repetition_takes_linear_time(mark: str) -> None:
 
 
 GOLD = {"input_text": "a  b", "status": "DROP", "text": "a b"}
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("parsing", ["strict", "release"])
-def test_both_readings_of_a_tagged_answer_pass_over_a_thought(parsing: str, form: str) -> None:
-    said = filled(FORMS[form], gold_answer(GOLD))
-    score = score_refinement(GOLD, said, parsing)
-    assert (score.outcome, score.reward) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("parsing", ["strict", "release"])
-def test_json_after_a_thought_is_read(parsing: str, form: str) -> None:
-    row = {"input_text": "x", "reference_text": "", "reference_json": {"safe": True}}
-    score = score_structured(row, filled(FORMS[form], gold_response(row)), parsing)
-    assert (score.outcome, score.reward) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize("form", UNENDED)
-@pytest.mark.parametrize("parsing", ["strict", "release"])
-def test_an_answer_in_an_open_thought_earns_nothing(parsing: str, form: str) -> None:
-    said = f"{UNENDED[form]} {gold_answer(GOLD)}"
-    assert score_refinement(GOLD, said, parsing).reward == 0.0
 
 
 @pytest.mark.parametrize("form", UNENDED)

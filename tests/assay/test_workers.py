@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from job_functions import die, inverse, start, threads, work
 from mini_slurm import alive, wait_for
-from pickled_jobs import noted
 from places import ROOT
 
 from assay.task import TaskError
@@ -55,23 +54,6 @@ def test_what_a_job_raises_is_raised_with_its_place() -> None:
     assert "job_functions.py" in raised.value.__notes__[0]
 
 
-def test_who_stops_early_leaves_most_jobs_undone(tmp_path: Path) -> None:
-    jobs = [(str(tmp_path), n) for n in range(200)]
-    with WorkerPool(2) as crew:
-        assert next(iter(crew.map(noted, jobs))) == 0
-    # those handed out at first, and one for the result that was taken
-    assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD + 1
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("few", [0, 4])
-def test_a_crew_keeps_the_order_over_several_maps(workers: int, few: int) -> None:
-    with WorkerPool(workers, few=few) as crew:
-        for count in (0, 3, 40, 5):
-            jobs = (number for number in range(count))
-            assert list(crew.map(operator.neg, jobs)) == [-number for number in range(count)]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_crew_starts_processes_when_they_are_worth_it(workers: int) -> None:
     with WorkerPool(workers, start, ("begun",), few=4) as crew:
@@ -82,13 +64,6 @@ def test_a_crew_starts_processes_when_they_are_worth_it(workers: int) -> None:
     assert {pid for *_, pid in few} == {os.getpid()}
     for found in (many, few_again):
         assert (os.getpid() in {pid for *_, pid in found}) == (workers == 1)
-
-
-def test_one_worker_may_be_a_process_of_its_own() -> None:
-    with WorkerPool(1, start, ("begun",), apart=True) as crew:
-        found = list(crew.map(work, range(3)))
-    assert os.getpid() not in {pid for *_, pid in found}
-    assert {word for _, word, _ in found} == {"begun"}
 
 
 PARENT = """
@@ -118,67 +93,6 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     wait_for("the workers to end", lambda: not any(map(alive, workers)))
 
 
-SERVED = """
-import sys, threading
-from job_functions import start, work
-from assay.workers import map_ordered
-
-begin = threading.Thread.start
-
-def start_but(thread):
-    if thread.name.startswith("workers"):
-        raise RuntimeError("can't start new thread")  # as where memory is short
-    begin(thread)
-
-if __name__ == "__main__":
-    threading.Thread.start = start_but
-    try:
-        list(map_ordered(work, range(40), 2, start, ("x",)))
-    except RuntimeError as error:
-        print(error)
-"""
-
-
-def test_a_pool_whose_threads_cannot_start_is_one_sentence(tmp_path: Path) -> None:
-    script = tmp_path / "served.py"
-    script.write_text(SERVED)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.startswith("can't start new thread"), done
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-TERMINATED = """
-import os, signal, subprocess, sys
-from job_functions import start, work
-from assay.workers import map_ordered
-
-class TerminatedPopen(subprocess.Popen):
-    def __init__(self, *args, **more):
-        super().__init__(*args, **more)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    subprocess.Popen = TerminatedPopen
-    list(map_ordered(work, range(40), 2, start, ("x",)))
-"""
-
-
-def test_a_command_that_is_terminated_while_workers_start_leaves_no_traceback(
-    tmp_path: Path,
-) -> None:
-    script = tmp_path / "terminated.py"
-    script.write_text(TERMINATED)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (143, "")
-
-
 def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("threadpoolctl")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -190,3 +104,19 @@ def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.Monkey
         return
     with WorkerPool(2) as crew:  # and so they do not by themselves
         assert any(set(pools) != {1} for pools in crew.map(threads, range(2)))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("few", [0, 4])
+def test_a_crew_keeps_the_order_over_several_maps(workers: int, few: int) -> None:
+    with WorkerPool(workers, few=few) as crew:
+        for count in (0, 3, 40, 5):
+            jobs = (number for number in range(count))
+            assert list(crew.map(operator.neg, jobs)) == [-number for number in range(count)]
+
+
+def test_one_worker_may_be_a_process_of_its_own() -> None:
+    with WorkerPool(1, start, ("begun",), apart=True) as crew:
+        found = list(crew.map(work, range(3)))
+    assert os.getpid() not in {pid for *_, pid in found}
+    assert {word for _, word, _ in found} == {"begun"}

@@ -6,23 +6,18 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from places import tables
 
 from assay.task import Task
 from rewards.adapters import last_message, trl_reward, verl_compute_score
 from rewards.score import score_row
 
+TABLES = tables("rewards")
+
 GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}
 TASK = Task("t", "refinement", "toy", "train", [{"role": "user", "content": "x"}], GOLD)
 TEXT = json.dumps(TASK.to_json())
-ANSWERS = [
-    "<status>KEEP</status><clean_text>ab</clean_text>",
-    "<status>DROP</status><clean_text>ab</clean_text>",
-    "<status>KEEP</status><clean_text>axb</clean_text>",
-    "nothing of the kind",
-    "",
-]
+ANSWERS = TABLES["adapters_answers"]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -51,22 +46,9 @@ def test_what_a_tool_printed_is_not_scored() -> None:
     assert verl_compute_score("d", "", TEXT, cut)["score"] == 0.0
 
 
-@given(st.text(max_size=80))
-def test_every_row_has_the_same_numbers(answer: str) -> None:
-    keys = set(verl_compute_score("d", ANSWERS[0], TEXT, None))
-    row = verl_compute_score("d", answer, TEXT, None)
-    assert set(row) == keys and all(isinstance(v, float) for v in row.values())
-
-
 @pytest.mark.parametrize("truth", ["", "{", "[]", "null", json.dumps({"id": "t"}), None, 7])
 def test_a_row_that_cannot_be_scored_is_marked_and_never_raises(truth: Any) -> None:
     assert verl_compute_score("d", "x", truth, {})["valid"] == 0.0
-
-
-def test_trl_wants_one_task_a_completion() -> None:
-    with pytest.raises(ValueError, match="1 completions for 2 tasks"):
-        trl_reward(["a"], task=[TEXT, TEXT])
-    assert last_message([{"role": "user", "content": "x"}]) == ""
 
 
 def test_every_row_of_a_family_has_the_same_keys() -> None:
@@ -95,3 +77,9 @@ def test_the_settings_of_a_run_reach_verl_s_reward() -> None:
     assert found != plain
     object_too = {"refinement": RefinementReward(**shares)}
     assert verl_compute_score("d", ANSWERS[2], TEXT, None, weights=object_too)["score"] == found
+
+
+def test_trl_wants_one_task_a_completion() -> None:
+    with pytest.raises(ValueError, match="1 completions for 2 tasks"):
+        trl_reward(["a"], task=[TEXT, TEXT])
+    assert last_message([{"role": "user", "content": "x"}]) == ""

@@ -3,8 +3,11 @@ import json
 
 import pytest
 from front import command
+from places import tables
 
 from rewards.score import score_lines
+
+TABLES = tables("rewards")
 
 main = command("score")
 
@@ -35,20 +38,7 @@ def test_rows_are_scored_in_order(tmp_path):
     assert set(out[0]) == {"id", "outcome", "reward", "parts", "why"}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{nope", "line 1: not valid JSON"),
-        ("[1]", "wanted a JSON object"),
-        (json.dumps(row(family="poem")), "'family' is 'poem'"),
-        (json.dumps(row(family=["x"])), "'family'"),
-        (json.dumps(row(task=3)), "'task'"),
-        (json.dumps(row(task={})), "'input_text' is missing"),
-        (json.dumps(row(output=None)), "'output'"),
-        (json.dumps(row(parsing="loose")), "strict, release"),
-        ("[" * 100_000, "line 1"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), TABLES["a_bad_row_is_named_and_the_rest_goes_on"])
 def test_a_bad_row_is_named_and_the_rest_goes_on(line, message, tmp_path):
     status, out = run([line, "", json.dumps(row(id="good"))], tmp_path)
     assert status == 3

@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assay.task import Task, TaskError
 from rewards import published
-from rewards.published import lines_of, published_database, refuse_published, text_hash
+from rewards.published import published_database, refuse_published, text_hash
 
 QUESTION = "Clean the table, use columns a and b, fit a tree with random_state 3, predict `y`."
 LINES = [f"column {k} holds what nobody else measures, in units of {k * 9}" for k in "abc"]
@@ -54,12 +52,6 @@ def test_one_line_and_a_changed_question_are_not_enough() -> None:
 def test_a_name_of_an_evaluation_database_is_enough() -> None:
     assert published_database([], [], ["ann_flats_class:MM"]) == "ann_flats_class"
     assert published_database([], [], ["ann_flats_class_2", "flats"]) == ""
-
-
-@given(st.lists(st.text()))
-def test_any_texts_can_be_looked_up(texts: list[str]) -> None:
-    assert published_database(texts, texts, texts) == ""
-    assert all(line in "\n".join(texts) for text in texts for line in lines_of(text))
 
 
 def test_a_task_that_asks_such_a_question_is_refused() -> None:

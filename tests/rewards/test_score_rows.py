@@ -8,18 +8,18 @@ import os
 import signal
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from front import command
-from places import ROOT
+from places import ROOT, tables
 
 from assay.rows import blocks
 from assay.task import Task, TaskError, json_line, write_jsonl
-from assay.workers import map_ordered
 from rewards.score import KEPT, TaskFile, open_tasks, prepare, score_block, score_lines
+
+TABLES = tables("rewards")
 
 main = command("score")
 TEXT = "See ana{n}@acme.io  now , or \u2028 later .\n\n\n\nEnd"
@@ -83,31 +83,6 @@ def test_bad_rows_are_numbered_however_a_file_is_cut(tmp_path: Path, size: int) 
     assert [int(e.split(" line ")[1].split(":")[0]) for e in errors[:5]] == [4, 18, 19, 38, 42]
 
 
-def test_several_inputs_are_scored_map_ordered_and_errors_name_them(tmp_path: Path) -> None:
-    made = rows(40)
-    (tmp_path / "a.jsonl").write_bytes(lines(made[:10]) + b"{torn\n")
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines(made[10:])))
-    out = tmp_path / "out.jsonl.gz"
-    assert main([str(tmp_path / "[ab].jsonl*"), "--out", str(out)]) == 3
-    found = [json.loads(line) for line in gzip.decompress(out.read_bytes()).splitlines()]
-    assert [row["id"] for row in found if row["id"]] == [row["id"] for row in made]
-    assert found[10]["error"].startswith(f"{tmp_path}/a.jsonl line 11: not valid JSON")
-
-
-def test_urls_and_zstd(tmp_path: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    zstandard = pytest.importorskip("zstandard")
-    data = lines(rows(20))
-    with fsspec.open("memory://score/in.jsonl.zst", "wb") as file:
-        file.write(zstandard.ZstdCompressor().compress(data))
-    (tmp_path / "in.jsonl").write_bytes(data)
-    out = tmp_path / "out.jsonl"
-    assert main(["memory://score/in.jsonl.zst", "--out", "memory://score/out.jsonl"]) == 0
-    assert main([f"file://{tmp_path}/in.jsonl", "--out", str(out)]) == 0
-    with fsspec.open("memory://score/out.jsonl", "rb") as file:
-        assert file.read() == out.read_bytes()
-
-
 def task_rows(count: int) -> list[Task]:
     return [
         Task(
@@ -164,55 +139,6 @@ def test_a_file_of_tasks_is_read_by_place_with_a_mark_before_it(tmp_path: Path) 
         open_tasks(str(plain))
 
 
-def held(path: Path) -> int:
-    """The most memory that scoring a file takes at a time, beside what stays."""
-    tracemalloc.start()
-    try:
-        done = map_ordered(score_block, blocks([str(path)], 1 << 14), 1, prepare, (None, {}))
-        assert sum(len(scored.results) for scored in done)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    made = rows(50)
-    for name, times in (("warm", 1), ("few", 4), ("many", 40)):
-        (tmp_path / name).write_bytes(lines(made) * times)
-    held(tmp_path / "warm")
-    assert held(tmp_path / "many") < 1.5 * held(tmp_path / "few") + 100_000
-
-
-DYING = """
-from assay.family import Family
-from assay.task import Answer, Score, Task
-import os, signal
-
-def score(task: Task, answer: Answer) -> Score:
-    if answer.text == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return Score.of(answer.text == "yes")
-
-FAMILY = Family(name="dying", score=score, gold=lambda task: "yes")
-"""
-
-
-def test_a_worker_that_is_killed_is_one_sentence_and_the_old_file_stays(tmp_path: Path) -> None:
-    (tmp_path / "dying.py").write_text(DYING)
-    made = [{"id": n, "family": "dying", "task": {}, "output": "yes"} for n in range(200)]
-    made[150]["output"] = "die"
-    (tmp_path / "in.jsonl").write_bytes(lines(made))
-    out = tmp_path / "out.jsonl"
-    out.write_text("old")
-    words = [sys.executable, "-m", "assay", "score", str(tmp_path / "in.jsonl"), "--out", str(out)]
-    words += ["--family", str(tmp_path / "dying.py"), "--workers", "2"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "assay score: a worker process was killed before its work was done" in done.stderr
-    assert out.read_text() == "old" and len(list(tmp_path.iterdir())) <= 4  # with __pycache__
-
-
 def test_rows_from_a_pipe_are_answered_as_they_come() -> None:
     words = [sys.executable, "-m", "assay", "score"]
     with subprocess.Popen(
@@ -246,34 +172,8 @@ def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_workers_below_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["-", "--workers", "-1"]) == 2
-    assert "--workers -1: wanted 1 or more" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    ("row", "outcome", "said"),
-    [
-        ({"text": "<status>KEEP</status><clean_text>gold 0</clean_text>"}, 1.0, "ok"),
-        ({"text": "<status>KEEP</status><clean_text>text 0</clean_text>"}, 0.0, ""),
-        ({"text": "<status>KEEP</status><clean_text>gold 0", "stop": "length"}, 0.0, ""),
-        ({"text": "", "failure": "sandbox: gone"}, None, "failure: sandbox: gone"),
-        ({"text": "done", "files": {"a.csv": 7}}, None, "keeps the size of 'a.csv' (7 bytes)"),
-        ({"text": "<status>KEEP</status><clean_text>gold 0</clean_text>", "files": {}}, 1.0, "ok"),
-        (
-            {
-                "messages": [
-                    {"role": "user", "content": "?"},
-                    {
-                        "role": "assistant",
-                        "content": "<status>KEEP</status><clean_text>gold 0</clean_text>",
-                    },
-                ]
-            },
-            1.0,
-            "ok",
-        ),
-    ],
+    ("row", "outcome", "said"), TABLES["a_rollout_is_scored_from_what_it_keeps_or_says_why_not"]
 )
 def test_a_rollout_is_scored_from_what_it_keeps_or_says_why_not(
     row: dict[str, Any], outcome: float | None, said: str

@@ -5,23 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
+from places import tables
 
 from assay.tables.encoding import encoding_doubt
 
-CITIES = {
-    "cp1251": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],
-    "koi8-r": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],
-    "cp866": ["Москва", "Санкт-Петербург", "Казань", "Новосибирск"],
-    "cp1250": ["Gdańsk", "Łódź", "Poznań", "Kraków", "Wrocław"],
-    "cp1252": ["Orléans", "Besançon", "Nîmes", "Saint-Étienne"],
-    "cp1253": ["Αθήνα", "Θεσσαλονίκη", "Πάτρα", "Ηράκλειο"],
-    "cp1256": ["القاهرة", "الإسكندرية", "الجيزة"],
-    "cp932": ["東京", "大阪", "札幌市", "横浜"],
-    "gb18030": ["北京", "上海", "广州", "深圳市"],
-    "big5": ["臺北", "高雄", "臺中市", "花蓮"],
-    "cp949": ["서울", "부산", "인천", "대구"],
-    "cp850": ["München", "Köln", "Gießen", "Nürnberg"],
-}
+TABLES = tables("tables")
+
+CITIES = TABLES["encoding_cities"]
 
 
 @pytest.mark.parametrize("code", sorted(CITIES))

@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from places import tables
 
 from assay.tables.formats import files_below, form_of
 from assay.tables.load import plan_folder
 
+TABLES = tables("tables")
+
 CSV = "town,sales\nAldra,12\nBirk,14\nCorva,17\nElst,19\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [
-        *(("a.csv", "csv"), ("a.CSV.GZ", "csv"), ("a.txt", "csv"), ("a.b.tsv.zst", "csv")),
-        *(("a.xls", "excel"), ("a.ods", "excel"), ("a.dta", "stata"), ("a.arrow", "feather")),
-        *(("a.pdf", ""), ("a.xlsx.gz", ""), ("a", ""), ("a.gz", "")),
-    ],
-)
+@pytest.mark.parametrize(("name", "form"), TABLES["forms_by_suffix"])
 def test_forms_by_suffix(name: str, form: str) -> None:
     assert form_of(Path(name)) == form
 
@@ -44,9 +40,3 @@ def test_files_about_the_data_have_one_line_with_their_count(tmp_path: Path) -> 
     tables, others = files_below(tmp_path)
     assert [p.name for p in tables] == ["shops.csv"]
     assert len(others) == 1 and "5 files" in others[0].why and "shops.txt" in others[0].why
-
-
-def test_a_text_with_fields_is_a_table_whatever_stands_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "shops.csv").write_text(CSV, encoding="utf-8")
-    (tmp_path / "shops.txt").write_text(CSV, encoding="utf-8")
-    assert [p.name for p in files_below(tmp_path)[0]] == ["shops.csv", "shops.txt"]

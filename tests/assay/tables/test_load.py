@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from places import tables
 
 pd = pytest.importorskip("pandas")
 
+
 from assay.tables.load import load_file  # noqa: E402
 from assay.tables.plan import Skipped  # noqa: E402
+
+TABLES = tables("tables")
 
 
 def column(cells: Sequence[object], name: str = "v", more: str = "") -> str:
@@ -119,20 +123,7 @@ def test_in_doubt_until_it_is_settled(
         assert wanted is None or frame["v"].tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["0.125", "12.5", "3.14"],
-        ["618.92", "1.336"],
-        ["1234.567", "1.336"],
-        ["0.500", "1.336"],
-        ["5.1", "4.9", "4.125"],
-        ["1,234,567", "12,000"],
-        ["1e-05", "0.5"],
-        ["1e+05", "20"],
-        [1200, 1300, 1400],
-    ],
-)
+@pytest.mark.parametrize("cells", TABLES["numbers_that_tell_their_mark_are_read"])
 def test_numbers_that_tell_their_mark_are_read(cells: list[object], tmp_path: Path) -> None:
     doubts, frame = read(tmp_path, column(cells))
     assert doubts == []
@@ -146,18 +137,7 @@ def test_one_column_tells_what_groups_another(tmp_path: Path) -> None:
     assert doubts == [("number_mark", "w")] and frame["v"].tolist() == [3.5, 4.25]
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["12E3", "37E2", "205", "1E5"],
-        ["311E590", "343433", "478785"],
-        ["192.168.100.136", "192.168.100.194", "10.0.0.1"],
-        ["01.2019", "02.2020", "12.2021"],
-        ["10.2019", "11.2020", "12.2021"],
-        ["007", "12", "34"],
-        ["1234567890123456789", "", "3"],
-    ],
-)
+@pytest.mark.parametrize("cells", TABLES["codes_stay_text_beside_decimals"])
 def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> None:
     text = "k,v,w\n" + "".join(f"k{i},{c},{i}.25\n" for i, c in enumerate(cells))
     doubts, frame = read(tmp_path, text)
@@ -165,15 +145,7 @@ def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> No
     assert frame["w"].sum() > 0
 
 
-@pytest.mark.parametrize(
-    ("text", "mark"),
-    [
-        (column(["1.250", "2.375"] * 9), "."),
-        (column(["1.250", "415"] * 9), ","),
-        (column(["1,250", "2,375"] * 9), ","),
-        (column(['"1,250"', '"2,375"'] * 9).replace(";", ","), "."),
-    ],
-)
+@pytest.mark.parametrize(("text", "mark"), TABLES["the_likelier_mark_comes_first"])
 def test_the_likelier_mark_comes_first(text: str, mark: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
     (found,) = load_file(tmp_path / "t.csv", tmp_path)
@@ -181,28 +153,7 @@ def test_the_likelier_mark_comes_first(text: str, mark: str, tmp_path: Path) -> 
     assert doubt.settle.startswith(f'decimal: {{v: "{mark}"}}  # or ')
 
 
-def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> None:
-    _, frame = read(tmp_path, column(["1E5", "2E3", "7"]), "{numbers: [v]}")
-    assert frame["v"].tolist() == [1e5, 2e3, 7]
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        [-1, 1] * 20,  # labels
-        [-1, 0, 1, 2, 3] * 8,
-        [*range(-1, 30)],
-        ["(a)", "(b)", "c"],
-        ["1960-", "1970-", "(1980)-"],
-        ["5 kg", "7 kg", "12 kg"],
-        ["Ärger", "Café", "naïve"],
-        [f"{y}-01-01" for y in range(1900, 1940)],
-        [f"1970-01-{d:02}" for d in range(1, 29)],
-        ["12:30", "14:45", "9:00"],
-        ["", "x", "y", "", "z", "x", "", "y"],  # its first cell is empty
-        [*("x", "x", "", "y", "", "z", "x", "")],
-    ],
-)
+@pytest.mark.parametrize("cells", TABLES["plain_columns_are_in_no_doubt"])
 def test_plain_columns_are_in_no_doubt(cells: list[object], tmp_path: Path) -> None:
     text = "v;k\n" + "".join(f"{c};{i}.5\n" for i, c in enumerate(cells))
     assert read(tmp_path, text)[0] == []
@@ -269,21 +220,7 @@ def test_numbers_stored_as_text_are_numbers(form: str, tmp_path: Path) -> None:
     assert cells == right
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("sep=;\na;b\n1;2\n3;4\n", {"a": [1, 3], "b": [2, 4]}),
-        ("a, b\n1, 2\n3, 4\n", {"a": [1, 3], "b": [2, 4]}),
-        ('a, b\nx, "y, z"\nw, "v, u"\n', {"b": ["y, z", "v, u"]}),
-        ('"","a"\n"r1",1\n"r2",2\n', {"a": [1, 2]}),
-        ('"a","b"\n"r1",1,5\n"r2",2,6\n', {"a": [1, 2], "b": [5, 6]}),
-        ('a,"b\nc"\n1,2\n3,4\n', {"b\nc": [2, 4]}),
-        ("t,2019,2020\nx,1,2\ny,3,4\n", {"2019": [1, 3]}),
-        ("P99,P99.5,P99.9\n1,2,3\n4,5,6\n", {"P99": [1, 4]}),
-        ("a,b\nx,NA\ny,3\n", {"b": [None, 3]}),
-        ("\ufeffa;b\r\n1;2\r\n", {"a": [1]}),
-    ],
-)
+@pytest.mark.parametrize(("text", "wanted"), TABLES["what_is_clear_is_read"])
 def test_what_is_clear_is_read(text: str, wanted: dict[str, list[Any]], tmp_path: Path) -> None:
     doubts, frame = read(tmp_path, text)
     assert doubts == []
@@ -297,8 +234,28 @@ def test_utf_16_is_told_by_its_mark_or_zero_bytes(tmp_path: Path) -> None:
         assert doubts == [] and frame["v"].tolist() == ["Köln", "Łódź"]
 
 
-def test_values_that_all_differ_are_no_groups(tmp_path: Path) -> None:
-    assert read(tmp_path, "name,n\nMüller,1\nMuller,2\nHof,3\n")[0] == []
+TITLED = "Reports by area,\n,\nArea,Reports\nNorth,12\nSouth,7\nWest,31\n"
+
+
+def test_names_stand_below_a_title_and_a_row_of_empty_fields(tmp_path: Path) -> None:
+    doubts, frame = read(tmp_path, TITLED)
+    assert doubts == [] and list(frame.columns) == ["Area", "Reports"] and len(frame) == 3
+    wide = "Reports,,\n,,\nArea,Kind,Reports\nNorth,a,12\nSouth,b,7\nWest,a,31\n"
+    doubts, frame = read(tmp_path, wide)
+    assert doubts == [] and list(frame.columns) == ["Area", "Kind", "Reports"]
+
+
+def test_texts_below_an_empty_row_are_all_notes(tmp_path: Path) -> None:
+    below = ",\nAreas are those of the survey.,\n,\nSource: the survey office,\n"
+    doubts, _ = read(tmp_path, TITLED + below)
+    assert doubts == [("notes", "")]
+    doubts, frame = read(tmp_path, TITLED + below, "{drop_rows: [7-10]}")
+    assert doubts == [] and list(frame["Reports"]) == [12, 7, 31]
+
+
+def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> None:
+    _, frame = read(tmp_path, column(["1E5", "2E3", "7"]), "{numbers: [v]}")
+    assert frame["v"].tolist() == [1e5, 2e3, 7]
 
 
 def test_settling_lines_are_yaml(tmp_path: Path) -> None:
@@ -320,25 +277,6 @@ def test_settling_lines_are_yaml(tmp_path: Path) -> None:
         for doubt in doubts:
             loaded = yaml.safe_load(f'"t.csv":\n  {doubt.settle}\n')
             assert isinstance(loaded["t.csv"], dict), doubt.settle
-
-
-TITLED = "Reports by area,\n,\nArea,Reports\nNorth,12\nSouth,7\nWest,31\n"
-
-
-def test_names_stand_below_a_title_and_a_row_of_empty_fields(tmp_path: Path) -> None:
-    doubts, frame = read(tmp_path, TITLED)
-    assert doubts == [] and list(frame.columns) == ["Area", "Reports"] and len(frame) == 3
-    wide = "Reports,,\n,,\nArea,Kind,Reports\nNorth,a,12\nSouth,b,7\nWest,a,31\n"
-    doubts, frame = read(tmp_path, wide)
-    assert doubts == [] and list(frame.columns) == ["Area", "Kind", "Reports"]
-
-
-def test_texts_below_an_empty_row_are_all_notes(tmp_path: Path) -> None:
-    below = ",\nAreas are those of the survey.,\n,\nSource: the survey office,\n"
-    doubts, _ = read(tmp_path, TITLED + below)
-    assert doubts == [("notes", "")]
-    doubts, frame = read(tmp_path, TITLED + below, "{drop_rows: [7-10]}")
-    assert doubts == [] and list(frame["Reports"]) == [12, 7, 31]
 
 
 def test_names_below_a_title_and_names_of_groups_are_in_doubt(tmp_path: Path) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import random
-import shutil
 import sqlite3
 from dataclasses import replace
 from datetime import date
@@ -14,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import tables
+from plan_code import same_by_code
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("lxml")
 
-from messy_tables import MESSY, Columns, Messy, lines, truth  # noqa: E402
+from messy_tables import MESSY, Columns, Messy  # noqa: E402
 
-from assay.tables.load import load, load_file, plan_file, plan_folder  # noqa: E402
+from assay.tables.load import load, load_file, plan_file  # noqa: E402
 from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
 
-DOUBTS = {  # of columns of the messy set, which are left out
-    "sentinels.csv": {"druck": "sentinel", "code": "sentinel"},
-    "names.csv": {"preis": "alike_names", "preis.1": "alike_names"},
-    "dates.csv": {"bunt": "date_order", "offen": "date_order"},
-}
+TABLES = tables("tables")
+
+DOUBTS = TABLES["messy_doubts"]
 
 
 def differing(
@@ -62,7 +58,9 @@ def opened(path: Path) -> tuple[ReadPlan, Frame]:
 
 @pytest.mark.parametrize("messy", MESSY, ids=lambda m: m.name)
 def test_right_or_refused(messy: Messy, tmp_path: Path) -> None:
-    path = tmp_path / messy.name
+    root = tmp_path / "data"
+    root.mkdir()
+    path = root / messy.name
     parts = messy.write(path)
     found = plan_file(path)
     if not parts:
@@ -74,46 +72,9 @@ def test_right_or_refused(messy: Messy, tmp_path: Path) -> None:
         assert isinstance(reading, ReadPlan), reading.said()
         doubts = DOUBTS.get(messy.name, {})
         assert {d.column: d.code for d in reading.doubts} == doubts
-        assert differing(load(reading, tmp_path), parts[reading.part], doubts) == []
-
-
-@pytest.mark.parametrize("messy", [m for m in MESSY if not m.refused], ids=lambda m: m.name)
-def test_the_code_reads_what_load_reads(
-    messy: Messy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "data").mkdir()
-    messy.write(tmp_path / "data" / messy.name)
-    monkeypatch.chdir(tmp_path)
-    for reading in plan_file(tmp_path / "data" / messy.name):
-        assert isinstance(reading, ReadPlan)
-        again = ReadPlan.from_json(json.loads(json.dumps(reading.to_json())))
-        names: dict[str, Any] = {"pd": pd}
-        exec(again.code("u"), names)
-        pd.testing.assert_frame_equal(names["u"], load(reading, tmp_path / "data"))
-
-
-def test_a_folder_is_read_in_the_order_of_paths_and_the_same_twice(tmp_path: Path) -> None:
-    for messy in MESSY[:12]:
-        messy.write(tmp_path / messy.name)
-    first, second = list(plan_folder(tmp_path)), list(plan_folder(tmp_path))
-    assert first == second and [r.path for r in first] == sorted(r.path for r in first)
-
-
-def test_what_was_decided_is_said(tmp_path: Path) -> None:
-    by_name = {m.name: m for m in MESSY}
-    by_name["sentinels.csv"].write(tmp_path / "s.csv")
-    (found,) = plan_file(tmp_path / "s.csv")
-    assert "-9999 stands in 28 of 300 cells" in found.said() and "'M' stands" in found.said()
-    by_name["dates.csv"].write(tmp_path / "d.csv")
-    (found,) = plan_file(tmp_path / "d.csv")
-    assert "'01/01/2020' can be %d/%m/%Y or %m/%d/%Y" in found.said()
-
-
-def test_a_real_low_number_is_kept(tmp_path: Path) -> None:
-    values = [-9999, -9999, *range(-20_000, 20_000, 1000)]
-    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{v},x\n" for v in values))
-    (found,) = plan_file(tmp_path / "t.csv")
-    assert isinstance(found, ReadPlan) and load(found, tmp_path)["a"].tolist() == values
+        frame = load(reading, root)
+        assert differing(frame, parts[reading.part], doubts) == []
+        same_by_code(reading, frame, root)
 
 
 @pytest.mark.parametrize("late", ["x", "7.5.1", "1,234,567"])
@@ -139,6 +100,34 @@ def test_a_late_cell_makes_a_column_text_and_never_a_wrong_number(
     else:  # thousands are grouped by the other mark
         assert frame["b"][101_003] == (1234567 if late == "1,234,567" else late)
     pd.testing.assert_frame_equal(load(plan, tmp_path), frame)
+
+
+@pytest.mark.parametrize("cells", [["New York", "Los Angeles"], ["1 000", "2 500"]])
+def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
+    (found,) = plan_file(tmp_path / "t.csv")
+    assert isinstance(found, ReadPlan) and found.columns == ("full name",)
+    wanted = [1000, 2500] if cells[0][0] == "1" else cells
+    assert load(found, tmp_path)["full name"].tolist() == wanted * 10
+
+
+def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
+    (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
+    (found,) = plan_file(tmp_path / "t.dat")
+    assert isinstance(found, ReadPlan)
+    assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
+
+
+def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.db") as db:
+        db.execute("create table a (x)")
+        db.execute("insert into a values (x'00ff')")
+        db.execute("create table b (x)")
+        db.execute("insert into b values (7)")
+    db.close()
+    one, other = plan_file(tmp_path / "t.db")
+    assert isinstance(one, Skipped) and "bytes" in one.why
+    assert isinstance(other, ReadPlan) and load(other, tmp_path)["x"].tolist() == [7]
 
 
 def test_a_late_sentinel_is_found(tmp_path: Path) -> None:
@@ -176,59 +165,11 @@ def test_a_late_row_of_another_width_puts_the_table_in_doubt(
     assert "120002" in found.why
 
 
-@pytest.mark.slow
-def test_two_million_rows(tmp_path: Path) -> None:
-    columns = truth(2_000_000)
-    path = tmp_path / "big.csv"
-    how = {"decimal": ",", "thousands": ".", "day": "%d.%m.%Y", "none": "-9999"}
-    path.write_text("\n".join(lines(columns, ";", **how)), encoding="cp1252")
-    (tmp_path / "tables.yaml").write_text('"*": {encoding: cp1252, missing: {"*": ["-9999"]}}')
-    _, frame = opened(path)
-    rows = random.Random(1).sample(range(2_000_000), 20_000)
-    some = {name: [values[r] for r in rows] for name, values in columns.items()}
-    assert len(frame) == 2_000_000
-    assert differing(frame.iloc[rows].reset_index(drop=True), some) == []
-
-
-@pytest.mark.parametrize("cells", [["New York", "Los Angeles"], ["1 000", "2 500"]])
-def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
-    (found,) = plan_file(tmp_path / "t.csv")
-    assert isinstance(found, ReadPlan) and found.columns == ("full name",)
-    wanted = [1000, 2500] if cells[0][0] == "1" else cells
-    assert load(found, tmp_path)["full name"].tolist() == wanted * 10
-
-
-def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
-    (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
-    (found,) = plan_file(tmp_path / "t.dat")
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
-
-
-def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "t.db") as db:
-        db.execute("create table a (x)")
-        db.execute("insert into a values (x'00ff')")
-        db.execute("create table b (x)")
-        db.execute("insert into b values (7)")
-    db.close()
-    one, other = plan_file(tmp_path / "t.db")
-    assert isinstance(one, Skipped) and "bytes" in one.why
-    assert isinstance(other, ReadPlan) and load(other, tmp_path)["x"].tolist() == [7]
-
-
-def test_files_are_named_by_their_place_below_the_root(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    MESSY[0].write(tmp_path / "sub" / "a b'c.csv")
-    (found,) = plan_folder(tmp_path)
-    assert isinstance(found, ReadPlan) and found.path == "sub/a b'c.csv"
-    shutil.copytree(tmp_path / "sub", tmp_path / "data" / "sub")
-    names: dict[str, Any] = {"pd": pd}
-    here = os.getcwd()
-    try:
-        os.chdir(tmp_path)
-        exec(found.code(), names)
-    finally:
-        os.chdir(here)
-    pd.testing.assert_frame_equal(names["t"], load(found, tmp_path))
+def test_what_was_decided_is_said(tmp_path: Path) -> None:
+    by_name = {m.name: m for m in MESSY}
+    by_name["sentinels.csv"].write(tmp_path / "s.csv")
+    (found,) = plan_file(tmp_path / "s.csv")
+    assert "-9999 stands in 28 of 300 cells" in found.said() and "'M' stands" in found.said()
+    by_name["dates.csv"].write(tmp_path / "d.csv")
+    (found,) = plan_file(tmp_path / "d.csv")
+    assert "'01/01/2020' can be %d/%m/%Y or %m/%d/%Y" in found.said()

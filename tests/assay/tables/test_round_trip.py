@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import json
-import os
-import sqlite3
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plan_code import same_by_code
 
 pd = pytest.importorskip("pandas")
 
@@ -131,7 +128,8 @@ def test_equal_or_refused(table: tuple[Dialect, str, list[list[Any]]]) -> None:
     if len(columns) == 1:
         lines = [line or '""' for line in lines]
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+        root = Path(folder) / "data"
+        root.mkdir()
         data = dialect.newline.join([*lines, ""]).encode(dialect.encoding)
         (root / "t.csv").write_bytes(data)
         (found,) = plan_file(root / "t.csv")
@@ -139,62 +137,4 @@ def test_equal_or_refused(table: tuple[Dialect, str, list[list[Any]]]) -> None:
             return
         frame = load(found, root)
         check(frame, table, found)
-        pd.testing.assert_frame_equal(run(found, root), frame)
-
-
-@pytest.mark.parametrize("form", ["json", "jsonl", "sqlite", "parquet"])
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-@given(table=tables())
-def test_typed_forms_are_equal_or_refused(
-    form: str, table: tuple[Dialect, str, list[list[Any]]]
-) -> None:
-    """Numbers keep their types there; days are text as the dialect writes them."""
-    dialect, date, columns = table
-    shown = [
-        [spell(v, dialect, date) if isinstance(v, dt.datetime) else v for v in column]
-        for column in columns
-    ]
-    names = [f"name {chr(97 + i)}" for i in range(len(columns))]
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*shown, strict=True)]
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        write(root / f"t.{form}", names, rows)
-        (found,) = plan_file(root / f"t.{form}")
-        if isinstance(found, Skipped):
-            return
-        frame = load(found, root)
-        check(frame, table, found)
-        pd.testing.assert_frame_equal(run(found, root), frame)
-
-
-def write(path: Path, names: list[str], rows: list[dict[str, Any]]) -> None:
-    if path.suffix == ".json":
-        path.write_text(json.dumps(rows), encoding="utf-8")
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    elif path.suffix == ".parquet":
-        pytest.importorskip("pyarrow")
-        pd.DataFrame(rows, columns=names).to_parquet(path)
-    else:
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            quoted = ", ".join('"' + name + '"' for name in names)
-            db.execute(f"create table t ({quoted})")
-            marks = ",".join("?" * len(names))
-            db.executemany(f"insert into t values ({marks})", [list(r.values()) for r in rows])
-            db.commit()
-
-
-def run(reading: ReadPlan, root: Path) -> Frame:
-    """What the code of a reading gives in a folder where the table lies below data/."""
-    here = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "data" / reading.path
-        place.parent.mkdir(parents=True)
-        place.write_bytes((root / reading.path).read_bytes())
-        names: dict[str, Any] = {"pd": pd}
-        try:
-            os.chdir(folder)
-            exec(reading.code("t"), names)
-        finally:
-            os.chdir(here)
-    return names["t"]
+        same_by_code(found, frame, root)

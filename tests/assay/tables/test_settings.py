@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from places import tables
 
 pd = pytest.importorskip("pandas")
 
@@ -12,6 +13,8 @@ from assay.tables.load import load, plan_file, plan_folder  # noqa: E402
 from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
 from assay.tables.settings import TableSettings, read_settings  # noqa: E402
 from assay.task import TaskError  # noqa: E402
+
+TABLES = tables("tables")
 
 OPEN = "a;d;n\n1.234;01/02/2020;x\n5.678;03/04/2020;NA\n"
 
@@ -23,24 +26,7 @@ def reading(folder: Path, rule: str, text: str = OPEN) -> ReadPlan | Skipped:
     return found
 
 
-@pytest.mark.parametrize(
-    ("rule", "column", "wanted"),
-    [
-        ('"*.csv": {decimal: "."}', "a", [1.234, 5.678]),
-        ('"*.csv": {decimal: ","}', "a", [1234, 5678]),
-        ('"*": {text: [a]}', "a", ["1.234", "5.678"]),
-        ('"*": {decimal: {a: ","}}', "a", [1234, 5678]),
-        ('"*": {decimal: {"*": ",", a: "."}}', "a", [1.234, 5.678]),
-        ('"*": {decimal: ","}\n"t.*": {decimal: {a: "."}}', "a", [1.234, 5.678]),
-        ('"*": {decimal: ".", missing: {n: [x]}}', "n", [None, "NA"]),
-        ('"*": {decimal: ".", missing: {"*": []}}', "n", ["x", "NA"]),
-        ('"*": {decimal: ".", missing: {a: ["5.678"]}}', "a", [1.234, None]),
-        ('"*": {decimal: ".", header: false}', "column 1", ["a", "1.234", "5.678"]),
-        ('"*": {decimal: ".", skip: 1, header: false}', "column 1", [1.234, 5.678]),
-        ('"*": {sep: "/"}', "a;d;n", None),
-        ('"*": {decimal: "."}\n"t.*": {decimal: ","}', "a", [1234, 5678]),
-    ],
-)
+@pytest.mark.parametrize(("rule", "column", "wanted"), TABLES["a_rule_decides"])
 def test_a_rule_decides(
     rule: str, column: str, wanted: list[object] | None, tmp_path: Path
 ) -> None:
@@ -53,25 +39,6 @@ def test_a_rule_decides(
     assert [None if pd.isna(v) else v for v in values] == wanted
 
 
-@pytest.mark.parametrize(("form", "month"), [("%d/%m/%Y", 2), ("%m/%d/%Y", 1)])
-def test_a_rule_tells_day_from_month(form: str, month: int, tmp_path: Path) -> None:
-    found = reading(tmp_path, f'"*": {{decimal: ".", dates: {{d: "{form}"}}}}')
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path)["d"].dt.month.tolist()[0] == month
-
-
-def test_dates_can_stay_text(tmp_path: Path) -> None:
-    found = reading(tmp_path, '"*": {dates: {d: false}}', "d,n\n2020-01-02,1\n2020-01-03,2\n")
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path)["d"].tolist() == ["2020-01-02", "2020-01-03"]
-
-
-def test_rows_too_long_are_left_out_when_told(tmp_path: Path) -> None:
-    found = reading(tmp_path, '"*": {ragged: skip}', "a,b\n1,2\n3,4,5\n6,7\n")
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path)["a"].tolist() == [1, 6]
-
-
 def test_a_file_can_be_left_out(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a.csv").write_text("a,b\n1,2\n")
@@ -80,26 +47,7 @@ def test_a_file_can_be_left_out(tmp_path: Path) -> None:
     assert "sub/a.csv: tables.yaml says use: false" in said
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('"*": {decimals: ","}', "unknown key 'decimals'; known are sep, encoding"),
-        ('"*": {decimal: "x"}', "'x'; wanted one of '.', ','"),
-        ('"*": {decimal: {a: "x"}}', "'a': 'x'; wanted one of '.', ','"),
-        ('"*": {decimals: {a: "."}}', "unknown key 'decimals'"),
-        ('"*": {sep: ";;"}', "wanted one character"),
-        ('"*": {skip: -1}', "wanted the number of lines"),
-        ('"*": {skip: true}', "wanted the number of lines"),
-        ('"*": {header: "no"}', "wanted true or false"),
-        ('"*": {encoding: nonsense}', "no encoding 'nonsense'"),
-        ('"*": {missing: [a]}', "wanted column: value pairs"),
-        ('"*": {missing: {a: [no]}}', "wanted a list of words, in quotes"),
-        ('"*": {dates: {a: dmy}}', "wanted %d.%m.%Y"),
-        ('"*": 7', "wanted keys such as sep"),
-        ("[1]", "wanted patterns of files"),
-        ("a: [", "not valid YAML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), TABLES["what_cannot_be_meant_is_one_sentence"])
 def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "tables.yaml").write_text(text)
     with pytest.raises(TaskError) as caught:
@@ -118,3 +66,15 @@ def test_no_file_is_no_rule(tmp_path: Path) -> None:
     assert read_settings(tmp_path) == TableSettings()
     (tmp_path / "tables.yaml").write_text("")
     assert read_settings(tmp_path) == TableSettings()
+
+
+def test_dates_can_stay_text(tmp_path: Path) -> None:
+    found = reading(tmp_path, '"*": {dates: {d: false}}', "d,n\n2020-01-02,1\n2020-01-03,2\n")
+    assert isinstance(found, ReadPlan)
+    assert load(found, tmp_path)["d"].tolist() == ["2020-01-02", "2020-01-03"]
+
+
+def test_rows_too_long_are_left_out_when_told(tmp_path: Path) -> None:
+    found = reading(tmp_path, '"*": {ragged: skip}', "a,b\n1,2\n3,4,5\n6,7\n")
+    assert isinstance(found, ReadPlan)
+    assert load(found, tmp_path)["a"].tolist() == [1, 6]

@@ -8,9 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from places import tables
 
 from assay.tables.settings import FileSettings
 from assay.tables.structure import doubts_in, doubts_of
+
+TABLES = tables("tables")
 
 _NAMES = ["town", "department", "sales", "visitors"]
 
@@ -42,20 +45,7 @@ def test_clean_rows_have_no_doubt():
     assert _codes(_rows()) == []
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "Total",
-        "Grand Total",
-        "TOTAL:",
-        "Summe",
-        "insgesamt",
-        "Gesamtergebnis",
-        "Итого",
-        "合計",
-        "Totale",
-    ],
-)
+@pytest.mark.parametrize("word", TABLES["a_total_at_the_end_is_a_row_in_doubt"])
 def test_a_total_at_the_end_is_a_row_in_doubt(word: str):
     rows = _rows()
     (doubt,) = doubts_of(_NAMES, [*rows, _summed(rows, [word, ""])], range(2, 43))
@@ -163,19 +153,7 @@ def test_words_that_are_values_are_no_totals():
     assert _codes(films) == []
 
 
-@pytest.mark.parametrize(
-    "note",
-    [
-        ["Source: office of figures"],
-        ["* provisional", "", "", ""],
-        ["Downloaded 2024-01-02", None, None, None],
-        ["# sensor replaced"],
-        ["", "", "", ""],
-        ["Northern towns", "", "", ""],
-        ["----", "----", "----", "----"],
-        ["Quelle: Amt", "Stand 2024", "", ""],
-    ],
-)
+@pytest.mark.parametrize("note", TABLES["notes_are_in_doubt_wherever_they_stand"])
 def test_notes_are_in_doubt_wherever_they_stand(note: list[Any]):
     rows: list[list[Any]] = list(_rows())
     for place in (20, 40):

@@ -9,8 +9,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from places import SHARED
 from sql_tasks import sql_tasks
 
@@ -22,7 +20,7 @@ from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
-from rewards.audit.laws import cheat_laws, examine, gold_of, mean_scores, scored, split_law
+from rewards.audit.laws import cheat_laws, examine, mean_scores, split_law
 
 
 def asked(name: str, family: str, gold: dict[str, Any]) -> Task:
@@ -112,10 +110,6 @@ TASKS: dict[str, Callable[[], list[Task]]] = {
 }
 
 
-def test_every_built_in_family_is_here() -> None:
-    assert TASKS.keys() == BUILT_IN.keys()
-
-
 @pytest.mark.parametrize("name", TASKS)
 def test_the_laws_hold(name: str) -> None:
     if name == "table":
@@ -127,18 +121,6 @@ def test_the_laws_hold(name: str) -> None:
     assert earned["gold"]["outcome"] == 1.0 and earned["empty"]["most"] == 0.0
     assert {f"cheat {c}" for c in BUILT_IN[name].cheats} <= earned.keys()
     assert earned["attack nested lists"]["tasks"] == len(examined)
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.text(max_size=200), st.booleans())
-def test_no_text_scores_above_gold_or_raises(text: str, cut: bool) -> None:
-    for name in ("refinement", "structured", "answer", "sql"):
-        for task in TASKS[name]()[:3]:
-            gold = scored(task, gold_of(BUILT_IN[name], task))
-            score = scored(task, Answer(text, cut, {"answer.json": text.encode("utf-8", "ignore")}))
-            assert score.outcome is not None and gold.outcome is not None
-            assert score.outcome <= gold.outcome
-            assert (score.reward or 0.0) <= (gold.reward or 0.0)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> Family:
@@ -221,18 +203,6 @@ def test_an_output_that_pays_more_than_gold_is_found(monkeypatch: pytest.MonkeyP
     assert any("chatter around gold earns a reward of" in why for why in found)
 
 
-def test_a_scorer_that_fails_on_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def score(task: Task, answer: Answer) -> Score:
-        right = answer.text == task.gold["text"]
-        if answer.text.startswith("["):
-            json.loads(answer.text)  # too deep: RecursionError
-        return Score(float(right), float(right))
-
-    use(monkeypatch, score=score)
-    found = [why for law, why in broken(own_task()) if law == "attack"]
-    assert found and "nested lists" in found[0] and "RecursionError" in found[0]
-
-
 @pytest.mark.parametrize(("admits", "breaks"), [(0.4, True), (0.5, False)])
 def test_a_cheat_reaches_no_more_than_it_admits(
     monkeypatch: pytest.MonkeyPatch, admits: float, breaks: bool
@@ -241,11 +211,6 @@ def test_a_cheat_reaches_no_more_than_it_admits(
     family = use(monkeypatch, cheats={"half": cheat})
     examined = [examine(own_task(n)) for n in (1, 2)]
     assert bool(list(cheat_laws(family, examined))) is breaks
-
-
-def test_gold_without_a_family_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TaskError, match="no family 'nobody'"):
-        examine(asked("x", "nobody", {}))
 
 
 @pytest.mark.parametrize(
@@ -269,3 +234,15 @@ def test_content_that_fails_names_the_task(monkeypatch: pytest.MonkeyPatch) -> N
     use(monkeypatch, content=content)
     with pytest.raises(TaskError, match="task own-1: content of family own raised KeyError"):
         list(split_law({"train": [own_task(1)], "heldout": [own_task(2)]}))
+
+
+def test_a_scorer_that_fails_on_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(task: Task, answer: Answer) -> Score:
+        right = answer.text == task.gold["text"]
+        if answer.text.startswith("["):
+            json.loads(answer.text)  # too deep: RecursionError
+        return Score(float(right), float(right))
+
+    use(monkeypatch, score=score)
+    found = [why for law, why in broken(own_task()) if law == "attack"]
+    assert found and "nested lists" in found[0] and "RecursionError" in found[0]

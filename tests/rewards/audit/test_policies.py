@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from leaky import LEAKS, leaky_file
+from places import tables
 
 from assay import family as families
 from assay.family import Answer, Audit, Family, Floor, Score, Task, from_place
@@ -18,6 +19,8 @@ from rewards.audit.policies import (
     golds_of_others,
     shown,
 )
+
+TABLES = tables("rewards")
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
@@ -34,12 +37,6 @@ def test_a_leak_is_found_and_a_sound_scorer_is_not_accused(tmp_path: Path, leak:
     broken = farm(family, tasks, 0).broken
     assert bool(broken) is (leak != "none"), [str(b) for b in broken]
     assert all(b.law == "floor" for b in broken)
-
-
-def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
-    family, tasks = leaky(tmp_path, "length")
-    one, two = (farm(family, tasks, 7) for _ in range(2))
-    assert (one.earned, one.calls) == (two.earned, two.calls)
 
 
 def test_no_policy_sees_gold(tmp_path: Path) -> None:
@@ -72,33 +69,13 @@ def test_the_best_constant_is_counted_on_tasks_it_was_not_chosen_on() -> None:
     assert earned(mixed)["best constant"] == pytest.approx(mixed.count("yes") / 12, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "breaks"),
-    [
-        ([(1.0, 1.0)] * 3, False),  # too few tasks to say
-        ([(1.0, 1.0)] * 4, True),
-        ([(0.0, 0.0), (1.0, 1.0)] * 4, False),
-        ([(1.0, 1.0)] * 5 + [(0.0, 0.0)] * 3, False),  # within two standard errors of 0.5
-        ([(1.0, 1.0)] * 15 + [(0.0, 0.0)], True),
-        ([(0.0, 0.8)] * 8, True),  # the reward alone
-        ([(0.0, 0.6)] + [(0.0, 0.0)] * 9, True),  # one answer, beyond its outcome
-        ([(0.5, 1.0)] + [(0.0, 0.5)] * 3 + [(0.0, 0.0)] * 6, False),
-    ],
-)
+@pytest.mark.parametrize(("pairs", "breaks"), TABLES["a_floor_is_broken_beyond_chance"])
 def test_a_floor_is_broken_beyond_chance(pairs: list[tuple[float, float]], breaks: bool) -> None:
     family = Family("own", lambda task, answer: Score(0.0, 0.0), gold=lambda task: "")
     one = Earned("constant", "k", tuple(pairs))
     assert bool([*floor_laws(family, [one])]) is breaks
     by_group = Earned("best constant by gold status", "k", tuple(pairs))
     assert not [*floor_laws(family, [by_group])]
-
-
-def test_floors_by_kind() -> None:
-    floors = {"a": Floor(0.1, 0.2, 0.3), "": Floor(0.4)}
-    audit = Audit(floors=floors)
-    assert audit.floor("a").reward == 0.2
-    assert audit.floor("b").outcome == 0.4
-    assert Audit().floor("b") == Floor()
 
 
 def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None:
@@ -120,3 +97,11 @@ def test_what_a_prompt_shows() -> None:
     assert piece.after == "The input\nstands here."
     assert piece.numbers == ("3", "-2.5") and piece.quoted == ("a b", "x")
     assert shown(Task("t", "f", "k", "s", [], {})).whole == ""
+
+
+def test_floors_by_kind() -> None:
+    floors = {"a": Floor(0.1, 0.2, 0.3), "": Floor(0.4)}
+    audit = Audit(floors=floors)
+    assert audit.floor("a").reward == 0.2
+    assert audit.floor("b").outcome == 0.4
+    assert Audit().floor("b") == Floor()

@@ -43,16 +43,6 @@ def test_a_refinement_twin_is_executed_and_remembering_fails() -> None:
         assert scored(twin, gold_of(BUILT_IN["refinement"], task)).outcome == 0.0
 
 
-def test_no_twin_where_gold_cannot_be_executed() -> None:
-    task = demo()[0]
-    without = {k: v for k, v in task.gold.items() if k != "recipe"}
-    assert refinement_twin(replace(task, gold=without), 0) is None
-    foreign = {**task.gold, "recipe": [{"operator": "no_such_mapper"}]}
-    assert refinement_twin(replace(task, gold=foreign), 0) is None
-    assert refinement_twin(replace(task, prompt=asked("the input is elsewhere")), 0) is None
-    assert refinement_twin(replace(task, gold={**task.gold, "text": "doubted"}), 0) is None
-
-
 @pytest.mark.parametrize(
     ("kind", "values"), [("class-MM", "abcab"), ("reg-MM", (1.5, 2.0, -3.0, 4.0, 9.0))]
 )

@@ -7,86 +7,23 @@ nothing else is.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import pytest
 from mixed_tasks import asked, refinement
+from places import tables
 
 from assay.family import BUILT_IN, Task
 from rewards.audit.variants import Respelled, respelled, respelled_lines
 
+TABLES = tables("rewards")
+
 # The answer's form is part of the task in training: the release forgives it.
-FORM = {
-    "refinement": {
-        "status in lower case",
-        "tags in upper case",
-        "text before status",
-        "chatter before",
-        "chatter after",
-        "trailing period",
-        "code fence",
-        "byte order mark",
-    },
-    "structured": {
-        "byte order mark",
-        "code fence",
-        "chatter before",
-        "chatter after",
-        "trailing period",
-        "in a tag",
-    },
-    "table": set[str](),
-    "answer": set[str](),
-}
+FORM = {k: set(v) for k, v in TABLES["respellings_rejected_for_their_form"].items()}
 # What the benchmark's own reading rejects too, by family and answer type.
-REJECTED: Mapping[str, set[str]] = {
-    "refinement": {"text in quotes"},
-    "structured": {"numbers as text", "single quotes", "trailing comma"},
-    "table": {
-        "spaces after commas",
-        "tabs for commas",
-        "semicolons for commas",
-        "names in upper case",
-        "code fence",
-    },
-    "numeric_exact": {
-        "in a tag, trailing period",
-        "number, thousands by commas",
-        "number, quoted",
-        "number, currency",
-        "number, unit",
-    },
-    "numeric_approximate": {
-        "in a tag, trailing period",
-        "number, thousands by commas",
-        "number, quoted",
-        "number, currency",
-        "number, unit",
-    },
-    "string_exact": {
-        "in a tag, trailing period",
-        "text, in quotes",
-        "text, in single quotes",
-        "text, trailing period",
-        "text, an article",
-        "text, two spaces",
-        "text, a sentence",
-        "text, bold",
-    },
-    "string_approximate": set(),
-    "list_exact": {"in a tag, trailing period", "list, no brackets", "list, bullets"},
-    "list_approximate": {"in a tag, trailing period", "list, no brackets", "list, bullets"},
-}
-ANSWERS: Mapping[str, Sequence[Any]] = {
-    "numeric_exact": (1234, 1234.5),
-    "numeric_approximate": (1234.5, 7890.25),
-    "string_exact": ("Great Basin",),
-    "string_approximate": ("Great Basin",),
-    "list_exact": (["a b", "c"], ["x", 2]),
-    "list_approximate": (["a b", "c"],),
-}
+REJECTED = {k: set(v) for k, v in TABLES["respellings_rejected_by_the_benchmark_too"].items()}
+ANSWERS = TABLES["variants_answers"]
 
 
 def structured() -> list[Task]:

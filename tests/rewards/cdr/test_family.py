@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from places import tables
 
 from assay.family import cheat_answer, score_answer, slices_of
 from assay.task import Task
 from rewards.cdr.family import REFINEMENT, has_filter
+
+TABLES = tables("cdr")
 
 MAPPER, FILTER = {"operator": "clean_email_mapper"}, {"operator": "text_length_filter"}
 
@@ -19,12 +22,7 @@ def task(status: str, recipe: list[Any], **meta: Any) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("status", "recipe", "outcome"),
-    [
-        ("KEEP", [MAPPER], 1.0),
-        ("DROP", [MAPPER, FILTER], 1.0),
-        ("KEEP", [FILTER, MAPPER], 0.0),
-    ],
+    ("status", "recipe", "outcome"), TABLES["a_filter_means_drop_is_right_where_the_shortcut_is"]
 )
 def test_a_filter_means_drop_is_right_where_the_shortcut_is(
     status: str, recipe: list[Any], outcome: float

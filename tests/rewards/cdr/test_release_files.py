@@ -7,12 +7,15 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import tables
 from vectors import needs_full_vectors, vectors
 
 from rewards.cdr.json_answers import compare_json, parse_json, score_prediction
 from rewards.cdr.release_files import metric_row, score_file
 from rewards.parse import normalise, normalise_lines, parse_release
 from rewards.score import score_row
+
+TABLES = tables("cdr")
 
 
 def test_metric_vectors() -> None:
@@ -52,25 +55,7 @@ def test_score_file_vectors() -> None:
             assert got.summary["num_order_groups"] == expected["num_order_groups"]
 
 
-PIECES = (
-    "<clean_text>",
-    "</clean_text>",
-    "<CLEAN_TEXT>",
-    "</Clean_Text>",
-    "<status>KEEP</status>",
-    "<answer>",
-    "</answer>",
-    "<output>",
-    "</OUTPUT>",
-    "<re\u017fult>",
-    "</result>",
-    '{"a": 1}',
-    "[2",
-    "\n",
-    " ",
-    "x",
-    "\ud800",
-)
+PIECES = TABLES["release_files_pieces"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
@@ -84,30 +69,6 @@ def test_the_fast_readings_are_the_published_patterns(pieces: list[str]) -> None
         assert parse_json(text) == {"a": 1}
 
 
-ROW = {
-    "input_text": "Hello  a@b.co there",
-    "reference_status": "KEEP",
-    "reference_text": "Hello there",
-}
-FLOODS = ("<clean_text>", "<status>", "<answer><output>", " ", " \n\t", "[", '{"a":', "9", "\ud800")
-
-
-@pytest.mark.parametrize("flood", FLOODS)
-def test_floods_are_scored_as_published_in_release_reading(flood: str) -> None:
-    text = flood * 60_000
-    for profile in ("text_refinement", "structured_json", None):
-        task = ROW | {"scoring_profile": profile}
-        if profile != "text_refinement":
-            task["reference_text"] = '{"a": 1}'
-        row = {"id": 1, "family": "refinement", "task": task, "output": text, "parsing": "release"}
-        assert score_row(row)["outcome"] == 0.0
-    tagged = f"<status>KEEP</status><clean_text>Hello there</clean_text>{text}"
-    row = {"id": 1, "family": "refinement", "task": ROW, "output": tagged, "parsing": "release"}
-    assert score_row(row)["outcome"] == 1.0
-    if text.strip():
-        assert score_row(row | {"parsing": "strict"})["outcome"] == 0.0
-
-
 def test_a_row_that_names_no_profile_is_json_when_its_reference_is() -> None:
     task = {"input_text": "p", "reference_status": "KEEP", "reference_text": '["b", "A"]'}
     row = {"id": 1, "family": "refinement", "task": task, "output": '["a ", "B"]'}
@@ -116,21 +77,6 @@ def test_a_row_that_names_no_profile_is_json_when_its_reference_is() -> None:
     other = row | {"output": 'so: ["a", "b"]'}
     assert score_row(other | {"parsing": "release"})["outcome"] == 1.0
     assert score_row(other)["why"] == "no_answer"
-
-
-@pytest.mark.parametrize("text", ["", " ", ".", "Hello", "Hello there " * 30])
-def test_a_semantic_text_row_pays_lazy_answers_little(text: str) -> None:
-    task = {
-        "input_text": "Hello there" + " and much that goes away" * 9,
-        "benchmark_track": "p",
-        "reference_status": "KEEP",
-        "reference_text": "Hello there",
-        "scoring_profile": "text_refinement",
-    }
-    answer = f"<status>KEEP</status><clean_text>{text}</clean_text>"
-    score = score_row({"id": 1, "family": "structured", "task": task, "output": answer})
-    assert score["outcome"] == 0.0
-    assert score["reward"] <= 0.4 + 0.2 * 0.5
 
 
 def test_the_summary_groups_by_what_rows_say_of_themselves() -> None:
@@ -153,16 +99,7 @@ def test_the_summary_groups_by_what_rows_say_of_themselves() -> None:
     assert "by_semantic_operator" not in summary and "by_source_track" in summary
 
 
-@pytest.mark.parametrize(
-    ("answer", "value"),
-    [
-        ('<answer>{"a": 2}</answer><clean_text>{"a": 1}</clean_text>', {"a": 1}),
-        ('<clean_text>none</clean_text><result>{"a": 3}</result>', {"a": 3}),
-        ('<output>{"a": 4}</output> {"a": 5}', {"a": 4}),
-        ('<output>{"a": 4} {"a": 5}', {"a": 4}),
-        ("<ANSWER> [1] </Answer>", [1]),
-    ],
-)
+@pytest.mark.parametrize(("answer", "value"), TABLES["tags_are_read_in_the_order_of_the_release"])
 def test_tags_are_read_in_the_order_of_the_release(answer: str, value: object) -> None:
     assert parse_json(answer) == value
 

@@ -1,13 +1,8 @@
-import subprocess
-import sys
-
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ROOT
-from vectors import vectors
 
-from assay.task import TaskError, unscored
+from assay.task import TaskError
 from rewards.cdr.score import (
     RefinementReward,
     always_drop,
@@ -51,34 +46,11 @@ def test_an_answer_earns_one_only_by_success_and_the_parts_add_up(gold, status, 
         assert score.reward == pytest.approx(0.1)
 
 
-@given(GOLD)
-def test_copying_or_saying_nothing_makes_no_progress(gold):
-    for text in (gold["input_text"], ""):
-        score = score_refinement(gold, render(gold["status"], text))
-        if score.outcome == 0.0 and gold["text"]:
-            assert score.parts["progress"] == 0.0
-
-
 def test_published_gain_pays_an_empty_answer_but_the_reward_does_not():
     gold = {"input_text": "x" * 96 + "gold", "status": "KEEP", "text": "gold"}
     score = score_refinement(gold, render("KEEP", ""))
     assert score.parts["rg"] == pytest.approx(0.9583, abs=1e-3)
     assert score.reward == pytest.approx(0.4)
-
-
-@given(st.lists(GOLD, min_size=1, max_size=6), TEXT, st.sampled_from(["KEEP", "DROP"]))
-def test_no_constant_answer_beats_gold_over_several_tasks(golds, text, status):
-    def mean(answers):
-        pairs = zip(golds, answers, strict=True)
-        return sum(score_refinement(g, a).reward for g, a in pairs) / len(golds)
-
-    best = mean([gold_answer(g) for g in golds])
-    for answers in (
-        [render(status, text)] * len(golds),
-        [copy_input(g) for g in golds],
-        [always_drop(g) for g in golds],
-    ):
-        assert mean(answers) <= best == 1.0
 
 
 @given(ANYTHING, st.sampled_from(["strict", "release"]), st.booleans())
@@ -97,11 +69,6 @@ def test_more_of_the_way_earns_more():
     assert copied == pytest.approx(0.4) and copied < far < near < 1.0
 
 
-def test_space_that_success_ignores_costs_nothing():
-    score = score_refinement(KEEP, render("KEEP", "mail now "))
-    assert (score.outcome, score.reward, score.parts["strict_equal"]) == (1.0, 1.0, 0.0)
-
-
 @pytest.mark.parametrize(
     ("output", "options", "why"),
     [
@@ -115,15 +82,6 @@ def test_an_answer_that_cannot_be_read_earns_nothing(output, options, why):
     score = score_refinement(KEEP, output, **options)
     assert (score.outcome, score.reward, score.why) == (0.0, 0.0, why)
     assert set(score.parts) <= set(score_refinement(KEEP, gold_answer(KEEP)).parts)
-
-
-def test_a_huge_answer_is_refused_without_being_read(monkeypatch):
-    def unread(*_):
-        raise AssertionError("an answer of absurd length was read")
-
-    monkeypatch.setattr("rewards.cdr.score.parse", unread)
-    score = score_refinement(KEEP, "<status>" * 5_000_000)
-    assert (score.outcome, score.reward, score.why) == (0.0, 0.0, "too_long")
 
 
 def test_release_reading_finds_gold_in_chatter_but_the_format_share_is_lost():
@@ -157,10 +115,6 @@ def test_a_task_without_gold_is_our_error_not_a_wrong_answer(change, message):
         score_refinement(KEEP | change, "x")
 
 
-def test_a_failed_scorer_is_not_a_wrong_answer():
-    assert (unscored("timeout").outcome, unscored("timeout").reward) == (None, None)
-
-
 @given(TEXT, TEXT, TEXT)
 def test_gain_and_progress_stay_between_zero_and_one(source, gold, text):
     metrics = refinement_metrics(source, "KEEP", gold, "KEEP", text)
@@ -168,35 +122,3 @@ def test_gain_and_progress_stay_between_zero_and_one(source, gold, text):
     assert 0.0 <= metrics.rg <= 1.0
     assert 0.0 <= metrics.edit_calibration <= 1.0
     assert metrics.rs == (normalise(text) == normalise(gold))
-
-
-@given(TEXT, TEXT)
-def test_a_status_mismatch_is_never_a_success(source, gold):
-    assume(gold)
-    assert not refinement_metrics(source, "DROP", gold, "KEEP", gold).rs
-
-
-def test_metrics_equal_the_published_scorer():
-    for row in vectors("scorer", "metric"):
-        got = refinement_metrics(
-            row["input_text"],
-            row["reference_status"],
-            row["reference_text"],
-            row["predicted_status"] or "",
-            row["predicted_text"],
-        )
-        want = row["expected"]
-        assert got.d_in == want["edit_distance_input_to_reference"]
-        assert got.d_pred == want["edit_distance_prediction_to_reference"]
-        assert got.d_edit == want["edit_distance_input_to_prediction"]
-        assert got.rg == want["refinement_gain"]
-        assert got.edit_calibration == want["edit_calibration"]
-        assert got.status_match == want["status_match"]
-        assert got.rs == want["recipe_success"]
-        assert got.strict_equal == want["recipe_success_strict"]
-
-
-def test_scoring_needs_no_torch():
-    code = "import sys, rewards.cdr.score, rewards.score; sys.exit('torch' in sys.modules)"
-    root = ROOT
-    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -9,35 +9,29 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 
-from assay.task import Answer, Task, TaskError
+from assay.task import Task, TaskError
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset, with_states
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.refinements import STATES_SYSTEM
-from rewards.cdr.audit import refinement_twin
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import (
-    MOST,
     RefinementReward,
     gold_answer,
-    result_of,
     score_refinement,
     split_written,
 )
 from rewards.gold import Step, run_bound
 from rewards.parse import render
-from train.view.explain_cdr import explain
+
+TABLES = tables("cdr")
+
+TABLES = tables("cdr")
 
 SUCCESS = RefinementReward(format=0, status=0, progress=0, success=1)
-SHORT = "Call us: omar@acme.io"
-POST: dict[str, Any] = {
-    "input_text": SHORT,
-    "status": "DROP",
-    "text": "Call us:",
-    "mode": "states",
-    "written": ["<state>Call us:</state>", "<check>8 < 50: DROP</check>"],
-}
+POST = TABLES["written_post"]
 
 
 def reward(output: str, gold: dict[str, Any] = POST) -> tuple[float | None, float | None]:
@@ -55,23 +49,9 @@ def test_the_result_alone_decides(entries: str) -> None:
     assert reward(entries + GOOD) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        "<state>Call us:</state>",
-        "<state>Call us:" + GOOD,
-        "Done. " + GOOD,
-        GOOD + "<state></state>",
-    ],
-)
+@pytest.mark.parametrize("output", TABLES["states_without_a_result_in_its_place_earn_nothing"])
 def test_states_without_a_result_in_its_place_earn_nothing(output: str) -> None:
     assert reward(output) == (0.0, 0.0)
-
-
-def test_the_same_answer_is_no_answer_to_a_task_that_asks_for_no_states() -> None:
-    plain = {name: value for name, value in POST.items() if name not in ("mode", "written")}
-    assert gold_answer(plain) == GOOD and result_of(plain, "x") == "x"
-    assert score_refinement(plain, gold_answer(POST)).why == "no_answer"
 
 
 PIECES = st.sampled_from(
@@ -91,25 +71,6 @@ def test_reading_never_raises_and_never_pays_more_than_gold(output: str) -> None
     assert outcome == score_refinement(POST, rest).outcome
     if outcome == 0.0:
         assert earned < 0.5
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=4))
-def test_what_is_written_is_read_back(text: str, states: list[str]) -> None:
-    entries = [("state", s.replace("<", "")) for s in states]
-    result = render("KEEP", text.replace("<", ""))
-    said = "".join(f"<state>{s}</state>" for _, s in entries)
-    assert split_written(said + result) == (entries, result)
-
-
-@pytest.mark.parametrize(
-    "output",
-    ["<state>" * 20_000, "<state></state>" * 20_000, "<check>" + "9" * 90_000 + "</check>" + GOOD],
-)
-def test_hostile_answers_are_read_in_linear_time(output: str) -> None:
-    entries, _ = split_written(output)
-    assert len(entries) <= MOST
-    assert reward(output)[1] is not None
 
 
 @pytest.mark.parametrize(
@@ -154,24 +115,6 @@ def test_gold_writes_every_executed_state_and_scores_one(
         assert all(f": {run.status}" in e[1] for e in entries[-1:] if e[0] == "check")
         assert reward(gold_answer(task.gold), task.gold) == (1.0, 1.0)
         assert task.meta["answer_tokens"] >= 128
-
-
-def test_tasks_with_states_begin_in_the_middle_and_have_twins(order: list[Task]) -> None:
-    twins = [twin for task in order if (twin := refinement_twin(task, 0)) is not None]
-    assert twins
-    for task in (*order, *twins):
-        steps = bound_recipe(task.gold)
-        run = run_bound(str(task.gold["input_text"]), steps)
-        assert task.gold["written"] == written(recipe_of(task.gold), steps, run)
-        assert reward(gold_answer(task.gold), task.gold) == (1.0, 1.0)
-
-
-def test_the_status_and_the_explanation_are_those_of_the_result(order: list[Task]) -> None:
-    for task in order:
-        answer = Answer(gold_answer(task.gold))
-        finding = explain(task, answer).finding
-        assert (finding.text, finding.label) == (task.gold["text"], task.gold["status"])
-        assert not finding.wrong
 
 
 def test_a_text_with_a_tag_of_the_format_is_refused(order: list[Task]) -> None:

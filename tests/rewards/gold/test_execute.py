@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,9 @@ from typing import Any
 
 import pytest
 from front import command
-from places import ROOT
+from places import ROOT, tables
+
+TABLES = tables("gold")
 
 main = command("execute")
 
@@ -36,14 +37,6 @@ def read(path: Path) -> list[dict[str, Any]]:
 def run(rows: list[Any], tmp_path: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
     source, target = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
     return main([str(source), str(target), *options]), read(target)
-
-
-def test_rows_keep_their_order_over_workers(tmp_path: Path) -> None:
-    rows = [{"id": i, "input_text": f"{i} a@b.co", "recipe": EMAIL} for i in range(300)]
-    status, out = run(rows, tmp_path, "--workers", "2")
-    assert status == 0
-    assert [(r["id"], r["reference_text"]) for r in out] == [(i, f"{i} ") for i in range(300)]
-    assert list(out[0]) == ["id", "status", "reference_text", "reference_text_full_run", "trace"]
 
 
 def test_bad_rows_are_answered_and_the_others_go_on(tmp_path: Path) -> None:
@@ -80,16 +73,6 @@ def test_bad_rows_are_answered_and_the_others_go_on(tmp_path: Path) -> None:
         assert part.rstrip("?") in row["error"]
 
 
-def test_endless_row_is_an_infrastructure_error_and_no_neighbour_is_lost(tmp_path: Path) -> None:
-    rows: list[Any] = [{"id": i, "input_text": "a@b.co", "recipe": EMAIL} for i in range(9)]
-    rows[4] = {"id": "endless", **ENDLESS}
-    status, out = run(rows, tmp_path, "--deadline", "0.5")
-    assert status == 3
-    assert [r["id"] for r in out] == [0, 1, 2, 3, "endless", 5, 6, 7, 8]
-    assert "line 5: infrastructure: timeout" in out[4]["error"]
-    assert {r["reference_text"] for r in out if "error" not in r} == {""}
-
-
 def test_word_list_profile_states_and_gzip(tmp_path: Path) -> None:
     stopwords = {"operator": "stopwords_filter", "params": {"word_list": ["the"]}}
     bare = {"operator": "stopwords_filter"}
@@ -119,17 +102,6 @@ def test_odd_characters_survive_standard_input_and_output() -> None:
     assert json.loads(done.stdout)["reference_text"] == text
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
-    target = tmp_path / "out.jsonl"
-    target.write_text("before")
-    assert main([str(tmp_path / "missing.jsonl"), str(target)]) == 2
-    assert target.read_text() == "before"
-    source = write(tmp_path / "in.jsonl", [{"id": 1, "input_text": "x", "recipe": EMAIL}])
-    assert main([str(source), str(tmp_path / "no" / "folder.jsonl")]) == 2
-    assert main([str(source), str(target)]) == 0
-    assert sorted(os.listdir(tmp_path)) == ["in.jsonl", "out.jsonl"]
-
-
 def test_recipe_file_in_three_spellings(tmp_path: Path) -> None:
     source = write(tmp_path / "in.jsonl", [{"id": 1, "input_text": "a@b.co 1.2.3.4"}])
     for text in (
@@ -145,20 +117,7 @@ def test_recipe_file_in_three_spellings(tmp_path: Path) -> None:
         assert read(target)[0]["reference_text"] == " IP"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("recepi: []\n", "no field 'recepi'; did you mean 'recipe'?"),
-        ("recipe: 3\n", "wanted a list of steps"),
-        ("- 3\n", "recipe step 0 is int"),
-        (
-            "- clean_html_mappr\n",
-            "no operator 'clean_html_mappr'; did you mean 'clean_html_mapper'",
-        ),
-        ("- clean_ip_mapper: {rpl: x}\n", "no parameter 'rpl'; did you mean 'repl'"),
-        ("a: [\n", "cannot be read as YAML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), TABLES["bad_recipe_file_is_named"])
 def test_bad_recipe_file_is_named(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,46 +189,6 @@ def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
     assert [e.split(":")[0] for e in errors] == ["line 301", "line 303"]
 
 
-def test_several_inputs_patterns_and_compression(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard")
-    rows = [{"id": i, "input_text": f"{i} a@b.co", "recipe": EMAIL} for i in range(90)]
-    first = write(tmp_path / "part-1.jsonl", [*rows[:40], "{torn"])
-    text = write(tmp_path / "rest", rows[40:]).read_bytes()
-    (tmp_path / "part-2.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(text))
-    target = tmp_path / "out.jsonl.gz"
-    named = [str(first), str(tmp_path / "part-2.jsonl.zst")]
-    packed: list[bytes] = []
-    for inputs in ([str(tmp_path / "part-*")], named):
-        assert main([*inputs, str(target)]) == 3
-        packed.append(target.read_bytes())
-    assert packed[0] == packed[1]
-    out = [json.loads(line) for line in gzip.decompress(packed[0]).splitlines()]
-    assert [r["id"] for r in out] == [*range(40), None, *range(40, 90)]
-    assert out[40]["error"].startswith(f"{first} line 41: not valid JSON")
-
-
-def test_urls(tmp_path: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    rows = [{"id": i, "input_text": f"{i} a@b.co", "recipe": EMAIL} for i in range(5)]
-    source, target = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
-    assert main([f"file://{source}", str(target)]) == 0
-    with fsspec.open("memory://execute/in.jsonl", "wb") as file:
-        file.write(source.read_bytes())
-    assert main(["memory://execute/in.jsonl", "memory://execute/out.jsonl"]) == 0
-    with fsspec.open("memory://execute/out.jsonl", "rb") as file:
-        assert file.read() == target.read_bytes()
-
-
-def test_a_missing_driver_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("fsspec")
-    try:
-        import s3fs  # noqa: F401
-    except ImportError:
-        assert main(["s3://bucket/in.jsonl", "-"]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "s3fs" in said
-
-
 def test_rows_that_kill_are_found_wherever_they_stand_in_a_batch(tmp_path: Path) -> None:
     rows: list[Any] = [{"id": i, "input_text": "a@b.co", "recipe": EMAIL} for i in range(70)]
     for at in (0, 1, 63, 69):
@@ -281,20 +200,3 @@ def test_rows_that_kill_are_found_wherever_they_stand_in_a_batch(tmp_path: Path)
     assert all("infrastructure: timeout" in r["error"] for r in failed)
     assert [r["error"].split(":")[0] for r in failed] == ["line 1", "line 2", "line 64", "line 70"]
     assert sum(r.get("reference_text") == "" for r in out) == 66
-
-
-def test_memory_of_the_parent_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    import tracemalloc
-
-    def held(count: int) -> int:
-        row = {"id": 1, "input_text": "a@b.co " + "x" * 2000, "recipe": EMAIL}
-        source = write(tmp_path / f"{count}.jsonl", [row] * count)
-        tracemalloc.start()
-        try:
-            assert main([str(source), str(tmp_path / "out"), "--workers", "1"]) == 0
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    held(10)
-    assert held(6000) < 1.5 * held(1500)

@@ -11,7 +11,7 @@ from gold_texts import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.gold import OPERATORS, GoldError, Step, bind, bind_recipe, execute, run_bound
+from rewards.gold import OPERATORS, GoldError, Step, execute
 
 WORDS = ["the", "it"]
 
@@ -24,8 +24,6 @@ def step(name: str, **params: Any) -> Step:
 
 # One of them can take seconds on adversarial text, which is what the deadline is for.
 NAMES = [n for n in OPERATORS if n != "remove_table_text_mapper"]
-MAPPERS = [n for n in NAMES if OPERATORS[n].kind == "mapper"]
-FILTERS = [n for n in NAMES if OPERATORS[n].kind == "filter"]
 RECIPES = st.lists(st.sampled_from(NAMES), max_size=6).map(lambda names: [step(n) for n in names])
 
 
@@ -80,25 +78,6 @@ def test_states_chain_and_keep_means_full_run(text: str, recipe: list[Step]) -> 
     assert execute(text, recipe) == done
 
 
-@settings(max_examples=40, deadline=None)
-@given(texts=st.lists(TEXTS, min_size=2, max_size=4), name=st.sampled_from(FILTERS))
-def test_statistics_do_not_depend_on_order_or_company(texts: list[str], name: str) -> None:
-    bound = bind(step(name))
-    forward = [bound.judge(t) for t in texts]
-    assert [bound.judge(t) for t in reversed(texts)] == forward[::-1]
-    assert [bind(step(name)).judge(t) for t in texts] == forward
-
-
-@pytest.mark.parametrize("name", MAPPERS)
-@pytest.mark.parametrize("profile", ["bench", "dj"])
-def test_mapper_takes_the_empty_text(name: str, profile: Any) -> None:
-    if (name, profile) == ("clean_html_mapper", "dj"):
-        pytest.importorskip(
-            "selectolax.parser", reason="needs selectolax < 1.0", exc_type=ImportError
-        )
-    assert execute("", [step(name)], profile).text == ""
-
-
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
@@ -124,20 +103,6 @@ def test_bad_recipe_is_named(recipe: list[Step], message: str) -> None:
 def test_unknown_profile_is_named() -> None:
     with pytest.raises(GoldError, match="profile 'juicer' is unknown; choose one of bench, dj"):
         execute("x", [Step("clean_ip_mapper")], "juicer")  # type: ignore[arg-type]
-
-
-def test_a_checked_recipe_can_be_run_many_times() -> None:
-    steps = bind_recipe([step("clean_ip_mapper", repl="-"), step("words_num_filter", min_num=1)])
-    assert [run_bound(t, steps).text for t in ("a 1.2.3.4", "9.9.9.9")] == ["a -", "-"]
-    assert run_bound("9.9.9.9", steps).status == "DROP"
-
-
-def test_a_missing_html_engine_is_one_sentence_that_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "selectolax.parser", None)  # importing it fails
-    with pytest.raises(GoldError, match=r"selectolax.*; run `pip install -e '\.\[dj\]'`"):
-        execute("<p>a</p>", [step("clean_html_mapper")], "dj")
 
 
 def test_importing_loads_no_heavy_library() -> None:

@@ -96,6 +96,20 @@ def test_ray_writes_every_row_under_its_status(tmp_path: Path) -> None:
     }
 
 
+def test_parquet_files_with_other_columns_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("- clean_email_mapper\n")
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["x"], "n": [1]}), tmp_path / "b.parquet")
+    words = [str(tmp_path / "*.parquet"), str(tmp_path / "out" / "x.parquet")]
+    (tmp_path / "out").mkdir()
+    assert main([*words, "--recipe", str(recipe)]) == 2
+    assert "b.parquet: its columns are not those of" in capsys.readouterr().err
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_several_parquet_files_become_one(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     recipe = tmp_path / "recipe.yaml"
@@ -115,17 +129,3 @@ def test_several_parquet_files_become_one(tmp_path: Path) -> None:
     assert main(["memory://tables/a.parquet", target, *words]) == 0
     assert pq.read_table(target).to_pylist() == [{"text": "one  two"}]
     assert not (tmp_path / "out.parquet.errors.jsonl").exists()
-
-
-def test_parquet_files_with_other_columns_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text("- clean_email_mapper\n")
-    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"text": ["x"], "n": [1]}), tmp_path / "b.parquet")
-    words = [str(tmp_path / "*.parquet"), str(tmp_path / "out" / "x.parquet")]
-    (tmp_path / "out").mkdir()
-    assert main([*words, "--recipe", str(recipe)]) == 2
-    assert "b.parquet: its columns are not those of" in capsys.readouterr().err
-    assert not list((tmp_path / "out").iterdir())

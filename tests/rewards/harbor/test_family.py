@@ -7,10 +7,13 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import tables
 
 from assay.family import score_answer
 from assay.task import Answer, Score, Task
 from rewards.harbor.family import REWARD, of_rewards, read_rewards
+
+TABLES = tables("rewards")
 
 TASK = Task("t", "harbor", "harbor", "train", [], {"oracle": {"reward": 1.0}})
 
@@ -19,17 +22,7 @@ def score(data: bytes) -> Score:
     return score_answer(TASK, Answer(files={REWARD: data}))
 
 
-@pytest.mark.parametrize(
-    ("said", "outcome", "reward"),
-    [
-        (1, 1.0, 1.0),
-        ({"reward": 0.25}, 0.25, 0.25),
-        ({"reward": 1.1, "outcome": 1.0}, 1.0, 1.1),
-        ({"reward": -2}, 0.0, -2.0),
-        ({"a": 1, "b": 0}, 0.5, 0.5),
-        ({"reward": True, "part_x": 3}, 1.0, 1.0),
-    ],
-)
+@pytest.mark.parametrize(("said", "outcome", "reward"), TABLES["numbers_are_read_by_name"])
 def test_numbers_are_read_by_name(said: object, outcome: float, reward: float) -> None:
     made = score(json.dumps(said).encode())
     assert (made.outcome, made.reward) == (outcome, reward)

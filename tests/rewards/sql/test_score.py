@@ -46,8 +46,3 @@ def test_a_query_comes_back(sql: str, before: str) -> None:
 def test_no_text_raises(text: str) -> None:
     found = extract(text)
     assert (found.why == "ok") == bool(found.sql)
-
-
-def test_a_long_text_of_fences_is_read_in_time() -> None:
-    assert extract("```" * 200_000 + "\n").why == "no_answer"
-    assert extract("```\n" * 100_000).why == "empty"
