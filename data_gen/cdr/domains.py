@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+from assay.files import yaml_beside
 from assay.task import TaskError
 
-# Name in a corpus -> the benchmark's internal name, which ids and keys are made with.
-INTERNAL = {"web": "web", "latex": "arxiv", "rag": "knowledge_base", "privacy": "pii"}
+_TABLES: dict[str, Any] = yaml_beside(__file__, "domains.yaml")
+INTERNAL: Mapping[str, str] = _TABLES["internal"]
 LABELS = {internal: label for label, internal in INTERNAL.items()}
-
-# Execution order inside a recipe (spec section 5).
-MAPPERS: dict[str, tuple[str, ...]] = {
-    "web": (
-        "clean_copyright_mapper",
-        "clean_html_mapper",
-        "clean_links_mapper",
-        "extract_tables_from_html_mapper",
-        "fix_unicode_mapper",
-        "punctuation_normalization_mapper",
-        "remove_specific_chars_mapper",
-        "remove_words_with_incorrect_substrings_mapper",
-        "whitespace_normalization_mapper",
-    ),
-    "arxiv": (
-        "clean_copyright_mapper",
-        "expand_macro_mapper",
-        "fix_unicode_mapper",
-        "latex_figure_context_extractor_mapper",
-        "punctuation_normalization_mapper",
-        "remove_bibliography_mapper",
-        "remove_comments_mapper",
-        "remove_header_mapper",
-    ),
-    "knowledge_base": (
-        "fix_unicode_mapper",
-        "remove_long_words_mapper",
-        "remove_repeat_sentences_mapper",
-    ),
-    "pii": (
-        "clean_email_mapper",
-        "clean_ip_mapper",
-        "clean_path_mapper",
-        "clean_phone_mapper",
-        "clean_id_card_mapper",
-        "clean_secret_mapper",
-        "clean_channel_id_mapper",
-        "clean_jwt_mapper",
-        "clean_pem_mapper",
-        "clean_mac_mapper",
-        "clean_links_mapper",
-        "remove_words_with_incorrect_substrings_mapper",
-    ),
-}
+MAPPERS: dict[str, Sequence[str]] = _TABLES["mappers"]  # in execution order
 ALL_MAPPERS = tuple(sorted({name for names in MAPPERS.values() for name in names}))
-FILTERS = (
-    "alphanumeric_filter",
-    "average_line_length_filter",
-    "character_repetition_filter",
-    "flagged_words_filter",
-    "maximum_line_length_filter",
-    "stopwords_filter",
-    "text_length_filter",
-    "word_repetition_filter",
-    "words_num_filter",
-)
-# Their word lists are not public, and no released task uses them.
-LISTED_FILTERS = ("flagged_words_filter", "stopwords_filter")
-# Mappers of the construction that the paper's Table 4 does not list.
-NOT_IN_PAPER = (
-    "clean_channel_id_mapper",
-    "clean_id_card_mapper",
-    "clean_jwt_mapper",
-    "clean_pem_mapper",
-)
+FILTERS: tuple[str, ...] = tuple(_TABLES["filters"])
+LISTED_FILTERS: Sequence[str] = _TABLES["listed_filters"]  # their lists are not public
+NOT_IN_PAPER: Sequence[str] = _TABLES["not_in_paper"]
 # The paper's 29 operators: 22 mappers and 7 filters (Table 4).
 PAPER = frozenset({*ALL_MAPPERS, *FILTERS} - {*NOT_IN_PAPER, *LISTED_FILTERS})
 
@@ -111,23 +53,19 @@ def execution_order(domain: str, operators: Iterable[str]) -> tuple[str, ...]:
     return (*own, *sorted(chosen.difference(own)))
 
 
-def rank_domains(
-    active: Collection[str], source: str, passed_filters: int = 0, order: Sequence[str] = ()
-) -> list[str]:
+def rank_domains(active: Collection[str], source: str) -> list[str]:
     """Internal domain names, best first, for a record's active mappers (spec section 5).
 
     Compared in this order, more is better: active mappers of the domain, those of that domain
-    only, being the source domain, shared active mappers, passed filters; then the given order.
+    only, being the source domain; then the order of the domains.
     """
-    names = list(order) or list(MAPPERS)
     owners = {op: sum(op in MAPPERS[d] for d in MAPPERS) for op in ALL_MAPPERS}
 
     def score(domain: str) -> tuple[int, ...]:
         own = [op for op in MAPPERS[domain] if op in active]
-        only = sum(owners[op] == 1 for op in own)
-        return (len(own), only, int(domain == source), len(own), len(own) - only, passed_filters)
+        return -len(own), -sum(owners[op] == 1 for op in own), -(domain == source)
 
-    return sorted(names, key=lambda d: (*(-n for n in score(d)), names.index(d)))
+    return sorted(MAPPERS, key=score)
 
 
 def assign_domain(active: Collection[str], source: str) -> str | None:

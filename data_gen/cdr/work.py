@@ -19,13 +19,12 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from assay.console import Progress
-from assay.errors import install_extra
 from assay.files import atomic_write, write_bytes, write_text
+from assay.parquet import library
 from assay.record import installed
 from assay.task import TaskError
 from assay.workers import WorkerPool
@@ -156,13 +155,7 @@ def connect(threads: int, spilled: Path) -> Any:
 
 
 def _extra(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise TaskError(
-            f"CDR tasks are made with DuckDB and Parquet files, and {name} is not installed: "
-            f"{install_extra('build')}"
-        ) from None
+    return library(name, "`assay tasks cdr`", "build")
 
 
 def need_extra() -> None:

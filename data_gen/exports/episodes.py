@@ -57,14 +57,9 @@ class ToolEpisode:
     async def score(self, text: str, truncated: bool = False) -> Score:
         """End the episode and score the text; without an outcome where an environment broke."""
         files = await self.close()
-        return score_left(self.task, text, truncated, files, self.failed)
-
-
-def score_left(
-    task: Task, text: str, truncated: bool, files: Mapping[str, bytes], failed: str = ""
-) -> Score:
-    """The score of a text with the files of its episode."""
-    return unscored(failed) if failed else score_text(task, text, truncated, files)
+        return (
+            unscored(self.failed) if self.failed else score_text(self.task, text, truncated, files)
+        )
 
 
 def packed(files: Mapping[str, bytes]) -> dict[str, str]:

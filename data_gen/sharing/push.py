@@ -24,7 +24,7 @@ import yaml
 
 from assay import console
 from assay.console import SeenTasks, TaskFilter, add_filter, licences_of, task_filter
-from assay.files import atomic_write_set, file_hash, write_bytes, write_text
+from assay.files import atomic_write_set, file_hash, write_bytes, write_text, yaml_beside
 from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
@@ -285,14 +285,8 @@ class _Places:
 
 # --- the card
 
-# names of licences in rows → identifiers that cards know
-_KNOWN = {
-    **{name: name for name in ("mit", "apache-2.0", "bsd-2-clause", "bsd-3-clause", "isc")},
-    **{name: name for name in ("gpl-2.0", "gpl-3.0", "lgpl-2.1", "lgpl-3.0", "mpl-2.0")},
-    **{name: name for name in ("cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0")},
-    **{name: name for name in ("cc-by-nc-4.0", "cc-by-nc-sa-4.0", "odbl", "unlicense", "pddl")},
-    **{name: "cc0-1.0" for name in ("cc0", "cc0-1.0")},
-}
+_SAID: dict[str, Any] = yaml_beside(__file__, "card.yaml")
+_KNOWN: dict[str, str] = {name: name for name in _SAID["licences"]} | {"cc0": "cc0-1.0"}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -320,33 +314,18 @@ def _front(name: str, made: Manifest) -> dict[str, Any]:
 
 def _body(name: str, made: Manifest) -> str:
     size = sum(count for _, count in made.files.values())
-    if made.gold:
-        gold = (
-            "**Gold travels with the tasks**: the column `gold` holds what the scorer compares "
-            "with. Who trains on these rows has seen the answers."
-        )
-    else:
-        gold = (
-            "**Without gold.** This is a public test set: answers are scored by whoever keeps the "
-            "gold. The column `gold` is empty, and `meta` holds nothing that leads to it."
-        )
     splits = [(s.name, f"`{s.parquet}`", str(s.tasks)) for s in made.splits]
     parts = [
         f"# {name}",
         f"{made.tasks} tasks of Assay with deterministic gold, {len(made.files)} files, "
         f"{size} bytes.",
-        gold,
+        _SAID["with_gold" if made.gold else "without_gold"],
         _table(("split", "file", "tasks"), splits),
         _counted("family", made.families),
         _counted("track", made.tracks),
         _counted("licence of the data", made.licences)
         + "\nA task that was made from data of several licences is bound by each of them.",
-        "## Use",
-        "```\nassay pull DIR --out T\nassay eval --tasks T/… --model MODEL\n```\n\n"
-        'or `datasets.load_dataset("DIR")`. '
-        f"`{FILES}/` holds the files that tasks name, `{CERTIFICATE}` what the splits share, "
-        "and `assay.json` the hash of every file, which pull checks.",
-        "## Columns",
+        _SAID["use"],
         _table(("column", "what"), [(f"`{n}`", what) for n, what in COLUMNS.items()]),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"

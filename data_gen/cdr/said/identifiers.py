@@ -12,6 +12,8 @@ from datetime import date
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
+from data_gen.cdr.said.markup import NAMES
+
 Reading = Callable[[str], str | None]
 Span = tuple[int, int]
 
@@ -103,10 +105,7 @@ _AT_HOME = re.compile(r"(?<![\w/.:])(?:~|\.{1,2})/(?:[\w.-]+/)*[\w.-]+")
 _KNOWN_ROOTS = re.compile(
     r"/(?:usr|etc|var|home|tmp|opt|bin|sbin|lib|dev|proc|srv|mnt|root|Users|Library|Applications)\Z"
 )
-_ENDINGS = (
-    "py|js|ts|c|h|cc|cpp|hpp|java|rb|go|rs|sh|txt|md|csv|tsv|json|xml|yaml|yml|toml|ini|cfg|conf"
-    "|log|pdf|docx?|xlsx?|png|jpe?g|gif|svg|html?|css|tex|bib|zip|gz|tar|so|dll|exe|pem|key|db|sql"
-)
+_ENDINGS = "|".join(NAMES["file_endings"])
 _BESIDE = re.compile(
     rf"(?<![\w/.:@\\-])[\w-][\w.-]*/(?:[\w.-]+/)*[\w.-]*\.(?:{_ENDINGS})(?![\w/-])"
 )
@@ -270,10 +269,7 @@ def chat(text: str) -> str | None:
     return without(text, sorted(spans))
 
 
-TOP = (
-    "com|org|net|edu|gov|mil|int|info|biz|io|dev|app|ai|co|me|tv|eu|uk|de|fr|it|es|nl|be|ch|at|se|no"
-    "|dk|fi|pl|cz|ru|ua|jp|cn|kr|in|br|mx|ar|ca|au|nz|us|pt|gr|hu|ro|tr|ie|il|za|sg|hk|tw|id|th|vn"
-)
+TOP = "|".join(NAMES["top_domains"])
 _ADDRESS = r"[^\s<>\[\]{}'\"`]"
 _LINK = re.compile(
     rf"(?i)\b[a-z][a-z0-9+.-]*://{_ADDRESS}+|\bwww\d{{0,3}}\.{_ADDRESS}+"

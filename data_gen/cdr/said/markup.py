@@ -7,24 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 
-_ELEMENTS = (
-    "a|abbr|acronym|address|applet|area|article|aside|audio|b|base|basefont|bdi|bdo|big|blockquote"
-    "|body|br|button|canvas|caption|center|cite|code|col|colgroup|data|datalist|dd|del|details|dfn"
-    "|dialog|dir|div|dl|dt|em|embed|fieldset|figcaption|figure|font|footer|form|frame|frameset"
-    "|h[1-6]|head|header|hgroup|hr|html|i|iframe|img|input|ins|kbd|label|legend|li|link|main|map"
-    "|mark|menu|meta|meter|nav|nobr|noframes|noscript|object|ol|optgroup|option|output|p|param"
-    "|picture|pre|progress|q|rp|rt|ruby|s|samp|script|section|select|slot|small|source|span|strike"
-    "|strong|style|sub|summary|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|time|title"
-    "|tr|track|tt|u|ul|var|video|wbr|xmp|g|path|circle|rect|line|polyline|polygon|ellipse|defs|use"
-    "|symbol|stop|lineargradient|radialgradient|clippath|mask|pattern|filter|text|tspan|desc|math"
-    "|mi|mn|mo|mrow|msup|msub|mfrac|msqrt|mtext|mtable|mtr|mtd|annotation|semantics"
-)
-_ALONE = (
-    "allowfullscreen|async|autofocus|autoplay|checked|compact|controls|crossorigin|declare|default"
-    "|defer|disabled|formnovalidate|hidden|inert|ismap|itemscope|loop|multiple|muted|nohref|nomodule"
-    "|noresize|noshade|novalidate|nowrap|open|playsinline|readonly|required|reversed|scoped|seamless"
-    "|selected|data-[\\w-]+|aria-[\\w-]+|ng-[\\w-]+|v-[\\w-]+"
-)
+from assay.files import yaml_beside
+
+NAMES: dict[str, list[str]] = yaml_beside(__file__, "names.yaml")
+_ELEMENTS, _ALONE = ("|".join(NAMES[kind]) for kind in ("elements", "attributes_alone"))
 _TAG = re.compile(
     rf"<!--.*?-->|<!doctype\b[^<>]*>|<\?xml\b[^<>]*\?>"
     rf"|</(?:{_ELEMENTS}|[a-z][a-z0-9]*(?:[-:][\w.-]+)+)\s*>"

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 
+from assay.files import yaml_beside
 from data_gen.cdr.said.markup import ENTITY
 
 _CLOSERS = "\"'’”»)\\]"
@@ -118,26 +119,8 @@ def bullets(text: str) -> str | None:
     return None if _BOX.search(text) else _BULLET.sub("", text)
 
 
-PLAIN = {
-    **dict.fromkeys("“”„«»「」《》", '"'),
-    **dict.fromkeys("’´", "'"),
-    **dict.fromkeys("，、", ","),
-    **dict.fromkeys("：∶", ":"),
-    "。": ".",
-    "？": "?",
-    "！": "!",
-    "（": "(",
-    "）": ")",
-    "；": ";",
-    "–": "-",
-    "～": "~",
-    "…": "...",
-    "〈": "<",
-    "〉": ">",
-    "【": "[",
-    "】": "]",
-    "％": "%",
-}
+_MARKS: dict[str, str] = yaml_beside(__file__, "names.yaml")["plain_marks"]
+PLAIN = {mark: plain for plain, marks in _MARKS.items() for mark in marks}
 _PLAIN_TABLE = str.maketrans(PLAIN)
 # A mark that brings blanks along, and signs that are no punctuation: what becomes of these is not
 # said.
