@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import comb, prod
 from random import Random
+from typing import Any
 
+from assay.files import yaml_beside
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, Op, Sign, Source, Summary
 from data_gen.queries.pandas_code import blocks, fewest, written
@@ -31,13 +33,11 @@ ONE_ROW = -1.0  # the margin of a question that summarises a single row
 GUESSES = 20  # lists among which a question asks for one, at least
 NAMES_LEAST = 6  # groups among which a question asks for one name, at least
 
+_LAST = ("last", "second to last", "third to last", "fourth to last")
+_PLACES = {2: "second", 3: "third"}
+
 # how far the k-th of the sorted groups is from the next, relative
 GAP = "float(abs(g.iloc[{k}] - g.iloc[{k} - 1]) / max(abs(g.iloc[{k} - 1]), 1e-9))"
-
-# a title and its code ask for one thing twice: some name must meet several of the other column
-PAIRED = (
-    "({gap}) if max(g.groupby(level=0).size().max(), g.groupby(level=1).size().max()) > 1 else 0.0"
-)
 
 
 def enough(groups: int, k: int) -> bool:
@@ -325,35 +325,61 @@ class Builder:
         """The table, and which of its rows."""
         return self.table.said + (" " + " and ".join(self.said) if self.said else "")
 
-    def asked(
-        self,
-        op: Op,
-        step: str,
-        text: str,
-        answer_type: str,
-        shape: str,
-        margin: str = "1.0",
-        what: str = "a number",
-        end: str = "",
-    ) -> Question:
-        """The question that the steps so far and this last one answer. Its shape names tables,
-        columns and operation, and no limit: questions that differ in a limit alone ask the same.
-        `what`: without which a row is skipped; `end`: how to answer."""
-        self.add(op, step, text, answer_type)
+    def asked(self, kind: str, op: Op) -> Question:
+        """The question that the steps so far and this last one answer, in the words of its kind
+        (`lake_questions.yaml`). Its shape names tables, columns and operation, and no limit:
+        questions that differ in a limit alone ask the same."""
+        said, words = yaml_beside(__file__, "lake_questions.yaml")[kind], self._words(op)
+        step, ask, shape, margin = (
+            said.get(part, "1.0").format(**words) for part in ("step", "text", "shape", "margin")
+        )
+        self.add(op, step, ask, said["type"])
         for one in (s.op for s in self.steps):
             if isinstance(one, ops.Group):
                 margin = f"({margin}) if {fewest(one)} > 1 else {ONE_ROW}"
         columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
         first = replace(self.steps[0], op=ops.Load(self.table.source(*columns)))
-        skips = f"Skip rows without {what}."
+        skips = f"Skip rows without {said.get('what', 'a number')}."
         if self.holes:
             skips = (
                 "Some cells hold a placeholder where a value is missing: treat them as missing, "
-                f"and skip rows without {what}."
+                f"and s{skips[1:]}"
             )
-        text = self._once(" ".join(filter(None, (text, skips, self.least, end))))
+        text = self._once(" ".join(filter(None, (ask, skips, self.least, said.get("end")))))
         key = f"{shape}|{sorted(self.keys)}|{sorted(self.used)}"
         return Question(text, (first, *self.steps[1:]), key, margin)
+
+    def _words(self, op: Op) -> dict[str, Any]:
+        """What stands in the braces of a question that ends in a step."""
+        groups = (s.op for s in self.steps if isinstance(s.op, ops.Group))
+        found: dict[str, Any] = {k: v for one in (*groups, op) for k, v in vars(one).items()}
+        found |= dict(zip(("key", "second"), found.get("keys", ()), strict=False))
+        words: dict[str, Any] = {**found, "where": self.where()}
+        for part in {"of", "by", "column", "x", "y", "key", "second"} & found.keys():
+            name = found[part]
+            words |= {part: self.the(name), f"{part}_bare": self.col(name), f"{part}_name": name}
+        if "how" in found:
+            words |= {"how": WORDS[found["how"]], "summary": found["how"]}
+        if "digits" in found:
+            # how far the unrounded value is from where rounding turns, in units of the last digit
+            rounding = f"abs((raw * 10 ** {found['digits']}) % 1 - 0.5)"
+            words |= {"decimals": decimals(found["digits"]), "rounding": rounding}
+        match op:
+            case ops.Best(high) | ops.Nth(_, high) | ops.Top(_, high):
+                place = found.get("place", found.get("k", 1))
+                first = 1 if isinstance(op, ops.Nth) else place  # no tie above it
+                gap = ", ".join(GAP.format(k=k) for k in range(first, place + 1))
+                words |= {"order": "highest" if high else "lowest", "gap": gap}
+                words["nth"] = _PLACES.get(place)
+            case ops.Interpolate(_, at):
+                words |= {"late": _LAST[at], "later": _LAST[at - 1]}
+            case ops.Portion(_, sign):
+                words["sign"] = SIGNS[sign]
+            case ops.Fit(x, y):
+                words["r"] = f'abs(t["{x}"].astype(float).corr(t["{y}"].astype(float)))'
+            case _:
+                pass
+        return words
 
     def _once(self, text: str) -> str:
         """The text with a column's words where it is named first only."""
