@@ -22,32 +22,190 @@ from typing import Any
 from assay import console
 from assay.console import Progress
 from assay.seeds import derive_seed
+from assay.tables.plan import ReadPlan
 from assay.task import Task
 from data_gen.certificate import counted
 from data_gen.krama.importer import LAKE, SYSTEM
 from data_gen.pipeline import Builder, Parts, tasks_of
-from data_gen.queries.forms import FULL, SHORT, Form, short_lake
-from data_gen.queries.lake import Lake
-from data_gen.queries.lake_checks import Checked, score, validate_all
-from data_gen.queries.lake_questions import question_for
-from data_gen.queries.lake_steps import NoQuestion
-from data_gen.queries.lake_wording import facts_of, reworded_tasks
-from data_gen.queries.obscured import obscure_tables
-from data_gen.queries.ops import in_order, sources_of
-from data_gen.queries.pays import Watch, best_constants, best_listing, listings_earn, paying, pays
-from data_gen.queries.pipeline import Frames, Question, gold_subtasks
-from data_gen.queries.table_folders import (
+from data_gen.queries import ops
+from data_gen.queries.lake import (
+    Lake,
     add_options,
     divided,
     finish_tables,
     need_tables,
+    one_sided,
     opened,
     wanted_tasks,
 )
+from data_gen.queries.lake_checks import Checked, refusal, score, validate_all
+from data_gen.queries.lake_questions import KINDS, facts_of, question_for, reworded_tasks
+from data_gen.queries.lake_steps import NoQuestion
+from data_gen.queries.obscured import obscure_tables
+from data_gen.queries.ops import Op, in_order, sources_of
+from data_gen.queries.pandas_code import CALLS, q
+from data_gen.queries.pays import (
+    Watch,
+    best_constants,
+    best_listing,
+    everything,
+    listings_earn,
+    paying,
+    pays,
+)
+from data_gen.queries.pipeline import Question, gold_subtasks
+from data_gen.queries.sql_write import pieces
 from data_gen.queries.tables import ROWS, Table
 from data_gen.rewording import Facts, add_writer, writer_of
 from data_gen.tally import AGREED, ONCE, Refusal, Refused, Tally
 from rewards.krama.release import COUNTS
+from rollouts.environments import ToolSettings
+from rollouts.krama.script import task_text
+
+TYPES = (
+    "numeric_exact",
+    "string_exact",
+    "list_exact",
+    "numeric_approximate",
+    "string_approximate",
+    "list_approximate",
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What questions over lakes look like. `FULL` is the benchmark's form: plan and pipeline over a
+    whole lake. `SHORT` is for small models: one plain table, one or two steps. Its gold is a short
+    script, written a third time from the steps as data, that prints the value of every step on a
+    line of its own. A question becomes a task only if the script, run as a model's script is,
+    prints what the pipeline has computed (lake_checks.py)."""
+
+    agent: str = "ds_guru_few_shot"
+    kinds: tuple[str, ...] = tuple(KINDS)
+    types: tuple[str, ...] = TYPES
+    short: bool = False
+
+    def script(self, lake: Lake, question: Question) -> str:
+        """What stands in gold in place of the pipeline that was run, "" where nothing does."""
+        return script(lake, question) if self.short else ""
+
+
+FULL = Form()
+
+
+COLUMNS = 12  # of a table
+STEPS = 2  # beside loading and dropping rows without a number
+PROMPT, ANSWER = 300, 130  # tokens, by count of pieces; a chat template adds about 40
+_SEPARATORS = (",", ";", "\t", r"\s+")
+
+
+def short_lake(lake: Lake) -> Lake:
+    """The lake with the tables that one plain statement loads, each asked about alone. A column
+    with words for missing values is none of theirs, and neither is one that holds two things."""
+    kept = [_plain(t) for t in lake.tables if _loads(t.reading) and len(t.columns) <= COLUMNS]
+    kept = [t for t in kept if t.numbers and t.groups]
+    why = "--short: not one plain table of at most 12 columns, with numbers and groups"
+    found = one_sided(lake, [t for t in lake.tables if t.key in {k.key for k in kept}], why)
+    return replace(found, tables=kept, alone=True)
+
+
+def _plain(table: Table) -> Table:
+    holes = set(table.holes)
+    numbers = tuple(n for n in table.numbers if n not in holes)
+    return replace(
+        table,
+        numbers=numbers,
+        levels={n: table.levels[n] for n in numbers},
+        groups=tuple(g for g in table.groups if g not in holes),
+        halves=(),
+        years=(),
+        single_years=(),
+    )
+
+
+def _loads(reading: ReadPlan) -> str:
+    """The statement that loads a table, "" where one plain statement does not."""
+    if not reading.header:
+        return ""
+    where = q(f"data/{reading.path}")
+    if reading.form in ("json", "lines"):
+        return f"t = pd.read_json({where}{', lines=True' * (reading.form == 'lines')})"
+    if reading.form == "parquet":
+        return f"t = pd.read_parquet({where})"
+    special = reading.marked or reading.dates or reading.ragged or reading.escape
+    if reading.form != "csv" or special or reading.quote != '"' or reading.sep not in _SEPARATORS:
+        return ""
+    words = [where]
+    # a raw text where the mark is an expression
+    words += {",": [], r"\s+": [r'sep=r"\s+"']}.get(reading.sep, [f"sep={q(reading.sep)}"])
+    words += [f"skiprows={reading.skip}"] if reading.skip else []
+    words += [f"encoding={q(reading.encoding)}"] if reading.encoding != "utf-8" else []
+    words += ['decimal=","'] if reading.decimal == "," else []
+    return f"t = pd.read_csv({', '.join(words)})"
+
+
+def _written(op: Op) -> str:
+    """The statements of a step, the last of which prints its value; "" for one that is long."""
+    match op:
+        case ops.Clean(column):
+            return f"t = t.dropna(subset=[{q(column)}])\nprint(len(t))"
+        case ops.Keep(column, value):
+            return f"t = t[t[{q(column)}] == {q(value)}]\nprint(len(t))"
+        case ops.Limit(column, sign, limit):
+            return f"t = t[t[{q(column)}] {sign} {limit:g}]\nprint(len(t))"
+        case ops.Group((key,), (False,), of, how):
+            return f"g = t.groupby({q(key)})[{q(of)}].{CALLS[how]}\nprint(len(g))"
+        case ops.Above():
+            return "print((g > g.mean()).sum())"
+        case ops.Best(high):
+            return f"print(g.{'idxmax' if high else 'idxmin'}())"
+        case ops.Top(k, high):
+            return f"print(g.{'nlargest' if high else 'nsmallest'}({k}).index.tolist())"
+        case ops.Figure(of, how, digits):
+            return f"print(round(t[{q(of)}].{CALLS[how]}{f', {digits}' * (digits > 0)}))"
+        case ops.Portion(column, sign, limit, digits):
+            return f"print(round(100 * (t[{q(column)}] {sign} {limit:g}).mean(), {digits}))"
+        case ops.Difference(by, one, other, of, how, digits):
+            each = f"g = t.groupby({q(by)})[{q(of)}].{CALLS[how]}"
+            side = f", {digits}" * (digits > 0)
+            return f"{each}\nprint(round(g[{q(one)}] - g[{q(other)}]{side}))"
+        case _:
+            return ""
+
+
+def script(lake: Lake, question: Question) -> str:
+    """The short script of a question, "" where a step has no short form."""
+    steps = question.ops or ()
+    if not steps or not isinstance(steps[0], ops.Load):
+        return ""
+    readings = [t.reading for t in lake.tables if t.path == steps[0].table.path]
+    parts = [*map(_loads, readings), *map(_written, steps[1:])]
+    if len(parts) != len(steps) or not all(parts):
+        return ""
+    return "\n".join(["import pandas as pd", f"{parts[0]}\nprint(len(t))", *parts[1:]]) + "\n"
+
+
+def fits(lake: Lake, question: Question) -> str:
+    """Why a draft is too long to be asked, "" where it is not."""
+    steps = [s for s in question.steps if s.kind not in ("load", "clean")]
+    if len(steps) > STEPS:
+        return "more than two steps"
+    code = script(lake, question)
+    if not code:
+        return "a step without a short form"
+    if pieces(code) > ANSWER:
+        return "a long script"
+    long = pieces(task_text(question.text, lake.index, ToolSettings())) > PROMPT
+    return "a long prompt" if long else ""
+
+
+SHORT = Form(
+    agent="lake_script",
+    kinds=("one_number", "difference", "portion", "count_groups", "best_group", "top_groups"),
+    types=("numeric_exact", "string_exact", "list_exact"),
+    short=True,
+)
+
 
 TRIES = 60  # drafts for each wanted task, before the lakes are given up
 BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
@@ -141,7 +299,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
             return self.tally.refuse(Refusal("no fitting columns"), names)
         if self.types[draft.answer_type] >= self.most:
             return None
-        if why := self.form.fits(lake, draft.question):
+        if self.form.short and (why := fits(lake, draft.question)):
             return self.tally.refuse(Refusal(why), self.inputs(draft))
         if draft.question.shape in lake.seen:
             return self.tally.refuse(Refusal("asked already"))
@@ -158,10 +316,11 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
 
     def again(self, draft: Draft, gold: Values) -> str:
         """The same values by SQL over the original file."""
-        prover = draft.lake.prover
-        if why := prover.refusal(draft.question, gold):
+        shelf = draft.lake.shelf
+        if why := refusal(draft.question, gold, shelf):
             raise Refused(why.code, why.what, draft.where)
-        return ONCE if prover.once(draft.question) else AGREED
+        read = sources_of(draft.question.ops or ())
+        return ONCE if any(source.path in shelf.once for source in read) else AGREED
 
     def words(self, draft: Draft, gold: Values) -> str:
         return draft.question.text
@@ -210,7 +369,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         self._note(draft, gold, task, self.watches[draft.answer_type])
 
     def _note(self, draft: Draft, gold: Values, task: Task, watch: Watch | None) -> None:
-        lists = draft.lake.prover.everything(draft.question)
+        lists = everything(draft.question.ops or (), draft.lake.shelf)
         pair = best_listing(draft.answer_type, gold["main-task"], lists)
         if pays(pair):
             raise Refused("listing everything pays", where=draft.where)
@@ -225,7 +384,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
 
 
 def _run(drafts: Sequence[Draft]) -> list[Checked]:
-    return validate_all([(draft.question, draft.lake.frames) for draft in drafts])
+    return validate_all([(draft.question, draft.lake.folder) for draft in drafts])
 
 
 class ObscuredBuilder(LakeBuilder):
@@ -240,7 +399,7 @@ class ObscuredBuilder(LakeBuilder):
         used = {str(path) for task in tasks for path in task.meta["gold_files"]}
         tables = obscure_tables(lake.folder, lake.name, lake.tables, used, self.seed, target)
         self.plain = tasks
-        other = Lake(target, lake.name, tables, Frames(target), alone=lake.alone)
+        other = Lake(target, lake.name, tables, alone=lake.alone)
         return tasks_of(self, [other], len(tasks), Random(0), self.tally)
 
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:

@@ -14,10 +14,8 @@ from data_gen.proof.forms import Shelf
 from data_gen.proof.original import NotProvable
 from data_gen.queries import duckdb_sql, ops
 from data_gen.queries.lake_steps import NAMES_LEAST, enough
-from data_gen.queries.ops import Op, sources_of
-from data_gen.queries.pays import everything
+from data_gen.queries.ops import Op
 from data_gen.queries.pipeline import (
-    Frames,
     PipelineFailed,
     Question,
     runs,
@@ -108,22 +106,22 @@ def score(question: Question, target: Any, answer: Any) -> float:
 Checked = tuple[dict[str, Any] | None, str]  # (values of every step, "") or (None, why)
 
 
-def validate(question: Question, frames: Frames) -> Checked:
+def validate(question: Question, folder: Path) -> Checked:
     """(values of every step, "") or (None, why)."""
-    (found,) = validate_all([(question, frames)])
+    (found,) = validate_all([(question, folder)])
     return found
 
 
-def validate_all(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
+def validate_all(questions: Sequence[tuple[Question, Path]]) -> list[Checked]:
     """`validate` of many questions, side by side in the sandbox."""
 
     async def all_() -> list[Checked]:
-        return await asyncio.gather(*(_validate(q, frames) for q, frames in questions))
+        return await asyncio.gather(*(_validate(q, folder) for q, folder in questions))
 
     return asyncio_run(all_())
 
 
-async def _validate(question: Question, frames: Frames) -> Checked:
+async def _validate(question: Question, folder: Path) -> Checked:
     """(values of every step, "") or (None, why). Runs the pipeline about six times, in one call.
 
     The run, a second run and runs on shuffled rows must agree in every step; leaving out an
@@ -132,7 +130,7 @@ async def _validate(question: Question, frames: Frames) -> Checked:
     optional = [number for number, step in enumerate(question.steps) if step.optional]
     seeds: tuple[int | None, ...] = (None, None, *SHUFFLES)
     wanted = [*((seed, -1) for seed in seeds), *((None, number) for number in optional)]
-    values, *others = await runs(question, frames, wanted)
+    values, *others = await runs(question, folder, wanted)
     if isinstance(values, PipelineFailed):
         cause = str(values).partition(":")[0]
         return None, _CAUSES.get(cause, f"pipeline failed ({cause})")
@@ -150,7 +148,7 @@ async def _validate(question: Question, frames: Frames) -> Checked:
             return None, "a step changes nothing"
     if any(score(question, values["main-task"], base) > 0.95 for base in _BASELINES):
         return None, "trivial"
-    if question.script and not _prints(question, values, await script_values(question, frames)):
+    if question.script and not _prints(question, values, await script_values(question, folder)):
         return None, "the short script differs"
     return {k: v for k, v in values.items() if k != "margin"}, ""
 
@@ -201,41 +199,23 @@ def _matters(question: Question, left_out: Mapping[str, Any] | PipelineFailed, a
 _TOLERANCE = 1e-7  # relative; two ways of adding up differ in the last digits
 
 
-class Prover:
-    """The second way over one lake. Close it after use."""
-
-    def __init__(self, folder: Path) -> None:
-        self.shelf = Shelf(folder)
-
-    def close(self) -> None:
-        self.shelf.con.close()
-
-    def refusal(self, question: Question, values: Mapping[str, Any]) -> Refusal | None:
-        """None when both ways agree on every step; else why the question is refused."""
-        steps = question.ops
-        if steps is None:
-            return Refusal(UNPROVABLE, "a step without a typed form")
-        try:
-            found = duckdb_sql.values(steps, self.shelf)
-        except NotProvable as error:
-            return Refusal(UNPROVABLE, str(error))
-        last = len(steps) - 1
-        for number, (op, second) in enumerate(zip(steps, found, strict=True)):
-            first = values[subtask_key(number, last)]
-            if not same(op, first, second):
-                kind = question.steps[number].kind
-                said = f"step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
-                return Refusal(DIFFERS, said)
-        return None
-
-    def once(self, question: Question) -> bool:
-        """Whether a file of the question is read by one library alone."""
-        return any(source.path in self.shelf.once for source in sources_of(question.ops or ()))
-
-    def everything(self, question: Question) -> list[list[Any]]:
-        """The lists of everything that the question could be about, of a question that is
-        proved."""
-        return everything(question.ops or (), self.shelf)
+def refusal(question: Question, values: Mapping[str, Any], shelf: Shelf) -> Refusal | None:
+    """None when both ways agree on every step; else why the question is refused."""
+    steps = question.ops
+    if steps is None:
+        return Refusal(UNPROVABLE, "a step without a typed form")
+    try:
+        found = duckdb_sql.values(steps, shelf)
+    except NotProvable as error:
+        return Refusal(UNPROVABLE, str(error))
+    last = len(steps) - 1
+    for number, (op, second) in enumerate(zip(steps, found, strict=True)):
+        first = values[subtask_key(number, last)]
+        if not same(op, first, second):
+            kind = question.steps[number].kind
+            said = f"step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
+            return Refusal(DIFFERS, said)
+    return None
 
 
 def same(op: Op, first: Any, second: Any) -> bool:

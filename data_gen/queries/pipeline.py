@@ -87,13 +87,6 @@ def _on_one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-class Frames:
-    """A lake's folder, whose tables pipelines read in the sandbox."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-
 class PipelineFailed(ValueError):
     """The code raised, or printed no object."""
 
@@ -117,16 +110,16 @@ def _pool() -> Pool:
     return _pools[0]
 
 
-def run(question: Question, frames: Frames, seed: int | None = None, without: int = -1) -> Values:
+def run(question: Question, folder: Path, seed: int | None = None, without: int = -1) -> Values:
     """The printed object of a question's pipeline, and `margin`. Raises `PipelineFailed`."""
-    (found,) = asyncio_run(runs(question, frames, [(seed, without)]))
+    (found,) = asyncio_run(runs(question, folder, [(seed, without)]))
     if isinstance(found, PipelineFailed):
         raise found
     return found
 
 
 async def runs(
-    question: Question, frames: Frames, wanted: Sequence[tuple[int | None, int]]
+    question: Question, folder: Path, wanted: Sequence[tuple[int | None, int]]
 ) -> list[Values | PipelineFailed]:
     """What each run (seed of the rows' order, step left out) prints, and `margin`.
 
@@ -140,7 +133,7 @@ async def runs(
             for seed, without in wanted
         ],
     }
-    files = {"job.json": json.dumps(job).encode(), **_files(question, frames.folder)}
+    files = {"job.json": json.dumps(job).encode(), **_files(question, folder)}
     code = CODE.read_text(encoding="utf-8")
     result = await _pool().run(code, files, ["answers.json"], _LIMITS, 0)
     if result.status == "sandbox_error":
@@ -156,10 +149,10 @@ async def runs(
     return [_checked(question, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
 
 
-async def script_values(question: Question, frames: Frames) -> list[str] | PipelineFailed:
+async def script_values(question: Question, folder: Path) -> list[str] | PipelineFailed:
     """What the script of a question prints, line by line, run beside its files as a model's script
     is. Raises `TaskError` when the sandbox breaks."""
-    files = _files(question, frames.folder)
+    files = _files(question, folder)
     result = await _pool().run(question.script, files, [], _LIMITS, 0)
     if result.status == "sandbox_error":
         raise TaskError(f"the sandbox could not run a gold script: {result.why}")

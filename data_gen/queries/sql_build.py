@@ -25,13 +25,8 @@ from data_gen.certificate import counted
 from data_gen.pipeline import Builder, Parts, tasks_of
 from data_gen.proof.original import NotProvable
 from data_gen.queries.database import COLUMNS, Made, Unit, joined, made
-from data_gen.queries.lake import Lake
-from data_gen.queries.sql_pandas import Second
-from data_gen.queries.sql_plans import NoPlan, Plan, draft, kinds_of
-from data_gen.queries.sql_prove import agreed, clauses_needed, focus_of, gold_rows
-from data_gen.queries.sql_wording import pieces, prompt, question
-from data_gen.queries.sql_write import Written, written
-from data_gen.queries.table_folders import (
+from data_gen.queries.lake import (
+    Lake,
     add_options,
     divided,
     finish_tables,
@@ -39,6 +34,9 @@ from data_gen.queries.table_folders import (
     opened,
     wanted_tasks,
 )
+from data_gen.queries.sql_plans import NoPlan, Plan, draft, kinds_of
+from data_gen.queries.sql_proof import Second, agreed, clauses_needed, focus_of, gold_rows
+from data_gen.queries.sql_write import Written, pieces, prompt, question, written
 from data_gen.queries.tables import Link, Links, Table
 from data_gen.splits import SPLITS
 from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally

@@ -331,7 +331,7 @@ def _unmatched(unit: Unit, rng: Random) -> Plan:
 
 
 # kinds of questions over one table, and over two; a new kind adds one function here, in
-# `sql_write.py` and in `sql_pandas.py`, and its wordings in `openings.yaml`
+# `sql_write.py` and in `sql_proof.py`, and its wordings in `openings.yaml`
 ONE: dict[str, Callable[[Unit, Random], Plan]] = {
     ask.__name__[1:]: ask
     for ask in (

@@ -18,14 +18,18 @@ pytest.importorskip("python_calamine")
 
 from data_gen.queries.database import Unit, made, read_frame  # noqa: E402
 from data_gen.queries.lake import Lake, open_lake  # noqa: E402
-from data_gen.queries.sql_pandas import Second  # noqa: E402
 from data_gen.queries.sql_plans import (  # noqa: E402
     ONE,
     NoPlan,
     Plan,
     draft,
 )
-from data_gen.queries.sql_prove import Refused, agreed, equal  # noqa: E402
+from data_gen.queries.sql_proof import (  # noqa: E402
+    Refused,
+    Second,
+    agreed,
+    equal,
+)
 from data_gen.queries.sql_write import written  # noqa: E402
 from rewards.sql.run import Failed, run  # noqa: E402
 

@@ -14,9 +14,8 @@ pytest.importorskip("pandas")
 
 from assay.seeds import derive_seed
 from data_gen.queries import lake_build
-from data_gen.queries.forms import FULL
 from data_gen.queries.lake import Lake, open_lake
-from data_gen.queries.lake_build import BATCH, Draft, LakeBuilder, LakeTally
+from data_gen.queries.lake_build import BATCH, FULL, Draft, LakeBuilder, LakeTally
 from data_gen.queries.lake_questions import KINDS, question_for
 from data_gen.queries.lake_steps import NoQuestion
 

@@ -22,10 +22,14 @@ from assay.tables.load import load  # noqa: E402
 from assay.task import Task  # noqa: E402
 from data_gen.queries.carried import Carried, export_carried, form_of, plain  # noqa: E402
 from data_gen.queries.files import top_lines, write_frames  # noqa: E402
-from data_gen.queries.forms import FULL  # noqa: E402
 from data_gen.queries.lake import Lake, open_lake  # noqa: E402
-from data_gen.queries.lake_build import Draft, LakeBuilder, LakeTally  # noqa: E402
-from data_gen.queries.lake_checks import validate  # noqa: E402
+from data_gen.queries.lake_build import (  # noqa: E402
+    FULL,
+    Draft,
+    LakeBuilder,
+    LakeTally,
+)
+from data_gen.queries.lake_checks import refusal, validate  # noqa: E402
 from data_gen.queries.lake_questions import question_for  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
 from data_gen.queries.ops import Clean, Figure, Load  # noqa: E402
@@ -108,9 +112,9 @@ def tasks_over_all(lake: Lake) -> list[Task]:
                 question = question_for([table], kind, draw)
             except NoQuestion:
                 continue
-            values, _ = validate(question, lake.frames)
+            values, _ = validate(question, lake.folder)
             if values is not None:
-                assert lake.prover.refusal(question, values) is None
+                assert refusal(question, values, lake.shelf) is None
                 draft = Draft(lake, question, kind, draw)
                 found.setdefault(table.path, builder.task(draft, values, question.text))
                 break
@@ -193,9 +197,9 @@ def test_what_a_builder_writes_for_no_value_is_settled_in_both_readers_and_the_i
         mean = round(sum(right) / len(right), 3)
         steps = [Load(table.source("Name", "Depth")), Clean("Depth"), Figure("Depth", "mean", 3)]
         asked = question(lake, steps)
-        values, why = validate(asked, lake.frames)
+        values, why = validate(asked, lake.folder)
         assert values and abs(values["main-task"] - mean) < 0.002, (table.path, why)
-        assert lake.prover.refusal(asked, values) is None
+        assert refusal(asked, values, lake.shelf) is None
     for path, word in words.items():
         told = describe(path, index.files[path])
         assert f"{word!r}: no value" in told and "in doubt" not in told

@@ -14,12 +14,15 @@ pd = pytest.importorskip("pandas")
 from random import Random  # noqa: E402
 
 from assay.task import read_tasks  # noqa: E402
-from data_gen.queries.forms import SHORT, fits, script, short_lake  # noqa: E402
-from data_gen.queries.lake import Lake, open_lake  # noqa: E402
+from data_gen.queries.lake import (  # noqa: E402
+    Lake,
+    divided,
+    open_lake,
+)
+from data_gen.queries.lake_build import SHORT, fits, script, short_lake  # noqa: E402
 from data_gen.queries.lake_checks import validate  # noqa: E402
 from data_gen.queries.lake_questions import question_for  # noqa: E402
 from data_gen.queries.pipeline import Question  # noqa: E402
-from data_gen.queries.table_folders import divided  # noqa: E402
 from data_gen.splits import SPLITS  # noqa: E402
 
 main = command("tasks", "lake")
@@ -108,7 +111,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 def test_a_script_that_prints_other_values_is_refused(lake: Lake, kind: str) -> None:
     for start in range(0, 40_000, 1000):
         found = question(lake, kind, start)
-        values, why = validate(found, lake.frames)
+        values, why = validate(found, lake.folder)
         assert why != "the short script differs", (found.script, values)
         if values is not None:
             break
@@ -120,7 +123,7 @@ def test_a_script_that_prints_other_values_is_refused(lake: Lake, kind: str) -> 
         found.script.replace("import pandas as pd", "import panda as pd"),
         found.script.rpartition("print(")[0],
     ):
-        assert validate(replace(found, script=broken), lake.frames)[1] == "the short script differs"
+        assert validate(replace(found, script=broken), lake.folder)[1] == "the short script differs"
 
 
 def test_only_plain_tables_are_asked_about(tmp_path: Path) -> None:

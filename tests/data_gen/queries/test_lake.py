@@ -87,7 +87,7 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
         if abs(total / unit / count * 10**digits % 1 - 0.5) < 1e-3:
             continue  # refused by `validate`: a tie of rounding
         want = round(total / unit / count, digits)
-        values = run(question, lake.frames)
+        values = run(question, lake.folder)
         assert values["main-task"] == pytest.approx(want, abs=1e-9), question.text
         assert values["subtask-2"] == count
         done = subprocess.run(
@@ -163,7 +163,7 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
     value = "float(t['Height'].mean())"
     steps.append(LakeStep("finish", "Mean", "", "?", value, "numeric_approximate"))
     question = Question("What?", tuple(steps), "s")
-    assert validate(question, lake.frames)[1] == ""
+    assert validate(question, lake.folder)[1] == ""
     assert sum(line.startswith("# Keep x") for line in question.code().splitlines()) == 10
     assert not mark.exists()
 

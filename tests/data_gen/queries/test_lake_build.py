@@ -99,7 +99,7 @@ def test_what_is_refused(
     tmp_path: Path, code: str, value: str, kind: str, margin: str, why: str
 ) -> None:
     lake = open_lake(lakes(tmp_path)[0])
-    assert validate(question(code, value, kind, margin), lake.frames)[1] == why
+    assert validate(question(code, value, kind, margin), lake.folder)[1] == why
 
 
 def test_a_step_that_changes_nothing_is_refused(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_a_step_that_changes_nothing_is_refused(tmp_path: Path) -> None:
         "filter", "Keep all", "t = t[t['Height'] > 0]", "?", "len(t)", "numeric_exact", True
     )
     steps = (made.steps[0], idle, made.steps[1])
-    found = validate(Question("What?", steps, "s", "1.0"), lake.frames)
+    found = validate(Question("What?", steps, "s", "1.0"), lake.folder)
     assert found == (None, "a step changes nothing")
-    assert run(made, lake.frames)["subtask-1"] == 300
+    assert run(made, lake.folder)["subtask-1"] == 300
 
 
 def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
@@ -119,12 +119,12 @@ def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
     lake, mark = open_lake(lakes(tmp_path)[0]), tmp_path / "ran"
     tmp_path.chmod(0o777)
     attack = f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
-    assert validate(question(attack, "len(t)"), lake.frames)[1].startswith("pipeline failed (")
+    assert validate(question(attack, "len(t)"), lake.folder)[1].startswith("pipeline failed (")
     here = "import os\nos.environ['ASSAY_TAINT'] = 'x'\njson.dumps.__globals__['taint'] = 1"
-    run(question(here, "len(t)"), lake.frames)
+    run(question(here, "len(t)"), lake.folder)
     assert "ASSAY_TAINT" not in os.environ and "taint" not in json.dumps.__globals__
     write = f"try:\n    open({str(mark)!r}, 'w')\nexcept OSError:\n    pass"
-    run(question(write, "len(t)"), lake.frames)
+    run(question(write, "len(t)"), lake.folder)
     assert not mark.exists()
 
 

@@ -17,6 +17,7 @@ pytest.importorskip("duckdb")
 from proof_lake import opened, question, values_of
 
 from data_gen.queries.lake import Lake, open_lake
+from data_gen.queries.lake_checks import refusal
 from data_gen.queries.ops import (
     Above,
     AboveOwn,
@@ -213,7 +214,7 @@ def found(
     values = values_of(code, lake.folder.parent)
     if change is not None and "error" in values:
         pytest.fail(f"the mutant does not run: {values['error']}\n{code}")
-    return lake.prover.refusal(asked, values), values
+    return refusal(asked, values, lake.shelf), values
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -257,8 +258,8 @@ def test_what_the_second_way_cannot_decide_is_refused(
         Clean("Wert"),
         Figure("Wert", "mean", 2),
     ]
-    refusal = lake.prover.refusal(question(lake, ops), {})
-    assert refusal and refusal.code == UNPROVABLE and why in refusal.what
+    found = refusal(question(lake, ops), {}, lake.shelf)
+    assert found and found.code == UNPROVABLE and why in found.what
 
 
 def test_what_the_user_says_of_a_file_holds_for_both_ways(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_what_the_user_says_of_a_file_holds_for_both_ways(tmp_path: Path) -> Non
         ]
         asked = question(lake, ops)
         values = values_of(asked.code(), tmp_path)
-        assert lake.prover.refusal(asked, values) is None, values
+        assert refusal(asked, values, lake.shelf) is None, values
     assert values["subtask-2"] < 40  # the 5s went
 
 
@@ -292,14 +293,14 @@ def test_names_that_differ_by_case_alone_are_two_columns(tmp_path: Path) -> None
     source = Source("t.csv", columns=("wert", "Wert"))
     ops: list[Op] = [Load(source), Clean("wert"), Clean("Wert"), Fit("wert", "Wert", True)]
     asked = question(lake, ops, "list_approximate")
-    assert lake.prover.refusal(asked, values_of(asked.code(), tmp_path)) is None
+    assert refusal(asked, values_of(asked.code(), tmp_path), lake.shelf) is None
 
 
 def test_a_step_without_a_typed_form_is_not_provable(lake: Lake) -> None:
     asked = question(lake, GOOD["mean"])
     steps = (*asked.steps[:-1], replace(asked.steps[-1], op=None))
-    refusal = lake.prover.refusal(replace(asked, steps=steps), {})
-    assert refusal and refusal.code == UNPROVABLE
+    found = refusal(replace(asked, steps=steps), {}, lake.shelf)
+    assert found and found.code == UNPROVABLE
 
 
 def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from data_gen.queries.carried import messy
 from data_gen.queries.lake import Lake, open_lake
-from data_gen.queries.lake_checks import validate
+from data_gen.queries.lake_checks import refusal, validate
 from data_gen.queries.lake_questions import question_for
 from data_gen.queries.lake_steps import NoQuestion
 from data_gen.queries.ops import Change, Join, Limit, Nth, Share
@@ -57,9 +57,9 @@ def asked(lake: Lake, kind: str, joins: int | None = None) -> list[tuple[Any, di
             continue
         if joins is not None and len(joins_of(question)) != joins:
             continue
-        values, _ = validate(question, lake.frames)
+        values, _ = validate(question, lake.folder)
         if values is not None:
-            assert lake.prover.refusal(question, values) is None, question.text
+            assert refusal(question, values, lake.shelf) is None, question.text
             found.append((question, values))
         if len(found) == 3:
             break
@@ -185,7 +185,7 @@ def test_no_place_below_a_tie_is_asked_for(tmp_path: Path) -> None:
         question = question_for(lake.tables, "nth_group", seed, lake.links)
         order = question.text.split(" has the ")[1].split(" median")[0].split(" mean")[0]
         if " where " not in question.text and " with " not in question.text.split("Skip")[0]:
-            found.setdefault(order, set()).add(validate(question, lake.frames)[1])
+            found.setdefault(order, set()).add(validate(question, lake.folder)[1])
     assert found["third highest"] == found["second highest"] == {"ambiguous"}
     assert "ambiguous" not in found["third lowest"] | found["second lowest"]
 

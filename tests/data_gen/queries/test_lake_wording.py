@@ -18,9 +18,8 @@ from chat_server import serving
 from small_lake import make_lake
 
 from data_gen.queries.lake import open_lake
-from data_gen.queries.lake_questions import KINDS, question_for
+from data_gen.queries.lake_questions import KINDS, facts_of, question_for
 from data_gen.queries.lake_steps import NoQuestion
-from data_gen.queries.lake_wording import facts_of
 from data_gen.rewording import lacks, named
 
 main = front.command("tasks", "lake")

@@ -19,7 +19,7 @@ from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, TaskError, read_tasks
 from data_gen.queries import sql_build as build
 from data_gen.queries.sql_build import LIKE, without_like
-from data_gen.queries.sql_wording import pieces
+from data_gen.queries.sql_write import pieces
 from data_gen.splits import SPLITS
 from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.score import fenced

@@ -14,15 +14,14 @@ from sql_world import write_shop
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
+from assay.tables.load import load
 from data_gen.queries import database, sql_write
-from data_gen.queries import sql_prove as prove
-from data_gen.queries.database import Unit, joined, made, read_frame
+from data_gen.queries import sql_proof as prove
+from data_gen.queries.database import Unit, joined, made
 from data_gen.queries.lake import Folder, Lake, open_lake, open_lakes
-from data_gen.queries.sql_pandas import Second
 from data_gen.queries.sql_plans import ONE, TWO, Filter, NoPlan, Plan, draft
-from data_gen.queries.sql_prove import Refused, agreed, told_apart
-from data_gen.queries.sql_wording import question
-from data_gen.queries.sql_write import written
+from data_gen.queries.sql_proof import Refused, Second, agreed, told_apart
+from data_gen.queries.sql_write import question, written
 from rewards.sql.hidden_databases import hidden_database
 from rewards.sql.run import Failed, run
 
@@ -43,7 +42,7 @@ def second(lake: Lake) -> Iterator[Second]:
 
 
 def units(lake: Lake) -> Units:
-    found = [made(t, read_frame(t, lake.folder), ROWS, 12) for t in lake.tables]
+    found = [made(t, load(t.reading, lake.folder), ROWS, 12) for t in lake.tables]
     assert not any(isinstance(m, str) for m in found)
     single = [Unit((m,)) for m in found if not isinstance(m, str)]
     pairs = [

@@ -16,11 +16,14 @@ from assay.task import TaskError  # noqa: E402
 from data_gen.columns import look  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
 from data_gen.queries.carried import messy  # noqa: E402
-from data_gen.queries.lake import about, open_lake  # noqa: E402
+from data_gen.queries.lake import (  # noqa: E402
+    about,
+    divided,
+    open_lake,
+)
 from data_gen.queries.lake_questions import KINDS, question_for  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
 from data_gen.queries.ops import Join, Split  # noqa: E402
-from data_gen.queries.table_folders import divided  # noqa: E402
 from data_gen.queries.tables import links_of  # noqa: E402
 from data_gen.tally import Tally  # noqa: E402
 
