@@ -151,8 +151,8 @@ def build(
     """Write the folder; returns its manifest. `parts`: the input mode of sub-tasks, else `mode`.
     What the lakes have no files for is left out, and `said` in the manifest; `strict` refuses it.
     Raises `TaskError`."""
-    found = gathered(workloads)
-    there = find_lakes(found.entries, lakes, out)
+    entries, said = gathered(workloads)
+    there = find_lakes(entries, lakes, out)
     if not there.entries:
         raise TaskError(f"{lakes}: no task can be asked of what is there. {' '.join(there.said)}")
     if strict and there.said:
@@ -179,7 +179,7 @@ def build(
             for t in (*made["tasks"], *made["doubted"])
             if "gold_files_hidden" in t.meta
         },
-        "said": [*found.said, *there.said],
+        "said": [*said, *there.said],
         "sha256": {
             str(p.name): hashlib.sha256(p.read_bytes()).hexdigest()
             for p in [*workloads, *(out / f"{n}.jsonl" for n in made)]

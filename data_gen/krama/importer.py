@@ -17,7 +17,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -81,8 +81,6 @@ class Entry:
     gold_files: tuple[str, ...]
     steps: tuple[Step, ...]
     doubt: str = ""
-    seconds: float | None = None
-    notes: Mapping[str, str] = field(default_factory=dict[str, str])
     plain: Any = None
 
 
@@ -132,7 +130,6 @@ def _entry(row: Any, where: str, stem: str) -> Entry:
         )
     status = str(row.get("status") or "")
     doubt = _STATUS.get(status, status) or DOUBTED.get(name, "")
-    runtime = row.get("runtime")
     return Entry(
         name,
         domain,
@@ -143,8 +140,6 @@ def _entry(row: Any, where: str, stem: str) -> Entry:
         tuple(row.get("gold_files") or ()),
         tuple(steps),
         doubt,
-        float(runtime) if isinstance(runtime, int | float) else None,
-        {"note": str(row["note"])} if row.get("note") else {},
     )
 
 
@@ -220,23 +215,8 @@ def find_copy(place: Path) -> Copy:
     )
 
 
-@dataclass(frozen=True)
-class Gathered:
-    """Each task once, and lines about what was named more than once."""
-
-    entries: list[Entry]
-    said: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True)
-class _Read:
-    path: Path
-    row: dict[str, Any]
-    entry: Entry
-
-
-def gathered(workloads: Sequence[Path]) -> Gathered:
-    """The tasks of several workload files.
+def gathered(workloads: Sequence[Path]) -> tuple[list[Entry], list[str]]:
+    """The tasks of several workload files, each once; and lines about those that are left out.
 
     Of a domain whose own file (DOMAIN.json) is among them, that file's tasks are taken, and those
     of other files left out. A task that two files hold alike, or one with fewer fields, is one
@@ -244,63 +224,35 @@ def gathered(workloads: Sequence[Path]) -> Gathered:
     """
     paths = list({path.resolve(): path for path in workloads}.values())
     read = [
-        _Read(path, row, entry_of(row, path, number))
+        (path, row, entry_of(row, path, number))
         for path in paths
         for number, row in enumerate(read_rows(path), 1)
     ]
-    own = {r.path.stem: r.path for r in read if r.path.stem == r.entry.domain}
-    kept: dict[str, _Read] = {}
-    aside: dict[tuple[Path, Path], list[_Read]] = {}
-    twice: dict[tuple[Path, Path], int] = {}
-    for one in read:
-        home = own.get(one.entry.domain, one.path)
-        if home != one.path:
-            aside.setdefault((one.path, home), []).append(one)
+    own = {path.stem: path for path, _, entry in read if path.stem == entry.domain}
+    kept: dict[str, tuple[Path, dict[str, Any], Entry]] = {}
+    aside: dict[tuple[Path, Path], list[str]] = {}
+    for path, row, entry in read:
+        home = own.get(entry.domain, path)
+        if home != path:
+            aside.setdefault((path, home), []).append(entry.id)
             continue
-        other = kept.setdefault(one.entry.id, one)
-        if other is one:
+        there, other, _ = kept.setdefault(entry.id, (path, row, entry))
+        if other is row:
             continue
-        if other.path == one.path or _differs(other.row, one.row):
-            raise TaskError(_clash(other, one))
-        twice[other.path, one.path] = twice.get((other.path, one.path), 0) + 1
-        if len(one.row) > len(other.row):
-            kept[one.entry.id] = one
+        if there == path:
+            raise TaskError(f"{path}: task {entry.id} is there twice; remove one")
+        if differs := [name for name in row if name in other and row[name] != other[name]]:
+            raise TaskError(
+                f"task {entry.id} is in {there} and, with another {differs[0]!r}, in {path}; give "
+                "one of the two files"
+            )
+        if len(row) > len(other):
+            kept[entry.id] = path, row, entry
     said = [
-        f"{path}: {_tasks(len(some))} left out ({', '.join(r.entry.id for r in some)}): "
-        f"{home.name} is this domain's own file{_otherwise(some, kept)}"
-        for (path, home), some in aside.items()
+        f"{path}: left out {', '.join(names)}: {home.name} is this domain's own file"
+        for (path, home), names in aside.items()
     ]
-    said += [f"{a} and {b}: {_tasks(n)} in both, taken once" for (a, b), n in twice.items()]
-    return Gathered([r.entry for r in kept.values()], said)
-
-
-def _tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
-
-
-def _clash(one: _Read, other: _Read) -> str:
-    if one.path == other.path:
-        return f"{one.path}: task {one.entry.id} is there twice; remove one"
-    return (
-        f"task {one.entry.id} is in {one.path} and, with another {_differs(one.row, other.row)!r}, "
-        f"in {other.path}; give one of the two files"
-    )
-
-
-def _otherwise(some: Sequence[_Read], kept: dict[str, _Read]) -> str:
-    """Which of the tasks that are left out ask something else than the one that is taken."""
-    other = [
-        f"{r.entry.id} in {field!r}"
-        for r in some
-        if r.entry.id in kept and (field := _differs(kept[r.entry.id].row, r.row))
-    ]
-    return f"; they differ: {', '.join(other)}" if other else ""
-
-
-def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """The first field that both have with other values; "" where one says nothing against the
-    other."""
-    return next((name for name in one if name in other and one[name] != other[name]), "")
+    return [entry for *_, entry in kept.values()], said
 
 
 def absent_files(entry: Entry, files: Sequence[str]) -> list[str]:

@@ -197,7 +197,6 @@ def obscure(
         query=exchange(entry.query, book),
         answer=exchange_all(entry.answer, book),
         steps=steps,
-        notes={**entry.notes, "names": str(len(book))},
         plain=_before(entry.answer, book),
     )
     return made, target.resolve(), [exchange(f, book) for f in gold]
