@@ -1,122 +1,56 @@
-"""`assay tasks check` compares what each family says two splits must not share."""
+"""`assay tasks check`: what each family says two splits must not share, exactly and nearly."""
 
 from __future__ import annotations
 
 import json
-import random
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from own_families import family_file
 from table_copies import homes
 
 from assay import main
 from assay.task import Task, write_jsonl
+from data_gen.overlap import (
+    PERMUTATIONS,
+    Fingerprint,
+    copies,
+    fingerprint_of,
+    overlaps,
+    signature,
+    values_of,
+)
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
-
 TRUTH = "row_id,y\n" + "".join(f"{i},{i * 37 % 11 / 7:.4f}\n" for i in range(1, 25))
 TABLE: dict[str, Any] = {"task_type": "reg-MM", "truth_csv": TRUTH, "key_columns": ["row_id"]}
+OTHER = TABLE | {"truth_csv": "row_id,y\n1,2\n"}
 LAKE: dict[str, Any] = {"answer_type": "numeric_exact", "answer": 3}
+Capture = pytest.CaptureFixture[str]
 
 
 def task(name: str, family: str, gold: dict[str, Any], asked: str, **meta: Any) -> Task:
     return Task(name, family, "t", "s", [{"role": "user", "content": asked}], gold, meta=meta)
 
 
-def check(folder: Path, one: Task, two: Task, *words: str) -> int:
-    for name, row in (("one", one), ("two", two)):
-        write_jsonl(folder / f"{name}.jsonl", [row.to_json()])
-    files = [str(folder / "one.jsonl"), "--against", str(folder / "two.jsonl")]
-    return main(["tasks", "check", *files, *words])
-
-
-QUESTION = "How many of the stations along the river reported rain in June of that year"
-CASES = [
-    (task("a", "table", TABLE, "x"), task("b", "table", TABLE, "y"), 1, 0),
-    (
-        task("a", "table", TABLE, "x"),
-        task("b", "table", TABLE | {"truth_csv": "row_id,y\n1,2\n"}, "x"),
-        0,
-        0,
-    ),
-    (task("a", "answer", LAKE, QUESTION), task("b", "answer", LAKE, f"{QUESTION}  "), 1, 1),
-    (
-        task("a", "answer", LAKE, f"{QUESTION} and the next one and the one after it"),
-        task("b", "answer", LAKE, f"{QUESTION} and the next one and the one after it or so"),
-        0,
-        1,
-    ),
-    (
-        task("a", "answer", LAKE, "What?", tables=["digest"]),
-        task("b", "answer", LAKE, "Which?", tables=["digest"]),
-        1,
-        0,
-    ),
-    (task("a", "answer", LAKE, "What?"), task("b", "answer", LAKE, "Which?"), 0, 0),
-]
-
-
-@pytest.mark.parametrize(("one", "two", "exact", "near"), CASES)
-def test_every_family_is_compared_by_its_content(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    one: Task,
-    two: Task,
-    exact: int,
-    near: int,
-) -> None:
-    assert check(tmp_path, one, two, "--json") == int(exact + near > 0)
-    found = json.loads(capsys.readouterr().out)["contents"]
-    assert found["exact"] == exact
-    assert (found["near"] >= 1) == (near == 1) or one.family == "table"
-    if exact:
-        assert found["examples"][0][:2] == ["a", "b"]
-
-
-def test_own_families_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = task("a", "reverse", {"text": "x"}, "Reverse: x")
-    same = replace(own, id="b")
-    assert check(tmp_path, own, same) == 2
-    assert "add yours with --family FILE.py" in capsys.readouterr().err
-    path = str(family_file(tmp_path))
-    assert check(tmp_path, own, same, "--family", path, "--out", str(tmp_path / "c.json")) == 1
-    assert "contents: 1 of 1 exact" in capsys.readouterr().out
-    assert json.loads((tmp_path / "c.json").read_text())["ok"] is False
-    other = task("b", "reverse", {"text": "x"}, "Reverse: y")
-    assert check(tmp_path, own, other, "--family", path) == 0
-
-
-# --- tables and lakes, whose content stands in files ------------------------------------------
-
-
-def table_task(folder: Path, frame: Any, name: str = "train.csv", **how: Any) -> Path:
-    """A tasks file with one table task, whose data lies beside it."""
-    (folder / "data").mkdir(parents=True)
-    frame.to_csv(folder / "data" / name, index=False, **how)
-    own = task(f"{folder.name}:MM", "table", TABLE, "Predict the price.")
-    own = replace(own, files={name: f"data/{name}"})
-    write_jsonl(folder / "tasks.jsonl", [own.to_json()])
+def write(folder: Path, *tasks: Task) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_jsonl(folder / "tasks.jsonl", [one.to_json() for one in tasks])
     return folder / "tasks.jsonl"
 
 
-def lake_task(folder: Path, frame: Any, asked: str, name: str) -> Path:
-    """A tasks file with one question over a lake of one table."""
-    (folder / "lake").mkdir(parents=True)
-    frame.to_csv(folder / "lake" / name, index=False)
-    own = task(f"{folder.name}-1", "answer", LAKE, asked, gold_files=[name])
-    write_jsonl(
-        folder / "tasks.jsonl",
-        [replace(own, files={"lake": str(folder / "lake")}).to_json()],
-    )
-    return folder / "tasks.jsonl"
-
-
-def compare(capsys: pytest.CaptureFixture[str], one: Path, two: Path, *more: str) -> dict[str, Any]:
+def compare(capsys: Capture, one: Path, two: Path, *more: str) -> dict[str, Any]:
     capsys.readouterr()
     code = main(["tasks", "check", str(one), "--against", str(two), "--json", *more])
     found = json.loads(capsys.readouterr().out)
@@ -124,94 +58,213 @@ def compare(capsys: pytest.CaptureFixture[str], one: Path, two: Path, *more: str
     return found
 
 
-@pytest.mark.parametrize(
-    "sort",
-    [
-        "identical",
-        "sorted",
-        "reordered",
-        "renamed",
-        "reformatted",
-        "sampled",
-        "another file name",
-        "relabelled",
-    ],
-)
-def test_copies_of_table_tasks_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], sort: str
-) -> None:
+QUESTION = "How many of the stations along the river reported rain in June of that year"
+LONGER = f"{QUESTION} and the next one and the one after it"
+
+
+def test_every_family_is_compared_by_its_content(tmp_path: Path, capsys: Capture) -> None:
+    digest = {"tables": ["digest"]}
+    for family, one, two, meta, exact, near in (
+        ("table", (TABLE, "x"), (TABLE, "y"), {}, 1, None),
+        ("table", (TABLE, "x"), (OTHER, "x"), {}, 0, None),
+        ("answer", (LAKE, QUESTION), (LAKE, f"{QUESTION}  "), {}, 1, True),
+        ("answer", (LAKE, LONGER), (LAKE, f"{LONGER} or so"), {}, 0, True),
+        ("answer", (LAKE, "What?"), (LAKE, "Which?"), digest, 1, False),
+        ("answer", (LAKE, "What?"), (LAKE, "Which?"), {}, 0, False),
+    ):
+        ours = write(tmp_path / "one", task("a", family, *one, **meta))
+        theirs = write(tmp_path / "two", task("b", family, *two, **meta))
+        found = compare(capsys, ours, theirs)["contents"]
+        assert found["exact"] == exact and near in (None, found["near"] >= 1), (one, two)
+        assert not exact or found["examples"][0][:2] == ["a", "b"]
+
+
+def test_own_families_are_compared(tmp_path: Path, capsys: Capture) -> None:
+    own = task("a", "reverse", {"text": "x"}, "Reverse: x")
+    one, two = write(tmp_path / "one", own), write(tmp_path / "two", replace(own, id="b"))
+    words = ["tasks", "check", str(one), "--against", str(two)]
+    assert main(words) == 2
+    assert "add yours with --family FILE.py" in capsys.readouterr().err
+    words += ["--family", str(family_file(tmp_path))]
+    assert main([*words, "--out", str(tmp_path / "c.json")]) == 1
+    assert "contents: 1 of 1 exact" in capsys.readouterr().out
+    assert json.loads((tmp_path / "c.json").read_text())["ok"] is False
+    write(tmp_path / "two", task("b", "reverse", {"text": "x"}, "Reverse: y"))
+    assert main(words) == 0
+
+
+# --- tables and lakes, whose content stands in files
+
+
+def table_task(folder: Path, frame: Any, name: str = "train.csv", **how: Any) -> Path:
+    (folder / "data").mkdir(parents=True)
+    frame.to_csv(folder / "data" / name, index=False, **how)
+    own = task(f"{folder.name}:MM", "table", TABLE, "Predict the price.")
+    return write(folder, replace(own, files={name: f"data/{name}"}))
+
+
+def lake_task(folder: Path, frame: Any, asked: str, name: str = "homes.csv") -> Path:
+    (folder / "lake").mkdir(parents=True)
+    frame.to_csv(folder / "lake" / name, index=False)
+    own = task(f"{folder.name}-1", "answer", LAKE, asked, gold_files=[name])
+    return write(folder, replace(own, files={"lake": str(folder / "lake")}))
+
+
+def test_copies_of_table_tasks_are_found(tmp_path: Path, capsys: Capture) -> None:
     frame = homes(1)
     one = table_task(tmp_path / "one", frame)
-    made: dict[str, tuple[Any, dict[str, Any]]] = {
-        "identical": (frame, {}),
-        "sorted": (frame.sort_values("Price"), {}),
-        "reordered": (frame[frame.columns[::-1]], {}),
-        "renamed": (frame.rename(columns={"Area": "a", "Price": "b"}), {}),
-        "reformatted": (frame, {"sep": ";", "decimal": ","}),
-        "sampled": (frame.sample(frac=0.8, random_state=1), {}),
-        "another file name": (frame, {"name": "x.csv"}),
-        "relabelled": (
-            frame.assign(
-                Street=pd.factorize(frame["Street"])[0],
-                Sold=pd.factorize(frame["Sold"])[0],
-                Price=frame["Price"] / 1000,
-            ).sample(frac=0.9, random_state=2),
-            {},
-        ),
-    }
-    copy, how = made[sort]
-    found = compare(capsys, one, table_task(tmp_path / "two", copy, **how))
-    assert found["tables"] == {"shared": 1, "examples": [["one:MM", "two:MM", 1.0]]}
+    codes = {c: pd.factorize(frame[c])[0] for c in ("Street", "Sold")}
+    relabelled = frame.assign(**codes, Price=frame["Price"] / 1000)
+    for place, (copy, how) in enumerate(
+        (
+            (frame, {}),
+            (frame.sort_values("Price"), {}),
+            (frame[frame.columns[::-1]], {}),
+            (frame.rename(columns={"Area": "a", "Price": "b"}), {}),
+            (frame, {"sep": ";", "decimal": ","}),
+            (frame.sample(frac=0.8, random_state=1), {}),
+            (frame, {"name": "x.csv"}),
+            (relabelled.sample(frac=0.9, random_state=2), {}),
+        )
+    ):
+        two = tmp_path / f"two{place}"
+        found = compare(capsys, one, table_task(two, copy, **how))
+        assert found["tables"] == {"shared": 1, "examples": [["one:MM", f"{two.name}:MM", 1.0]]}
     other = compare(capsys, one, table_task(tmp_path / "other", homes(2)))
     assert other["ok"] and other["tables"]["shared"] == 0  # the same file name, question and truth
 
 
-def test_copies_of_lakes_and_near_questions_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = lake_task(tmp_path / "one", homes(1), "How many?", "homes.csv")
+def test_copies_of_lakes_and_near_questions_are_found(tmp_path: Path, capsys: Capture) -> None:
+    one = lake_task(tmp_path / "one", homes(1), "How many?")
     copy = lake_task(tmp_path / "two", homes(1).sort_values("Area"), "Which one?", "villas.csv")
     found = compare(capsys, one, copy)
     assert found["tables"]["shared"] == 1 and found["contents"]["exact"] == 0
     asked = "What is the mean price of the houses that were sold in the streets of the old town"
-    one = lake_task(tmp_path / "three", homes(3), asked, "homes.csv")
-    near = lake_task(tmp_path / "four", homes(4), f"{asked} then", "homes.csv")
-    found = compare(capsys, one, near)
+    one = lake_task(tmp_path / "three", homes(3), asked)
+    found = compare(capsys, one, lake_task(tmp_path / "four", homes(4), f"{asked} then"))
     assert found["tables"]["shared"] == 0 and found["contents"]["near"] == 1
 
 
-def texts(folder: Path, name: str, numbers: range) -> Path:
+def texts(folder: Path, numbers: range) -> Path:
     """Refinement tasks, each over a text of its own."""
-    rows: list[Task] = []
+    made: list[Task] = []
     for i in numbers:
-        draw = random.Random(i)
-        words = [f"w{draw.randrange(10**6)}" for _ in range(40)]
+        words = [f"w{number}" for number in Random(i).choices(range(10**6), k=40)]
         gold = {"input_text": " ".join(words), "status": "KEEP", "text": " ".join(words[1:])}
-        rows.append(task(f"{name}{i}", "refinement", gold, "x", document=f"d{i}"))
-    path = folder / f"{name}.jsonl"
-    write_jsonl(path, (row.to_json() for row in rows))
-    return path
+        made.append(task(f"{folder.name}{i}", "refinement", gold, "x", document=f"d{i}"))
+    return write(folder, *made)
 
 
 def test_pieces_and_processes_give_the_same_certificate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from data_gen import check as module
-
-    one, two = texts(tmp_path, "a", range(700)), texts(tmp_path, "b", range(500, 1300))
+    one, two = texts(tmp_path / "a", range(300)), texts(tmp_path / "b", range(200, 600))
     whole = compare(capsys, one, two)
-    assert whole["contents"]["exact"] == whole["inputs"]["exact"] == 200
-    assert whole["shared_documents"] == 200 and whole["against"] == 800
-    pieces = compare(capsys, one, two, "--memory", "0.0001")  # about 100 KB: several passes
-    assert pieces == whole
-    monkeypatch.setattr(module, "LARGE", 0)
-    assert compare(capsys, one, two, "--workers", "2") == whole
+    assert whole["contents"]["exact"] == whole["inputs"]["exact"] == 100
+    assert whole["shared_documents"] == 100 and whole["against"] == 400
+    pieces = compare(capsys, one, two, "--memory", "0.00005")  # several passes
+    monkeypatch.setattr("data_gen.check.LARGE", 0)
+    assert whole == pieces == compare(capsys, one, two, "--workers", "2")
+    two.write_text(one.read_text() + "{nonsense\n")
+    assert main(["tasks", "check", str(one), "--against", str(two)]) == 2
+    assert "tasks.jsonl line 301: not valid JSON" in capsys.readouterr().err
 
 
-def test_a_row_that_cannot_be_read_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+# --- nearly: signatures
+
+
+def test_the_estimate_is_off_by_what_64_draws_are_off() -> None:
+    errors: list[float] = []
+    for seed in range(120):
+        draw = Random(seed)
+        one, other = ([f"{c}{draw.randrange(50_000)}" for _ in range(300)] for c in "wz")
+        two = one[:270] + other[:30]
+        a, b = ({" ".join(t[i : i + 5]) for i in range(296)} for t in (one, two))
+        signs = values_of([signature(" ".join(t)) or b"" for t in (one, two)])
+        errors.append(float((signs[0] == signs[1]).mean()) - len(a & b) / len(a | b))
+    assert abs(float(np.mean(errors))) < 0.02
+    assert float(np.std(errors)) < 1.3 * (0.8 * 0.2 / PERMUTATIONS) ** 0.5
+
+
+def test_texts_without_a_shingle_in_common_look_unlike() -> None:
+    """Also among very many: 16 bits of 64 numbers agree together never by chance."""
+    said = [" ".join(f"w{Random(i).random()}{k}" for k in range(12)) for i in range(3000)]
+    signs = values_of([signature(text) or b"" for text in said])
+    order = np.lexsort(signs.T[::-1])
+    assert (signs[order][1:] == signs[order][:-1]).mean(axis=1).max() < 0.1
+
+
+HAN = "".join(chr(0x4E00 + 37 * i) for i in range(120))
+KANA = "".join(chr(0x3042 + i) for i in range(70))
+THAI = "".join(chr(0x0E01 + i) for i in range(46)) + "".join(chr(0x0E34 + i) for i in range(6))
+KHMER = "".join(chr(0x1780 + i) for i in range(50))
+MIXED = [*HAN, *KANA, " GPU ", "，", " 12 ", "。", " batch size "]
+SCRIPTS: list[tuple[Sequence[str], int, int]] = [
+    *((HAN, 600, 3), (HAN, 2000, 10), (HAN, 90, 1), (HAN + "，。", 418, 2), (HAN + KANA, 60, 1)),
+    *((KANA, 300, 3), (THAI, 900, 1), (KHMER, 200, 2), (MIXED, 300, 3)),
+]
+
+
+@pytest.mark.parametrize(("letters", "size", "changed"), SCRIPTS)
+def test_a_copy_is_found_where_a_script_has_no_spaces(
+    letters: Sequence[str], size: int, changed: int
 ) -> None:
-    one = texts(tmp_path, "a", range(3))
-    (tmp_path / "b.jsonl").write_text(one.read_text() + "{nonsense\n")
-    assert main(["tasks", "check", str(one), "--against", str(tmp_path / "b.jsonl")]) == 2
-    assert "b.jsonl line 4: not valid JSON" in capsys.readouterr().err
+    for seed in range(5):
+        one, other = (Random(s).choices(letters, k=size) for s in (seed, seed + 100))
+        two = list(one)
+        for place in Random(seed).sample(range(size), changed):
+            two[place] = "鲸"
+        said = {name: "".join(text) for name, text in zip("abc", (one, two, other), strict=True)}
+        assert copies(said) == {"a": "a", "b": "a", "c": "c"}
+        a, b, c = (fingerprint_of(name, "", text, "", []) for name, text in said.items())
+        assert overlaps([b], [a, c])["inputs"]["near"] == 1
+        assert overlaps([c], [a, b])["inputs"]["near"] == 0
+
+
+FORMS: list[Callable[[str], str]] = [
+    lambda text: unicodedata.normalize("NFD", text),
+    str.upper,
+    lambda text: text.replace("a", "a\u200b").replace("e", "e\u00ad"),
+    lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
+]
+
+
+def test_forms_of_characters_hide_no_copy_and_short_texts_say_too_little() -> None:
+    text = " ".join(f"größe w{i} café sea{i * 7}" for i in range(12))
+    assert {signature(change(text)) for change in FORMS} == {signature(text)}
+    eight = "one two three four five six seven eight"
+    assert signature(eight.removesuffix(" eight")) is None is signature(HAN[:15])
+    assert signature(eight) is not None is not signature(HAN[:16])
+    assert signature("\ud800" * 9 + " x" * 9) is not None  # half a pair raises nothing
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_what_is_alike_is_what_comparing_every_pair_finds(seed: int) -> None:
+    draw = Random(seed)
+    bases = [draw.choices([f"w{i}" for i in range(60)], k=60) for _ in range(6)]
+    made = ["too short"] * 2
+    for _ in range(40):
+        words = list(draw.choice(bases))
+        for _ in range(draw.randrange(4)):
+            words[draw.randrange(len(words))] = f"new{draw.randrange(9)}"
+        made.append(" ".join(words))
+    prints = [fingerprint_of(f"t{i}", "", text, text, []) for i, text in enumerate(made)]
+    ours, theirs = prints[:20], prints[20:]
+
+    def similarity(one: Fingerprint, other: Fingerprint) -> float:
+        a, b = (np.frombuffer(p.input[1] or b"", "<u2") for p in (one, other))
+        if not a.size or not b.size:
+            return 0.0
+        bands = (a == b).reshape(-1, PERMUTATIONS // 16).all(axis=1).any()
+        return float((a == b).mean()) if bands else 0.0
+
+    best = [max((similarity(one, other), -j) for j, other in enumerate(theirs)) for one in ours]
+    near = [[f"t{i}", f"t{20 - j}", round(s, 3)] for i, (s, j) in enumerate(best) if s >= 0.8]
+    found = overlaps(ours, theirs)["inputs"]
+    assert (found["near"], found["examples"]) == (len(near), near[:20])
+    groups = copies({p.id: text for p, text in zip(prints, made, strict=True)})
+    for one, other in combinations(prints, 2):
+        if similarity(one, other) >= 0.8 or one.input[0] == other.input[0]:
+            assert groups[one.id] == groups[other.id]
+    assert all(min(name, first) == first for name, first in groups.items())

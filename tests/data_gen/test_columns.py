@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
 import pytest
+from places import ROOT
 
 pd = pytest.importorskip("pandas")
 
@@ -28,58 +30,14 @@ GRID = [0.5 * (i % 10) for i in range(80)]
 SCALE = [1 + i % 7 for i in range(80)]
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "said", "want"),
-    [
-        ("month", WHOLE, "", ""),
-        ("day_of_week", WHOLE, "", ""),
-        ("site", WHOLE, "", ""),
-        ("ZipCode", WHOLE, "", ""),
-        ("Latitude", PARTS, "", ""),
-        ("x", PARTS, "", ""),
-        ("XC", PARTS, "X coordinate", ""),
-        ("death", WHOLE, "Julian date of death", ""),
-        ("rank", WHOLE, "", ""),
-        ("rownames", range(1, 81), "", ""),
-        ("rownames", [1 + i // 4 + (1 + i % 4) / 10 for i in range(80)], "", ""),  # 1.1, 1.2, …
-        ("no", PARTS, "nitric oxide", "mean"),
-        ("serial", WHOLE, "", ""),
-        ("plate", range(7, 87), "", ""),  # a running number under any name
-        ("v1", PARTS, "", ""),
-        ("v1", PARTS, "width of the wing", "mean"),
-        ("school", WHOLE, "School ID", ""),
-        ("satisfaction", SCALE, "", ""),
-        ("temperature", PARTS, "", "mean"),
-        ("crime_rate", PARTS, "", "mean"),
-        ("percent_population", PARTS, "", "mean"),
-        ("GDP per capita", PARTS, "", "mean"),
-        ("cases per 100", PARTS, "", "mean"),
-        ("price", PARTS, "", "mean"),
-        ("height", PARTS, "", "mean"),
-        ("population", SHARES, "", "mean"),
-        ("sales", [v - 50 for v in WHOLE], "", "mean"),
-        ("sales", PARTS, "", "total"),
-        ("Number of deaths", WHOLE, "", "total"),
-        ("Infanticide", RANKS, "Infanticides per capita", ""),
-        ("Infanticide", WHOLE, "Infanticides per capita. Ranked ratio", ""),
-        ("delay", GRID, "", ""),  # as often each: chosen, not measured
-        ("cases", GRID, "", "total"),
-        ("mom", [i // 2 + i // 9 for i in range(80)], "", ""),  # of whom several rows speak
-        ("end", WHOLE, "", ""),
-        ("income", [1 + i * 7 % 19 for i in range(80)], "", ""),  # in classes
-        ("income", WHOLE, "", "mean"),
-        ("lc_ly_1", PARTS, "", ""),
-        ("lc_ly_1", PARTS, "consumption less income, a year before", "mean"),
-        ("n_visits", WHOLE, "", "total"),
-        ("sleep_total", PARTS, "", "mean"),
-        ("Freq", WHOLE, "number of accidents", "total"),
-        ("children", SCALE, "", ""),
-        ("deaths", [*SCALE[:40], *range(40)], "", "total"),
-        ("experience", WHOLE, "Number of years of experience", "mean"),
-    ],
-)
-def test_what_may_be_computed_of_a_column(name: str, values: object, said: str, want: str) -> None:
-    assert measure(name, pd.Series(values, dtype=float), said) == want
+# what a column may be used for (mean, total, or nothing) and what it is: its name, an expression of
+# its values, and what is said of it
+TABLE = json.loads((ROOT / "tests/data/columns.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("name", "values", "said", "want"), TABLE["use"])
+def test_what_may_be_computed_of_a_column(name: str, values: str, said: str, want: str) -> None:
+    assert measure(name, pd.Series(eval(values), dtype=float), said) == want
 
 
 def measure(name: str, column: Any, said: str = "") -> str:
@@ -91,41 +49,9 @@ def measure(name: str, column: Any, said: str = "") -> str:
 CLOCK = [100 * (i % 13 + 7) + i * 7 % 60 for i in range(80)]
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "kind"),
-    [
-        ("time", [930, 1445, 1200, 800, 1815, 2359] * 20, "clock"),
-        ("abfahrt", CLOCK, "clock"),  # under any name, where there are enough
-        ("preis", [50 * (i % 40) for i in range(80)], "grid"),
-        ("sold", [50 * (i * i % 41) for i in range(80)], "measure"),
-        ("kauf", [20230101 + i % 28 for i in range(80)], "date"),
-        ("ts", [1_700_000_000 + 997 * i for i in range(80)], "date"),
-        ("anruf", [49_171_000_000 + 7919 * (i * 37 % 80) for i in range(80)], "id"),
-        ("Kundennummer", [v + 0.0 for v in WHOLE], "id"),
-        ("顧客番号", WHOLE, "id"),
-        ("売上", WHOLE, "measure"),
-        ("年齢", PARTS, "measure"),
-        ("年", [1990 + i % 30 for i in range(80)], "year"),
-        ("Gründung", [1650 + i for i in range(80)], "year"),
-        ("shuffled", [(i * 37) % 80 + 1000 for i in range(80)], "id"),
-        ("plz", [10115 + i * 113 for i in range(80)], "code"),
-        ("distcod", [61382 + i * 113 for i in range(80)], "code"),
-        ("wind_dir", [10 * (i * 7 % 36) + i % 3 for i in range(80)], "place"),
-        ("lonely", [4.0] * 80, "constant"),
-        ("gaps", [None] * 50 + WHOLE[:30], "empty"),
-        ("town", [f"t{i % 9}" for i in range(80)], "group"),
-        ("surname", [f"t{i % 9}" for i in range(80)], "person"),
-        ("LastName", [f"t{i % 9}" for i in range(80)], "person"),
-        ("name", [f"t{i % 9}" for i in range(80)], "group"),
-        ("shop", [f"shop {i}" for i in range(80)], "name"),
-        ("sku", [f"s{i % 70}" for i in range(150)], "key"),
-        ("remark", ["word " * 30 + str(i) for i in range(80)], "text"),
-        ("parts", [[1, 2]] * 80, "lists"),
-        ("open", [True, False] * 40, "flag"),
-    ],
-)
-def test_what_a_column_is(name: str, values: Any, kind: str) -> None:
-    found = look(name, pd.Series(list(values)))
+@pytest.mark.parametrize(("name", "values", "kind"), TABLE["kind"])
+def test_what_a_column_is(name: str, values: str, kind: str) -> None:
+    found = look(name, pd.Series(list(eval(values))))
     assert found.kind == kind
     assert found.why or kind in ("measure", "group", "name", "flag")
 

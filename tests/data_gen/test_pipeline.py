@@ -1,10 +1,10 @@
-"""The skeleton of every builder: what is refused, asked twice, divided, written."""
+"""The skeleton of every builder: what is refused, asked twice, divided, said of inputs, written."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -14,10 +14,12 @@ from assay import family as families
 from assay.family import Answer, Family, Score
 from assay.task import Task, TaskError
 from data_gen.pipeline import Builder, finish
-from data_gen.tally import DIFFERS, Input, Refused, Tally
+from data_gen.tally import DIFFERS, SHOWN, Input, Refused, Tally, lines, say_inputs
+
+Draft = tuple[int, int]
 
 
-class Sums(Builder[int, tuple[int, int], int]):
+class Sums(Builder[int, Draft, int]):
     """What a number and another one are together; `wrong` makes the second way err."""
 
     def __init__(self, sources: int = 12, wrong: bool = False, gold: str = "sum") -> None:
@@ -26,28 +28,34 @@ class Sums(Builder[int, tuple[int, int], int]):
     def sources(self) -> Mapping[str, int]:
         return {f"number {n}": n for n in range(self.count)}
 
-    def draft(self, source: int, rng: Random) -> tuple[int, int] | None:
+    def draft(self, source: int, rng: Random) -> Draft | None:
         other = rng.randrange(8)
         return None if other == 7 else (source, other)
 
-    def gold(self, draft: tuple[int, int]) -> int:
+    def gold(self, draft: Draft) -> int:
         if draft[1] == 0:
             raise Refused("nothing to add")
         return sum(draft)
 
-    def again(self, draft: tuple[int, int], gold: int) -> None:
+    def again(self, draft: Draft, gold: int) -> None:
         if len([None] * draft[0] + [None] * draft[1]) + self.wrong != gold:
             raise Refused(DIFFERS, f"{gold} is not it")
 
-    def words(self, draft: tuple[int, int], gold: int) -> str:
+    def words(self, draft: Draft, gold: int) -> str:
         return f"{draft[0]} and {draft[1]}?"
 
-    def task(self, draft: tuple[int, int], gold: int, words: str) -> Task:
+    def task(self, draft: Draft, gold: int, words: str) -> Task:
         prompt = [{"role": "user", "content": words}]
         return Task(words, "sums", "plain", "", prompt, {self.named: gold})
 
-    def inputs(self, draft: tuple[int, int]) -> tuple[str, ...]:
+    def inputs(self, draft: Draft) -> tuple[str, ...]:
         return (f"number {draft[0]}",)
+
+
+class Even(Sums):
+    def check(self, draft: Draft, gold: int, task: Task) -> None:
+        if gold % 2:
+            raise Refused("an odd sum", where=task.id)
 
 
 def _score(task: Task, answer: Answer) -> Score:
@@ -71,34 +79,28 @@ def test_no_question_is_asked_twice_and_no_source_is_in_two_splits() -> None:
     assert all(t.split == name for name, tasks in made.items() for t in tasks)
     assert made.tally.refused["asked already"] and made.tally.refused["nothing to add"]
     assert Sums().build(3, count=48) == made != Sums().build(4, count=48)
+    few = Sums(sources=2).build(0, count=100)  # 1 to 6 can be added
+    assert [len(tasks) for tasks in few.values()] == [6, 0, 6]
 
 
-def test_a_source_that_runs_out_gives_fewer() -> None:
-    made = Sums(sources=2).build(0, count=100)
-    assert [len(tasks) for tasks in made.values()] == [6, 0, 6]  # 1 to 6 can be added
-
-
-def test_gold_that_is_not_proved_or_does_not_score_is_refused() -> None:
+def test_gold_that_is_not_proved_does_not_score_or_fails_a_check_is_refused() -> None:
     wrong = Sums(wrong=True).build(0, count=6)
     assert not any(wrong.values()) and wrong.tally.proof.keys() == {"differs"}
     assert wrong.tally.examples[DIFFERS][0].endswith("is not it")
     assert "proof: differs: " in wrong.tally.why_none("number 1")
     lawless = Sums(gold="other").build(0, count=6)
     assert not any(lawless.values()) and lawless.tally.refused["law broken: gold"]
+    even = Even().build(1)
+    assert even.tally.refused["an odd sum"] and even["train"]
+    assert all(t.gold["sum"] % 2 == 0 for tasks in even.values() for t in tasks)
 
 
-def test_nothing_is_written_where_splits_share_something(tmp_path: Path) -> None:
-    made = Sums().build(0)
-    shares = {"train and heldout": {"tables": 1}}
-    with pytest.raises(TaskError, match=r"share .*tables.*; nothing was written"):
-        finish("sums", tmp_path, made, shares, [], 0)
-    assert not [*tmp_path.iterdir()]
-
-
-def test_what_an_older_build_left_goes_and_an_empty_split_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing where splits share a thing; what an older build left goes; what is empty is said."""
     made, inputs = Sums().build(0), [Input("number 1", 1)]
+    with pytest.raises(TaskError, match=r"share .*tables.*; nothing was written"):
+        finish("sums", tmp_path, made, {"train and heldout": {"tables": 1}}, [], 0)
+    assert not [*tmp_path.iterdir()]
     assert finish("sums", tmp_path, made | {"more": made["train"]}, {}, inputs, 0) == 0
     empty = {"train": made["train"], "more": []}
     assert finish("sums", tmp_path, empty, {}, inputs, 0, tally=Tally(), wanted=10**6) == 0
@@ -110,13 +112,24 @@ def test_what_an_older_build_left_goes_and_an_empty_split_is_said(
     assert proof["tasks"] == {"train": len(made["train"]), "more": 0}
 
 
-def test_a_check_of_its_own_is_a_reason(tmp_path: Path) -> None:
-    class Even(Sums):
-        def check(self, draft: tuple[int, int], gold: int, task: Task) -> None:
-            if gold % 2:
-                raise Refused("an odd sum", where=task.id)
-
-    made = Even().build(1)
-    assert made.tally.refused["an odd sum"]
-    assert all(t.gold["sum"] % 2 == 0 for tasks in made.values() for t in tasks)
-    assert replace(made["train"][0], split="train") == made["train"][0]
+def test_every_input_has_a_line_and_refused_ones_come_first(tmp_path: Path) -> None:
+    inputs = [Input("a.csv", 4, ("x is a key",), "MIT"), Input("b.csv", 0, ("no numbers",) * 2)]
+    said = io.StringIO()
+    say_inputs([*inputs, Input("c.csv", 1)], tmp_path, said)
+    assert said.getvalue().splitlines() == [
+        "b.csv: refused, licence unknown: no numbers",
+        "a.csv: used, 4 tasks, licence MIT: x is a key",
+        "c.csv: used, 1 tasks, licence unknown",
+        "inputs: 2 used, 1 refused",
+    ]
+    rows = [json.loads(line) for line in (tmp_path / "refused.jsonl").read_text().splitlines()]
+    wanted = [("b.csv", False, ["no numbers"]), ("a.csv", True, ["x is a key"])]
+    assert [(row["name"], row["used"], row["why"]) for row in rows] == wanted
+    many = lines([Input(f"{i}.csv", 1) for i in range(SHOWN + 3)], tmp_path)
+    assert len(many) == SHOWN + 2 and many[-2].startswith("… and 3 more inputs")
+    assert many[-1].startswith(f"inputs: {SHOWN + 3}")
+    over = "passed over 1 file that is about the data or hidden: tables.yaml"
+    passed = [Input("in/a.csv", 1), Input("in/.", 0, (over,)), Input(".", 0, (over,))]
+    about = lines(passed, tmp_path)
+    assert f"in: {over}" in about and f"the folder: {over}" in about
+    assert about[-1] == "inputs: 1 used, 0 refused"

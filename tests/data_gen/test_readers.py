@@ -1,10 +1,11 @@
-"""Corpora of every form, whole and in pieces."""
+"""Corpora of every form, whole and in pieces, and the one that ships."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,26 @@ from assay.errors import TaskError
 from configs.cdr import FieldsConfig
 from data_gen import readers
 from data_gen.cdr.sources import Found, found_in, sources_of
+from data_gen.corpora import SHIPPED, read_corpus
+from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
 from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
 
 ROWS = [{"id": f"d{n}", "text": f"text {n} \u2028 é"} for n in range(25)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
 
 
-def all_of(corpus: str | Path, fields: FieldsConfig | None = None) -> list[Found]:
-    return list(found_in(cut(sources_of([corpus]), 1, 0), fields or FieldsConfig()))
+def all_of(corpus: str | Path, fields: FieldsConfig | None = None, **how: Any) -> list[Found]:
+    return list(found_in(cut(sources_of([corpus]), 1, 0), fields or FieldsConfig(), **how))
 
 
 def ids(corpus: str | Path) -> list[str]:
     return [found.row["id"] for found in all_of(corpus) if found.row]
+
+
+def read(corpus: Path, **how: Any) -> tuple[list[str], list[str]]:
+    """The texts of a corpus, and what stands where there is none."""
+    rows = all_of(corpus, **how)
+    return [r.row["text"] for r in rows if r.row], [str(r.left()) for r in rows if not r.row]
 
 
 def refuse(number: int, why: str) -> None:
@@ -46,20 +55,14 @@ def test_the_pieces_of_all_shards_are_the_files(
     with tempfile.TemporaryDirectory() as folder:
         for number, lines in enumerate(texts):
             data = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-            path = Path(folder) / f"{number}.jsonl"
-            path.write_bytes((data + "\n" * ends).encode())
+            (Path(folder) / f"{number}.jsonl").write_bytes((data + "\n" * ends).encode())
         sources = find_sources(folder)
         got: list[Any] = []
-        for shard in range(shards):
-            for piece in cut(sources, shards, shard):
-                before = rows_before(piece)
-                got += [(piece.source.id, before + n, v) for n, v in raw_rows(piece, refuse)]
-        want = [
-            (f"{i}.jsonl", n, line)
-            for i, lines in enumerate(texts)
-            for n, line in enumerate(lines, 1)
-        ]
-        assert got == want
+        for piece in (p for shard in range(shards) for p in cut(sources, shards, shard)):
+            before = rows_before(piece)
+            got += [(piece.source.id, before + n, v) for n, v in raw_rows(piece, refuse)]
+        files = enumerate(texts)
+        assert got == [(f"{i}.jsonl", n, v) for i, own in files for n, v in enumerate(own, 1)]
 
 
 @pytest.mark.parametrize("shards", [1, 2, 7])
@@ -68,10 +71,9 @@ def test_compressed_files_and_parquet_are_read_alike(tmp_path: Path, shards: int
     import pyarrow.parquet as pq
     import zstandard
 
+    packed = [zstandard.compress(part) for part in (LINES[:300], LINES[300:])]
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(LINES))
-    (tmp_path / "b.jsonl.zst").write_bytes(
-        zstandard.compress(LINES[:300]) + zstandard.compress(LINES[300:])
-    )
+    (tmp_path / "b.jsonl.zst").write_bytes(b"".join(packed))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "c.parquet", row_group_size=4)
     sources = find_sources(str(tmp_path))
     found = [
@@ -90,50 +92,41 @@ def test_patterns_folders_and_urls(tmp_path: Path) -> None:
     (tmp_path / "x" / "one.jsonl").write_bytes(LINES)
     (tmp_path / "x" / ".cache" / "two.jsonl").write_bytes(b'{"id": "no", "text": "hidden"}\n')
     (tmp_path / "x" / "README.md").write_text("a note")
-    want = [row["id"] for row in ROWS]
-    assert (
-        ids(tmp_path / "x") == ids(f"{tmp_path}/*/*.jsonl") == ids(f"{tmp_path}/**/one.*") == want
-    )
-    assert ids(f"file://{tmp_path}/x") == ids(f"file://{tmp_path}/x/*.jsonl") == want
     memory = fsspec.filesystem("memory")
     memory.pipe("/bucket/set/train/00.jsonl.gz", gzip.compress(LINES))
     memory.pipe("/bucket/set/dataset_infos.json", b"{}")
-    for url in ("memory://bucket/set", "memory://bucket/set/*/*.gz"):
-        assert ids(url) == want
+    places = [tmp_path / "x", f"{tmp_path}/*/*.jsonl", f"{tmp_path}/**/one.*"]
+    places += [f"file://{tmp_path}/x", f"file://{tmp_path}/x/*.jsonl"]
+    places += ["memory://bucket/set", "memory://bucket/set/*/*.gz"]
+    for place in places:
+        assert ids(place) == [row["id"] for row in ROWS], place
     (source,) = sources_of(["memory://bucket/set/train/00.jsonl.gz"])
     assert (source.name, source.id) == ("00.jsonl.gz", "00.jsonl.gz")
     memory.rm("/bucket", recursive=True)
 
 
-@pytest.mark.parametrize(
-    ("corpus", "said"),
-    [
+def test_a_corpus_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    for corpus, said in (
         ("{}/none", "no such file or folder; give a corpus"),
         ("{}/*.jsonl", "no file fits this pattern"),
         ("{}", "no file of documents"),
         ("memory://nothing/here", "no such file or folder"),
         ("gs://bucket/docs", "install gcsfs"),
         ("nosuch://bucket/docs", "a URL that fsspec knows"),
-    ],
-)
-def test_a_corpus_that_cannot_be_read_is_one_sentence(
-    tmp_path: Path, corpus: str, said: str
-) -> None:
-    pytest.importorskip("fsspec")
-    with pytest.raises(TaskError, match=said) as caught:
-        find_sources(corpus.format(tmp_path))
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(TaskError, match=said) as caught:
+            find_sources(corpus.format(tmp_path))
+        assert "\n" not in str(caught.value)
 
 
 def test_fields_by_other_names_and_paths(tmp_path: Path) -> None:
     path = tmp_path / "web.jsonl"
     rows = [{"uid": n, "doc": {"body": f"text {n}"}, "text": "not this"} for n in range(3)]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"uid": 9}]))
-    fields = FieldsConfig(text="doc.body", id="uid")
-    *found, last = all_of(path, fields)
-    assert [(one.row["id"], one.row["text"]) for one in found if one.row] == [
-        (str(n), f"text {n}") for n in range(3)
-    ]
+    *found, last = all_of(path, FieldsConfig(text="doc.body", id="uid"))
+    read_as = [(one.row["id"], one.row["text"]) for one in found if one.row]
+    assert read_as == [(str(n), f"text {n}") for n in range(3)]
     assert last.row is None and str(last.left()) == "web.jsonl row 4: no text in doc.body; left out"
 
 
@@ -150,85 +143,105 @@ def test_a_line_without_end_is_left_out_and_never_held(
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.arrow"])
-def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
-    pytest.importorskip("pyarrow")
-    head = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}.get(name.rsplit(".", 1)[1], b"")
-    (tmp_path / name).write_bytes(head + b"broken" * 20)
-    with pytest.raises(CorpusError, match=f"{name}: cannot be read"):
-        all_of(tmp_path / name)
-
-
-@pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_a_compressed_file_that_is_cut_off_loses_no_row_silently(
-    tmp_path: Path, ending: str
+def test_a_broken_file_is_named_and_one_cut_off_loses_no_row_silently(
+    tmp_path: Path, name: str
 ) -> None:
+    pytest.importorskip("pyarrow")
+    ending = name.rsplit(".", 1)[1]
+    head = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}.get(ending, b"")
     text = "".join(json.dumps({"text": f"row {n} " * 40}) + "\n" for n in range(4000)).encode()
+    forms = [head + b"broken" * 20]
     if ending == "zst":
-        packed = pytest.importorskip("zstandard").ZstdCompressor().compress(text)
-    else:
-        packed = gzip.compress(text)
-    path = tmp_path / f"docs.jsonl.{ending}"
-    path.write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(CorpusError, match=path.name):
-        for piece in cut(sources_of([path]), 1, 0):
-            list(raw_rows(piece, lambda number, why: None))
+        forms.append(pytest.importorskip("zstandard").ZstdCompressor().compress(text))
+    if ending == "gz":
+        forms.append(gzip.compress(text))
+    for data in forms:
+        (tmp_path / name).write_bytes(data if data is forms[0] else data[: len(data) // 2])
+        with pytest.raises(CorpusError, match=name):
+            all_of(tmp_path / name)
 
 
-def found(corpus: Path, encoding: str = "") -> tuple[list[str], list[str]]:
-    """The texts of a corpus, and what stands where there is none."""
-    rows = list(found_in(cut(sources_of([corpus]), 1, 0), encoding=encoding))
-    return [r.row["text"] for r in rows if r.row], [str(r.left()) for r in rows if not r.row]
-
-
-def in_form(folder: Path, form: str, texts: list[str], encoding: str) -> Path:
-    """A corpus of these texts in one of the forms that hold bare bytes."""
-    path = folder / f"docs{form}"
-    rows = [{"id": str(n), "text": text} for n, text in enumerate(texts)]
-    if form == ".txt":
-        path.write_bytes(texts[0].encode(encoding))
-    elif form == ".json":
-        path.write_bytes(json.dumps(rows, ensure_ascii=False).encode(encoding))
-    else:
-        said = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode(encoding)
-        path.write_bytes(gzip.compress(said) if form.endswith(".gz") else said)
+def in_form(folder: Path, form: str, text: str, encoding: str) -> Path:
+    """A corpus of this text in one of the forms that hold bare bytes."""
+    row: Any = {"id": "0", "text": text}
+    said = (
+        text
+        if form == ".txt"
+        else json.dumps([row] if form == ".json" else row, ensure_ascii=False)
+    )
+    data, path = said.encode(encoding), folder / f"docs{form}"
+    path.write_bytes(gzip.compress(data) if form.endswith(".gz") else data)
     return path
 
 
-FORMS = (".txt", ".json", ".jsonl", ".jsonl.gz")
+@pytest.mark.parametrize("form", [".txt", ".json", ".jsonl", ".jsonl.gz"])
+def test_texts_are_read_in_their_encoding_or_left_out(tmp_path: Path, form: str) -> None:
+    """UTF-8, or what a mark says; anything else is left out until its encoding is said."""
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
+        text = "Zürich \u2028 käse"
+        assert read(in_form(tmp_path, form, text, encoding)) == ([text], [])
+    for encoding, text in (
+        ("latin-1", "Zürich"),
+        ("cp1251", "Москва"),
+        ("gbk", "重庆市"),
+        ("utf-16-le", "Zürich"),
+    ):
+        path = in_form(tmp_path, form, text, encoding)
+        texts, left = read(path)
+        assert texts == [] and len(left) == 1
+        assert path.name in left[0] and "encoding=" in left[0]
+        assert read(path, encoding=encoding) == ([text], [])
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_unicode_with_or_without_a_mark_is_read(tmp_path: Path, form: str, encoding: str) -> None:
-    text = "Zürich \u2028 käse"
-    assert found(in_form(tmp_path, form, [text], encoding)) == ([text], [])
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1251", "gbk", "utf-16-le"])
-def test_what_is_no_utf_8_is_left_out_until_its_encoding_is_said(
-    tmp_path: Path, form: str, encoding: str
-) -> None:
-    text = {"cp1251": "Москва", "gbk": "重庆市"}.get(encoding, "Zürich")
-    path = in_form(tmp_path, form, [text], encoding)
-    texts, left = found(path)
-    assert texts == [] and len(left) == 1
-    assert path.name in left[0] and "encoding=" in left[0]
-    assert found(path, encoding) == ([text], [])
-
-
-def test_only_the_lines_that_are_no_utf_8_are_left_out(tmp_path: Path) -> None:
+def test_only_lines_that_are_no_utf_8_or_lost_a_character_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = ['{"text": "é"}'.encode(), '{"text": "é"}'.encode("latin-1"), b'{"text": "e"}']
+    lines += [json.dumps({"text": "c\ufffd"}, ensure_ascii=e).encode() for e in (True, False)]
     path.write_bytes(b"\n".join(lines))
-    texts, left = found(path)
-    assert texts == ["é", "e"] and [one.partition(":")[0] for one in left] == ["a.jsonl line 2"]
+    texts, left = read(path)
+    assert texts == ["é", "e"]
+    assert "line 2" in left[0] and len(left) == 3 and all("U+FFFD" in one for one in left[1:])
 
 
-@pytest.mark.parametrize("escaped", [True, False])
-def test_a_text_that_lost_a_character_is_left_out(tmp_path: Path, escaped: bool) -> None:
-    path = tmp_path / "a.jsonl"
-    row = json.dumps({"text": "caf\ufffd", "id": 1}, ensure_ascii=escaped)
-    path.write_text(f'{row}\n{{"text": "tea"}}', encoding="utf-8")
-    texts, left = found(path)
-    assert texts == ["tea"] and len(left) == 1 and "U+FFFD" in left[0]
+# --- the corpus of the demo
+
+
+def test_the_shipped_corpus_is_whole_permissive_small_and_listed() -> None:
+    corpus, documents = read_corpus(), read_corpus().documents
+    assert len(documents) >= 300 and not corpus.problems and SHIPPED.stat().st_size < 600_000
+    named = {"BSD-2-Clause", "BSD-3-Clause", "MIT", "Apache-2.0", "public domain"}
+    assert {d.licence for d in documents} <= named
+    listed, texts = (
+        SHIPPED.with_name(n).read_text("utf-8") for n in ("SOURCES.md", "LICENCES.txt")
+    )
+    for (source, licence), count in Counter((d.source, d.licence) for d in documents).items():
+        assert f"| {source} |" in listed and f"| {count} |" in listed
+        assert licence == "public domain" or f"\n{source} ({licence})\n" in texts
+
+
+def test_bad_rows_are_named_with_their_line_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    good = json.dumps({"id": "a", "text": "Some text."})
+    path.write_text(f'{good}\n\n{{oops\n{{"id": "b"}}\n[]\n{good}\n{{"text": "Another."}}\n')
+    corpus = read_corpus(path)
+    assert [d.id for d in corpus.documents] == ["a", "row-7"]
+    assert [p.split(":")[0] for p in corpus.problems] == [f"{path} line {n}" for n in (3, 4, 5, 6)]
+    (tmp_path / "z").write_bytes(gzip.compress(path.read_bytes()))
+    assert read_corpus(tmp_path / "z").sha256 == corpus.sha256
+    for data in (b"", b"{}\n", b"\xff\xfe", b"\x1f\x8bbroken"):
+        (tmp_path / "bad").write_bytes(data)
+        with pytest.raises(CorpusError, match="bad"):
+            read_corpus(tmp_path / "bad")
+    with pytest.raises(CorpusError, match="no such file"):
+        read_corpus(tmp_path / "none")
+
+
+def test_passages_are_whole_sentences_and_a_pool_never_draws_a_banned_one() -> None:
+    document = read_corpus().documents[0]
+    passages = cut_passages(document, 150)
+    assert passages and all(len(p.text) <= 150 and p.text[-1] in ".!?:" for p in passages)
+    passages = cut_passages(document, 200, 1)
+    banned = frozenset(canonical_hash(p.text) for p in passages[1:])
+    assert len(PassagePool(passages, banned)) == 1
+    assert canonical_hash("A <b>Bold</b>  move!") == canonical_hash("a bold move")
+    assert canonical_hash("a bold move") != canonical_hash("a bald move")

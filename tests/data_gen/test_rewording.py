@@ -1,21 +1,82 @@
-"""Rewording through a real endpoint: what is kept, journalled, refused; and endpoints that fail."""
+"""Questions in other words: every fact is kept and none is brought; what an endpoint said is
+journalled; endpoints that fail."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("aiohttp")
 from chat_server import serving
+from places import ROOT
 
 from assay.task import TaskError
-from data_gen.rewording import FILE, Endpoint, Facts, Job, job_of, report, reword_all
+from data_gen.rewording import FILE, Endpoint, Facts, Job, job_of, lacks, named, report, reword_all
 
-QUESTION = "What is the mean of 'Rain' in rain.csv, rounded to 2 decimals?"
-FACTS = Facts(("rain.csv",))
+QUESTION = (
+    "Which 3 values of 'Town' have the highest mean of 'Rain, June' in rain_2.csv with 'Area' "
+    "above 12.5 and where 'Kind' is 'Fresh water'? Skip rows without a number. Answer with a list "
+    "of names, as the file writes them."
+)
+LAST = ("Skip rows without a number.", "Answer with a list of names, as the file writes them.")
+FACTS = Facts(
+    ("rain_2.csv", *LAST),
+    (("'Area'", "above", "12.5"), ("'Kind'", "'Fresh water'")),
+    (("'Town'", "'Rain, June'"),),
+    ("Acton", "Boston", "Essex"),
+)
+GOOD = (
+    "Take the rows of rain_2.csv with 'Area' above 12.5 where 'Kind' is 'Fresh water'. For which 3 "
+    "values of 'Town' is the mean of 'Rain, June' highest? Skip rows without a number. Answer with "
+    "a list of names, as the file writes them."
+)
+REFUSED = json.loads((ROOT / "tests/data/rewordings.json").read_text("utf-8"))
+
+
+def why(question: str, text: str, facts: Facts) -> str:
+    found = lacks(question, text, facts)
+    return found.coded() if found else ""
+
+
+def test_other_words_with_all_facts_pass() -> None:
+    other = GOOD.replace("mean", "average").replace("highest", "largest")
+    assert [why(QUESTION, text, FACTS) for text in (QUESTION, GOOD, other)] == [""] * 3
+    kept = ["3", "'Town'", "'Rain, June'", "rain_2.csv", "'Area'", "12.5", "'Kind'"]
+    assert named(QUESTION, FACTS) == [*kept, "'Fresh water'", *LAST]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), REFUSED)
+def test_what_is_refused(old: str, new: str, said: str) -> None:
+    assert old in GOOD
+    assert why(QUESTION, GOOD.replace(old, new), FACTS).startswith(said)
+
+
+def test_names_with_quotes_and_numbers_in_them_are_one_fact() -> None:
+    question = "Where 'O'Brien's 2nd' is \"it's 5\", what is the mean of `x 7` in a-1.csv?"
+    other = "What is the mean of `x 7` in a-1.csv where 'O'Brien's 2nd' is \"it's 5\"?"
+    facts = Facts(("a-1.csv",))
+    assert named(question, facts) == ["'O'Brien's 2nd'", '"it\'s 5"', "`x 7`", "a-1.csv"]
+    assert why(question, other, facts) == ""
+    assert why(question, other.replace("`x 7`", "x 7"), facts).startswith("a new number: 7")
+
+
+@given(st.one_of(st.text(max_size=300), st.sets(st.integers(0, len(GOOD.split()) - 1))))
+def test_no_accepted_text_lacks_a_fact(said: str | set[int]) -> None:
+    """Any text, and the good one with some words left out."""
+    words = [w for n, w in enumerate(GOOD.split()) if isinstance(said, str) or n not in said]
+    text = said if isinstance(said, str) else " ".join(words)
+    assert lacks(QUESTION, text, FACTS) or all(part in text for part in named(QUESTION, FACTS))
+
+
+# --- the endpoint
+
+ASKED = "What is the mean of 'Rain' in rain.csv, rounded to 2 decimals?"
 OTHER = "Rounded to 2 decimals, what does the mean of 'Rain' in rain.csv come to?"
 
 
@@ -24,7 +85,11 @@ def writer(url: str, folder: Path, **more: Any) -> Endpoint:
 
 
 def jobs(count: int, seed: int = 5) -> list[Job]:
-    return [job_of(QUESTION.replace("Rain", f"Rain{c}"), FACTS, seed) for c in "abcdefgh"[:count]]
+    facts = Facts(("rain.csv",))
+    return [job_of(ASKED.replace("Rain", f"Rain{c}"), facts, seed) for c in "abcdefgh"[:count]]
+
+
+ONE = [job_of(ASKED, Facts(("rain.csv",)), 7)]
 
 
 def reply(body: dict[str, Any]) -> str:
@@ -34,104 +99,85 @@ def reply(body: dict[str, Any]) -> str:
     return OTHER.replace("Rain", name).replace("2", "2" if name[-1] in "aceg" else "3")
 
 
-def test_a_proved_rewording_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proved_rewording_is_used_and_another_keeps_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_KEY", "abc")
     with serving(lambda _: f"<think>hm</think>\n{OTHER}\n") as (url, seen):
-        found = reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path, key_env="MY_KEY"))[0]
-    assert (found.text, found.refused) == (OTHER, None)
+        (found,) = reword_all(ONE, writer(url, tmp_path, key_env="MY_KEY"))
     (body,) = seen
+    assert (found.text, found.refused) == (OTHER, None)
     assert body["path"] == "/v1/chat/completions" and body["key"] == "Bearer abc"
     assert (body["model"], body["seed"]) == ("m", 7)
     asked = body["messages"][0]["content"]
-    assert asked.endswith(QUESTION) and "- rain.csv\n" in asked and "- 'Rain'\n" in asked
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (OTHER.replace("2", "3"), "a new number: 3"),
-        (QUESTION, "not changed"),
-        ("", "empty"),
+    assert asked.endswith(ASKED) and "- rain.csv\n" in asked and "- 'Rain'\n" in asked
+    cut = {"choices": [{"message": {"content": OTHER}, "finish_reason": "length"}]}
+    for place, (said, code) in enumerate(
         (
-            {"choices": [{"message": {"content": OTHER}, "finish_reason": "length"}]},
-            "cut off: length",
-        ),
-    ],
-)
-def test_a_refused_rewording_keeps_the_question(tmp_path: Path, said: Any, why: str) -> None:
-    with serving(lambda _: said) as (url, _):
-        found = reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
-    assert found.refused and (found.text, found.refused.coded()) == (QUESTION, why)
-    told = report({"t1": found})
-    assert (told["asked"], told["reworded"]) == (1, 0)
-    assert told["refused"] == {why.partition(":")[0]: 1}
-    assert told["refusals"]["t1"]["why"] == why
+            (OTHER.replace("2", "3"), "a new number: 3"),
+            (ASKED, "not changed"),
+            ("", "empty"),
+            (cut, "cut off: length"),
+        )
+    ):
+        with serving(lambda _, said=said: said) as (url, _):
+            (found,) = reword_all(ONE, writer(url, tmp_path / str(place)))
+        assert found.refused and (found.text, found.refused.coded()) == (ASKED, code)
+        told = report({"t1": found})
+        assert (told["asked"], told["reworded"]) == (1, 0)
+        assert told["refused"] == {code.partition(":")[0]: 1}
+        assert told["refusals"]["t1"]["why"] == code
 
 
-def test_the_journal_answers_the_same_command(tmp_path: Path) -> None:
+def test_the_journal_answers_the_same_command_in_one_order(tmp_path: Path) -> None:
+    """Also after a kill that tore a line; another seed is asked, and nothing is lost."""
+    path, other = tmp_path / "a" / FILE, tmp_path / "b" / FILE
     with serving(reply) as (url, seen):
-        first = reword_all(jobs(8), writer(url, tmp_path))
-        data = (tmp_path / FILE).read_bytes()
+        first = reword_all(jobs(8), writer(url, path.parent, in_flight=1))
         assert len(seen) == 8 and sum(not one.refused for one in first) == 4
-    nobody = writer("http://127.0.0.1:9/v1", tmp_path, attempts=1)
+        reword_all(jobs(8), writer(url, other.parent, in_flight=8))
+    data = path.read_bytes()
+    assert data == other.read_bytes()
+    nobody = writer("http://127.0.0.1:9/v1", path.parent, attempts=1)
     assert reword_all(jobs(8), nobody) == first
-    assert nobody.asked == 0 and (tmp_path / FILE).read_bytes() == data
-    # an answer counts for its own request alone: another seed is asked, and nothing is lost
+    assert nobody.asked == 0 and path.read_bytes() == data
     with serving(reply) as (url, seen):
-        more = writer(url, tmp_path)
-        again = reword_all(jobs(2, 6), more)
-        assert len(seen) == 2 == more.asked and again == first[:2]
-    rows = (tmp_path / FILE).read_bytes().splitlines()
+        path.write_bytes(data[:-9])
+        assert reword_all(jobs(8), writer(url, path.parent)) == first
+        assert len(seen) == 1 and path.read_bytes() == data
+        assert reword_all(jobs(2, 6), writer(url, path.parent)) == first[:2]
+        assert len(seen) == 3
+    rows = path.read_bytes().splitlines()
     assert len(rows) == 10 and set(data.splitlines()) < set(rows)
 
 
-def test_the_journal_does_not_show_which_answer_came_first(tmp_path: Path) -> None:
-    for folder, in_flight in (("a", 1), ("b", 8)):
-        with serving(reply) as (url, _):
-            reword_all(jobs(8), writer(url, tmp_path / folder, in_flight=in_flight))
-    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+def _late(_: Any) -> str:
+    time.sleep(0.5)
+    return OTHER
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_failure_that_passes_is_tried_again(tmp_path: Path, status: int) -> None:
-    replies: list[str | int] = [status, status, OTHER]
-    with serving(lambda _: replies.pop(0)) as (url, seen):
-        assert reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path))[0].text == OTHER
-        assert len(seen) == 3
-
-
-def test_an_endpoint_that_is_gone_is_said_and_what_it_said_is_kept(tmp_path: Path) -> None:
+def test_endpoints_that_fail(tmp_path: Path) -> None:
+    """What passes is tried again; what does not is said, and what was said until then is kept."""
+    for status in (429, 500, 503):
+        replies: list[str | int] = [status, status, OTHER]
+        with serving(lambda _, r=replies: r.pop(0)) as (url, seen):
+            assert reword_all(ONE, writer(url, tmp_path / str(status)))[0].text == OTHER
+            assert len(seen) == 3
+    with serving(lambda _: 401) as (url, seen):
+        with pytest.raises(TaskError, match="HTTP 401"):
+            reword_all(ONE, writer(url, tmp_path))
+        assert len(seen) == 1
+    with serving(_late) as (url, _), pytest.raises(TaskError, match="TimeoutError"):
+        reword_all(ONE, writer(url, tmp_path, attempts=2, timeout_s=0.05))
+    assert not (tmp_path / FILE).exists()
     calls = iter(range(99))
-    with serving(lambda body: reply(body) if next(calls) < 3 else 500) as (url, _):
-        with pytest.raises(TaskError) as failed:
-            reword_all(jobs(8), writer(url, tmp_path, attempts=2, in_flight=1))
-        assert "HTTP 500" in str(failed.value) and "3 new answers are kept" in str(failed.value)
-    rows = [json.loads(line) for line in (tmp_path / FILE).read_text("utf-8").splitlines()]
-    assert len(rows) == 3
+    gone, said = (lambda body: reply(body) if next(calls) < 3 else 500), r"HTTP 500.*3 new answers"
+    with serving(gone) as (url, _), pytest.raises(TaskError, match=said):
+        reword_all(jobs(8), writer(url, tmp_path, attempts=2, in_flight=1))
+    assert len((tmp_path / FILE).read_text("utf-8").splitlines()) == 3
     with serving(reply) as (url, seen):
         assert len(reword_all(jobs(8), writer(url, tmp_path))) == 8
         assert len(seen) == 5
-
-
-def test_an_endpoint_that_does_not_answer_ends(tmp_path: Path) -> None:
-    import time
-
-    def late(_: Any) -> str:
-        time.sleep(0.5)
-        return OTHER
-
-    with serving(late) as (url, _), pytest.raises(TaskError, match="TimeoutError"):
-        reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path, attempts=2, timeout_s=0.05))[
-            0
-        ]
-    assert not (tmp_path / FILE).exists()
-
-
-def test_a_refusal_of_the_endpoint_is_not_tried_again(tmp_path: Path) -> None:
-    with serving(lambda _: 401) as (url, seen):
-        with pytest.raises(TaskError, match="HTTP 401"):
-            reword_all([job_of(QUESTION, FACTS, 7)], writer(url, tmp_path))[0]
-        assert len(seen) == 1
 
 
 def test_what_cannot_be_asked_is_one_sentence(tmp_path: Path) -> None:
@@ -142,13 +188,3 @@ def test_what_cannot_be_asked_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"request": 1}\n', encoding="utf-8")
     with pytest.raises(TaskError, match=r"rewordings.jsonl line 1: no journalled reply"):
         writer("http://x/v1", tmp_path)
-
-
-def test_a_line_that_a_kill_tore_is_asked_again(tmp_path: Path) -> None:
-    with serving(reply) as (url, seen):
-        reword_all(jobs(2), writer(url, tmp_path))
-        path = tmp_path / FILE
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-9])
-        reword_all(jobs(2), writer(url, tmp_path))
-        assert len(seen) == 3 and path.read_bytes() == whole

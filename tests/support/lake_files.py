@@ -1,9 +1,11 @@
-"""A lake with one table in every form of file, and a second sheet."""
+"""Tables to make lakes of: one in every form of file, and a second sheet."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pandas as pd
@@ -53,3 +55,21 @@ def lake_of_all(folder: Path, wards: bool = False) -> Path:
     with open(folder / "tables.yaml", "a", encoding="utf-8") as rules:
         rules.write('"semicolon.csv": {encoding: cp1252}\n')
     return folder
+
+
+def surveyed(shift: int, rows: int = 90) -> Any:
+    """A table that is like no other of these."""
+    rng = Random(shift)
+    return pd.DataFrame(
+        {
+            "Name": [f"n{shift} {i}" for i in range(rows)],
+            "Kind": [KINDS[i * i % 7] for i in range(rows)],
+            "Height": [round(rng.uniform(3, 90), 2) for _ in range(rows)],
+            "Sales": [rng.randrange(10, 9000) for _ in range(rows)],
+        }
+    )
+
+
+def write_lines(path: Path, head: str, rows: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")

@@ -1,148 +1,358 @@
-"""Generated lake questions: gold that holds, questions that are refused, splits that do not mix."""
+"""`assay tasks lake`, built once and looked at from many sides: gold holds, nothing is shared,
+nothing is paid without work, twins ask anew, and the same bytes come out however it is run."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
+import re
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from front import command
-from small_lake import make_lake
 
-from data_gen.queries.lake import open_lake
-from data_gen.queries.lake_checks import validate
-from data_gen.queries.pipeline import LakeStep, Question, run
-from rewards.krama.answer import score_response
+pd = pytest.importorskip("pandas")
+pytest.importorskip("duckdb")
+pytest.importorskip("openpyxl")
+pytest.importorskip("pyarrow")
 
-main = command("tasks", "lake")
+import front  # noqa: E402
+from chat_server import serving  # noqa: E402
+from lake_files import lake_of_all, surveyed  # noqa: E402
+from small_lake import make_lake  # noqa: E402
+
+from assay.family import score_answer  # noqa: E402
+from assay.task import Task, read_tasks  # noqa: E402
+from data_gen.queries import lake_build  # noqa: E402
+from data_gen.queries.lake import Lake, open_lake  # noqa: E402
+from data_gen.queries.lake_build import (  # noqa: E402
+    BATCH,
+    FULL,
+    SHORT,
+    LakeBuilder,
+    LakeTally,
+    fits,
+    script,
+    short_lake,
+)
+from data_gen.queries.lake_checks import validate  # noqa: E402
+from data_gen.queries.lake_questions import question_for  # noqa: E402
+from data_gen.queries.pipeline import Question  # noqa: E402
+from rewards.krama.answer import score_response  # noqa: E402
+from rewards.krama.episode import score_row  # noqa: E402
+from rewards.krama.failure import category  # noqa: E402
+from rollouts.engines.scripted import CannedEngine  # noqa: E402
+from rollouts.environment import Budget  # noqa: E402
+from rollouts.environments import EnvironmentFactory  # noqa: E402
+from rollouts.episode import run_episode  # noqa: E402
+from rollouts.krama.reference import reference_reply  # noqa: E402
+from rollouts.tool_calls import FORMATS  # noqa: E402
+from rollouts.trajectory import Sampling  # noqa: E402
+
+main = front.command("tasks", "lake")
+SPLITS = ("train", "validation", "heldout")
+TYPES = {f"{a}_{b}" for a in ("numeric", "string", "list") for b in ("exact", "approximate")}
 
 
-def table(rows: int, shift: int) -> str:
-    lines = ["Name,Kind,Area,Year,Height,Weight"]
-    one, two = 3 + shift / 100, 7 + shift / 100  # other quantities, not another draw of the same
-    for i in range(rows):
-        lines.append(
-            f"n{i},{'abcde'[i * 7 % 5]},{'xyz'[i % 3]},{1990 + i % 25},"
-            f"{10 + (i * 37 + shift) % 101 / one:.2f},{5 + (i * i * 13 + shift) % 97 / two:.2f}"
-        )
-    return "\n".join(lines) + "\n"
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folders, one of them held out; every question twice; moved after it was built."""
+    top = tmp_path_factory.mktemp("lakes")
+    here = top / "here"
+    lake_of_all(make_lake(here / "first", settled=True), wards=True)
+    (here / "first" / "broken.parquet").write_bytes(b"PAR1 no")
+    (here / "held").mkdir()
+    for shift in range(3):
+        table = surveyed(shift, 120).rename(columns={"Sales": f"Sales {shift}"})
+        table.to_csv(here / "held" / f"t{shift}.csv", index=False)
+    words = ["--lakes", str(here / "first"), "--heldout", str(here / "held"), "--count", "30"]
+    words += ["--validation-share", "0.3", "--seed", "4", "--workers", "1", "--obscured"]
+    assert main([*words, "--stated-licence", "CC0", "--out", str(here / "o")]) == 0
+    here.rename(top / "there")
+    return top / "there" / "o"
 
 
-def lakes(tmp_path: Path) -> tuple[Path, Path]:
-    one, two = make_lake(tmp_path / "one", settled=True), make_lake(tmp_path / "two", settled=True)
-    (one / "things.csv").write_text(table(300, 5), encoding="utf-8")
-    (two / "others.csv").write_text(table(280, 31), encoding="utf-8")
-    return one, two
+def tasks_of(built: Path, obscured: str = "") -> dict[str, list[Task]]:
+    return {n: read_tasks(built / f"{n}{obscured}.jsonl") for n in SPLITS}
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def test_generated_tasks_hold(tmp_path: Path) -> None:
-    one, two = lakes(tmp_path)
-    for out in ("a", "b"):
-        command = ["--lakes", str(one), "--heldout", str(two), "--count", "15"]
-        assert main([*command, "--out", str(tmp_path / out)]) == 0
-    files = ("train.jsonl", "heldout.jsonl", "certificate.json")
-    same = [(tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files]
-    assert same == [True] * 3
-    train, held = rows(tmp_path / "a" / "train.jsonl"), rows(tmp_path / "a" / "heldout.jsonl")
-    assert len(train) == 12
-    assert len(held) == 3
-    assert len({t["gold"]["answer_type"] for t in train}) == 6
-    assert not {d for t in train for d in t["meta"]["tables"]} & {
-        d for t in held for d in t["meta"]["tables"]
-    }
-    for task in train:
-        gold = task["gold"]
-        score = score_response(gold["answer_type"], gold["answer"], {"answer": gold["answer"]})
-        assert score.outcome == 1.0
+def test_tasks_hold_and_share_no_table(built: Path) -> None:
+    parts = tasks_of(built)
+    every = [t for tasks in parts.values() for t in tasks]
+    proof = json.loads((built / "certificate.json").read_text("utf-8"))
+    assert 24 <= len(every) == len({t.id for t in every}) <= 30 and len(parts["heldout"]) >= 4
+    assert {str(t.gold["answer_type"]) for t in every} == TYPES
+    sides = [{d for t in tasks for d in t.meta["tables"]} for tasks in parts.values()]
+    assert all(sides) and len(set.union(*sides)) == sum(map(len, sides))
+    assert proof["ok"] and not any(n["tables"] for n in proof["shared"].values())
+    assert proof["proof"]["agreed"] >= len(every) and set(proof["proof"]) == {"agreed"}
+    assert "broken.parquet" in (built / "refused.jsonl").read_text("utf-8")
+    for split, task in ((n, t) for n, tasks in parts.items() for t in tasks):
+        gold = task.gold
+        assert task.split == split and task.meta["licences"] == ["CC0"]
+        answer = {"answer": gold["answer"]}
+        assert score_response(gold["answer_type"], gold["answer"], answer).outcome == 1.0
         fixed = gold["answer_type"] in ("list_approximate", "string_approximate")
         assert (gold.get("ordered") is True) == fixed == ("ordered" in gold["subtasks"][-1])
         assert all(s["step"] and s["query"] for s in gold["subtasks"])
-    # the pipeline as it stands in the gold, run by a plain interpreter beside the lake
-    (tmp_path / "data").symlink_to(one)
-    code = train[0]["gold"]["pipeline"]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+
+
+async def outcomes(path: Path) -> list[float | None]:
+    """What the gold pipelines of a tasks file score, run as an agent's would be."""
+    shop, tasks = EnvironmentFactory(path.parent), read_tasks(path)
+    shop.announce(tasks)
+    try:
+        found: list[float | None] = []
+        for task in tasks:
+            reply = reference_reply(task, 0, FORMATS["hermes_brief"])
+            engine, maker = (
+                CannedEngine([{"match": "", "replies": [reply]}]),
+                shop.maker(task, 0, 7),
+            )
+            run = await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=2))
+            found.append(score_answer(task, run.answer()).outcome)
+        return found
+    finally:
+        await shop.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+def test_moved_tasks_are_answered_by_their_gold(built: Path, tmp_path: Path) -> None:
+    """In the sandbox of agents, and by a plain interpreter beside the lake, for each form."""
+    for name in ("heldout", "heldout_obscured"):
+        path = built / f"{name}.jsonl"
+        assert str(built.parents[1] / "here") not in path.read_text("utf-8")
+        assert set(asyncio.run(outcomes(path))) == {1.0}
+    seen: Counter[str] = Counter()
+    for obscured in ("", "_obscured"):
+        for task in (t for tasks in tasks_of(built, obscured).values() for t in tasks):
+            form = f"{task.meta['gold_files'][0].rpartition('.')[2]}{obscured}"
+            seen[form] += 1
+            if seen[form] == 1:
+                (tmp_path / "data").unlink(missing_ok=True)
+                (tmp_path / "data").symlink_to(built / task.files["lake"])
+                code = [sys.executable, "-c", task.gold["pipeline"]]
+                done = subprocess.run(code, cwd=tmp_path, capture_output=True, check=True)
+                assert json.loads(done.stdout)["main-task"] == task.gold["answer"]
+    assert len(seen) >= 9, seen
+
+
+def test_twins_ask_the_same_over_other_names_and_numbers(built: Path) -> None:
+    plain = {t.id: t for tasks in tasks_of(built).values() for t in tasks}
+    other = [t for tasks in tasks_of(built, "_obscured").values() for t in tasks]
+    proof = json.loads((built / "certificate.json").read_text("utf-8"))
+    dropped = sum(n for why, n in proof["refused"].items() if why.startswith("obscured"))
+    assert len(plain) == len(other) + dropped and len(other) >= 15
+    for task in other:
+        twin, gold = plain[task.meta["plain"]].gold, task.gold
+        kinds = [[s["kind"] for s in one["subtasks"]] for one in (gold, twin)]
+        assert gold["answer_type"] == twin["answer_type"] and kinds[0] == kinds[1]
+        text = task.prompt[-1]["content"] + json.dumps(gold["subtasks"]) + gold["pipeline"]
+        for word in ("Kind", "Height", "Cost", "Turm", "Büro", "rain", "semicolon", "Marine"):
+            assert word not in text
+        # who answers from memory of the plain lake is wrong, and is called so
+        memory = {"answer": twin["answer"]}
+        recalled = score_response(gold["answer_type"], gold["answer"], memory).outcome or 0.0
+        assert recalled <= 0.95
+        assert category(gold, twin["answer"], recalled, "ran", "", []) == "recalled"
+
+
+def test_no_listing_of_what_the_pipeline_sees_is_paid(built: Path) -> None:
+    """The listings are made here with pandas, by the pipeline's own first steps, and not with the
+    builder's code."""
+    seen: dict[str, list[float]] = {}
+    for task in (t for tasks in tasks_of(built).values() for t in tasks):
+        space: dict[str, Any] = {"print": lambda _: None}
+        exec(task.gold["pipeline"].replace("data/", f"{built / task.files['lake']}/"), space)
+        frame = space["t"]
+        lists = [sorted(frame[c].dropna().unique().tolist(), key=str) for c in frame.columns]
+        lists += [[str(v) for v in one] for one in lists] + [list(map(str, frame.columns))]
+        lists.append([v for one in lists for v in one])
+        texts = [one for one in lists if all(isinstance(v, str) for v in one)]
+        lists += [[*one, *other] for one in texts for other in texts]
+        for listed in lists:
+            for answer in (listed, *(sep.join(map(str, listed)) for sep in (", ", " "))):
+                score = score_row({"task": task.gold, "response": {"answer": answer}})
+                assert (score.reward or 0.0) <= 0.05, (task.prompt[-1]["content"], answer)
+                seen.setdefault(task.gold["answer_type"], []).append(score.outcome or 0.0)
+    assert max(seen["list_exact"]) > 0.3  # the benchmark's metric does pay it
+    proof = json.loads((built / "certificate.json").read_text("utf-8"))
+    found = proof["lake"]["listing_everything"]
+    assert set(found) == TYPES and sum(row["tasks"] for row in found.values()) == sum(
+        proof["tasks"][n] for n in SPLITS
     )
-    assert json.loads(done.stdout)["main-task"] == train[0]["gold"]["answer"]
+    assert max(row["highest reward"] for row in found.values()) <= 0.05
 
 
-def question(code: str, value: str, kind: str = "numeric_exact", margin: str = "1.0") -> Question:
-    load = LakeStep(
-        "load", "Load", "t = pd.read_csv('data/things.csv')", "Rows?", "len(t)", "numeric_exact"
+def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: Path) -> None:
+    """An endpoint puts other words for questions that start with "What", for others another file:
+    these are refused. One that is gone leaves no set."""
+    for shift in range(2):
+        table = surveyed(shift, 200).rename(columns={"Sales": f"Sales {shift}"})
+        (tmp_path / "lake").mkdir(exist_ok=True)
+        table.to_csv(tmp_path / "lake" / f"t{shift}.csv", index=False)
+    words = ["--lakes", str(tmp_path / "lake"), "--heldout-share", "0", "--count", "8"]
+
+    def reply(body: dict[str, Any]) -> str:
+        asked = str(body["messages"][0]["content"]).rpartition("\n")[2]
+        asked, other = re.sub(r"^What ", "Please say: what ", asked), asked
+        return asked if asked != other else asked.replace(".csv", "_2.csv")
+
+    def build(out: str, *more: str) -> dict[str, bytes]:
+        assert main([*words, *more, "--out", str(tmp_path / out)]) == 0
+        files = (p for p in (tmp_path / out).glob("*.json*") if p.name != "provenance.json")
+        return {p.name: p.read_bytes() for p in files}
+
+    plain = build("one", "--workers", "1")
+    assert plain == build("two", "--workers", "2")
+    with serving(reply) as (url, seen):
+        writer = ("--writer", url, "--writer-model", "m")
+        first = build("new", *writer)
+        asked = len(seen)
+        assert first == build("new", *writer) and len(seen) == asked  # the journal answered
+    told = json.loads(first["certificate.json"])["lake"]["wordings"]
+    before, after = (
+        {t.id: t for t in read_tasks(tmp_path / d / "train.jsonl")} for d in ("one", "new")
     )
-    last = LakeStep("finish", "Finish", code, "?", value, kind)
-    return Question("What?", (load, last), "shape", margin)
+    new = {i for i in after if after[i].prompt != before[i].prompt}
+    assert before.keys() == after.keys() and asked == len(after) == told["asked"]
+    assert 0 < len(new) == told["reworded"] < len(after)
+    assert len(told["refusals"]) == sum(told["refused"].values()) == len(after) - len(new)
+    for name in new:
+        assert after[name].prompt[-1]["content"].startswith("Please say: what ")
+        assert after[name].meta["template"] == before[name].prompt[-1]["content"]
+    with serving(lambda _: 401) as (url, _):
+        gone = ["--writer", url, "--writer-model", "m", "--out", str(tmp_path / "gone")]
+        assert main([*words, *gone]) == 2
+    assert not list((tmp_path / "gone").glob("*.jsonl"))
 
 
-@pytest.mark.parametrize(
-    ("code", "value", "kind", "margin", "why"),
-    [
-        ("", "float(t['Height'].iloc[0])", "numeric_exact", "1.0", "unstable"),
-        ("", "float(t['Height'].mean())", "numeric_exact", "1e-5", "ambiguous"),
-        ("", "0", "numeric_exact", "1.0", "trivial"),
-        ("", "['a', 'a']", "list_exact", "1.0", "trivial"),
-        ("", "'What?'[:4]", "string_exact", "1.0", "trivial"),
-        ("", "float('nan')", "numeric_approximate", "1.0", "not finite"),
-        ("", "t.nothing", "numeric_exact", "1.0", "pipeline failed (AttributeError)"),
-        ("", "float(t['Height'].mean())", "numeric_approximate", "1.0", ""),
-    ],
-)
-def test_what_is_refused(
-    tmp_path: Path, code: str, value: str, kind: str, margin: str, why: str
-) -> None:
-    lake = open_lake(lakes(tmp_path)[0])
-    assert validate(question(code, value, kind, margin), lake.folder)[1] == why
+# --- short questions
 
 
-def test_a_step_that_changes_nothing_is_refused(tmp_path: Path) -> None:
-    lake = open_lake(lakes(tmp_path)[0])
-    made = question("", "float(t['Height'].mean())")
-    idle = LakeStep(
-        "filter", "Keep all", "t = t[t['Height'] > 0]", "?", "len(t)", "numeric_exact", True
+def forms(folder: Path, tables: int) -> Path:
+    """Tables in the forms that a short script can load, and one that it cannot."""
+    folder.mkdir(parents=True)
+    for n in range(tables):
+        height = [None if i % 9 == 0 else 3 + i * (7 + n) % 87 / 2 for i in range(120)]
+        rng = Random(n)
+        table = surveyed(n, 120).drop(columns="Sales").assign(Height=height)
+        table["Kind"] = [rng.choice("abcdefghi") * 3 for _ in range(120)]
+        table[f"Weight {n}"] = [round(rng.gauss(50, 9), 1) for _ in range(120)]
+        name = folder / f"survey{n}"
+        if n % 4 == 0:
+            table.to_csv(f"{name}.csv", index=False)
+        elif n % 4 == 1:
+            table.to_csv(f"{name}.csv", index=False, sep=";", decimal=",")
+        elif n % 4 == 2:
+            table.to_json(f"{name}.jsonl", orient="records", lines=True, force_ascii=False)
+        else:
+            head = "Table of things\nSource: see the notes\n"
+            Path(f"{name}.tsv").write_text(head + table.to_csv(index=False, sep="\t"), "utf-8")
+    surveyed(50).to_excel(folder / "book.xlsx", index=False)
+    surveyed(60).assign(**{f"m{i}": range(90) for i in range(12)}).to_csv(folder / "wide.csv")
+    return folder
+
+
+def test_short_tasks_are_proved_split_by_table_and_have_twins(tmp_path: Path) -> None:
+    lake, out = forms(tmp_path / "lake", 6), tmp_path / "out"
+    words = ["--lakes", str(lake), "--short", "--obscured", "--count", "8", "--out", str(out)]
+    shares = ["--heldout-share", "0.25", "--validation-share", "0.3", "--seed", "2"]
+    assert main([*words, *shares, "--workers", "1"]) in (0, 2)  # 2: a constant pays among few
+    parts, twins = tasks_of(out), read_tasks(out / "train_obscured.jsonl")
+    sides = [{str(k) for t in tasks for k in t.meta["keys"]} for tasks in parts.values()]
+    assert all(sides) and sum(map(len, sides)) == len(set.union(*sides))
+    plain = {t.id: t for found in parts.values() for t in found}
+    assert twins and {t.meta["plain"] for t in twins} <= plain.keys()
+    for task in [*plain.values(), *twins]:
+        assert task.tools == ("lake_script",) and len(task.meta["keys"]) == 1
+        steps = [s["kind"] for s in task.gold["subtasks"]]
+        assert len([k for k in steps if k not in ("load", "clean")]) <= 2
+        assert task.gold["pipeline"].count("print(") == len(steps)
+    assert all(t.gold["pipeline"] != plain[t.meta["plain"]].gold["pipeline"] for t in twins)
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return short_lake(open_lake(forms(tmp_path_factory.mktemp("short") / "lake", 4)))
+
+
+def test_only_plain_tables_are_asked_about(short: Lake) -> None:
+    names = {"survey0.csv", "survey1.csv", "survey2.jsonl", "survey3.tsv"}
+    assert {t.path for t in short.tables} == names and list(short.links) == [()] * 4
+    assert (
+        short.refused["wide.csv"].startswith("--short: ") and "book.xlsx [Sheet1]" in short.refused
     )
-    steps = (made.steps[0], idle, made.steps[1])
-    found = validate(Question("What?", steps, "s", "1.0"), lake.folder)
-    assert found == (None, "a step changes nothing")
-    assert run(made, lake.folder)["subtask-1"] == 300
 
 
-def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
-    """Code that got into a pipeline runs in the sandbox: no file of the host, no shared state."""
-    lake, mark = open_lake(lakes(tmp_path)[0]), tmp_path / "ran"
-    tmp_path.chmod(0o777)
-    attack = f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
-    assert validate(question(attack, "len(t)"), lake.folder)[1].startswith("pipeline failed (")
-    here = "import os\nos.environ['ASSAY_TAINT'] = 'x'\njson.dumps.__globals__['taint'] = 1"
-    run(question(here, "len(t)"), lake.folder)
-    assert "ASSAY_TAINT" not in os.environ and "taint" not in json.dumps.__globals__
-    write = f"try:\n    open({str(mark)!r}, 'w')\nexcept OSError:\n    pass"
-    run(question(write, "len(t)"), lake.folder)
-    assert not mark.exists()
+def first_short(lake: Lake, kind: str, start: int) -> Question:
+    for seed in range(start, start + 500):
+        try:
+            found = question_for(lake.tables, kind, seed, lake.links)
+        except ValueError:
+            continue
+        if not fits(lake, found):
+            return replace(found, script=script(lake, found))
+    raise AssertionError(kind)
 
 
-def test_tables_are_typed(tmp_path: Path) -> None:
-    found = {t.path: t for t in open_lake(lakes(tmp_path)[0]).tables}
-    things = found["things.csv"]
-    assert (things.numbers, things.groups, things.names, things.years) == (
-        ("Height", "Weight"),
-        ("Kind", "Area"),
-        ("Name",),
-        ("Year",),
-    )
-    assert found["sites.csv"].totals == ("Samples",)
-    assert "skiprows=1" in found["sites.csv"].reading.code()
+@pytest.mark.parametrize("kind", SHORT.kinds)
+def test_a_script_that_prints_other_values_is_refused(short: Lake, kind: str) -> None:
+    for start in range(0, 40_000, 1000):
+        found = first_short(short, kind, start)
+        values, why = validate(found, short.folder)
+        assert why != "the short script differs", (found.script, values)
+        if values is not None:
+            break
+    else:
+        pytest.fail(f"no question of kind {kind} is a task")
+    one_more = found.script.replace("print(len(t))", "print(len(t) + 1)", 1)
+    for broken in (one_more, found.script.rpartition("print(")[0]):
+        broken = replace(found, script=broken)
+        assert validate(broken, short.folder)[1] == "the short script differs"
 
 
-def test_a_folder_without_tables_is_said_in_one_sentence(
+# --- drawing ahead, requests that cannot be used
+
+
+def test_drawing_draws_one_batch_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is run here. Batch n is drawn when batch n - 2 is done and batch n - 1 is not: so it
+    is on every machine."""
+    monkeypatch.setattr(lake_build, "_run", lambda drafts: [(None, "")] * len(drafts))
+    surveyed(1).to_csv(tmp_path / "t.csv", index=False)
+    events: list[str] = []
+
+    class Noted(LakeBuilder):
+        def batches(self, lakes: Any) -> Any:
+            for place, batch in enumerate(super().batches(lakes)):
+                events.append(f"drawn {place}")
+                yield [replace(draft, kind=str(place)) for draft in batch]
+
+    builder = Noted("train", 1, 5, FULL, LakeTally(), None)
+    builder.total, builder.most = 4 * BATCH, 10**6
+    for draft in builder.drafts([open_lake(tmp_path)], Random(0), []):
+        if events[-1] != f"tried {draft.kind}":
+            events.append(f"tried {draft.kind}")
+    order = "drawn 0, drawn 1, tried 0, drawn 2, tried 1, drawn 3, tried 2, tried 3"
+    assert events == order.split(", ")
+
+
+def test_a_request_that_cannot_be_used_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--lakes", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
-    assert "no usable table" in capsys.readouterr().err
+    words = ["--lakes", str(tmp_path), "--out", str(tmp_path / "o")]
+    for more, why in (
+        ([], "no usable table"),
+        (["--writer", "localhost:1"], "starts with http"),
+        (["--heldout-share", "1"], "1: wanted a share from 0 to below 1"),
+    ):
+        try:
+            status = main([*words, *more])
+        except SystemExit as stopped:
+            status = stopped.code
+        assert status == 2 and why in capsys.readouterr().err

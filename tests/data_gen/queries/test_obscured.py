@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import zipfile
-from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,8 +23,9 @@ from messy_files import folder_of  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
-from assay.tables.plan import ReadPlan  # noqa: E402
+from assay.task import read_tasks  # noqa: E402
 from data_gen.proof.forms import Shelf  # noqa: E402
+from data_gen.queries.files import Layout, write_frames  # noqa: E402
 from data_gen.queries.lake import Folder, open_lake, open_lakes  # noqa: E402
 from data_gen.queries.obscured import (  # noqa: E402
     change_table,
@@ -37,119 +35,8 @@ from data_gen.queries.obscured import (  # noqa: E402
     scaled,
 )
 from data_gen.queries.tables import links_of  # noqa: E402
-from rewards.krama.answer import score_response  # noqa: E402
-from rewards.krama.failure import category  # noqa: E402
 
 main = front.command("tasks", "lake")
-
-
-SPLITS = ("train", "validation")
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("obscured")
-    one = lake_of_all(make_lake(out / "first", settled=True), wards=True)
-    command = [
-        "--lakes",
-        str(one),
-        "--heldout-share",
-        "0",
-        "--count",
-        "48",
-        "--seed",
-        "3",
-        "--obscured",
-    ]
-    assert main([*command, "--out", str(out / "o")]) == 0
-    return out / "o"
-
-
-@pytest.mark.slow
-def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path) -> None:
-    plain = {t["id"]: t for s in SPLITS for t in rows(built / f"{s}.jsonl")}
-    other = [t for s in SPLITS for t in rows(built / f"{s}_obscured.jsonl")]
-    proof = json.loads((built / "certificate.json").read_text("utf-8"))
-    dropped = sum(n for why, n in proof["refused"].items() if why.startswith("obscured"))
-    assert len(plain) == len(other) + dropped and len(plain) >= 40
-    assert len(other) >= 24
-    assert len({t["gold"]["answer_type"] for t in other}) == 6
-    for task in other:
-        twin = plain[task["meta"]["plain"]]
-        gold = task["gold"]
-        assert gold["answer_type"] == twin["gold"]["answer_type"]
-        assert [s["kind"] for s in gold["subtasks"]] == [
-            s["kind"] for s in twin["gold"]["subtasks"]
-        ]
-        text = task["prompt"][-1]["content"] + json.dumps(gold["subtasks"]) + gold["pipeline"]
-        for word in ("Kind", "Height", "Cost", "Turm", "Büro", "rain", "semicolon", "Marine"):
-            assert word not in text
-        assert (
-            score_response(gold["answer_type"], gold["answer"], {"answer": gold["answer"]}).outcome
-            == 1.0
-        )
-        # who answers from memory of the plain lake is wrong, and is called so
-        recalled = score_response(
-            gold["answer_type"], gold["answer"], {"answer": twin["gold"]["answer"]}
-        ).outcome
-        assert (recalled or 0.0) <= 0.95
-        assert category(gold, twin["gold"]["answer"], recalled, "ran", "", []) == "recalled"
-
-
-@pytest.mark.slow
-def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) -> None:
-    """Workbook, JSON and Parquet once each, by a plain interpreter beside the obscured lake."""
-    seen: Counter[str] = Counter()
-    for task in (t for s in SPLITS for t in rows(built / f"{s}_obscured.jsonl")):
-        suffix = task["meta"]["gold_files"][0].rpartition(".")[2]
-        seen[suffix] += 1
-        if seen[suffix] > 1 or suffix in ("csv", "tsv", "jsonl"):  # as test_generate does
-            continue
-        lake = built / task["files"]["lake"]
-        (lake.parent / "data").unlink(missing_ok=True)  # one for each split
-        (lake.parent / "data").symlink_to(lake)
-        done = subprocess.run(
-            [sys.executable, "-c", task["gold"]["pipeline"]],
-            cwd=lake.parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert json.loads(done.stdout)["main-task"] == task["gold"]["answer"]
-    assert len(set(seen) & {"xlsx", "json", "parquet", "html", "sqlite"}) >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
-def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
-    evaluate = front.command("eval")
-
-    for name, right in (("train", 1.0), ("train_obscured", 0.0)):
-        tasks = rows(built / f"{name}.jsonl")
-        replies: list[dict[str, Any]] = []
-        for task in tasks:
-            memory = task["gold"].get("plain_answer", task["gold"]["answer"])
-            code = f"import json\nprint(json.dumps({{'main-task': {memory!r}}}))"
-            replies.append(
-                {
-                    "match": f"Question: {task['prompt'][-1]['content']}\n",
-                    "replies": [f"```json\n[]\n```\n```python\n{code}\n```"],
-                }
-            )
-        canned = tmp_path / "canned.jsonl"
-        canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
-        command = ["--tasks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
-        assert evaluate([*command, "--out", str(tmp_path / name), "tools.snippet_tokens=200"]) == 0
-        found = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
-        tables = found["benchmarks"]["krama"]["tables"]
-        cell = tables["end-to-end"]["overall"]
-        assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
-        kinds = tables["end-to-end categories"]
-        assert kinds == {"recalled" if right == 0.0 else "right": len(tasks)}
 
 
 NAMES = ("Wollongong", "Kirribilli", "Esperanza", "Thistlewood", "Ostrobothnia", "Quixada")
@@ -164,8 +51,6 @@ NOTES = "Measured by Archibald Featherstone near Lake Winnipesaukee"
 def named_lake(folder: Path) -> Path:
     """Proper names wherever a lake can hold them: files, sheets, lines above the names, headers,
     groups, names of rows, columns that are good for nothing, long notes, and beside numbers."""
-    from data_gen.queries.files import Layout, write_frames
-
     rows = range(162)
     frame = pd.DataFrame(
         {
@@ -214,18 +99,8 @@ def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
     """Searched in every file's bytes and name (workbooks and Parquet opened), and in every text of
     every task that a model or a scorer sees."""
     lake = named_lake(tmp_path / "first")
-    command = [
-        "--lakes",
-        str(lake),
-        "--heldout-share",
-        "0",
-        "--count",
-        "24",
-        "--seed",
-        "3",
-        "--workers",
-        "1",
-    ]
+    command = ["--lakes", str(lake), "--heldout-share", "0", "--count", "24", "--seed", "3"]
+    command += ["--workers", "1"]
     assert main([*command, "--obscured", "--out", str(tmp_path / "o")]) == 0
     texts: dict[str, str] = {}
     folder = tmp_path / "o" / "obscured"
@@ -239,12 +114,13 @@ def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
             data = pd.read_parquet(path).to_csv().encode() + data
         texts[path.name] = data.decode("utf-8", "replace")
     assert {Path(n).suffix for n in texts} >= {".csv", ".xlsx", ".json", ".sqlite", ".parquet"}
-    other = [t for s in SPLITS for t in rows(tmp_path / "o" / f"{s}_obscured.jsonl")]
+    files = (tmp_path / "o").glob("*_obscured.jsonl")
+    other = [task for path in files for task in read_tasks(path)]
     assert len(other) >= 12
     for task in other:
-        gold = {k: v for k, v in task["gold"].items() if k != "plain_answer"}
-        seen = [task["prompt"], gold, task["meta"]["gold_files"], task["meta"]["keys"]]
-        texts[task["id"]] = json.dumps(seen, ensure_ascii=False)
+        gold = {k: v for k, v in task.gold.items() if k != "plain_answer"}
+        seen = [task.prompt, gold, task.meta["gold_files"], task.meta["keys"]]
+        texts[task.id] = json.dumps(seen, ensure_ascii=False)
     for name, text in texts.items():
         found = FOREIGN & {w.lower() for w in re.findall(r"[^\W\d_]+", text)}
         assert not found, (name, found)
@@ -256,12 +132,8 @@ def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
 # a file of every kind of doubt and of every form, with what the user says of it
 SETTLED = (
     *("german.csv", "codes_with_E.csv", "leading_zeros.csv", "mark_semicolons.csv"),
-    *(
-        "mark_thousands_point.csv",
-        "sentinel_price_999.csv",
-        "sentinel_kA.csv",
-        "numbers_as_text.xlsx",
-    ),
+    *("mark_thousands_point.csv", "sentinel_price_999.csv", "sentinel_kA.csv"),
+    "numbers_as_text.xlsx",
     *("date_order_slash.csv", "alike_values_case.csv", "alike_names_case.csv", "merged_towns.xlsx"),
     *("total_last.csv", "notes_units.csv", "repeated_header_middle.csv", "header_rows_two.csv"),
     *("several_below.xlsx", "several_in_text.csv", "encoding_polish.csv", "short_one_row.csv"),
@@ -274,15 +146,13 @@ SETTLED = (
 def test_a_settled_table_is_read_again_when_it_is_obscured(name: str, tmp_path: Path) -> None:
     """Each form is written so that the reader is in no doubt, or `tables.yaml` says what is meant:
     the same rows, numbers times their factor, other words."""
-    lake = open_lakes([Folder(folder_of([name], tmp_path / "plain", settle=True), bare=True)], map)[
-        0
-    ]
+    folder = folder_of([name], tmp_path / "plain", settle=True)
+    (lake,) = open_lakes([Folder(folder, bare=True)], map)
     assert lake.tables, lake.refused
     used, there = {t.path for t in lake.tables}, tmp_path / "obscured"
     found = obscure_tables(lake.folder, "plain", lake.tables, used, 1, there)
     key = make_key("plain", lake.tables, 1)
     for old, new in zip(lake.tables, found, strict=True):
-        assert isinstance(old.reading, ReadPlan) and isinstance(new.reading, ReadPlan)
         assert not new.reading.doubts
         one, two = load(old.reading, lake.folder), load(new.reading, there)
         assert len(one) == len(two) and list(new.columns) == list(two.columns)
@@ -333,38 +203,19 @@ def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None
             ] == [float(key.factors[old])] * sum(w != 0 for w in table.levels[old])
 
 
-@pytest.mark.parametrize(
-    ("cell", "want"),
-    [
-        ("1,234", "3,702"),
-        ("$5.50", "$16.50"),
-        ("40%", "120%"),
-        (" -2 ", " -6 "),
-        ("M", "M"),
-        ("", ""),
-        (None, None),
-        (True, True),
-        (7, 21),
-        (0.1, 0.3),
-        ("1e3", "3000"),
+def test_numbers_keep_the_way_they_are_written_and_years_move() -> None:
+    for cell, want in (
+        *(("1,234", "3,702"), ("$5.50", "$16.50"), ("40%", "120%"), (" -2 ", " -6 "), ("M", "M")),
+        *(("", ""), (None, None), (True, True), (7, 21), (0.1, 0.3), ("1e3", "3000")),
         ("<10", "<10"),
-    ],
-)
-def test_numbers_keep_the_way_they_are_written(cell: Any, want: Any) -> None:
-    assert scaled(cell, Decimal(3)) == want
+    ):
+        assert scaled(cell, Decimal(3)) == want
+    for cell, want in ((1990, 1997), (1990.0, 1997.0), ("1990", "1997"), ("n/a", "n/a")):
+        assert moved(cell, 7) == want
+    assert moved(None, 7) is None
 
 
 @given(st.one_of(st.text(max_size=12), st.floats(), st.integers(), st.none(), st.booleans()))
 def test_any_cell_can_be_changed(cell: Any) -> None:
     for value in (scaled(cell, Decimal("1.7")), moved(cell, 7)):
         assert isinstance(value, str) == isinstance(cell, str)
-
-
-def test_years_move() -> None:
-    assert [moved(c, 7) for c in (1990, 1990.0, "1990", "n/a", None)] == [
-        1997,
-        1997.0,
-        "1997",
-        "n/a",
-        None,
-    ]
