@@ -16,7 +16,8 @@ pytest.importorskip("duckdb")
 pytest.importorskip("openpyxl")
 pytest.importorskip("python_calamine")
 
-from data_gen.queries.database import Unit, made, read_frame  # noqa: E402
+from assay.tables.load import load  # noqa: E402
+from data_gen.queries.database import Unit, made  # noqa: E402
 from data_gen.queries.lake import Lake, open_lake  # noqa: E402
 from data_gen.queries.sql_plans import (  # noqa: E402
     ONE,
@@ -161,7 +162,7 @@ def changed_and_noticed(
 ) -> tuple[int, int]:
     """(answers that are another with the fault; those of them that the proof refuses)."""
     (table,) = [t for t in lake.tables if t.path == file]
-    frame = read_frame(table, lake.folder)
+    frame = load(table.reading, lake.folder)
     units: list[Unit] = []
     for one in (frame, fault(frame.copy())):
         found = made(table, one, ROWS, 12)
