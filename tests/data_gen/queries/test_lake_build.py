@@ -49,8 +49,8 @@ from rewards.krama.failure import category  # noqa: E402
 from rollouts.engines.scripted import CannedEngine  # noqa: E402
 from rollouts.environment import Budget  # noqa: E402
 from rollouts.environments import EnvironmentFactory  # noqa: E402
-from rollouts.episode import run_episode  # noqa: E402
-from rollouts.krama.reference import reference_reply  # noqa: E402
+from rollouts.episode import Episode  # noqa: E402
+from rollouts.scripted_agents import reference_reply  # noqa: E402
 from rollouts.tool_calls import FORMATS  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
@@ -110,11 +110,8 @@ async def outcomes(path: Path) -> list[float | None]:
         found: list[float | None] = []
         for task in tasks:
             reply = reference_reply(task, 0, FORMATS["hermes_brief"])
-            engine, maker = (
-                CannedEngine([{"match": "", "replies": [reply]}]),
-                shop.maker(task, 0, 7),
-            )
-            run = await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=2))
+            engine, budget = CannedEngine([{"match": "", "replies": [reply]}]), Budget(turns=2)
+            run = await Episode(task, 0, 0, shop.maker, budget).play(engine, Sampling(512))
             found.append(score_answer(task, run.answer()).outcome)
         return found
     finally:
@@ -183,9 +180,8 @@ def test_no_listing_of_what_the_pipeline_sees_is_paid(built: Path) -> None:
     assert max(seen["list_exact"]) > 0.3  # the benchmark's metric does pay it
     proof = json.loads((built / "certificate.json").read_text("utf-8"))
     found = proof["lake"]["listing_everything"]
-    assert set(found) == TYPES and sum(row["tasks"] for row in found.values()) == sum(
-        proof["tasks"][n] for n in SPLITS
-    )
+    made = sum(proof["tasks"][name] for name in SPLITS)
+    assert set(found) == TYPES and sum(row["tasks"] for row in found.values()) == made
     assert max(row["highest reward"] for row in found.values()) <= 0.05
 
 
