@@ -1,4 +1,7 @@
-"""The attack table, run against the sandbox of this machine: `run_all(level=None, numbers=())`, or
+"""The attack table (tests/data/attacks.yaml), run against the sandbox of this machine.
+
+An attempt prints OPEN when it got through. Attempts are bounded, so that one that gets through
+harms nothing, and only ever read from the kernel.
 
 `PYTHONPATH=.:tests/support python -m attacks [LEVEL] [NUMBER …]`: a JSON line per row, of the
 whole table or of the rows with these numbers; status 1 if one is open.
@@ -11,6 +14,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import socket
@@ -21,29 +25,48 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import attack_evasions
-import attack_files
-import attack_further
-import attack_kernel
-import attack_later
-import attack_network
-import attack_reading
-import attack_starving
-from attack_row import Attack, Target
+import yaml
 
+from assay.confine import NUMBERS, machine
 from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
 
-TABLE: tuple[Attack, ...] = (
-    *attack_reading.ROWS,
-    *attack_network.ROWS,
-    *attack_starving.ROWS,
-    *attack_files.ROWS,
-    *attack_kernel.ROWS,
+SMALL = Limits(
+    **{"wall_s": 10, "memory_mb": 128, "total_mb": 384, "file_mb": 24, "work_mb": 8},
+    **{"work_files": 500, "tmp_mb": 8, "shm_mb": 4, "processes": 32, "descriptors": 128},
 )
-FURTHER: tuple[Attack, ...] = (*attack_further.ROWS, *attack_later.ROWS, *attack_evasions.ROWS)
+ROWS = yaml.safe_load((Path(__file__).parents[1] / "data" / "attacks.yaml").read_text())
+Row = dict[str, Any]
+Target = dict[str, Any]  # what an attacker would like to reach, by its name in the code of a row
+
+_HEAD = """\
+import ctypes, os, sys, time
+_libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *args):
+    "(result, errno) of a system call by name"
+    ctypes.set_errno(0)
+    args = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
+    return _libc.syscall(ctypes.c_long(NR[name]), *args), ctypes.get_errno()
+def opened():
+    print("OPEN", flush=True)
+    os._exit(0)
+def tries(*steps):
+    "OPEN when any step goes through without an OSError"
+    for step in steps:
+        try:
+            step()
+        except (OSError, ValueError):
+            continue
+        opened()
+def refused(name, *args, by=(1, 38, 13)):
+    "OPEN unless the call itself answers EPERM, ENOSYS or EACCES"
+    result, error = call(name, *args)
+    if result >= 0 or error not in by:
+        opened()
+"""
 
 
 @dataclass(frozen=True)
@@ -95,18 +118,18 @@ def planted() -> Generator[Target]:
         for path in [*top.glob("service*"), *(top / "lake").iterdir()]:
             path.chmod(0o777)
         tcp, udp = (s.getsockname()[1] for s in sockets[:2])
-        yield Target(
-            directory=str(top),
-            gold=str(top / "gold.json"),
-            home=str(home),
-            token=token,
-            victim=victim.pid,
-            port=tcp,
-            udp_port=udp,
-            socket=str(top / "service"),
-            abstract=abstract,
-            marker=f"assay-{secrets.token_hex(8)}",
-        )
+        yield {
+            "DIRECTORY": str(top),
+            "GOLD": str(top / "gold.json"),
+            "HOME": str(home),
+            "TOKEN": token,  # in gold, in the victim's environment and on its command line
+            "VICTIM": victim.pid,
+            "PORT": tcp,
+            "UDP_PORT": udp,
+            "SOCKET": str(top / "service"),
+            "ABSTRACT": "\0" + abstract,
+            "MARKER": f"assay-{secrets.token_hex(8)}",  # a file name that nobody else uses
+        }
     finally:
         for sock in sockets:
             sock.close()
@@ -121,19 +144,19 @@ def planted() -> Generator[Target]:
 def damage(target: Target) -> str:
     """What an attempt did outside of its jail; the empty string when nothing. Put right again, so
     that the next row answers for itself."""
-    if _state(target.victim) in ("Z", "T", ""):
+    if _state(target["VICTIM"]) in ("Z", "T", ""):
         return "the victim was stopped or killed"
-    gold = Path(target.gold)
-    if not gold.is_file() or gold.read_text() != target.token:
-        gold.write_text(target.token)
+    gold = Path(target["GOLD"])
+    if not gold.is_file() or gold.read_text() != target["TOKEN"]:
+        gold.write_text(target["TOKEN"])
         return "the gold file was changed"
     expected = {"gold.json", "home", "lake", "service", "service.dgram"}
-    if strange := set(os.listdir(target.directory)) - expected:
-        for path in [Path(target.directory, name) for name in strange]:
+    if strange := set(os.listdir(target["DIRECTORY"])) - expected:
+        for path in [Path(target["DIRECTORY"], name) for name in strange]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         return f"left in the gold directory: {sorted(strange)}"
     places = ("/dev/shm", "/tmp", tempfile.gettempdir())
-    found = [f"{p}/{n}" for p in places for n in os.listdir(p) if n.startswith(target.marker)]
+    found = [f"{p}/{n}" for p in places for n in os.listdir(p) if n.startswith(target["MARKER"])]
     for path in found:
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -147,20 +170,41 @@ def _state(pid: int) -> str:
         return ""
 
 
-async def attack(pool: Pool, row: Attack, target: Target) -> Outcome:
+def source(row: Row, target: Target) -> str:
+    """The code to run, with the target's places put in; the token in halves."""
+    used = sorted(set(re.findall(r"\b(?:call|refused)\(\s*\"(\w+)\"", row["code"])))
+    table, token = NUMBERS[machine()], target["TOKEN"]
+    places = {name: place for name, place in target.items() if name != "TOKEN"}
+    values = places | {"NR": {name: table.get(name, -1) for name in used}}
+    values["HALVES"] = (token[:10], token[10:])
+    return "".join(f"{name} = {value!r}\n" for name, value in values.items()) + _HEAD + row["code"]
+
+
+def stopped(row: Row, result: Result, target: Target) -> bool:
+    """The usual rule is `closed`: nothing got through, nothing leaked, and no result was lost."""
+    token = target["TOKEN"]
+    leaked = token in result.stdout + result.stderr
+    leaked = leaked or any(token.encode() in data for data in result.files.values())
+    closed = "OPEN" not in result.stdout and not leaked and result.status != "sandbox_error"
+    return eval(row.get("stopped", "closed"), {"closed": closed, "r": result})
+
+
+async def attack(pool: Pool, row: Row, target: Target) -> Outcome:
     """Run one row, then see that the pool still serves and that nothing was left."""
-    shared = {row.shared: row.shared} if row.shared else None
-    result = await pool.run(row.source(target), fetch=row.fetch, limits=row.limits, shared=shared)
+    shared = {row["shared"]: row["shared"]} if "shared" in row else None
+    limits = replace(SMALL, **row.get("limits", {}))
+    code, fetch = source(row, target), row.get("fetch", ())
+    result = await pool.run(code, fetch=fetch, limits=limits, shared=shared)
     problems: list[str] = []
-    if row.arch in ("", platform.machine()) and not row.stopped(result, target):
+    if row.get("arch") in (None, platform.machine()) and not stopped(row, result, target):
         problems.append(_summary(result))
     if harm := damage(target):
         problems.append(harm)
-    after = await pool.run(row.then or 'print("fine")', limits=Limits(wall_s=20))
+    after = await pool.run(row.get("then", 'print("fine")'), limits=Limits(wall_s=20))
     if after.stdout != "fine\n":
         problems.append(f"the next call gave {_summary(after)}")
     level = str(after.layers.get("level", ""))
-    return Outcome(row.number, row.name, not problems, "; ".join(problems), level)
+    return Outcome(row["number"], row["name"], not problems, "; ".join(problems), level)
 
 
 def _summary(result: Result) -> str:
@@ -168,16 +212,16 @@ def _summary(result: Result) -> str:
     return f"{result.status} ({result.why}), exit {result.exit_code}: {shown!r}"
 
 
-async def run_rows(rows: Sequence[Attack], config: Config) -> list[Outcome]:
+async def run_rows(rows: Sequence[Row], config: Config) -> list[Outcome]:
     """Every row on one pool, then a look for processes that outlived their call."""
     with planted() as target:
         async with Pool(config) as pool:
             await pool.run("pass")  # from here on the spare jail stands
-            before = _descendants(target.victim)
-            found = [await attack(pool, row, target) for row in rows if not row.shared]
+            before = _descendants(target["VICTIM"])
+            found = [await attack(pool, row, target) for row in rows if "shared" not in row]
             left = len(before) + 1
             for _ in range(100):
-                left = len(_descendants(target.victim)) - len(before)
+                left = len(_descendants(target["VICTIM"])) - len(before)
                 if left <= 0:
                     break
                 await asyncio.sleep(0.05)
@@ -185,8 +229,8 @@ async def run_rows(rows: Sequence[Attack], config: Config) -> list[Outcome]:
                 detail = f"{left} processes more than before"
                 found.append(Outcome(0, "nothing left running", False, detail, found[-1].level))
         # apart, because the jails of a pool that shares nothing are closed earlier
-        async with Pool(replace(config, shared={"lake": f"{target.directory}/lake"})) as pool:
-            found += [await attack(pool, row, target) for row in rows if row.shared]
+        async with Pool(replace(config, shared={"lake": f"{target['DIRECTORY']}/lake"})) as pool:
+            found += [await attack(pool, row, target) for row in rows if "shared" in row]
     return found
 
 
@@ -198,19 +242,12 @@ def _descendants(but: int) -> list[int]:
         os.close(proc)
 
 
-def run_all(level: Level | None = None, numbers: Sequence[int] = ()) -> list[Outcome]:
-    """The whole table and the further rows, or those of `numbers`, at `level` or the best that this
-    machine has."""
-    rows = [row for row in (*TABLE, *FURTHER) if not numbers or row.number in numbers]
-    config = Config(workers=1, level=level, min_level="limits", stack=("numpy",))
-    return asyncio.run(run_rows(rows, config))
-
-
 if __name__ == "__main__":
     wanted: list[Level] = [level for level in LEVELS if level in sys.argv[1:]]
-    outcomes = run_all(
-        wanted[0] if wanted else None, [int(word) for word in sys.argv[1:] if word.isdigit()]
-    )
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    config = Config(workers=1, level=next(iter(wanted), None), min_level="limits", stack=("numpy",))
+    rows = [row for row in ROWS if not numbers or row["number"] in numbers]
+    outcomes = asyncio.run(run_rows(rows, config))
     for outcome in outcomes:
         print(json.dumps(asdict(outcome)))
     sys.exit(any(not outcome.stopped for outcome in outcomes))
