@@ -100,11 +100,6 @@ def test_thoughts_are_read(name: str) -> None:
         last(user(), says(**{name: ["hm"]}))
 
 
-def test_parts_that_are_text_are_put_together() -> None:
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]
-    assert last(user(), says(parts)).content == "abc"
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from qwen3 import TEMPLATE as QWEN3
 
 from assay.thoughts import answer_after_thoughts
-from rollouts.prompts import ChatTokenizer, PromptError
+from rollouts.prompts import TEMPLATE_FILE, ChatTokenizer, PromptError, keep_template
 from rollouts.tool_calls import ToolSpec
 
 QWEN = {"qwen3": QWEN3}
@@ -50,46 +50,46 @@ def _settings(folder: Path, **more: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | more))
 
 
-def _template(folder: Path) -> None:
-    (folder / "chat_template.jinja").unlink(missing_ok=True)
-    _settings(folder, chat_template="{% for m in messages %}{{ m.content }}{% endfor %}x")
-
-
-def _token(folder: Path) -> None:
-    file = folder / "tokenizer.json"
-    made = json.loads(file.read_text())
-    made["added_tokens"].append({**made["added_tokens"][-1], "id": 259, "content": "<new>"})
-    file.write_text(json.dumps(made))
-
-
-@pytest.mark.parametrize("change", [_template, _token])
-def test_a_fingerprint_tells_another_tokenizer(
-    copied: Path, tiny_folder: Path, change: Callable[[Path], None]
+def test_a_fingerprint_tells_another_tokenizer_and_not_another_file(
+    copied: Path, tmp_path: Path
 ) -> None:
-    before = ChatTokenizer(tiny_folder).fingerprint
-    assert len(before) == 16 and ChatTokenizer(copied).fingerprint == before
-    change(copied)
-    assert ChatTokenizer(copied).fingerprint != before
-
-
-def test_a_fingerprint_is_of_what_is_encoded_not_of_files(copied: Path, tmp_path: Path) -> None:
-    before = ChatTokenizer(copied).fingerprint
-    file = copied / "tokenizer.json"
-    cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"truncation": cut}))
-    (copied / "generation_config.json").write_text('{"eos_token_id": [2, 0]}')
-    assert ChatTokenizer(copied).fingerprint == before
     from transformers import AutoTokenizer
 
+    before, file = ChatTokenizer(copied).fingerprint, copied / "tokenizer.json"
+    made = json.loads(file.read_text())
+    cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
+    file.write_text(json.dumps(made | {"truncation": cut}))
+    (copied / "generation_config.json").write_text('{"eos_token_id": [2, 0]}')
+    assert ChatTokenizer(copied).fingerprint == before
     AutoTokenizer.from_pretrained(copied).save_pretrained(tmp_path / "again")
     assert ChatTokenizer(tmp_path / "again").fingerprint == before
-
-
-def test_a_template_argument_is_part_of_a_fingerprint(copied: Path) -> None:
+    more = [*made["added_tokens"], {**made["added_tokens"][-1], "id": 259, "content": "<new>"}]
+    file.write_text(json.dumps(made | {"added_tokens": more}))
+    assert ChatTokenizer(copied).fingerprint != before
+    file.write_text(json.dumps(made))
     (copied / "chat_template.jinja").unlink(missing_ok=True)
     _settings(copied, chat_template="{{ messages[0].content }}{% if enable_thinking %}x{% endif %}")
     on, off = (ChatTokenizer(copied, template={"enable_thinking": b}) for b in (True, False))
-    assert on.fingerprint != off.fingerprint
+    assert len({before, on.fingerprint, off.fingerprint}) == 3
+
+
+def test_a_folder_names_arguments_of_its_template(copied: Path) -> None:
+    """A run leaves them in its model's folder, so that it is evaluated as it was trained."""
+    (copied / "chat_template.jinja").unlink(missing_ok=True)
+    _settings(copied, chat_template="{{ messages[0].content }}{% if enable_thinking %}x{% endif %}")
+    keep_template(copied, {})
+    assert not (copied / TEMPLATE_FILE).exists()
+    keep_template(copied, {"enable_thinking": False})
+    assert ChatTokenizer(copied).template == {"enable_thinking": False}
+    kept = ChatTokenizer(copied, template={"enable_thinking": True})
+    assert kept.template == {"enable_thinking": True}
+    for name, said in (("enable_thinkin", "no name in the chat template"), ("tokenize", "set by")):
+        with pytest.raises(PromptError, match=said):
+            ChatTokenizer(copied, template={name: False})
+    for text in ("[1]", "{"):
+        (copied / TEMPLATE_FILE).write_text(text)
+        with pytest.raises(PromptError, match="wanted one JSON object"):
+            ChatTokenizer(copied)
 
 
 def user(text: str) -> dict[str, str]:
@@ -236,17 +236,6 @@ def test_no_text_becomes_a_control_token(made: Made, texts: list[str]) -> None:
             return controls(chat, ids)
 
         assert of(*texts) == of("a", "b", "c", "d")
-
-
-@pytest.mark.parametrize("family", ["gemma", "phi", "llama3", "mistral", "qwen3"])
-def test_a_hostile_text_reads_as_it_was_written(made: Made, family: str) -> None:
-    chat = made("bytes", family)
-    text = f"a{''.join(CONTROL)}b"
-    assert f"{text}" in chat.raw(chat.prompt([user(text)]))
-    told = chat.follow([{"role": "tool", "content": text}], True)
-    assert text in chat.raw(told)
-    spoken = chat.follow([{"role": "tool", "content": "c"}], True)
-    assert controls(chat, told) == controls(chat, spoken)
 
 
 def test_a_call_keeps_its_tags_and_a_text_about_calls_has_none(made: Made) -> None:

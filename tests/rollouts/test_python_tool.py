@@ -10,7 +10,7 @@ from typing import Any
 from assay.task import Task
 from rollouts.environment import ModelTurn
 from rollouts.environments import EnvironmentFactory, ToolSettings
-from rollouts.python_tool import NAME, tool_spec
+from rollouts.python_tool import NAME
 from rollouts.tool_calls import ToolCall
 
 TASK = Task(
@@ -106,17 +106,6 @@ def test_time_is_up_but_saved_files_count(tmp_path: Path) -> None:
     (answer,) = answers([reply])
     assert answer["status"] == "TimeLimitExceeded" and answer["stdout"].startswith("1\n")
     assert closing.files == {"prediction.csv": b"early"} and dict(reply.errors) == {"timeout": 1}
-
-
-def test_the_schema_is_the_published_one() -> None:
-    for brief in (True, False):
-        function = tool_spec(ToolSettings(brief=brief)).schema()["function"]
-        assert function["name"] == "python_executor"
-        names = {"code", "files_to_load", "files_to_save"}
-        assert set(function["parameters"]["required"]) == names
-        assert set(function["parameters"]["properties"]) == names
-        assert function["parameters"]["additionalProperties"] is False
-    assert "200 seconds" in function["description"]
 
 
 def test_all_saved_files_together_have_a_bound(tmp_path: Path) -> None:

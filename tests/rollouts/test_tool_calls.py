@@ -50,12 +50,6 @@ def test_hermes_gives_back_what_was_written(code: str, names: list[str]) -> None
     assert (call.name, call.arguments, call.error) == ("t", arguments, "")
 
 
-def test_xml_gives_back_lines_and_lists() -> None:
-    arguments = {"code": "a = 1\nif a:\n    print('<b>')", "names": ["x.csv", "y"]}
-    (call,) = FORMATS["qwen_xml"].read(FORMATS["qwen_xml"].write("t", arguments))
-    assert (call.name, call.arguments) == ("t", arguments)
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -82,13 +76,6 @@ def test_arguments_nested_too_deeply_are_an_error() -> None:
         assert bool(call.error) == (depth == 70)  # 5000 cannot be read, and so stays text
 
 
-def test_calls_inside_reasoning_are_thoughts() -> None:
-    call = FORMATS["hermes"].write("t", {})
-    assert FORMATS["hermes"].read(f"<think>{call}</think>done") == []
-    assert FORMATS["hermes"].read(f"<think>{call}") == []
-    assert len(FORMATS["hermes"].read(f"<think>hm</think>{call}{call}")) == 2
-
-
 @pytest.mark.parametrize("form", thought_forms.FORMS)
 @pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
 def test_calls_are_read_after_every_form_of_thought(name: str, form: str) -> None:
@@ -109,17 +96,6 @@ def test_a_thought_between_calls_ends_what_was_only_thought_of() -> None:
     assert [c.arguments for c in found] == [{"n": 2}]
     found = FORMATS["hermes"].read(f"<think>a</think>{first}{second}<think>done</think>")
     assert [c.arguments for c in found] == [{"n": 1}, {"n": 2}]
-
-
-def test_a_think_tag_in_code_is_code() -> None:
-    for name in FORMATS:
-        if name == "hermes_brief":
-            continue
-        code = "print('</think>')  # <think>"
-        call = FORMATS[name].write("t", {"code": code})
-        for text in (call, f"<think>hm</think>{call}", f"hm</think>{call}"):
-            (found,) = FORMATS[name].read(text)
-            assert (found.error, found.arguments) == ("", {"code": code})
 
 
 def test_calls_before_the_end_of_reasoning_are_thoughts() -> None:
@@ -171,16 +147,6 @@ TYPED = ToolSpec(
 def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any]) -> None:
     (call,) = FORMATS[name].read(FORMATS[name].write("t", arguments))
     assert fitting(TYPED, call) == (arguments, "")
-
-
-def test_spelled_values_that_do_not_fit_are_refused() -> None:
-    (call,) = FORMATS["qwen_xml"].read(FORMATS["qwen_xml"].write("t", {"n": "five"}))
-    assert fitting(TYPED, call)[1] == "argument 'n' must be a whole number; got \"five\""
-
-
-def test_calls_in_one_message_are_bounded() -> None:
-    calls = FORMATS["hermes"].read(FORMATS["hermes"].write("t", {}) * 50)
-    assert len(calls) == MAX_CALLS + 1 and "more than" in calls[-1].error
 
 
 @pytest.mark.parametrize(

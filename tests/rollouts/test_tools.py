@@ -84,56 +84,27 @@ def test_any_docstring_is_read(text: str) -> None:
     assert isinstance(about, str) and all(isinstance(v, str) for v in helps.values())
 
 
-def no_docstring(x: int) -> int:
-    return x
-
-
-def no_type(x) -> int:  # type: ignore[no-untyped-def]
-    """Has none."""
-    return x
-
-
-def bytes_in(x: bytes) -> int:
-    """Take bytes."""
-    return len(x)
-
-
-def keys(x: dict[int, str]) -> int:
-    """Take keys."""
-    return len(x)
-
-
-def stars(*x: int) -> int:
-    """Take any."""
-    return len(x)
-
-
-def slash(x: int, /) -> int:
-    """Take one."""
-    return x
-
-
-def unknown(x: Nowhere) -> int:  # type: ignore[name-defined]  # noqa: F821
-    """Take what is not there."""
-    return x
+ABOUT = "    'Take x.'\n"
 
 
 @pytest.mark.parametrize(
-    ("function", "why"),
+    ("source", "why"),
     [
-        (no_docstring, "no_docstring .* it has no docstring"),
-        (no_type, "no_type .* argument 'x' has no type; annotate it"),
-        (bytes_in, "bytes_in .*: 'x' is of type bytes, which a model cannot give; use str, int"),
-        (keys, "keys .*: 'x' has keys of type int"),
-        (stars, r"stars .*: \*x: ?'?int'? takes any argument"),
-        (slash, "slash .*: argument 'x' is positional only"),
-        (unknown, "unknown .*: its types cannot be read .*Nowhere"),
-        (7, "7 is no function"),
+        ("def f(x: int): pass", r"tool f .* it has no docstring"),
+        (f"def f(x):\n{ABOUT}", "argument 'x' has no type; annotate it"),
+        (f"def f(x: bytes):\n{ABOUT}", "'x' is of type bytes, which a model cannot give"),
+        (f"def f(x: dict[int, str]):\n{ABOUT}", "'x' has keys of type int"),
+        (f"def f(*x: int):\n{ABOUT}", r"\*x: ?'?int'? takes any argument"),
+        (f"def f(x: int, /):\n{ABOUT}", "argument 'x' is positional only"),
+        (f"def f(x: 'Nowhere'):\n{ABOUT}", "its types cannot be read .*Nowhere"),
+        ("f = 7", "7 is no function"),
     ],
 )
-def test_functions_that_cannot_be_tools_are_named(function: Any, why: str) -> None:
+def test_functions_that_cannot_be_tools_are_named(source: str, why: str) -> None:
+    names: dict[str, Any] = {}
+    exec(source, names)
     with pytest.raises(TaskError, match=why) as caught:
-        tool(function)
+        tool(names["f"])
     assert "\n" not in str(caught.value)
 
 

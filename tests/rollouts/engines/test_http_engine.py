@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiohttp")
-from aiohttp import web
 from chat_server import Body, Raw, serving
 
 from assay.http_client import CircuitBreaker
@@ -33,30 +32,14 @@ def answer(message: dict[str, Any], reason: str = "stop") -> dict[str, Any]:
 
 async def serve_and_ask(replies: list[Any], tools: list[Any], **options: Any) -> tuple[Any, list]:
     """Each request takes the next reply (a number is an HTTP status, the last one stays)."""
-    seen: list[dict[str, Any]] = []
+    left = iter(replies)
 
-    async def handle(request: web.Request) -> web.Response:
-        seen.append({**(await request.json()), "auth": request.headers.get("Authorization")})
-        reply = replies[min(len(seen), len(replies)) - 1]
-        return (
-            web.Response(status=reply, text="no")
-            if isinstance(reply, int)
-            else (web.json_response(reply))
-        )
+    def reply(_: Body) -> Any:
+        return next(left, replies[-1])
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
-    try:
-        url = f"http://127.0.0.1:{port}/v1/"
+    with serving(reply) as (url, seen):
         async with OpenAIEngine(url, "m", pause_s=0.001, **options) as engine:
             return await engine.chat(ASK, tools, SAMPLING, 1 << 40), seen
-    finally:
-        await runner.cleanup()
 
 
 def test_words_and_settings_go_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +51,7 @@ def test_words_and_settings_go_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reply.usage == {"prompt_tokens": 9, "completion_tokens": 4}
     body = seen[0]
     assert (body["top_k"], body["top_p"], body["max_tokens"]) == (20, 0.8, 50)
-    assert body["auth"] == "Bearer abc" and 0 <= body["seed"] < 1 << 31 and body["tools"]
+    assert body["key"] == "Bearer abc" and 0 <= body["seed"] < 1 << 31 and body["tools"]
 
 
 def test_native_calls_and_spelled_ones_are_both_read() -> None:
@@ -90,12 +73,9 @@ def test_native_calls_and_spelled_ones_are_both_read() -> None:
 def test_busy_servers_are_asked_again_and_refusals_are_not() -> None:
     reply, seen = asyncio.run(serve_and_ask([503, 429, answer({"content": "x"})], []))
     assert reply.text == "x" and len(seen) == 3
-    with pytest.raises(EndpointError, match="HTTP 401"):
-        asyncio.run(serve_and_ask([401], []))
-    with pytest.raises(EndpointError, match="HTTP 500"):
-        asyncio.run(serve_and_ask([500], [], attempts=2))
-    with pytest.raises(EndpointError, match="holds no message"):
-        asyncio.run(serve_and_ask([{"choices": []}], []))
+    for said, why in ((401, "HTTP 401"), ({"choices": []}, "holds no message")):
+        with pytest.raises(EndpointError, match=why):
+            asyncio.run(serve_and_ask([said], []))
     with pytest.raises(ValueError, match="http://"):
         OpenAIEngine("localhost:1", "m")
 
@@ -133,13 +113,6 @@ def test_content_may_come_in_parts(content: Any, text: str, reasoning: str) -> N
     assert (reply.text, reply.reasoning, reply.stop) == (text, reasoning, "eos")
 
 
-def test_a_refusal_is_what_the_model_said_and_thoughts_are_not() -> None:
-    assert asked(lambda _: said(None, refusal="I can't"))[0].text == "I can't"
-    for name in ("reasoning", "reasoning_content"):
-        reply, _ = asked(lambda _, name=name: said("", **{name: "so"}))
-        assert (reply.text, reply.reasoning) == ("", "so")
-
-
 @pytest.mark.parametrize(
     ("finish", "stop"),
     [
@@ -155,17 +128,6 @@ def test_an_answer_is_ended_by_the_model_or_cut_by_a_limit(finish: Any, stop: st
 def test_any_other_end_is_no_answer(finish: Any) -> None:
     with pytest.raises(EndpointError, match=str(finish) if finish else "empty"):
         asked(lambda _: said("" if finish is None else "half", finish), attempts=2)
-
-
-def test_an_end_that_may_pass_is_asked_again() -> None:
-    replies = iter([said("half", "abort"), {"error": {"message": "no", "code": 503}}, said("x")])
-    reply, seen = asked(lambda _: next(replies))
-    assert reply.text == "x" and len(seen) == 3
-
-
-def test_no_reason_and_all_tokens_used_is_a_cut() -> None:
-    row = said("x", None) | {"usage": {"completion_tokens": 50}}
-    assert asked(lambda _: row)[0].stop == "length"
 
 
 @pytest.mark.parametrize(
@@ -210,12 +172,6 @@ def test_a_filter_is_no_sign_that_an_endpoint_is_gone(code: str) -> None:
         breaker.see("gone")
 
 
-def test_a_page_is_told_with_its_first_words() -> None:
-    with pytest.raises(EndpointError, match=r"HTTP 200, but no JSON object: <html>log in") as told:
-        asked(lambda _: Raw([b"<html>log in</html>"], "text/html"))
-    assert "tries" not in str(told.value)
-
-
 def events(*rows: Any, done: bool = True) -> bytes:
     lines = [f"data: {json.dumps(row, ensure_ascii=False)}\n\n" for row in rows]
     return "".join([*lines, "data: [DONE]\n\n" if done else ""]).encode()
@@ -237,19 +193,6 @@ def test_a_stream_is_read_where_only_streams_are_served() -> None:
     found, seen = asked(reply)
     assert (found.text, found.stop, found.usage) == ("é漢", "eos", {"completion_tokens": 2})
     assert len(seen) == 2
-
-
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (events(*WORDS, done=False), "broke off"),
-        (events(*WORDS, {"error": {"message": "Provider disconnected"}}), "disconnected"),
-        (events(done=True), "no message"),
-    ],
-)
-def test_a_stream_that_fails_is_no_answer(data: bytes, why: str) -> None:
-    with pytest.raises(EndpointError, match=why):
-        asked(lambda _: Raw([data]), attempts=2)
 
 
 def test_proxies_are_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:

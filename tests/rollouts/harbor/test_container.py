@@ -81,15 +81,8 @@ def test_a_forged_state_reaches_no_file_out_of_the_container(tmp_path: Path) -> 
             "cat /app/there/inner '/app/a b'; ls /logs/verifier; rm -r /app/*"
         )
         assert ran.stdout == "filenew" and ran.status == 0
-
-    in_container(body)
-
-
-def test_what_lay_at_the_place_of_the_tests_goes_first() -> None:
-    async def body(container: Container) -> None:
         await container.run("mkdir -p /tests/vendor; echo evil > /tests/vendor/json.py")
-        container.put({"/tests/test.sh": (b"ls -R /tests", 0o644)}, clear=("/tests",))
-        assert "json.py" not in (await container.run("bash /tests/test.sh")).stdout
+        container.put({"/tests/test.sh": (b"ls", 0o644)}, clear=("/tests",))
         assert set(container.files("/tests")) == {"test.sh"}
 
     in_container(body)

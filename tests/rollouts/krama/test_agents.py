@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -10,19 +9,16 @@ from typing import Any
 
 import pytest
 from krama_data import cases, needs_krama
+from said import act
 from small_lake import CODE, PLAN, make_lake, make_task
 from thought_forms import FORMS as FORMS_OF_THOUGHT
 from thought_forms import filled
 
 from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
-from rollouts.engines.scripted import CannedEngine
-from rollouts.environment import Budget
-from rollouts.environments import EnvironmentFactory
-from rollouts.episode import Episode
 from rollouts.krama.contract import answer_of, blocks, explain
 from rollouts.tool_calls import FORMATS
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.trajectory import Trajectory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 
@@ -49,17 +45,7 @@ def test_an_answer_under_an_unreadable_plan_counts_for_us_but_not_for_the_releas
 
 
 def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
-    async def go() -> Trajectory:
-        shop = EnvironmentFactory(Path("/"))
-        shop.announce([task])
-        engine = CannedEngine([{"match": "", "replies": replies}])
-        try:
-            one = Episode(task, 0, 0, shop.maker, Budget(turns=turns))
-            return await one.play(engine, Sampling(512))
-        finally:
-            await shop.close()
-
-    return asyncio.run(go())
+    return act(task, replies, turns)[0]
 
 
 @linux

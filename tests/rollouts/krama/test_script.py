@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from said import act
 from small_lake import make_lake, make_task
 
 from assay.family import score_answer
 from assay.task import Task
-from rollouts.engines.scripted import CannedEngine
-from rollouts.environment import Budget
-from rollouts.environments import EnvironmentFactory, ToolSettings
-from rollouts.episode import Episode
+from rollouts.environments import ToolSettings
 from rollouts.krama.index import index_lake
-from rollouts.krama.script import printed, task_text
-from rollouts.scripted_agents import reference_reply
-from rollouts.tool_calls import FORMATS
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.krama.script import task_text
+from rollouts.trajectory import Trajectory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 LOAD = 'import pandas as pd\nt = pd.read_csv("data/rain_amherst.csv")\nprint(len(t) - 1)\n'
 
 
 def play(task: Task, reply: str) -> Trajectory:
-    async def go() -> Trajectory:
-        shop = EnvironmentFactory(Path("/"))
-        shop.announce([task])
-        engine = CannedEngine([{"match": "", "replies": [reply]}])
-        try:
-            one = Episode(task, 0, 0, shop.maker, Budget(turns=3))
-            return await one.play(engine, Sampling(512))
-        finally:
-            await shop.close()
-
-    return asyncio.run(go())
+    return act(task, [reply])[0]
 
 
 @linux
@@ -87,15 +70,3 @@ def test_the_prompt_shows_named_files_and_not_how_many_rows_they_have(tmp_path: 
     assert "60" not in text and "rain" not in text
     every = task_text("How much rain fell?", index, ToolSettings())
     assert "data/rain_amherst.csv" in every and "data/notes.txt" in every
-
-
-def test_the_agent_that_knows_gold_writes_its_script(tmp_path: Path) -> None:
-    task = make_task(tmp_path, "lake_script", pipeline="print(1.5)\n")
-    assert reference_reply(task, 0, FORMATS["hermes"]) == "```python\nprint(1.5)\n```"
-
-
-@given(st.lists(st.text()))
-def test_printed_lines_hold_no_blanks_around_them(lines: list[str]) -> None:
-    found = printed("\n".join(lines))
-    assert all(line and line == line.strip() for line in found)
-    assert printed("\n".join(found)) == found

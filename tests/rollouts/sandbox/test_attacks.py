@@ -47,6 +47,13 @@ def test_full_stops_every_sixth_attack(reached: str) -> None:
     assert not_stopped(rows) == {}
 
 
+@pytest.mark.parametrize("level", ["full", "confined"])
+def test_memory_and_disk_that_no_one_number_shows(level: str, reached: str) -> None:
+    needs(level, reached)
+    rows = rows_on([], level, 111, 112, 113, 114, 115, 118, 125, 126, 127)
+    assert not_stopped(rows) == {}
+
+
 @pytest.mark.slow  # 128 attacks, as the others below
 def test_full_stops_all_as_an_ordinary_user(reached: str) -> None:
     needs("full", reached)

@@ -1,4 +1,4 @@
-"""Ways round the limits: memory the sum does not see, results lost."""
+"""Ways round the limits that no row of the attack table has: what counts, results lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,148 +29,14 @@ def usable(level: Level, reached: str) -> Level:
     return level
 
 
-def held(code: str) -> str:
-    """Code that prints OPEN when it holds what it took for long enough to be seen."""
-    return f"import time\n{code}\ntime.sleep(1)\nprint('OPEN')\n"
-
-
-SHARED_OF_MANY = """
-import mmap, os
-r, w = os.pipe()
-for _ in range(40):
-    if os.fork() == 0:
-        m = mmap.mmap(-1, 20 << 20)
-        for at in range(0, len(m), 4096): m[at] = 1
-        os.write(w, b'x'); time.sleep(20)
-os.close(w)
-for _ in range(40):
-    if not os.read(r, 1): raise MemoryError
-"""
-UNMAPPED_BUT_FOR_A_PAGE = """
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-size = 65536 if SMALL_PIECES else 16 << 20
-zero = -1
-if FROM_ZERO:
-    try: zero = os.open('/dev/zero', os.O_RDWR)
-    except OSError: raise SystemExit(1)
-for _ in range(600 * (1 << 20) // size):
-    at = libc.mmap(None, size, 3, 1 if zero >= 0 else 0x21, zero, 0)
-    if at in (None, (1 << 64) - 1): raise MemoryError
-    ctypes.memset(at, 1, size)
-    libc.munmap(at + 4096, size - 4096)
-"""
-QUEUES = """
-import socket
-keep, queued = [], 0
-for _ in range(100):
-    pair = socket.socketpair(); keep.append(pair)
-    for end in pair:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
-        end.setblocking(False)
-        try:
-            while True: queued += end.send(bytes(1 << 16))
-        except BlockingIOError: pass
-if queued < 300 << 20: raise MemoryError
-"""
-WAITING_CLIENTS = """
-import socket
-server = socket.socket(socket.AF_UNIX); server.bind('s'); server.listen(4096)
-full = 0
-while full < 2000:
-    client = socket.socket(socket.AF_UNIX); client.setblocking(False)
-    try: client.connect('s')
-    except BlockingIOError: raise SystemExit(1)
-    try:
-        while True: client.send(bytes(1 << 16))
-    except BlockingIOError: pass
-    client.close(); full += 1
-"""
-LOCKS = """
-import fcntl
-with open('f', 'wb') as file:
-    for at in range(60_000): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
-    time.sleep(2)
-"""
-ATTEMPTS = {
-    "shared memory of many processes": SHARED_OF_MANY,
-    "all of it unmapped but for a page": "SMALL_PIECES, FROM_ZERO = 0, 0" + UNMAPPED_BUT_FOR_A_PAGE,
-    "in small pieces": "SMALL_PIECES, FROM_ZERO = 1, 0" + UNMAPPED_BUT_FOR_A_PAGE,
-    "from /dev/zero": "SMALL_PIECES, FROM_ZERO = 0, 1" + UNMAPPED_BUT_FOR_A_PAGE,
-    "queues of sockets": QUEUES,
-    "clients that wait": WAITING_CLIENTS,
-    "locks": LOCKS,
-}
-
-
-@pytest.mark.parametrize("level", ["full", "confined"])
-@pytest.mark.parametrize("name", ATTEMPTS)
-def test_memory_that_the_sum_did_not_see(name: str, level: Level, reached: str) -> None:
-    config = Config(workers=1, stack=(), level=usable(level, reached))
-    with running(config) as (run, _):
-        result = run(held(ATTEMPTS[name]), limits=replace(SMALL, wall_s=120))  # locks are slow
-    assert result.status in ("memory", "error") and "OPEN" not in result.stdout, result
-
-
-@pytest.mark.parametrize("level", ["full", pytest.param("confined", marks=pytest.mark.slow)])
-def test_locks_of_others_are_not_counted(level: Level, reached: str, tmp_path: Path) -> None:
+def test_locks_of_others_are_not_counted(reached: str, tmp_path: Path) -> None:
     """Those of an open file belong to no process, and every jail's /proc shows them."""
     with (tmp_path / "f").open("wb") as file:
         for at in reversed(range(21_000)):  # in this order the kernel need not search
             lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * at, 1, 0)
             fcntl.fcntl(file, 37, lock)  # F_OFD_SETLK
-        with running(Config(workers=1, stack=(), level=usable(level, reached))) as (run, _):
+        with running(Config(workers=1, stack=(), level=usable("full", reached))) as (run, _):
             assert run("import time; time.sleep(0.5)", limits=SMALL).status == "ok"
-
-
-WRITTEN = {
-    "open descriptors in a directory that was shut": """
-import os
-os.mkdir('d')
-files = [open(f'd/{i}', 'wb') for i in range(8)]
-os.chmod('d', 0)
-for file in files: file.write(bytes(5 << 20)); file.flush()
-""",
-    "paths too long to name": """
-import os
-for _ in range(60): os.mkdir('d' * 200); os.chdir('d' * 200)
-for i in range(8): open(str(i), 'wb').write(bytes(5 << 20))
-""",
-    "files without a name that one page keeps": """
-import mmap, os
-keep = []
-for i in range(8):
-    with open('f', 'w+b') as file:
-        file.write(bytes(5 << 20)); file.flush()
-        keep.append(mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE))
-    os.unlink('f')
-    for page in keep[-1:]:
-        os.close(os.dup(0))
-""",
-    "the same without Python's own descriptor": """
-import ctypes, os
-m = ctypes.CDLL(None).mmap
-m.restype, m.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3,
-                                         ctypes.c_long]
-for i in range(8):
-    with open('f', 'w+b') as file:
-        file.write(bytes(5 << 20)); file.flush()
-        m(None, 4096, 1, 2, file.fileno(), 0)
-    os.unlink('f')
-""",
-}
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_disk_use_that_the_watch_did_not_see(name: str, reached: str) -> None:
-    limits = replace(SMALL, file_mb=8)
-    with running(Config(workers=1, stack=(), level=usable("confined", reached))) as (run, _):
-        result = run(held(WRITTEN[name]), limits=limits)
-        assert (result.status, result.stdout) == ("disk", ""), result
-        assert run("print(1)").stdout == "1\n"
 
 
 def test_a_nameless_file_counts_with_its_size_where_that_is_known(reached: str) -> None:
@@ -259,7 +124,7 @@ left.stdout.readline()
 job = Job(mine, JailPlan(False, 0, proc=proc), Folders("/", "/"), proc, -1)
 limit = int(sys.argv[1]) << 20
 job.watches = Watches(
-    Members(proc, False), MemoryWatch(proc, limit, os.getpid()), ProcessorWatch(proc, 60.0, 4), None
+    Members(proc, False), MemoryWatch(proc, limit, os.getpid()), ProcessorWatch(proc, 60.0), None
 )
 job.said = CLOSED + BEGUN
 ended = subprocess.Popen(["true"])  # kept: a Popen that goes takes its process's status with it

@@ -81,12 +81,6 @@ def test_an_older_landlock_still_confines() -> None:
         assert result.layers["landlock_abi"] == 1
 
 
-def test_the_report_travels_with_each_result(run, reached: str) -> None:
-    layers = run("pass").layers
-    assert layers["level"] == reached
-    assert "landlock_abi" in layers and "seccomp" in layers
-
-
 def test_report_for_people(reached: str) -> None:
     found = machine_report(Config(workers=1, min_level="limits", stack=("nonexistent_package",)))
     assert "nonexistent_package" in found["missing"]

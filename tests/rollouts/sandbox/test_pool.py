@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +16,8 @@ from places import ROOT
 from soak import soak
 
 from rollouts.sandbox import usage
-from rollouts.sandbox.model import LEVELS, STACK, Config, Limits
-from rollouts.sandbox.pool import FileStore, Pool
+from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, fitting, worker_count
+from rollouts.sandbox.pool import Pool
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
@@ -53,11 +52,6 @@ def test_partial_output_is_kept_on_timeout(run) -> None:
     code = "import time; print('before', flush=True); open('f', 'w').write('x'); time.sleep(1e6)"
     result = run(code, fetch=["f"], limits=Limits(wall_s=1.5))
     assert (result.status, result.stdout, result.files) == ("timeout", "before\n", {"f": b"x"})
-
-
-def test_processor_time_is_bounded_too(run) -> None:
-    result = run("while True: pass", limits=Limits(wall_s=60, cpu_s=1))
-    assert result.status == "timeout" and "processor" in result.why
 
 
 def test_files_in_and_out(run) -> None:
@@ -174,38 +168,17 @@ def test_a_killed_pool_leaves_nothing(tmp_path: Path, level: str, reached: str) 
     assert list(tmp_path.rglob("*/*")) == []
 
 
-def test_store_carries_files_and_keeps_its_caps() -> None:
-    async def episode() -> tuple[str, dict[str, str]]:
-        store = FileStore(total_mb=1)
-        async with Pool(PLAIN) as pool:
-            code = "open('a', 'w').write('kept'); open('b', 'wb').write(bytes(2 << 20))"
-            refused = store.add((await pool.run(code, fetch=["*"])).files)
-            return (await pool.run("print(open('a').read())", store.files)).stdout, refused
-
-    out, refused = asyncio.run(episode())
-    assert out == "kept\n" and list(refused) == ["b"]
+@pytest.mark.parametrize(
+    ("cores", "free", "wanted"), [(8, 64, 8), (64, 64, 16), (64, 15, 3), (4, 1, 1), (1, 999, 1)]
+)
+def test_processors_or_memory_decide_how_many_calls_fit(cores: int, free: int, wanted: int) -> None:
+    call = Limits(total_mb=2048, work_mb=1024, tmp_mb=512, shm_mb=512)  # 4 GiB together
+    assert fitting(cores, free << 30, call) == wanted
+    assert fitting(cores, None, call) == cores
+    assert worker_count(Limits(total_mb=10**8)) == 1
 
 
-def test_a_caller_and_the_code_talk_through_a_socket() -> None:
-    async def talk() -> tuple[bytes, bytes, str, str]:
-        async with Pool(Config(workers=1, min_level="limits", stack=())) as pool:
-            ours, theirs = socket.socketpair()
-            ours.settimeout(60)
-            code = "while line := input(): print(line * 2, file=open(0, 'w', closefd=False))"
-            call = asyncio.create_task(pool.run(code, stdin=theirs, limits=Limits(wall_s=60)))
-            answers: list[bytes] = []
-            for line in (b"a\n", b"b\n"):
-                ours.sendall(line)
-                answers.append(await asyncio.to_thread(ours.recv, 64))
-            beside = await pool.run("print(1)")  # it takes no place in the queue
-            theirs.close()
-            ours.close()
-            return answers[0], answers[1], beside.stdout, (await call).why
-
-    assert asyncio.run(talk()) == (b"aa\n", b"bb\n", "1\n", "the caller ended it")
-
-
-@pytest.mark.parametrize("calls", [100, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_hostile_calls_lose_and_mix_up_nothing(calls: int) -> None:
-    found = asyncio.run(soak(calls, STACK if calls > 100 else ()))
+@pytest.mark.slow
+def test_hostile_calls_lose_and_mix_up_nothing() -> None:
+    found = asyncio.run(soak(10_000, STACK))
     assert found["problems"] == [] and found["retried"] == 0

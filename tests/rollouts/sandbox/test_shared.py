@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
 
 import pytest
-from harness import needs_root, on_machine, running
+from harness import running
 
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
-from rollouts.sandbox.pool import placed
+from rollouts.sandbox.pool import check, placed
 
 LOOK = """
 import glob, os
@@ -92,6 +90,12 @@ def test_each_level_shows_the_same_files(level: Level, lakes: dict[str, str]) ->
         assert run("import os; print(os.listdir())").stdout == "['main.py']\n"
 
 
+def test_a_directory_can_be_shared_later(lakes: dict[str, str]) -> None:
+    with running(Config(workers=1, stack=(), min_level="limits")) as (run, pool):
+        pool.share("lake", lakes["lake"])
+        assert run("print(open('data.csv').read())", shared="lake").stdout == "lake data\n"
+
+
 def test_links_do_not_count_as_the_code_s_own_files(lakes: dict[str, str], reached: str) -> None:
     if reached == "limits":
         pytest.skip("needs Landlock")
@@ -99,14 +103,6 @@ def test_links_do_not_count_as_the_code_s_own_files(lakes: dict[str, str], reach
     with running(Config(workers=1, stack=(), level="confined", shared=lakes)) as (run, _):
         result = run("import time; open('a', 'w'); time.sleep(0.3)", limits=limits, shared="lake")
     assert result.status == "ok", result
-
-
-def test_directories_can_be_shared_later(lakes: dict[str, str]) -> None:
-    with running(Config(workers=1, stack=(), min_level="limits")) as (run, pool):
-        with pytest.raises(ValueError, match=r"sandbox\.shared"):
-            run("pass", shared="lake")
-        pool.share("lake", lakes["lake"])
-        assert run("print(open('data.csv').read())", shared="lake").stdout == "lake data\n"
 
 
 @pytest.mark.parametrize(
@@ -121,72 +117,6 @@ def test_directories_can_be_shared_later(lakes: dict[str, str]) -> None:
 def test_what_cannot_be_shared_is_said(
     lakes: dict[str, str], shared: str | dict[str, str], files: dict[str, bytes], word: str
 ) -> None:
-    with (
-        running(Config(workers=1, stack=(), min_level="limits", shared=lakes)) as (run, _),
-        pytest.raises(ValueError, match=word),
-    ):
-        run("pass", files, shared=shared)
-
-
-def test_a_name_alone_means_the_work_directory(lakes: dict[str, str]) -> None:
-    assert placed("lake", Config(shared=lakes)) == (("", "lake"),)
-    assert placed(None, Config(shared=lakes)) == ()
-
-
-KNOCK = """
-import os, socket
-for top in ('data/', ''):
-    try: socket.socket(socket.AF_UNIX).connect(top + 'service'); print('OPEN socket')
-    except OSError: pass
-    try: os.write(os.open(top + 'fifo', os.O_WRONLY | os.O_NONBLOCK), b'x'); print('OPEN fifo')
-    except OSError: pass
-print('done')
-"""
-
-
-def test_a_socket_or_fifo_in_a_shared_directory_leads_nowhere(
-    level: Level, lakes: dict[str, str]
-) -> None:
-    """A program of the host may listen there."""
-    if level == "limits":
-        pytest.skip("`limits` leaves it to the file permissions")
-    top = lakes["lake"]
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"{top}/service")
-        server.listen(8)
-        os.mkfifo(f"{top}/fifo")
-        for name in ("service", "fifo"):
-            os.chmod(f"{top}/{name}", 0o777)
-        reader = os.open(f"{top}/fifo", os.O_RDONLY | os.O_NONBLOCK)
-        config = Config(workers=1, stack=(), level=level, shared=lakes)
-        with running(config) as (run, _):
-            for shared in ("lake", {"data": "lake"}):
-                result = run(KNOCK, shared=shared)
-                assert (result.status, result.stdout) == ("ok", "done\n"), result
-        os.close(reader)
-
-
-CLOSED = """
-import asyncio
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
-
-async def main():
-    pool = Pool(Config(workers=1, stack=(), min_level="limits", shared={"lake": "%s"}))
-    print((await pool.run("pass", shared="lake")).why)
-    await pool.close()
-
-asyncio.run(main())
-"""
-
-
-@needs_root
-def test_a_folder_that_is_closed_to_the_jail_is_named(lakes: dict[str, str]) -> None:
-    """Where no mount can be made, model code reads shared files as another user."""
-    above = Path(lakes["lake"]).parent
-    above.chmod(0o700)
-    done = on_machine(["docker"], "-c", CLOSED % lakes["lake"])
-    if "use a Python elsewhere" in done.stdout:
-        pytest.skip("this interpreter is closed to other users")
-    assert f"no inputs: the shared directory {lakes['lake']} is closed" in done.stdout, done.stderr
-    assert f"chmod o+rx {above}, or" in done.stdout
+    config = Config(shared=lakes)
+    with pytest.raises(ValueError, match=word):
+        check("pass", files, (), placed(shared, config))

@@ -16,7 +16,6 @@ import aiohttp
 from aiohttp import web
 from chat_tokenizers import write_chat_tokenizer
 
-from rollouts.engines.http_engine import OpenAIEngine
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer
@@ -58,22 +57,24 @@ async def serving(
     await runner.cleanup()
 
 
+def replies(engine: Any, tokenizer: ChatTokenizer, asked: Sequence[tuple[str, Any]]) -> list[Any]:
+    """(status, reply) of requests one after the other."""
+
+    async def ask() -> list[Any]:
+        async with serving(engine, tokenizer) as (_, post, _b):
+            return [await post(path, body) for path, body in asked]
+
+    return asyncio.run(ask())
+
+
 def test_greedy_answers_are_the_engines_own(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     engine, tokenizer = model
     ids = tokenizer.prompt(ASK)
     ((own,),) = engine.generate_now([ids], Sampling(12, 0.0), 1, [0])
-
-    async def both() -> tuple[Any, Any]:
-        async with serving(engine, tokenizer) as (_, post, _b):
-            chat = {"messages": ASK, "temperature": 0, "max_tokens": 12, "logprobs": True}
-            plain = {"prompt": ids, "temperature": 0, "max_tokens": 12, "logprobs": 1}
-            asked = [{"return_token_ids": True} | body for body in (chat, plain)]
-            return (
-                await post("/chat/completions", asked[0]),
-                await post("/completions", asked[1]),
-            )
-
-    (chat_status, chat), (plain_status, plain) = asyncio.run(both())
+    body = {"temperature": 0, "max_tokens": 12, "return_token_ids": True}
+    asked = [("/chat/completions", {"messages": ASK, "logprobs": True, **body})]
+    asked += [("/completions", {"prompt": ids, "logprobs": 1, **body})]
+    (chat_status, chat), (plain_status, plain) = replies(engine, tokenizer, asked)
     assert (chat_status, plain_status) == (200, 200)
     one, two = chat["choices"][0], plain["choices"][0]
     assert one["token_ids"] == two["token_ids"] == own.ids
@@ -144,45 +145,13 @@ TOOL = {
 CALL = 'Let me see.\n<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_call>'
 
 
-def test_tools_go_in_and_calls_come_out(model: tuple[TorchEngine, ChatTokenizer]) -> None:
-    tokenizer = model[1]
-    engine = Scripted(tokenizer, CALL)
-
-    async def ask() -> tuple[Any, Any]:
-        async with (
-            serving(engine, tokenizer, context=4000) as (url, _, _b),
-            OpenAIEngine(url, "tiny") as client,
-        ):
-            first = await client.chat(ASK, [TOOL], Sampling(64, 0.0), 1)
-            call = {"name": "add", "arguments": '{"a": 3}'}
-            more = [
-                *ASK,
-                {"role": "assistant", "content": None, "tool_calls": [{"function": call}]},
-                {"role": "tool", "tool_call_id": "1", "content": "10"},
-            ]
-            second = await client.chat(more, [TOOL], Sampling(64, 0.0), 1)
-        return first, second
-
-    first, _ = asyncio.run(ask())
-    assert (first.text, first.stop) == ("Let me see.", "eos")
-    assert [(c.name, c.arguments) for c in first.calls] == [("add", {"a": 3})]
-    said = [tokenizer.raw(ids) for ids in engine.asked]
-    assert '"name": "add"' in said[0]  # the schema
-    assert CALL.partition("\n")[2] in said[1] and "<tool_response>\n10\n" in said[1]
-
-
 def test_a_stream_holds_what_the_whole_reply_does(
     model: tuple[TorchEngine, ChatTokenizer],
 ) -> None:
     body = {"messages": ASK, "max_tokens": 9, "temperature": 0}
     more = {"stream": True, "stream_options": {"include_usage": True}}
-
-    async def ask() -> tuple[Any, Any]:
-        async with serving(*model) as (_, post, _b):
-            whole = await post("/chat/completions", body)
-            return whole, await post("/chat/completions", body | more)
-
-    (_, whole), (_, text) = asyncio.run(ask())
+    path = "/chat/completions"
+    (_, whole), (_, text) = replies(*model, [(path, body), (path, body | more)])
     events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
     assert events[-1] == "[DONE]"
     rows = [json.loads(event) for event in events[:-1]]
@@ -200,41 +169,26 @@ def test_text_ids_and_usage_end_at_a_stop_text(
     model: tuple[TorchEngine, ChatTokenizer], stop: list[str], text: str, ids: str | None
 ) -> None:
     tokenizer = model[1]
-    engine = Scripted(tokenizer, TALK)
-    body = {"stop": stop, "logprobs": 1, "return_token_ids": True}
-
-    async def ask() -> Any:
-        async with serving(engine, tokenizer) as (_, post, _b):
-            chat = {"messages": ASK, **body, "logprobs": True}
-            return await post("/completions", {"prompt": "x", **body}), await post(
-                "/chat/completions", chat
-            )
-
-    (_, plain), (_, chat) = asyncio.run(ask())
+    body = {"stop": stop, "logprobs": True, "return_token_ids": True}
+    asked = [("/completions", {"prompt": "x", **body, "logprobs": 1})]
+    asked += [("/chat/completions", {"messages": ASK, **body})]
     wanted = tokenizer.answer(TALK) if ids is None else tokenizer.answer(ids)[:-1]
-    for reply in (plain, chat):
+    for _, reply in replies(Scripted(tokenizer, TALK), tokenizer, asked):
         (choice,) = reply["choices"]
         assert choice["token_ids"] == wanted and choice["finish_reason"] == "stop"
         assert reply["usage"]["completion_tokens"] == len(wanted)
-    assert plain["choices"][0]["text"] == chat["choices"][0]["message"]["content"] == text
-    assert len(plain["choices"][0]["logprobs"]["tokens"]) == len(wanted)
-    assert len(chat["choices"][0]["logprobs"]["content"]) == len(wanted)
+        assert choice.get("text", choice.get("message", {}).get("content")) == text
+        logprobs = choice["logprobs"]
+        assert len(logprobs.get("tokens") or logprobs["content"]) == len(wanted)
 
 
 @pytest.mark.parametrize("kind", ["bytes", "prepend", "first"])
 def test_a_character_over_several_tokens_keeps_its_bytes(kind: str, tmp_path: Path) -> None:
     tokenizer = ChatTokenizer(write_chat_tokenizer(tmp_path / "model", kind, "llama2"))
     text = "é 日🙂 so"
-    body = {"return_token_ids": True}
-
-    async def ask() -> Any:
-        async with serving(Scripted(tokenizer, text), tokenizer) as (_, post, _b):
-            chat = {"messages": ASK, "logprobs": True, **body}
-            return await post("/chat/completions", chat), await post(
-                "/completions", {"prompt": "x", "logprobs": 1, **body}
-            )
-
-    (_, chat), (_, plain) = asyncio.run(ask())
+    asked = [("/chat/completions", {"messages": ASK, "logprobs": True})]
+    asked += [("/completions", {"prompt": "x", "logprobs": 1})]
+    (_, chat), (_, plain) = replies(Scripted(tokenizer, text), tokenizer, asked)
     said = chat["choices"][0]
     assert said["message"]["content"] == text
     written = b"".join(bytes(token["bytes"]) for token in said["logprobs"]["content"])
@@ -270,11 +224,8 @@ WRONG: list[tuple[str, Any, int, str]] = [
 def test_what_cannot_be_done_is_refused_by_name(
     model: tuple[TorchEngine, ChatTokenizer],
 ) -> None:
-    async def ask() -> list[tuple[int, Any]]:
-        async with serving(*model) as (_, post, _b):
-            return [await post(path, body) for path, body, _, _ in WRONG]
-
-    for (path, body, status, words), (got, reply) in zip(WRONG, asyncio.run(ask()), strict=True):
+    found = replies(*model, [(path, body) for path, body, _, _ in WRONG])
+    for (path, body, status, words), (got, reply) in zip(WRONG, found, strict=True):
         assert got == status, (path, body, reply)
         assert words in reply["error"]["message"]
 
@@ -320,11 +271,7 @@ def test_an_engine_that_fails_is_a_server_error(model: tuple[TorchEngine, ChatTo
         async def generate(self, *_: Any) -> Any:
             raise RuntimeError("out of memory")
 
-    async def ask() -> tuple[int, Any]:
-        async with serving(Broken(), model[1]) as (_, post, _b):
-            return await post("/completions", {"prompt": "x"})
-
-    status, reply = asyncio.run(ask())
+    ((status, reply),) = replies(Broken(), model[1], [("/completions", {"prompt": "x"})])
     assert (status, reply["error"]["message"]) == (500, "RuntimeError: out of memory")
 
 
@@ -347,6 +294,9 @@ def test_the_official_client_reads_every_answer(
             stream = await chat.create(model="tiny", messages=again, stream=True)
             parts = [chunk.choices[0].delta.content or "" async for chunk in stream]
             assert "".join(parts) == CALL
+            said = [model[1].raw(ids) for ids in engine.asked]
+            assert '"name": "add"' in said[0]  # the schema
+            assert CALL.partition("\n")[2] in said[1] and "<tool_response>\n4\n" in said[1]
             plain = await client.completions.create(model="tiny", prompt=["a", "b"], logprobs=1)
             assert [c.index for c in plain.choices] == [0, 1]
             assert sum(plain.choices[0].logprobs.token_logprobs) == 0.0

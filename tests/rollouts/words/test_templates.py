@@ -69,20 +69,19 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
 def test_sections_fields_and_files_that_are_missing_are_named(tmp_path: Path) -> None:
     texts = dict(ours(KINDS["ds_guru"]).texts)
     del texts["repair"]
-    (tmp_path / "a.yaml").write_text(yaml.safe_dump({"ds_guru": texts}), encoding="utf-8")
-    with pytest.raises(ConfigError, match="field repair is missing"):
-        read_prompts(str(tmp_path / "a.yaml"))
-    (tmp_path / "a.yaml").write_text("cdr: {}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="unknown section cdr; known are refinement"):
-        read_prompts(str(tmp_path / "a.yaml"))
-    (tmp_path / "a.yaml").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="no section in it"):
-        read_prompts(str(tmp_path / "a.yaml"))
-    with pytest.raises(ConfigError, match="no such file or folder"):
-        read_prompts(str(tmp_path / "b.yaml"))
+    path = tmp_path / "a.yaml"
+    for rows, said in (
+        ({"ds_guru": texts}, "field repair is missing"),
+        ({"cdr": {}}, "unknown section cdr; known are refinement"),
+        ({}, "no section in it"),
+    ):
+        path.write_text(yaml.safe_dump(rows) if rows else "", encoding="utf-8")
+        with pytest.raises(ConfigError, match=said):
+            read_prompts(str(path))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"no \*\.yaml in it"):
-        read_prompts(str(tmp_path / "empty"))
+    for place, said in (("b.yaml", "no such file or folder"), ("empty", r"no \*\.yaml in it")):
+        with pytest.raises(ConfigError, match=said):
+            read_prompts(str(tmp_path / place))
 
 
 def test_a_folder_of_files_is_read_and_no_section_twice(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import signal
@@ -20,12 +19,11 @@ from chat_server import serving
 from assay.http_client import EndpointError, Patience, open_session
 from assay.task import TaskError
 from rollouts.engines.http_engine import DIALECTS, AnswerError, ServerEngine, with_fields
-from rollouts.engines.server.process import SERVERS, Launch, devices, servers
+from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling
-from train.cli.rollout import main as rollout
 
 SERVE = ("engine.dtype=float32", "engine.threads=1")
 GREEDY = Sampling(10, 0.0)
@@ -58,53 +56,12 @@ def test_greedy_ids_are_those_of_the_engine_itself(address: str, tiny_folder: Pa
     assert [g[0].stop for g in there] == [g[0].stop for g in own]
     for a, b in zip(there, own, strict=True):
         assert a[0].logprobs == pytest.approx(b[0].logprobs, abs=1e-4)
-
-
-def test_samples_differ_and_come_again_with_their_seed(address: str, tiny_folder: Path) -> None:
-    prompts = [ChatTokenizer(tiny_folder).prompt([{"role": "user", "content": "hello"}])]
-    first = ask(address, tiny_folder, prompts, Sampling(12), 3)
-    assert len({tuple(c.ids) for c in first[0]}) == 3
-    assert [c.ids for c in ask(address, tiny_folder, prompts, Sampling(12), 3)[0]] == [
-        c.ids for c in first[0]
-    ]
-
-
-def test_a_sequence_that_is_full_ends_without_a_request(address: str, tiny_folder: Path) -> None:
-    ((one,),) = ask(address, tiny_folder, [[5] * 2048], GREEDY, 1)
-    assert (one.ids, one.stop) == ([], "length")
-    ((one,),) = ask(address, tiny_folder, [[5] * 2045], GREEDY, 1)
-    assert len(one.ids) <= 3
-
-
-def test_rollouts_of_a_server_hold_ids_and_go_on_where_they_were(
-    tiny_folder: Path, tmp_path: Path
-) -> None:
-    gold = {"input_text": "a  b", "status": "KEEP", "text": "a b", "recipe": []}
-    tasks = tmp_path / "tasks.jsonl"
-    rows = [
-        {
-            "id": f"t{i}",
-            "family": "refinement",
-            "track": "x",
-            "split": "heldout",
-            "prompt": [{"role": "user", "content": f"tidy {i}"}],
-            "gold": gold,
-        }
-        for i in range(3)
-    ]
-    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = tmp_path / "out.jsonl"
-    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--out", str(out), "sampling.n=2"]
-    words += ["server.kind=assay", f"server.args={' '.join(SERVE)}", "sampling.max_new_tokens=8"]
-    assert rollout(words) == 0
-    found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(r["task_id"], r["sample"]) for r in found] == [
-        (f"t{i}", j) for i in range(3) for j in range(2)
-    ]
-    assert all(len(r["ids"]) == len(r["loss_mask"]) and sum(r["loss_mask"]) for r in found)
-    text = out.read_text()
-    assert rollout(words) == 0  # nothing is left to do
-    assert out.read_text() == text
+    first, again = (ask(address, tiny_folder, prompts[:1], Sampling(12), 3)[0] for _ in range(2))
+    assert [c.ids for c in first] == [c.ids for c in again] and len({*map(str, first)}) == 3
+    ((full,),) = ask(address, tiny_folder, [[5] * 2048], GREEDY, 1)  # without a request
+    assert (full.ids, full.stop) == ([], "length")
+    ((nearly,),) = ask(address, tiny_folder, [[5] * 2045], GREEDY, 1)
+    assert len(nearly.ids) <= 3
 
 
 def test_a_server_that_dies_is_a_failure_and_no_answer(tiny_folder: Path, tmp_path: Path) -> None:
@@ -152,13 +109,6 @@ def test_there_is_one_server_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert devices() == [""]
 
 
-def test_the_commands_of_the_other_servers() -> None:
-    vllm = Launch("vllm", "/m", "m", "/env/python", ("--dtype", "bfloat16")).command(7)
-    assert vllm[:5] == ["/env/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/m"]
-    assert vllm[-2:] == ["--dtype", "bfloat16"] and "7" in vllm
-    assert "sglang.launch_server" in Launch("sglang", "/m", "m").command(7)
-
-
 VLLM = {
     "choices": [
         {
@@ -179,7 +129,7 @@ SGLANG = {
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_every_way_to_sample_is_said(kind: str) -> None:
+def test_every_way_to_sample_is_said_and_fields_have_the_last_word(kind: str) -> None:
     """What a request leaves open, the model's generation_config.json decides."""
     for top_k, said in ((0, -1), (5, 5)):
         body = DIALECTS[kind].ask("m", [1], Sampling(8, 0.7, top_k), 3, [2])
@@ -187,11 +137,6 @@ def test_every_way_to_sample_is_said(kind: str) -> None:
         off = {"min_p": 0.0, "repetition_penalty": 1.0, "top_p": 1.0, "temperature": 0.7}
         off |= {"presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": said}
         assert off.items() <= fields.items()
-
-
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_fields_of_a_request_have_the_last_word(kind: str) -> None:
-    body = DIALECTS[kind].ask("m", [1], Sampling(8), 3, [2])
     made = with_fields(body, {"min_p": 0.1, "top_k": None, "lora": "x"})
     fields = made.get("sampling_params", made)
     assert fields["min_p"] == 0.1 and "top_k" not in fields and made["lora"] == "x"
@@ -238,7 +183,3 @@ def test_answers_of_both_kinds_are_read() -> None:
 def test_answers_without_ids_are_failures(kind: str, row: dict[str, Any]) -> None:
     with pytest.raises(AnswerError):
         DIALECTS[kind].read(row, Sampling(8))
-
-
-def test_every_server_can_be_named_on_the_command_line() -> None:
-    assert set(SERVERS) == set(DIALECTS)

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
 from tiny_model import CHAT_TEMPLATE
 from tool_model import tasks, write_model
 
@@ -85,44 +80,3 @@ def test_a_hundred_tool_episodes_side_by_side_are_whole(
     for row in called[:5]:
         said = [x for x, m in zip(row["logprobs"], row["loss_mask"], strict=True) if m]
         assert said == pytest.approx(retold(folder, row), abs=1e-4)
-
-
-def group_below(pid: int) -> int:
-    """The process group of a server that a process has started."""
-    below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return next(int(one) for one in below if os.getpgid(int(one)) == int(one))
-
-
-def test_a_server_that_is_killed_costs_no_answer(folder: Path, tmp_path: Path) -> None:
-    """Its rollouts have no outcome, the others stay as they are, and the command goes on."""
-    data, out = tasks(240, tmp_path / "tasks.jsonl"), tmp_path / "out.jsonl"
-    words = ["rollout", "--tasks", str(data), "--out", str(out), "--model", str(folder)]
-    words += ["server.kind=vllm", f"server.python={VLLM}", f"server.args={' '.join(SERVE)}"]
-    words += ["sampling.n=1", "server.in_flight=4", "sampling.max_new_tokens=6", "tools.turns=3"]
-    env = os.environ | ENVIRON
-    with (tmp_path / "log").open("w") as log:
-        run = subprocess.Popen(
-            [sys.executable, "-m", "assay", *words, "server.patience=0.2"],
-            cwd=ROOT,
-            env=env,
-            stdout=log,
-            stderr=log,
-        )
-        until = time.monotonic() + 400
-        while len(rows_of(out)) < 20 and time.monotonic() < until:
-            assert run.poll() is None, (tmp_path / "log").read_text()
-            time.sleep(0.05)
-        os.killpg(group_below(run.pid), signal.SIGKILL)
-        assert run.wait(300) in (1, 3), (tmp_path / "log").read_text()
-    before = rows_of(out)
-    assert 20 <= len([r for r in before if r["outcome"] is not None]) < 240
-    again = subprocess.run(
-        [sys.executable, "-m", "assay", *words], cwd=ROOT, env=env, capture_output=True, text=True
-    )
-    assert again.returncode == 0, again.stderr
-    after = {(row["task_id"], row["sample"]): row for row in rows_of(out)}
-    assert len(after) == len(rows_of(out)) == 240
-    assert all(row["outcome"] is not None for row in after.values())
-    for row in before:
-        if row["outcome"] is not None:
-            assert after[row["task_id"], row["sample"]] == row

@@ -13,10 +13,8 @@ from said import act
 from small_lake import make_lake, make_task
 
 from assay.family import score_answer
-from assay.task import Task, TaskError
-from rollouts.environments import EnvironmentFactory
+from assay.task import Task
 from rollouts.krama.agents.code_agent import (
-    CodeAgent,
     list_files,
     prelude,
     read_answer,
@@ -86,16 +84,6 @@ def table_task(folder: Path, tool: str) -> Task:
     asked = [{"role": "user", "content": "Copy it."}]
     files = {"data.csv": str(folder / "data.csv")}
     return Task("t", "table", "class-IF", "heldout", asked, {}, tools=(tool,), files=files)
-
-
-def test_without_the_package_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "smolagents", None)
-    environment = EnvironmentFactory(tmp_path).maker(table_task(tmp_path, "smolagents"), 0, 1)
-    assert isinstance(environment, CodeAgent)
-    with pytest.raises(TaskError, match="install the extra `agents`"):
-        environment.prepared("q")
 
 
 def test_the_functions_that_code_may_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from said import act
 from small_lake import make_lake, make_task
 
 from assay.family import score_answer
-from assay.task import Task
 from rollouts.krama.agents import datawise
 from rollouts.krama.agents.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
 
@@ -98,19 +97,6 @@ def test_bounds_of_the_loop_end_it(tmp_path: Path) -> None:
     assert score_answer(task, run.answer()).outcome == 0.0
 
 
-@linux
-def test_the_prediction_of_a_table_task_is_what_the_notebook_saved(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("a\n1\n", encoding="utf-8")
-    asked = [{"role": "user", "content": "Copy it."}]
-    files = {"data.csv": str(tmp_path / "data.csv")}
-    task = Task("t", "table", "reg-MM", "heldout", asked, {}, tools=("datawise",), files=files)
-    save = CODE.format("open('prediction.csv', 'w').write(open('data.csv').read())")
-    run, said = act(task, [GOAL.format("copy") + save, "<end_step>", "<fulfilled>"])
-    assert (run.failure, run.files) == (None, {"prediction.csv": b"a\n1\n"})
-    assert "data.csv (4 bytes)" in said.asked[0][-1]["content"]
-    assert "<answer>" not in said.asked[2][-1]["content"]
-
-
 def test_cells_and_signals_of_a_message() -> None:
     text = "<end_step>\nwords\n```markdown\n<await>\n```\n```py\nprint('```')\n\nx\n``` \n```\ny"
     assert [(c.code, c.text) for c in cells_of(text)] == [
@@ -133,7 +119,3 @@ def test_any_text_is_read(text: str, stage: Stage) -> None:
     kept = [line for _, body in parts_of(text) for line in body.split("\n") if line.strip()]
     assert set(kept) <= set(text.splitlines())
     cells_of(text)
-
-
-def test_many_open_fences_are_read_in_linear_time() -> None:
-    assert len(cells_of("```python\n" * 200_000)) == 1

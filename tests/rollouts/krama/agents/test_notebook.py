@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -124,19 +123,6 @@ def test_a_cell_that_answers_in_the_loop_s_place_harms_only_itself(said: str) ->
     limits = Limits(wall_s=3, fetch_total_mb=1)
     (result,) = cells(code, limits=limits)
     assert result.status == "timeout"
-
-
-def test_it_sees_a_shared_directory(tmp_path: Path) -> None:
-    above = tmp_path
-    while above.stat().st_mode & 0o005 != 0o005 and above != Path("/"):
-        above.chmod(0o755)
-        above = above.parent
-    (tmp_path / "data.csv").write_text("1")
-    config = Config(workers=1, min_level="limits", stack=(), shared={"lake": str(tmp_path)})
-    _, seen = cells(
-        "x = open('in/data.csv').read()", "print(x)", config=config, shared={"in": "lake"}
-    )
-    assert seen.stdout == "1\n"
 
 
 def test_more_interpreters_than_workers_take_turns() -> None:
