@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import cases
 
 from assay.task import TaskError
 from rollouts.chats import (
@@ -102,29 +103,7 @@ def test_thoughts_are_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [
-        ({"messages": [user(), says([{"type": "image_url", "image_url": {}}])]}, "image_url"),
-        ({"messages": [user(None)]}, "no text"),
-        ({"messages": [user(), {"role": "narrator", "content": "x"}]}, "'narrator'"),
-        ({"messages": [user(), says(tool_calls=[call("{")])]}, "not valid JSON"),
-        ({"messages": [user(), says(tool_calls=[call("[1]")])]}, "not an object"),
-        ({"messages": [user(), says(tool_calls="f()")]}, "`tool_calls` is str"),
-        ({"messages": [user(tool_calls=[call({})])]}, "a user message has `tool_calls`"),
-        ({"messages": [user(), says(reasoning="a", thinking="b")]}, "differ"),
-        ({"messages": [user(), says(train_detail=[{"begin_offset": 0}])]}, "`train_detail`"),
-        ({"messages": [user(), says(reasoning_details=[{}])]}, "`reasoning_details`"),
-        ({"messages": [user(), says(refusal="no")]}, "`refusal`"),
-        ({"messages": [user(), says(prefix=True)]}, "`prefix`"),
-        ({"messages": [user(), says()], "weight": 0.3}, "`weight` of a row"),
-        ({"messages": [user(), says()], "train": False}, "`train` of a row"),
-        ({"messages": [user(), says()], "images": ["x.png"]}, "`images` of a row"),
-        ({"messages": [user()], "chosen": says(), "rejected": says()}, "`chosen` of a row"),
-        ({"messages": [user(), says()], "label": False}, "`label`"),
-        ({"messages": [user(), says()], **shared(("human", "u"))}, "`messages` and `conv"),
-        ({"messages": [user(), says()], "tools": [1]}, "`tools` is no list"),
-        ({"messages": [user(), says()], "chat_template_kwargs": "x"}, "chat_template_kwargs"),
-        (shared(("function_call", "f(x)")), "no JSON"),
-    ],
+    cases("chat rows that are refused"),
 )
 def test_what_cannot_be_obeyed_is_refused_by_name(row: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=r"^row 7: ") as error:

@@ -9,6 +9,7 @@ import pytest
 import thought_forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import cases
 
 from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolCall, ToolSpec, call_format, fitting
 
@@ -136,12 +137,7 @@ TYPED = ToolSpec(
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        {"n": 5, "x": 2.5, "yes": True, "names": ["a"], "any": [1, "b"]},
-        {"code": "[1, 2]", "any": 3},
-        {"code": '{"a": 1}', "any": "some text"},
-        {"code": "12"},
-    ],
+    cases("arguments of each type"),
 )
 @pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
 def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any]) -> None:
@@ -151,14 +147,7 @@ def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [
-        ({"code": "x", "names": []}, ""),
-        ({"code": "x"}, "'names' is missing"),
-        ({"code": 3, "names": []}, "'code' must be text; got 3"),
-        ({"code": "x", "names": "a"}, "'names' must be a list; got \"a\""),
-        ({"code": "x", "names": [1]}, "'names'[0] must be text; got 1"),
-        ({"code": "x", "names": [], "more": 1}, "no argument 'more'"),
-    ],
+    cases("arguments and what is said of them"),
 )
 def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
     found = fitting(SPEC, ToolCall("t", arguments))[1]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import cases
 
 from assay.task import TaskError
 from rollouts.tool_calls import ToolCall, fitting
@@ -66,12 +67,7 @@ def test_the_schema_says_types_defaults_and_help() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Do it.\n\nParameters\n----------\nx : int\n    How many.\ny\n    Why.",
-        "Do it.\n\nArgs:\n    x: How many.\n    y: Why.",
-        "Do it.\n\n:param x: How many.\n:param str y: Why.\n:returns: None",
-        "Do it.\n\nArgs:\n    x (int): How\n        many.\n    y: Why.\nRaises:\n    z: Never.",
-    ],
+    cases("docstrings"),
 )
 def test_three_habits_of_docstrings_are_read(text: str) -> None:
     assert described(text) == ("Do it.", {"x": "How many.", "y": "Why."})
@@ -89,16 +85,7 @@ ABOUT = "    'Take x.'\n"
 
 @pytest.mark.parametrize(
     ("source", "why"),
-    [
-        ("def f(x: int): pass", r"tool f .* it has no docstring"),
-        (f"def f(x):\n{ABOUT}", "argument 'x' has no type; annotate it"),
-        (f"def f(x: bytes):\n{ABOUT}", "'x' is of type bytes, which a model cannot give"),
-        (f"def f(x: dict[int, str]):\n{ABOUT}", "'x' has keys of type int"),
-        (f"def f(*x: int):\n{ABOUT}", r"\*x: ?'?int'? takes any argument"),
-        (f"def f(x: int, /):\n{ABOUT}", "argument 'x' is positional only"),
-        (f"def f(x: 'Nowhere'):\n{ABOUT}", "its types cannot be read .*Nowhere"),
-        ("f = 7", "7 is no function"),
-    ],
+    cases("functions that are no tools"),
 )
 def test_functions_that_cannot_be_tools_are_named(source: str, why: str) -> None:
     names: dict[str, Any] = {}
@@ -117,21 +104,7 @@ BASE = {"a": "s", "b": 1, "c": 2.0, "d": [1], "e": {"p": 1.5}, "f": "x"}
 
 @pytest.mark.parametrize(
     ("name", "given", "wanted"),
-    [
-        ("a", 3, "3"),
-        ("b", "7", 7),
-        ("b", 7.0, 7),
-        ("c", "2.5", 2.5),
-        ("d", "[1, 2]", [1, 2]),
-        ("d", ["1", 2.0], [1, 2]),
-        ("e", '{"q": "1"}', {"q": 1.0}),
-        ("g", "true", True),
-        ("h", "null", None),
-        ("h", "3", 3),
-        ("j", 5, 5),
-        ("j", "5", "5"),
-        ("k", [None], [None]),
-    ],
+    cases("values that a tool converts"),
 )
 def test_values_are_converted(name: str, given: Any, wanted: Any) -> None:
     made, problem = fitted(BASE | {name: given})
@@ -140,18 +113,7 @@ def test_values_are_converted(name: str, given: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "given", "why"),
-    [
-        ("a", True, "must be text; got true"),
-        ("b", "x", "'b' must be a whole number"),
-        ("b", True, "'b' must be a whole number"),
-        ("c", "nan", "'c' must be a number"),
-        ("c", 10**400, "'c' must be a number"),
-        ("d", [1, "z"], "'d'[1] must be a whole number"),
-        ("e", [1], "'e' must be an object"),
-        ("f", "z", "'f' must be one of 'x', 'y'"),
-        ("g", 3, "'g' must be true or false"),
-        ("ctx", 3, "there is no argument 'ctx'"),
-    ],
+    cases("values that a tool refuses"),
 )
 def test_what_does_not_fit_is_said(name: str, given: Any, why: str) -> None:
     made, problem = fitted(BASE | {name: given})

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 TEXT = (
     "You are a helpful assistant.\n\nAnswer in tags: the user said hello, and the model said so.\n"
     "def add(a, b):\n    return a + b\n\n\nuser\nassistant\nsystem\n\n  two  spaces   three\n"
@@ -21,54 +23,10 @@ CHARACTERS = sorted(set(TEXT) | {chr(i) for i in range(33, 127)})
 KINDS = ("bytes", "bytes, spaced", "first", "always", "never", "prepend", "unigram")
 SPACED = "\u2581"
 
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+TEMPLATES: dict[str, str] = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "chat_templates.yaml").read_text("utf-8")
 )
-_ALTERNATE = (
-    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}"
-    "{% endif %}{% endfor %}"
-)
-# family: (template, what ends a turn, what the tokenizer calls its end, further added tokens)
-TEMPLATES: dict[str, str] = {
-    "gemma": "{{ bos_token }}{% if messages[0]['role'] == 'system' %}"
-    "{{ raise_exception('System role not supported') }}{% endif %}"
-    + _ALTERNATE
-    + "{% for m in messages %}{% set role = 'model' if m['role'] == 'assistant' else m['role'] %}"
-    "{{ '<start_of_turn>' + role + '\n' + m['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}",
-    "phi": "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + '<|end|>\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}"
-    "{% else %}{{ eos_token }}{% endif %}",
-    "zephyr": "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + eos_token }}\n"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
-    "llama2": "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}"
-    "{% set system = '<<SYS>>\n' + messages[0]['content'] + '\n<</SYS>>\n\n' %}"
-    "{% else %}{% set rest = messages %}{% set system = '' %}{% endif %}"
-    "{% for m in rest %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
-    "{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + (system if loop.index0 == 0 else '') "
-    "+ m['content'].strip() + ' [/INST]' }}"
-    "{% else %}{{ ' ' + m['content'].strip() + ' ' + eos_token }}{% endif %}{% endfor %}",
-    "llama3": "{% for m in messages %}{% set text = '<|start_header_id|>' + m['role'] + "
-    "'<|end_header_id|>\n\n' + m['content'] | trim + '<|eot_id|>' %}"
-    "{% if loop.index0 == 0 %}{% set text = bos_token + text %}{% endif %}{{ text }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
-    "{% endif %}",
-    "mistral": "{{ bos_token }}" + _ALTERNATE + "{% for m in messages %}"
-    "{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
-    "{% else %}{{ ' ' + m['content'] + eos_token }}{% endif %}{% endfor %}",
-    "yi": CHATML,
-    "r1": "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}"
-    "{{ '<\uff5cUser\uff5c>' + m['content'] }}{% elif m['role'] == 'assistant' %}"
-    "{{ '<\uff5cAssistant\uff5c>' + m['content'].split('</think>')[-1] + eos_token }}"
-    "{% elif m['role'] == 'system' %}{{ m['content'] }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<\uff5cAssistant\uff5c><think>\n' }}{% endif %}",
-    "plain": "{% for m in messages %}"
-    "{{ {'user': 'Human', 'assistant': 'AI', 'system': 'Note'}[m['role']] + ': ' + m['content'] "
-    "+ '\n\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'AI:' }}{% endif %}",
-}
+CHATML = TEMPLATES["yi"]
 SPECIAL = (
     *("<unk>", "<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<start_of_turn>"),
     *("<end_of_turn>", "<|end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import cases
 
 pytest.importorskip("aiohttp")
 from chat_server import Body, Raw, serving
@@ -98,15 +99,7 @@ def asked(
 
 @pytest.mark.parametrize(
     ("content", "text", "reasoning"),
-    [
-        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b\nc"}], "ab\nc", ""),
-        (["a", {"type": "output_text", "text": {"value": "b"}}], "ab", ""),
-        ([{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}, "a"], "a", "t"),
-        ([{"type": "refusal", "refusal": "no"}], "no", ""),
-        ({"type": "text", "text": "a"}, "a", ""),
-        ([{"type": "image_url", "image_url": {"url": "data:"}}], "", ""),
-        (None, "", ""),
-    ],
+    cases("contents of a chat answer"),
 )
 def test_content_may_come_in_parts(content: Any, text: str, reasoning: str) -> None:
     reply, _ = asked(lambda _: said(content))
@@ -115,10 +108,7 @@ def test_content_may_come_in_parts(content: Any, text: str, reasoning: str) -> N
 
 @pytest.mark.parametrize(
     ("finish", "stop"),
-    [
-        *((f, "eos") for f in ("stop", "end_turn", "STOP", "eos", "tool_calls", None)),
-        *((f, "length") for f in ("length", "MAX_TOKENS", "model_length")),
-    ],
+    cases("reasons to finish"),
 )
 def test_an_answer_is_ended_by_the_model_or_cut_by_a_limit(finish: Any, stop: str) -> None:
     assert asked(lambda _: said("x", finish))[0].stop == stop
@@ -132,15 +122,7 @@ def test_any_other_end_is_no_answer(finish: Any) -> None:
 
 @pytest.mark.parametrize(
     ("error", "tries"),
-    [
-        ({"message": "Provider returned error", "metadata": {"raw": "why"}}, 1),
-        ({"message": "slow down", "code": 429}, 3),
-        ({"message": "slow down", "code": "rate_limit_exceeded"}, 3),
-        ({"message": "x", "type": "overloaded_error"}, 3),
-        ({"message": "x", "type": "server_error"}, 3),
-        ({"message": "pay", "code": "insufficient_quota"}, 1),
-        ("a text", 1),
-    ],
+    cases("errors in an answer"),
 )
 def test_an_error_in_an_answer_of_200_is_told_in_its_words(error: Any, tries: int) -> None:
     seen: list[Body] = []

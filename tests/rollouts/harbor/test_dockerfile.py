@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables import cases
 
 from assay.task import TaskError
 from rollouts.harbor.dockerfile import Image, read_image, refuse_lacking
@@ -42,27 +43,7 @@ def test_a_python_image_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "RUN apt-get update && apt-get install -y gcc",
-        "RUN curl -O http://x/y",
-        "RUN pip install numpy && mkdir /app/x",
-        "ARG X=1",
-        "ENV A='1",
-        "ENV A 1",
-        "WORKDIR ${A:-/app}",
-        "RUN pip install git+https://x/y",
-        "RUN pip install -r requirements.txt",
-        "RUN pip install --find-links=http://x numpy",
-        "COPY --from=build /a /app/",
-        "ADD https://x/y /app/",
-        "COPY Dockerfile /usr/lib/a",
-        "COPY ../x /app/",
-        "USER nobody",
-        'CMD ["nginx"]',
-        "HEALTHCHECK CMD true",
-        "RUN <<EOF",
-        "WORKDIR /opt/x",
-    ],
+    cases("steps of a Dockerfile that are refused"),
 )
 def test_what_cannot_be_honoured_is_said(tmp_path: Path, line: str) -> None:
     with pytest.raises(TaskError) as found:
@@ -72,10 +53,7 @@ def test_what_cannot_be_honoured_is_said(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        *("FROM ubuntu:24.04", "FROM node:20", "FROM python:latest", "FROM x/python:3.11"),
-        *("FROM python:3.11\nFROM python:3.11", "FROM python:3.11 AS build", "WORKDIR /app"),
-    ],
+    cases("images that are refused"),
 )
 def test_other_images_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(TaskError, match="base_image: Dockerfile: "):

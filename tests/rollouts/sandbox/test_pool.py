@@ -14,6 +14,7 @@ import pytest
 from harness import running
 from places import ROOT
 from soak import soak
+from tables import cases
 
 from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, fitting, worker_count
@@ -33,14 +34,7 @@ def below() -> list[int]:
 
 @pytest.mark.parametrize(
     ("code", "status", "exit_code"),
-    [
-        ("print(1)", "ok", 0),
-        ("1/0", "error", 1),
-        ("import os; os.kill(os.getpid(), 9)", "error", -9),
-        ("x = bytearray(300 << 20)", "memory", 1),
-        ("open('a', 'wb').write(bytes(20 << 20))", "disk", 1),
-        ("open('a', 'wb').write(bytes(5 << 20)); 1/0", "error", 1),
-    ],
+    cases("programs and their status"),
 )
 def test_status(run, code: str, status: str, exit_code: int) -> None:
     result = run(code, limits=SMALL)
@@ -178,7 +172,7 @@ def test_processors_or_memory_decide_how_many_calls_fit(cores: int, free: int, w
     assert worker_count(Limits(total_mb=10**8)) == 1
 
 
-@pytest.mark.slow
-def test_hostile_calls_lose_and_mix_up_nothing() -> None:
-    found = asyncio.run(soak(10_000, STACK))
+@pytest.mark.parametrize("calls", [100, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_hostile_calls_lose_and_mix_up_nothing(calls: int) -> None:
+    found = asyncio.run(soak(calls, STACK if calls > 100 else ()))
     assert found["problems"] == [] and found["retried"] == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import cases
 
 from rollouts.sandbox.cli import main
 from rollouts.sandbox.model import Config
@@ -68,20 +69,7 @@ def test_the_protocol() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [
-        [],
-        {},
-        {"code": 1},
-        {"code": "", "language": "bash"},
-        {"code": "", "files": {"../x": ""}},
-        {"code": "", "files": {"x": "?"}},
-        {"code": "", "fetch_files": ["/etc/passwd"]},
-        {"code": "", "run_timeout": -5},
-        {"code": "", "run_timeout": "9"},
-        {"code": "", "stdin": 1},
-        {"code": "", "files": {"main.py": ""}},
-        {"code": "", "fetch_files": "x"},
-    ],
+    cases("requests that the sandbox refuses"),
 )
 def test_bad_requests_get_one_sentence(body: Any) -> None:
     with pytest.raises(ValueError):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import cases
 
 pytest.importorskip("aiohttp")
 import aiohttp
@@ -199,26 +200,7 @@ def test_a_character_over_several_tokens_keeps_its_bytes(kind: str, tmp_path: Pa
         assert token.startswith(("bytes:", "</s>")) or text[at:].startswith(token.rstrip(" "))
 
 
-WRONG: list[tuple[str, Any, int, str]] = [
-    ("/chat/completions", [], 400, "no JSON object"),
-    ("/chat/completions", {}, 400, "messages: wanted a list"),
-    ("/chat/completions", {"messages": [{"role": "king", "content": "x"}]}, 400, "role"),
-    ("/chat/completions", {"messages": [{"role": "user"}]}, 400, "content: it is missing"),
-    ("/chat/completions", {"messages": ASK, "frequency_penalty": 1}, 400, "frequency_penalty"),
-    ("/chat/completions", {"messages": ASK, "top_logprobs": 3}, 400, "top_logprobs"),
-    ("/chat/completions", {"messages": ASK, "temperature": "hot"}, 400, "temperature: wanted"),
-    ("/chat/completions", {"messages": ASK, "top_p": 0}, 400, "top_p: wanted"),
-    ("/chat/completions", {"messages": ASK, "n": 0}, 400, "n: wanted a whole number"),
-    ("/chat/completions", {"messages": ASK, "max_tokens": 500}, 400, "maximum context length"),
-    ("/chat/completions", {"messages": ASK, "model": "gpt"}, 404, "'gpt' is not served"),
-    ("/chat/completions", {"messages": ASK, "tools": [{"type": "x"}]}, 400, "tools[0]"),
-    ("/chat/completions", {"messages": ASK, "thinking": 1}, 400, "thinking: no such field"),
-    ("/chat/completions", {"messages": ASK, "stop": [""]}, 400, "stop: wanted"),
-    ("/completions", {"prompt": []}, 400, "prompt: "),
-    ("/completions", {"prompt": [1, 99999]}, 400, "99999 is no token id"),
-    ("/completions", {"prompt": "x", "logprobs": 5}, 400, "logprobs"),
-    ("/completions", {"prompt": "x", "echo": True}, 400, "echo"),
-]
+WRONG: list[tuple[str, Any, int, str]] = cases("requests that are refused")
 
 
 def test_what_cannot_be_done_is_refused_by_name(
