@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import cases
+from places import tables
 
 from assay.task import TaskError
 from rollouts.chats import (
@@ -22,6 +22,8 @@ from rollouts.chats import (
     without_nulls,
 )
 from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec
+
+CASES = tables("rollouts")
 
 ARGUMENTS = {"a": 1, "b": ["x", None]}
 
@@ -103,7 +105,7 @@ def test_thoughts_are_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    cases("chat rows that are refused"),
+    CASES["chat rows that are refused"],
 )
 def test_what_cannot_be_obeyed_is_refused_by_name(row: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=r"^row 7: ") as error:

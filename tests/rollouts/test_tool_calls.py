@@ -9,9 +9,11 @@ import pytest
 import thought_forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import cases
+from places import tables
 
 from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolCall, ToolSpec, call_format, fitting
+
+CASES = tables("rollouts")
 
 texts = st.text(max_size=60)
 SPEC = ToolSpec(
@@ -137,7 +139,7 @@ TYPED = ToolSpec(
 
 @pytest.mark.parametrize(
     "arguments",
-    cases("arguments of each type"),
+    CASES["arguments of each type"],
 )
 @pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
 def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any]) -> None:
@@ -147,7 +149,7 @@ def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    cases("arguments and what is said of them"),
+    CASES["arguments and what is said of them"],
 )
 def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
     found = fitting(SPEC, ToolCall("t", arguments))[1]

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import cases
+from places import tables
 
 from assay.task import TaskError
 from rollouts.tool_calls import ToolCall, fitting
 from rollouts.tools import Context, described, tool
+
+CASES = tables("rollouts")
 
 
 @tool
@@ -67,7 +69,7 @@ def test_the_schema_says_types_defaults_and_help() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    cases("docstrings"),
+    CASES["docstrings"],
 )
 def test_three_habits_of_docstrings_are_read(text: str) -> None:
     assert described(text) == ("Do it.", {"x": "How many.", "y": "Why."})
@@ -85,7 +87,7 @@ ABOUT = "    'Take x.'\n"
 
 @pytest.mark.parametrize(
     ("source", "why"),
-    cases("functions that are no tools"),
+    CASES["functions that are no tools"],
 )
 def test_functions_that_cannot_be_tools_are_named(source: str, why: str) -> None:
     names: dict[str, Any] = {}
@@ -104,7 +106,7 @@ BASE = {"a": "s", "b": 1, "c": 2.0, "d": [1], "e": {"p": 1.5}, "f": "x"}
 
 @pytest.mark.parametrize(
     ("name", "given", "wanted"),
-    cases("values that a tool converts"),
+    CASES["values that a tool converts"],
 )
 def test_values_are_converted(name: str, given: Any, wanted: Any) -> None:
     made, problem = fitted(BASE | {name: given})
@@ -113,7 +115,7 @@ def test_values_are_converted(name: str, given: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "given", "why"),
-    cases("values that a tool refuses"),
+    CASES["values that a tool refuses"],
 )
 def test_what_does_not_fit_is_said(name: str, given: Any, why: str) -> None:
     made, problem = fitted(BASE | {name: given})

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tables import cases
+from places import tables
 
 pytest.importorskip("aiohttp")
 from chat_server import Body, Raw, serving
@@ -19,6 +19,8 @@ from rollouts.conversation import ChatConversation, ChatReply
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import EpisodeStart
 from rollouts.trajectory import Sampling
+
+CASES = tables("rollouts")
 
 SAMPLING = Sampling(max_new_tokens=50, temperature=0.7, top_p=0.8, top_k=20)
 ASK = [{"role": "user", "content": "hi"}]
@@ -99,7 +101,7 @@ def asked(
 
 @pytest.mark.parametrize(
     ("content", "text", "reasoning"),
-    cases("contents of a chat answer"),
+    CASES["contents of a chat answer"],
 )
 def test_content_may_come_in_parts(content: Any, text: str, reasoning: str) -> None:
     reply, _ = asked(lambda _: said(content))
@@ -108,7 +110,7 @@ def test_content_may_come_in_parts(content: Any, text: str, reasoning: str) -> N
 
 @pytest.mark.parametrize(
     ("finish", "stop"),
-    cases("reasons to finish"),
+    CASES["reasons to finish"],
 )
 def test_an_answer_is_ended_by_the_model_or_cut_by_a_limit(finish: Any, stop: str) -> None:
     assert asked(lambda _: said("x", finish))[0].stop == stop
@@ -122,7 +124,7 @@ def test_any_other_end_is_no_answer(finish: Any) -> None:
 
 @pytest.mark.parametrize(
     ("error", "tries"),
-    cases("errors in an answer"),
+    CASES["errors in an answer"],
 )
 def test_an_error_in_an_answer_of_200_is_told_in_its_words(error: Any, tries: int) -> None:
     seen: list[Body] = []

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tables import cases
+from places import tables
 
 from assay.task import TaskError
 from rollouts.harbor.dockerfile import Image, read_image, refuse_lacking
+
+CASES = tables("rollouts")
 
 
 def image(folder: Path, text: str) -> Image:
@@ -43,7 +45,7 @@ def test_a_python_image_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    cases("steps of a Dockerfile that are refused"),
+    CASES["steps of a Dockerfile that are refused"],
 )
 def test_what_cannot_be_honoured_is_said(tmp_path: Path, line: str) -> None:
     with pytest.raises(TaskError) as found:
@@ -53,7 +55,7 @@ def test_what_cannot_be_honoured_is_said(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    cases("images that are refused"),
+    CASES["images that are refused"],
 )
 def test_other_images_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(TaskError, match="base_image: Dockerfile: "):

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from harness import running
-from places import ROOT
+from places import ROOT, tables
 from soak import soak
-from tables import cases
 
 from rollouts.sandbox import usage
 from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, fitting, worker_count
 from rollouts.sandbox.pool import Pool
+
+CASES = tables("rollouts")
 
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
@@ -34,7 +35,7 @@ def below() -> list[int]:
 
 @pytest.mark.parametrize(
     ("code", "status", "exit_code"),
-    cases("programs and their status"),
+    CASES["programs and their status"],
 )
 def test_status(run, code: str, status: str, exit_code: int) -> None:
     result = run(code, limits=SMALL)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import cases
+from places import tables
 
 from rollouts.sandbox.cli import main
 from rollouts.sandbox.model import Config
@@ -16,6 +16,8 @@ from rollouts.sandbox.pool import Pool
 
 aiohttp = pytest.importorskip("aiohttp")
 from rollouts.sandbox import server  # noqa: E402
+
+CASES = tables("rollouts")
 
 PLAIN = Config(workers=1, min_level="limits", stack=())
 
@@ -69,7 +71,7 @@ def test_the_protocol() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    cases("requests that the sandbox refuses"),
+    CASES["requests that the sandbox refuses"],
 )
 def test_bad_requests_get_one_sentence(body: Any) -> None:
     with pytest.raises(ValueError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import cases
+from places import tables
 
 pytest.importorskip("aiohttp")
 import aiohttp
@@ -23,6 +23,8 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.serving.protocol import Limits
 from rollouts.serving.server import Batches, Service
 from rollouts.trajectory import Completion, Sampling
+
+CASES = tables("rollouts")
 
 ASK = [{"role": "user", "content": "Say the number 7."}]
 Asker = Callable[..., Awaitable[tuple[int, Any]]]
@@ -200,7 +202,7 @@ def test_a_character_over_several_tokens_keeps_its_bytes(kind: str, tmp_path: Pa
         assert token.startswith(("bytes:", "</s>")) or text[at:].startswith(token.rstrip(" "))
 
 
-WRONG: list[tuple[str, Any, int, str]] = cases("requests that are refused")
+WRONG: list[tuple[str, Any, int, str]] = CASES["requests that are refused"]
 
 
 def test_what_cannot_be_done_is_refused_by_name(
