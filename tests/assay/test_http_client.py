@@ -67,6 +67,8 @@ def test_a_busy_endpoint_is_waited_for_longer_than_a_broken_one() -> None:
     assert len(chat([*told, (200, OK, {})], attempts=2)[1]) == 5
     with pytest.raises(EndpointError, match=r"HTTP 503.*2 tries"):
         chat([(503, {}, {})], attempts=2)
+    with pytest.raises(EndpointError, match=r"HTTP 400"):  # what its words hold is no status
+        chat([(400, {"error": {"message": "no", "code": 503}}, {}), (200, OK, {})], attempts=2)
     with pytest.raises(EndpointError, match="HTTP 429"):
         chat([(429, {}, {"Retry-After": "3600"})])  # longer than patience: not waited for
 

@@ -183,3 +183,25 @@ def test_rows_left_out_of_a_range(tmp_path: Path) -> None:
     rules = "{ranges: [A1:D25], drop_rows: [2, 25]}"
     (found,) = _written(tmp_path, _beside, rules=rules)
     assert _frame(found, tmp_path).values.tolist() == [list(r) for r in ROWS[1:-1]]
+
+
+def test_merged_cells_of_an_open_document_put_their_columns_in_doubt(tmp_path: Path) -> None:
+    opendocument, odf, text = map(
+        pytest.importorskip, ("odf.opendocument", "odf.table", "odf.text")
+    )
+    book = opendocument.OpenDocumentSpreadsheet()
+    sheet = odf.Table(name="Sheet1")
+    for place, row in enumerate((NAMES, *ROWS)):
+        line = odf.TableRow()
+        for name, value in zip(NAMES, row, strict=True):
+            down = 4 if name == "town" and place % 4 == 1 else 1
+            kind = "string" if isinstance(value, str) else "float"
+            cell = odf.TableCell(valuetype=kind, value=value, numberrowsspanned=down)
+            cell.addElement(text.P(text=str(value)))
+            line.addElement(cell)
+        sheet.addElement(line)
+    book.spreadsheet.addElement(sheet)
+    book.save(tmp_path / "book.ods")
+    (found,) = load_file(tmp_path / "book.ods", tmp_path)
+    assert _codes(found) == [("merged_cells", "town")] and not isinstance(found, Skipped)
+    assert "6 merged cells such as A2:A5 ('Town 0')" in found[0].said()

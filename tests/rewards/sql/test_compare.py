@@ -94,6 +94,7 @@ def test_order_duplicates_and_empty_results() -> None:
 def test_one_exchange_of_columns_has_to_fit_all_rows() -> None:
     gold: list[Row] = [(1, 2), (3, 4)]
     assert not equal(gold, [(1, 2), (4, 3)], False)
+    assert equal([(1, 2, 5), (2, 1, 6)], [(2, 1, 5), (1, 2, 6)], False)
     assert not bird_equal(gold, [(2, 1), (4, 3)]) and equal(gold, [(2, 1), (4, 3)], False)
 
 
