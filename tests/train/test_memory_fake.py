@@ -5,9 +5,6 @@ The closed forms leave small tensors out: within 3 % of memory.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -42,21 +39,10 @@ def agrees(found: Step, shape: Shape, tokens: int, answer: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [SMALL, LARGE])
-@pytest.mark.parametrize("answer", [256, 8191])
-def test_two_layers_of_the_real_width(name: str, answer: int) -> None:
-    """With few answer tokens a layer takes the most, with many the logits do."""
-    shape = replace(shape_of(name), layers=2)
-    agrees(of_answer(shape, 8192, answer), shape, 8192, answer)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "tokens"),
     [
         (SMALL, 8192),  # verl's piece of a sequence on one GPU, in both DARE configurations
-        (SMALL, 16384),  # SFT of the 4B model, RL on CDR
-        (LARGE, 16384),  # SFT of the 32B model
         (LARGE, 32768),
     ],
 )
@@ -64,16 +50,3 @@ def test_two_layers_of_the_real_width(name: str, answer: int) -> None:
 def test_whole_models_at_the_published_lengths(name: str, tokens: int, share: int) -> None:
     shape, answer = shape_of(name), tokens // share - 1
     agrees(of_answer(shape, tokens, answer), shape, tokens, answer)
-
-
-@pytest.mark.slow
-def test_a_second_tensor_of_the_logits_would_show() -> None:
-    """The same step with torch's own log-softmax is outside the tolerance."""
-    shape = replace(shape_of(SMALL), layers=1)
-
-    def usual(model: Any, ids: Any) -> Any:
-        logits = model(input_ids=ids[None], use_cache=False).logits[0, :-1]
-        return -logits.float().log_softmax(-1).gather(1, ids[1:, None]).sum()
-
-    found, wanted = step(shape, 4096, usual), head_bytes(shape, 4095)
-    assert found.peak > 1.5 * wanted

@@ -3,8 +3,8 @@
 Importing this package imports neither verl nor ray; the modules that need them say so. Needs the
 extra `cluster` (docs/clusters.md).
 
-What verl 0.9.1 does otherwise, mostly without a message, and what Assay does about it (a test holds
-each, most in tests/train/backends/verl/test_traps.py):
+What verl 0.9.1 does otherwise, mostly without a message, and what Assay does about it (tests:
+tests/train/backends/verl):
 
 1. if the length normaliser is unset, the loss depends on the size of the micro-batch: the
     normaliser is always `rl.max_new_tokens`.

@@ -15,33 +15,6 @@ from tool_model import tasks, write_model
 from verl_run import grpo, logged
 
 
-def test_a_waiting_answer_goes_on_after_an_update() -> None:
-    """Nothing is drawn between `abort_all_requests` and `resume_generation`."""
-    import asyncio
-
-    from verl_cpu_rollout import Server
-
-    from rollouts.trajectory import Completion
-
-    class One:
-        async def generate(self, *given: object) -> list[list[Completion]]:
-            return [[Completion([7], [-1.0], [-1.0], "eos")]]
-
-    async def drawn() -> list[object]:
-        server = Server.__new__(Server)
-        server.engine, server.max_model_len, server.global_steps = One(), 8, 0
-        server.lock, server.open = asyncio.Lock(), asyncio.Event()
-        await server.abort_all_requests()
-        asked = asyncio.create_task(server.generate("r", [1], {"max_new_tokens": 1}))
-        await asyncio.sleep(0.05)
-        waited = not asked.done()
-        await server.set_global_steps(1)  # new weights
-        await server.resume_generation()
-        return [waited, (await asked).extra_fields["global_steps"]]
-
-    assert asyncio.run(drawn()) == [True, 1]
-
-
 @pytest.mark.slow
 def test_three_steps_with_rollouts_from_older_weights(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
