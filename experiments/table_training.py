@@ -29,9 +29,7 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -249,30 +247,15 @@ def items(tasks: Sequence[Row], rows: Sequence[Row]) -> list[Answer]:
     return answers
 
 
-def estimator(script: str) -> str:
-    """What a script imports as its model; "none" where it says none."""
-    found = re.search(r"from sklearn\.\w+ import (\w+)", script)
-    return found[1] if found else "none"
-
-
 def table(out: Path, split: str) -> None:
-    """Scores, then how often the scripts of each arm import each estimator."""
     shown = Table(("score", *TRACKS, "usable"), PAIRS, shared=True)
-    models: dict[str, Counter[str]] = {}
     for name in NAMES:
         for seed in seeds_of(out):
             rows = answers_of(folder_of(out, seed, name, split))
             tasks = rows_of(out / "tasks" / f"{split}.asked.jsonl") if rows else []
             seconds = spent(out / f"seed{seed}" / f"{name}.spent.json")
             shown.add(name, seed, items(tasks, rows), seconds)
-            found = models.setdefault(name, Counter())
-            found.update(estimator(str(row.get("output", ""))) for row in rows)
     shown.show()
-    print("\n| arm | estimators |\n|---|---|")
-    for name, found in models.items():
-        if found:
-            listed = ", ".join(f"{model} {count}" for model, count in found.most_common())
-            print(f"| {name} | {listed} |")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from configs import loader, schema
+from configs.cdr import CdrConfig
 from configs.fields import warmup_steps
 from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
 from configs.schema import DemoConfig, GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
@@ -140,6 +142,14 @@ def test_what_is_wrong_is_named_with_its_key(tmp_path: Path) -> None:
 def test_a_bad_word_is_named(words: str) -> None:
     with pytest.raises(ConfigError, match=BAD_WORDS[words]):
         load_run(DemoConfig, DEMO_YAML if words.startswith("reward") else None, words.split())
+
+
+def test_shares_of_documents_are_not_more_than_all() -> None:
+    for shares, fits in (((0.7, 0.3), True), ((0.7, 0.4), False), ((1.5, 0.0), False)):
+        names = ("heldout_documents", "validation_documents")
+        words = [f"split.{name}={share}" for name, share in zip(names, shares, strict=True)]
+        with nullcontext() if fits else pytest.raises(ConfigError, match="documents"):
+            load(CdrConfig, None, words)
 
 
 def test_every_offered_setting_exists() -> None:

@@ -86,6 +86,8 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     whole, broken, blind = (tmp_path / n for n in ("whole", "broken", "blind"))
     assert main([*words, *more, "--out", str(whole)]) == 0
     evals = [r for r in rows(whole) if r["stage"] == "eval"]
+    steps = [r for r in rows(whole) if r["stage"] != "eval"]
+    assert main is grpo or steps[-1]["loss"] < 0.8 * steps[0]["loss"]
     last = max(r["step"] for r in rows(whole))
     assert [r["step"] for r in evals] == sorted({*range(2, last + 1, 2), last})
     best = json.loads((whole / "best" / "validation.json").read_text())
