@@ -55,7 +55,7 @@ RL = GrpoConfig(
     max_length=128,
     save_every=3,
 )
-KILLED = replace(RL, steps=8, prompts_per_step=4, save_every=3)  # what is killed on the way
+KILLED = replace(RL, steps=5, prompts_per_step=4, save_every=2)  # what is killed on the way
 
 
 def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:

@@ -23,7 +23,6 @@ from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.run import Loop  # noqa: E402
-from train.run.stop import Stopped  # noqa: E402
 
 RL = GrpoConfig(
     steps=6,
@@ -51,14 +50,9 @@ def reward(task: Task, rollout: Trajectory) -> Score:
 scores = each(reward)
 
 
-def run(folder: Path, out: Path, config: GrpoConfig, stop_at: int = 0, score: Any = scores) -> Any:
-    policy, asked = load_policy(folder, "float32"), [0]
-
-    def stop() -> bool:
-        asked[0] += 1
-        return asked[0] == stop_at
-
-    checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config), stop=stop)
+def run(folder: Path, out: Path, config: GrpoConfig, score: Any = scores) -> Any:
+    policy = load_policy(folder, "float32")
+    checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config))
     loop = Loop(1, RunLog(out), checkpoints, 800, 64)
     train_grpo(policy, TASKS, ChatTokenizer(folder), score, config, loop)
     return policy
@@ -67,10 +61,6 @@ def run(folder: Path, out: Path, config: GrpoConfig, stop_at: int = 0, score: An
 def lines(out: Path, step: int) -> list[dict[str, Any]]:
     text = (out / "rollouts" / f"step_{step:06d}.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
-
-
-def plain(out: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in r.items() if "time/" not in k} for r in read_metrics(out)]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -143,12 +133,3 @@ def test_the_score_and_what_is_learned_from_are_both_logged(
     (row,) = read_metrics(tmp_path / "mask")
     masked = [r["masked"] for r in lines(tmp_path / "mask", 1)]
     assert row["overlong/masked"] == pytest.approx(sum(masked) / len(masked)) and any(masked)
-
-
-def test_a_stopped_run_ends_in_the_same_bits(tiny_folder: Path, tmp_path: Path) -> None:
-    whole = run(tiny_folder, tmp_path / "whole", ALL)
-    for at in (1, 3):
-        with pytest.raises(Stopped):
-            run(tiny_folder, tmp_path / f"cut{at}", ALL, stop_at=at)
-        assert same(whole, run(tiny_folder, tmp_path / f"cut{at}", ALL))
-        assert plain(tmp_path / f"cut{at}") == plain(tmp_path / "whole")
