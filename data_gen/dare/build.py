@@ -1,71 +1,54 @@
 # pandas ships no types.
 # pyright: reportMissingTypeStubs=false
-"""`assay tasks dare --tables …`: databases from real tables, validated, at scale."""
+"""`assay tasks dare --tables …`: databases from real tables, proved, at scale.
+
+What is built depends on the tables and the seed alone, never on the number of processes or who
+finished first.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from assay.console import Progress, near_miss
 from assay.files import mark_unfinished
 from assay.record import TABLES
+from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from assay.workers import usable_cores
+from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import CERTIFICATE, shared
+from data_gen.dare.class_reg import build_tabular
 from data_gen.dare.database import Built, Settings
-from data_gen.dare.describe import check_described, describe
 from data_gen.dare.importer import task_of, variants_of
 from data_gen.dare.layout import read_entries, read_table, write_question_list
-from data_gen.dare.proof import need_duckdb
-from data_gen.dare.sources import fingerprints, sources
-from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
-from data_gen.dare.wording import short_kinds
-from data_gen.dare.workers import run_tables
-from data_gen.dare.writer import recipe_in, reword_rows
-from data_gen.describe import read_describe
-from data_gen.groups import copies_of_tables, kin_of_databases
-from data_gen.licences import read_licences
+from data_gen.dare.series import build_series
+from data_gen.dare.sources import Source, fingerprints, sources
+from data_gen.dare.wishes import FAMILIES, Wishes, loaded, read_wishes, require_columns, table_named
+from data_gen.dare.wording import reword_rows, short_kinds
+from data_gen.describe import About, names, read_describe
+from data_gen.groups import copies_of_tables, kin_of_databases, same_table
+from data_gen.licences import allowed, read_licences, unwanted
 from data_gen.pipeline import finish
+from data_gen.proof.original import connect
 from data_gen.rewording import writer_of
 from data_gen.splits import SPLITS, sides_of
-from data_gen.tally import (
-    AGREED,
-    ONCE,
-    REFUSED,
-    Input,
-    Refusal,
-    Tally,
-    say_inputs,
-)
+from data_gen.tally import AGREED, ONCE, REFUSED, Input, Refusal, Tally, say_inputs
 from rewards.dare.score import read_gold, score_table
-
-
-def published_marks(folders: Sequence[Path]) -> frozenset[str]:
-    """Column fingerprints of official databases that must never be trained on."""
-    marks: set[str] = set()
-    for folder in folders:
-        for entry in read_entries(folder):
-            for path in sorted((entry.folder / "source").iterdir()):
-                if path.name.startswith(("train_v2", "val_v2", "train.csv", "val_v1.csv")):
-                    marks |= fingerprints(read_table(path))
-            tables = [read_table(p) for p in sorted((entry.folder / "source").glob("*_v2.*"))]
-            if len(tables) == 2:  # the source table is the two together
-                import pandas as pd
-
-                marks |= fingerprints(pd.concat(tables))
-    return frozenset(marks)
 
 
 def build_all(args: argparse.Namespace) -> int:
     """The command: databases, question list, tasks by split, certificate; its exit status."""
-    need_duckdb()
+    connect().close()  # without DuckDB nothing is proved: say so before anything is built
     settings = _settings(args)
     with mark_unfinished(args.out):
         for name in (CERTIFICATE, *(f"{split}.jsonl" for split in SPLITS)):
@@ -77,12 +60,10 @@ def build_all(args: argparse.Namespace) -> int:
     side = sides_of(groups, args.heldout_share, args.validation_share, lambda group: group[-8:])
     tasks = _tasks(args.out, rows, side)
     splits = {name: [t for t in tasks if t.split == name] for name in SPLITS}
-    tally = Tally()
+    tally, once = Tally(), {built.source for built in found if built.once}
     for refusal in (r for built in found for r in built.refused):
         tally.refuse(refusal)
-    once = {built.source for built in found if built.once}
-    for row in rows:
-        tally.proof[ONCE if row["source"] in once else AGREED] += 1
+    tally.proof.update(ONCE if row["source"] in once else AGREED for row in rows)
     print(f"{args.out}: {len(rows)} databases from {len(groups)} tables, {len(tasks)} tasks")
     return finish(
         "dare",
@@ -102,6 +83,83 @@ def build_all(args: argparse.Namespace) -> int:
         domains=dict(Counter(str(row["domain"]) for row in rows).most_common()),
         **reworded,
     )
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """What the words of the command ask for, checked against the tables."""
+    mini = args.short
+    settings = Settings(
+        args.out,
+        args.seed,
+        mini,
+        published_marks(args.exclude),
+        args.per_table or (4 if mini else 3),
+        described=read_describe(args.describe),
+        licences=read_licences(args.licence),
+        wishes=Wishes(kinds=short_kinds(FAMILIES, "") if mini else FAMILIES),
+    )
+    asked = (args.target, args.features, args.time)
+    if not (any(asked) or args.task_types or args.describe):
+        return settings
+    listed = list(sources(args.tables))
+    listed = describe(listed, settings.described, check=True)
+    wishes = read_wishes(*asked, args.task_types, listed)
+    kinds = short_kinds(wishes.kinds, args.task_types) if mini else wishes.kinds
+    return replace(settings, wishes=replace(wishes, kinds=kinds))
+
+
+def published_marks(folders: Sequence[Path]) -> frozenset[str]:
+    """Column fingerprints of official databases that must never be trained on."""
+    marks: set[str] = set()
+    for folder in folders:
+        for entry in read_entries(folder):
+            for path in sorted((entry.folder / "source").iterdir()):
+                if path.name.startswith(("train_v2", "val_v2", "train.csv", "val_v1.csv")):
+                    marks |= fingerprints(read_table(path))
+            tables = [read_table(p) for p in sorted((entry.folder / "source").glob("*_v2.*"))]
+            if len(tables) == 2:  # the source table is the two together
+                import pandas as pd
+
+                marks |= fingerprints(pd.concat(tables))
+    return frozenset(marks)
+
+
+def describe(
+    listed: Sequence[Source], said: Mapping[str, About], check: bool = False
+) -> list[Source]:
+    """The tables with what the user says of them. Raises `TaskError` for an unknown table, and
+    where it is asked to `check`, for a described column that is not in its table."""
+    found = {s.name: s for s in listed}
+    for name, about in said.items():
+        for source in _meant(name, listed):
+            if check and about.columns:
+                require_columns("--describe", list(about.columns), source, loaded(source))
+            source = found[source.name]
+            found[source.name] = replace(
+                source,
+                title=about.title or source.title,
+                licence=about.licence or source.licence,
+                about=about.about or source.about,
+                columns={**source.columns, **about.columns},
+            )
+    return [found[s.name] for s in listed]
+
+
+def _meant(name: str, sources: Sequence[Source]) -> list[Source]:
+    """The tables that an entry names: one by its name, several by a pattern of paths."""
+    hits = table_named(name, sources) if name else list(sources)
+    if len(hits) == 1:
+        return hits
+    if several := [s for s in sources if name and s.path and names(name, s.name, s.path)]:
+        return several
+    known = [s.slug for s in sources]
+    problem = (
+        f"no table {name!r}{near_miss(name, known)}"
+        if name and not hits
+        else f"{len(hits)} tables are meant; put each below `tables:` by its name, of "
+        f"{', '.join(known[:5])}{' …' if len(known) > 5 else ''}"
+    )
+    raise TaskError(f"--describe: {problem}")
 
 
 def _databases(
@@ -155,30 +213,6 @@ def inputs_of(found: Sequence[Built], rows: Sequence[Mapping[str, Any]]) -> list
     return inputs
 
 
-def _settings(args: argparse.Namespace) -> Settings:
-    """What the words of the command ask for, checked against the tables."""
-    mini = args.short
-    settings = Settings(
-        args.out,
-        args.seed,
-        mini,
-        published_marks(args.exclude),
-        args.per_table or (4 if mini else 3),
-        described=read_describe(args.describe),
-        licences=read_licences(args.licence),
-        wishes=Wishes(kinds=short_kinds(FAMILIES, "") if mini else FAMILIES),
-    )
-    asked = (args.target, args.features, args.time)
-    if not (any(asked) or args.task_types or args.describe):
-        return settings
-    listed = list(sources(args.tables))
-    check_described(listed, settings.described)
-    listed = describe(listed, settings.described)
-    wishes = read_wishes(*asked, args.task_types, listed)
-    kinds = short_kinds(wishes.kinds, args.task_types) if mini else wishes.kinds
-    return replace(settings, wishes=replace(wishes, kinds=kinds))
-
-
 def question_rows(
     found: Sequence[Built], databases: Path, workers: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -224,12 +258,7 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -
     writer = writer_of(args, args.out)
     if writer is None:
         return {}
-    recipes: dict[str, Any] = {}
-    for row in rows:
-        about = args.out / "databases" / row["file_path"] / "verify" / "all_metadata.json"
-        if (recipe := recipe_in(about.read_bytes())) is not None:
-            recipes[row["file_path"]] = recipe
-    report = reword_rows(rows, recipes, writer, seed)
+    report = reword_rows(rows, writer, seed)
     said = {key: report[key] for key in ("asked", "reworded", "refused")}
     print(f"wordings: {json.dumps(said)}", file=sys.stderr)
     return {"reworded": report}
@@ -250,3 +279,125 @@ def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str])
         if score_table(gold, gold.truth_csv.encode(), trusted=True).outcome != 1.0:
             raise TaskError(f"task {task.id}: its own gold does not score 1; nothing was written")
     return tasks
+
+
+# --- many tables, by several processes ---
+
+SHARE = 4  # tables that one process is handed at a time
+SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
+_MAKERS = {"series": build_series, "tabular": build_tabular}
+_Job = tuple[str, int, int]  # what is built, number of the table, how many databases
+
+# What one process keeps: the sources, the settings. Set by `_start`.
+_work: tuple[list[Source], Settings] | None = None
+
+
+def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list[Built]]:
+    """(the tables to build from, with what the user says of them; those that are left alone, each
+    with its reason)."""
+    used: list[Source] = []
+    alone: list[Built] = []
+    unlisted = Counter[str]()
+    for source in describe(list(sources(specs)), settings.described):
+        if source.many and not source.listed and not settings.wishes.of(source.name).targets:
+            unlisted[source.package] += 1
+            continue
+        if settings.licences and not allowed(source.licence, settings.licences):
+            why = unwanted(source.licence, settings.licences)
+        elif settings.wishes.skips(source.name):
+            why = "no --target names it"
+        else:
+            used.append(source)
+            continue
+        alone.append(_refused(source, "unwanted", why))
+    for package, many in unlisted.items():
+        said = f"{many} tables are not in data_gen/packages.yaml, which lists what can be asked"
+        alone.append(Built(f"{package} (others)", refused=[Refusal("unlisted", said)]))
+    return used, alone
+
+
+def _refused(source: Source, code: str, why: str) -> Built:
+    return Built(source.name, refused=[Refusal(code, why)], licence=source.licence)
+
+
+def _start(specs: Sequence[str], settings: Settings) -> None:
+    global _work
+    limit_threads()
+    _work = (chosen(specs, settings)[0], settings)
+
+
+def _made(jobs: Sequence[_Job]) -> list[Built]:
+    """The databases of one process's share. Texts are Python's strings meanwhile: Arrow's cost
+    more, of tables this small. Not for longer, as a job may run in the process of its caller:
+    pandas 3.1 names no months then."""
+    import pandas as pd
+
+    assert _work is not None
+    (listed, settings), made = _work, list[Built]()
+    with pd.option_context("mode.string_storage", "python"):
+        for kind, i, room in jobs:
+            built = Built(listed[i].name, licence=listed[i].licence, once=listed[i].once)
+            built.add(partial(_MAKERS[kind], listed[i], settings, built, room))
+            made.append(built)
+    return made
+
+
+def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
+    """The same, or nothing where an earlier source gave a copy of the table; notes it in `seen`."""
+    for other, marks in seen.items():
+        if built.rows and other != built.source and same_table(built.marks, marks):
+            copy = Refusal("copy", f"a copy of {other}")
+            return replace(built, rows=[], refused=[*built.refused, copy])
+    if built.rows:
+        seen[built.source] = built.marks
+    return built
+
+
+def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
+    """Tables in a seeded order until `wanted` databases are there: first a third of them time
+    series, which few tables give, then class and reg, at most `per_table` in all from a table. Of a
+    large number some more are built, since tables like each other are known by their files, and
+    may ask the same."""
+    listed, alone = chosen(specs, settings)
+    order = list(range(len(listed)))
+    random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
+    seen: dict[str, frozenset[str]] = {}
+    with (
+        WorkerPool(workers, _start, (list(specs), settings), apart=True) as crew,
+        Progress("tables", "databases", wanted) as bar,
+    ):
+
+        def through(jobs: Sequence[_Job], most: int) -> list[Built]:
+            """What is built, in the order of `jobs`, until `most` databases are there."""
+            made: list[Built] = []
+            shares = [jobs[i : i + SHARE] for i in range(0, len(jobs), SHARE)]
+            for part in crew.map(_made, shares):
+                new = [without_copies(built, seen) for built in part]
+                made += new
+                bar.add(sum(len(built.rows) for built in new))
+                if sum(len(built.rows) for built in made) >= most:
+                    break
+            return made
+
+        found: list[Built] = list(alone)
+        kinds, with_spare = settings.wishes.kinds, wanted + wanted // SPARE
+        if "ts" in kinds:
+            most = wanted // 3 if len(kinds) > 1 else wanted
+            found += through([("series", i, settings.per_table) for i in order], max(1, most))
+        done = sum(len(built.rows) for built in found)
+        if set(kinds) != {"ts"} and done < with_spare:
+            gave = Counter(built.source for built in found for _ in built.rows)
+            left = [("tabular", i, settings.per_table - gave[listed[i].name]) for i in order]
+            found += through([job for job in left if job[2] > 0], with_spare - done)
+    return found + _unasked(listed, found, kinds, wanted)
+
+
+def _unasked(
+    listed: Sequence[Source], found: Sequence[Built], kinds: Mapping[str, object], wanted: int
+) -> list[Built]:
+    """The tables of which nothing is known to say: other tables had given enough before."""
+    spoken = {b.source for b in found if b.rows or b.refused or b.doubts}
+    enough = sum(len(built.rows) for built in found) >= wanted
+    why = "not needed: other tables gave enough" if enough else "no column is a time"
+    left = [source for source in listed if source.name not in spoken]
+    return [_refused(source, "unasked", why) for source in left]

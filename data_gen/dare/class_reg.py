@@ -2,14 +2,25 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-"""One table → class and reg databases, each with an IF and an MM variant (spec 3.1 and 3.2)."""
+"""One table → class and reg databases, each with an IF and an MM variant (spec 3.1 and 3.2), and
+whether an IF task is worth asking: its reference twice, a faithful solver, every step broken once.
+
+A step is *stated* only if breaking it changes the answer; a range whose loss changes nothing is
+dropped and the noise made again; an answer that is one label throughout is refused. A step that one
+wrong way leaves alone may still matter another way (five seeds, an imputer left out rather than
+exchanged), and steps that do not matter one by one may matter together: so a reader who does only
+what is stated, with other seeds, must come to the same answer.
+"""
 
 from __future__ import annotations
 
 import io
 import random
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from assay.files import machine_failed
@@ -17,30 +28,26 @@ from assay.seeds import derive_seed
 from data_gen.dare.database import (
     Built,
     Settings,
-    Unproved,
     list_row,
     loaded,
+    mark,
     origin,
-    published,
     texts_of,
     write_proved,
 )
-from data_gen.dare.layout import KIND, Frame, json_bytes
-from data_gen.dare.reference_solution import versions
-from data_gen.dare.sources import Source, database_name, fingerprints, phrases, plain_about
-from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose, tabular_baseline
-from data_gen.dare.targets import (
-    LEAST_COLUMNS,
-    LEAST_ROWS,
-    Looked,
-    Plan,
-    clean,
-    narrowed,
-    plans,
+from data_gen.dare.layout import KIND, Frame, json_bytes, table_bytes
+from data_gen.dare.reference_solution import in_range, read, solve, versions
+from data_gen.dare.sources import Source, database_name, phrases, plain_about
+from data_gen.dare.tabular import (
+    Candidate,
+    files_of,
+    metadata_json,
+    propose,
+    tabular_baseline,
+    with_noise,
 )
+from data_gen.dare.targets import LEAST_COLUMNS, LEAST_ROWS, Looked, Plan, clean, narrowed, plans
 from data_gen.dare.time_columns import is_one_series, keys_of
-from data_gen.dare.validate import Proof, prove
-from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import (
     few_columns,
     if_question,
@@ -50,21 +57,94 @@ from data_gen.dare.wording import (
     mm_short,
 )
 from data_gen.leaks import given_away
+from data_gen.tally import Refused
+from rewards.dare.score import TableGold, score_table
 
 TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table on its way to databases: what it holds, what is said of its columns, and the wish."""
+    """A table on its way to databases: what it holds, and what is said of its columns."""
 
     source: Source
-    raw: Frame
+    settings: Settings
     looked: Looked
     texts: Mapping[str, str]
-    wish: Wish
-    settings: Settings
-    keys: frozenset[str] = frozenset()  # columns that with a time name its rows
+
+    @property
+    def own(self) -> bool:
+        """Whether the user gives the table, or names its targets."""
+        return not self.source.many or bool(self.settings.wishes.of(self.source.name).targets)
+
+
+def build_tabular(source: Source, settings: Settings, built: Built, room: int) -> None:
+    """Add up to `room` class and reg databases of one table. Raises `Refused` where it gives
+    none."""
+    wish = settings.wishes.of(source.name)
+    listed = [one for one in source.listed if one.kind != "series"]
+    if source.many and not listed and not wish.targets:
+        return
+    raw = loaded(source, built)
+    built.doubts += source.doubts
+    texts = texts_of(source, [str(c).strip() for c in raw.columns])
+    free = not wish.targets and not listed
+    if free and is_one_series(raw):
+        said = "its rows are points of one series: no random split of them is fair"
+        raise Refused("series", said)
+    seed = derive_seed(settings.seed, source.name)
+    looked = clean(raw, seed, texts, wish.named(), source.many)
+    if looked is None:
+        usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
+        raise Refused("small", usable)
+    if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
+        raise Refused("unusable", "; ".join(f"{name}: {looked.lost[name]}" for name in lost))
+    mark(built, raw, settings)
+    table = Table(source, settings, looked, texts)
+    kinds, asked = settings.wishes.kinds, () if wish.targets else source.listed
+    made, refused = plans(looked, wish, kinds, seed, asked, several=not settings.mini)
+    built.refused += refused
+    if free:
+        keys = {*keys_of(raw)}  # columns that with a time name its rows
+        made = [plan for plan in made if not set(plan.targets) & keys]
+    for number, plan in enumerate(made[: 3 * room]):
+        if len(built.rows) >= room:
+            break
+        rng = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
+        where = f"{plan.family} {', '.join(plan.targets)}"
+        built.add(partial(_database, table, plan, rng, built, where), where)
+
+
+def _database(
+    table: Table, plan: Plan, rng: random.Random, built: Built, where: str
+) -> list[dict[str, Any]]:
+    """Build and write one tabular database. One of a user's own table is drafted several times, and
+    comes without its IF variant when that cannot be proved. Raises `Refused`."""
+    wish, mini = table.settings.wishes.of(table.source.name), table.settings.mini
+    bare = narrowed(table.looked, plan, wish, table.source.many)
+    wanted = table.settings.wishes.variants(plan.family)
+    short = mini and "IF" not in wanted  # a modelling task alone, a question of one line
+    if short:
+        bare = few_columns(bare, plan.targets, rng)
+    fit_: Candidate | None = None
+    why = ""
+    for _ in range(1 if short else OWN_TRIES if table.own else TRIES):
+        made = propose(bare, plan.family, list(plan.targets), rng, mini and not short)
+        if why := _dull(made, mini and not short):
+            continue
+        if short:
+            made = replace(made, recipe={**made.recipe, "save_file_type": "csv"})
+        made = fit_ = _worded(made, table)
+        if "IF" not in wanted:
+            return [_write(table, bare, made, None, rng, wanted)]
+        proof, why = worth_asking(made, rng)
+        if proof is not None:
+            return [_write(table, bare, proof.made, proof, rng, wanted)]
+    if fit_ is None or not table.own or "MM" not in wanted:
+        raise Refused("draft", why)
+    row = _write(table, bare, fit_, None, rng, wanted)
+    built.refuse("draft", f"only the modelling task: {why}", where)
+    return [row]
 
 
 def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
@@ -83,127 +163,6 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
             text = f"{said[name]}; {text}"  # the words of the questions stand first
         out[name] = f"{text} ({fact})" if text else fact
     return out
-
-
-def build_table(source: Source, settings: Settings, room: int) -> Built:
-    """Up to `room` class and reg databases of one table; never raises for what a table is."""
-    built = Built(source.name, licence=source.licence, once=source.once)
-    try:
-        table = opened(source, settings, built)
-        if table is not None:
-            _databases(table, built, derive_seed(settings.seed, source.name), room)
-    except Exception as error:  # a table of a package may be anything
-        if machine_failed(error):
-            raise
-        built.refuse("broke", f"broke: {type(error).__name__}: {error}"[:200])
-    return built
-
-
-def opened(source: Source, settings: Settings, built: Built) -> Table | None:
-    """The table, ready to be asked about; None, with the reason noted, where it is not fit."""
-    seed = derive_seed(settings.seed, source.name)
-    wish = settings.wishes.of(source.name)
-    listed = [one for one in source.listed if one.kind != "series"]
-    if source.many and not listed and not wish.targets:
-        return None
-    if (raw := loaded(source, built)) is None:
-        return None
-    built.doubts += source.doubts
-    texts = texts_of(source, [str(c).strip() for c in raw.columns])
-    if not wish.targets and not listed and is_one_series(raw):
-        said = "its rows are points of one series: no random split of them is fair"
-        return built.refuse("series", said)
-    looked = clean(raw, seed, texts, wish.named(), source.many)
-    if looked is None:
-        usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
-        return built.refuse("small", usable)
-    if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
-        said = "; ".join(f"{name}: {looked.lost[name]}" for name in lost)
-        return built.refuse("unusable", said)
-    built.marks = fingerprints(raw)
-    if published(built.marks, settings):
-        return built.refuse("published", "the table of a published evaluation database")
-    return Table(source, raw, looked, texts, wish, settings, frozenset(keys_of(raw)))
-
-
-def _databases(table: Table, built: Built, seed: int, room: int) -> None:
-    source = table.source
-    listed = () if table.wish.targets else source.listed
-    made, refused = plans(table.looked, table.wish, table.settings, seed, listed)
-    built.refused += refused
-    if not table.wish.targets and not listed:
-        made = [plan for plan in made if not set(plan.targets) & table.keys]
-    for number, plan in enumerate(made[: 3 * room]):
-        if len(built.rows) >= room:
-            break
-        own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
-        where = f"{plan.family} {', '.join(plan.targets)}"
-        try:
-            if why := _database(table, plan, own, built):
-                built.refuse("draft", why, where)
-        except Unproved as error:
-            built.refused.append(replace(error.why, where=where))
-        except Exception as error:  # one odd table must not end a build of hundreds; it is counted
-            if machine_failed(error):
-                raise
-            built.refuse("broke", f"broke: {type(error).__name__}: {error}"[:200], where)
-
-
-def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
-    """Build and write one tabular database; "" or why it was refused. One of a user's own table is
-    drafted several times, and comes without its IF variant when that cannot be proved."""
-    own = not table.source.many or bool(table.wish.targets)
-    bare, why = narrowed(table.looked, plan, table.wish, table.source.many)
-    if bare is None:
-        return why
-    wanted = table.settings.wishes.variants(plan.family)
-    mini = table.settings.mini
-    if mini and "IF" not in wanted:
-        return _short(table, plan, bare, rng, built)
-    fit: Candidate | None = None
-    for _ in range(OWN_TRIES if own else TRIES):
-        made = propose(bare, plan.family, list(plan.targets), rng, mini)
-        if made is None:
-            return "too few rows or features"
-        if why := _dull(made, mini):
-            continue
-        made = fit = _worded(made, table)
-        if "IF" not in wanted:
-            built.rows.append(_write(table, bare, made, None, rng, wanted))
-            return ""
-        proof, why = prove(made, rng)
-        if proof is not None and (alike := _answers_alike(proof.answer)):
-            proof, why = None, f"the reference gives every row one answer for {alike}"
-        if proof is not None:
-            built.rows.append(_write(table, bare, proof.made, proof, rng, wanted))
-            return ""
-    if fit is not None and own and "MM" in wanted:
-        built.rows.append(_write(table, bare, fit, None, rng, wanted))
-        return f"only the modelling task: {why}"
-    return why
-
-
-def _short(table: Table, plan: Plan, bare: Looked, rng: random.Random, built: Built) -> str:
-    """A modelling task alone, of few columns, with a question of one line; "" or why not."""
-    few = few_columns(bare, plan.targets, rng)
-    if few is None:
-        return "too few columns that a short question can name"
-    made = propose(few, plan.family, list(plan.targets), rng, mini=False)
-    if made is None:
-        return "too few rows or features"
-    if why := _dull(made, mini=False):
-        return why
-    made = replace(made, recipe={**made.recipe, "save_file_type": "csv"})
-    built.rows.append(_write(table, few, made, None, rng, ("MM",)))
-    return ""
-
-
-def _answers_alike(answer: str) -> str:
-    """A target of which all predictions are equal; "" where none is so."""
-    import pandas as pd
-
-    table = pd.read_csv(io.StringIO(answer))
-    return next((str(c) for c in table.columns if len(table) > 1 and table[c].nunique() < 2), "")
 
 
 def _dull(made: Candidate, mini: bool) -> str:
@@ -246,24 +205,186 @@ def _write(
     if proof is not None:
         files["verify/simulated_pred_local.csv"] = proof.answer.encode()
         files["verify/made_with.json"] = json_bytes(versions())
-        files["verify/fitted.json"] = json_bytes(proof.fitted)
     write_proved(source, settings, name, files)
-    asked = _asked(made, settings, proof is not None, rng, "MM" in wanted)
-    return list_row(source, about, name, KIND[made.family], asked)
-
-
-def _asked(
-    made: Candidate, settings: Settings, proved: bool, rng: random.Random, modelling: bool
-) -> dict[str, Any]:
-    """The questions of the variants that are wanted, and the files they need."""
-    recipe, ext = made.recipe, made.recipe["save_file_type"]
-    ask = mini_question if settings.mini else if_question
-    free = mm_short(recipe) if settings.mini else mm_question(recipe, rng) if modelling else ""
+    ext, ask = recipe["save_file_type"], mini_question if settings.mini else if_question
     described: Sequence[str] = [] if settings.mini else ["metadata.txt"]
-    return {
+    free = ""
+    if "MM" in wanted:
+        free = mm_short(recipe) if settings.mini else mm_question(recipe, rng)
+    asked = {
         **recipe,
-        "question_v1": ask(recipe, rng) if proved else "",
-        "question_v2": free if modelling else "",
+        "question_v1": ask(recipe, rng) if proof is not None else "",
+        "question_v2": free,
         "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}", *described],
         "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", *described],
     }
+    return list_row(about, name, KIND[made.family], asked)
+
+
+# --- is an IF task worth asking? ---
+
+_OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
+_MUST = {  # a task in which these make no difference is refused
+    "model": "the model or the choice of features does not matter",
+    "features": "the model or the choice of features does not matter",
+    "onehot": "the categorical features do not matter",  # the question cannot be put without it
+}
+_FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
+_SEEDS = {"DecisionTreeClassifier": 5, "DecisionTreeRegressor": 5, "LinearSVC": 3}  # others: 1
+
+
+@dataclass(frozen=True)
+class Proof:
+    """An accepted IF task, the steps that its question states among its recipe, and its answer."""
+
+    made: Candidate
+    answer: str
+
+
+def trials(made: Candidate) -> dict[str, list[dict[str, Any]]]:
+    """Step → changes of the recipe that leave it out or get it wrong; first the two that must
+    matter. A step matters if any of them changes the answer."""
+    recipe, ranges = made.recipe, made.recipe["expected_ranges"]
+    chosen, kinds = recipe["selected_features"], recipe["column_type_inference"]
+    model = recipe["model_type"]
+    family = "LogisticRegression" if made.family == "class" else "Ridge"
+    found: dict[str, list[dict[str, Any]]] = {"model": [{"model_type": _OTHER.get(model, family)}]}
+    found["features"] = [{"selected_features": recipe["not_filtered_related_features"]}]
+    if len(chosen) == len(recipe["not_filtered_related_features"]):
+        found["features"] = [{"selected_features": chosen[:-1]}]
+    found |= {
+        f"range:{name}": [{"expected_ranges": {n: r for n, r in ranges.items() if n != name}}]
+        for name in ranges
+    }
+    if any(kinds[f] == "categorical" for f in chosen):
+        found["onehot"] = [{"selected_features": [f for f in chosen if kinds[f] == "numerical"]}]
+    first = recipe["random_state"] + 1
+    found["seed"] = [{"random_state": first + i} for i in range(_SEEDS.get(model, 1))]
+    found["scale"] = [{"scale": False}]
+    found["order"] = [{"selected_features": chosen[::-1]}]
+    if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
+        found["impute"] = [{"imputer_type": _FILL[recipe["imputer_type"]]}, {"imputer_type": None}]
+    return found
+
+
+def readers(made: Candidate, same: list[str]) -> list[dict[str, Any]]:
+    """The changes of readers who do none of the steps that made no difference one by one."""
+    ways: dict[str, list[dict[str, Any]]] = {
+        "seed": trials(made)["seed"],
+        "scale": [{"scale": False}],
+        "impute": [{"imputer_type": None}],
+        "order": [{}, {"selected_features": made.recipe["selected_features"][::-1]}],
+    }
+    left = [ways[name] for name in same if name in ways]
+    most = max(map(len, left), default=0)
+    return [{k: v for one in left for k, v in one[i % len(one)].items()} for i in range(most)]
+
+
+def _shipped(made: Candidate) -> list[Frame]:
+    """The tables (clean, with noise, to predict) read from files as they are shipped: types survive
+    each form differently."""
+    kind = str(made.recipe["save_file_type"])
+    data = {
+        "clean": table_bytes(made.clean_v1(), kind, "train_set"),
+        "noisy": table_bytes(made.noisy, kind, "train_set", 2),
+        "test": table_bytes(made.test_v1(), kind, "val_set"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / f"{name}.{kind}" for name in data}
+        for name, path in paths.items():
+            path.write_bytes(data[name])
+        return [read(path) for path in paths.values()]
+
+
+def _tried(train: Frame, test: Frame, recipe: dict[str, Any]) -> str | None:
+    """The answer; None where it does not run, as a recipe with a broken step may not."""
+    try:
+        return solve(train, test, recipe)
+    except Exception as error:  # whatever scikit-learn says
+        if machine_failed(error):
+            raise
+        return None
+
+
+def worth_asking(made: Candidate, rng: random.Random) -> tuple[Proof | None, str]:
+    """(the proof, "ok"), or (None, why the task is refused)."""
+    for _ in range(3):
+        ranges = made.recipe["expected_ranges"]
+        if not ranges:
+            return None, "no range matters"
+        clean, noisy, test = _shipped(made)
+        why, answer, same = _examined(made, clean, noisy, test)
+        if why:
+            return None, why
+        idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
+        if not idle:
+            stated = [n for n in trials(made) if n not in same and not n.startswith("range:")]
+            recipe = {**made.recipe, "stated": ["filter", *stated]}
+            return Proof(replace(made, recipe=recipe), answer), "ok"
+        made = with_noise(made, {n: r for n, r in ranges.items() if n not in idle}, rng)
+    return None, "no set of ranges in which each matters"
+
+
+def _examined(
+    made: Candidate, clean: Frame, noisy: Frame, test: Frame
+) -> tuple[str, str, list[str]]:
+    """("" or why the draft is refused, the reference's answer, the steps that change nothing)."""
+    recipe = made.recipe
+    first, again = (_tried(clean, test, recipe) for _ in range(2))
+    if first is None or first != again:
+        return "the reference does not run, or not twice alike", "", []
+
+    def agrees(changes: dict[str, Any]) -> bool:
+        """Whether a reader of the file with noise comes to the reference's answer."""
+        other = {**recipe, **changes}
+        kept = in_range(noisy, other["expected_ranges"], recipe["column_type_inference"])
+        answer = _tried(kept, test, other)
+        return answer is not None and _score(made, first, answer) == 1.0
+
+    if not agrees({}):
+        return "filtering the noisy file does not give the reference's answer", "", []
+    if name := _alike(made, first):
+        return f"the reference gives every row one answer for {name}", "", []
+    if name := _decides(made, first):
+        return f"{name} alone decides every answer", "", []
+    same: list[str] = []
+    for name, ways in trials(made).items():
+        if all(map(agrees, ways)):
+            if name in _MUST:
+                return _MUST[name], "", []
+            same.append(name)
+    if not all(map(agrees, readers(made, same))):
+        return "what the question leaves open matters when taken together", "", []
+    return "", first, same
+
+
+def _score(made: Candidate, truth: str, answer: str) -> float:
+    if answer == truth:
+        return 1.0
+    kind = f"{made.family}-IF"
+    gold = TableGold(kind, truth, ("row_id",), tuple(made.recipe["target"]), {})
+    return score_table(gold, answer.encode(), "strict", trusted=True).outcome or 0.0
+
+
+def _alike(made: Candidate, answer: str) -> str:
+    """A target of which all predictions are equal; "" where none is so."""
+    import pandas as pd
+
+    said: Any = pd.read_csv(io.StringIO(answer))
+    return next((t for t in made.recipe["target"] if len(said) > 1 and said[t].nunique() < 2), "")
+
+
+def _decides(made: Candidate, answer: str) -> str:
+    """A feature whose values, looked up in the training rows, give all labels of an answer: nobody
+    would need the rest of the recipe. "" where there is none, and for quantities."""
+    if made.family != "class":
+        return ""
+    import pandas as pd
+
+    said: Any = pd.read_csv(io.StringIO(answer), dtype=str, keep_default_na=False)
+    for target in made.recipe["target"]:
+        test = made.test_v1().assign(**{target: said[target].to_numpy()})
+        names = [n for n in made.recipe["selected_features"] if n in test]
+        if told := given_away(made.clean_v1(), test, target, names, 1.0):
+            return next(iter(told))
+    return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay import console
 from assay.task import TaskError, read_tasks, write_jsonl
-from data_gen.dare.importer import RELEASE, Wanted, import_copy, list_tasks, remade
+from data_gen.dare.importer import RELEASE, Wanted, import_copy, remade
 from data_gen.pipeline import add_table_options
 from data_gen.rewording import add_writer, writer_of
 from rewards.dare.score import read_gold, score_table
@@ -117,11 +117,8 @@ def main(argv: Sequence[str]) -> int:
         _check_writer(args)
     if args.source is not None:
         ids = frozenset(args.ids.read_text("utf-8").split("\n")) - {""} if args.ids else None
-        wanted = Wanted(args.split, ids, args.simulate, args.strict)
-        if args.list:
-            list_tasks(args.source, args.out, wanted)
-        else:
-            import_copy(args.source, args.out, wanted)
+        wanted = Wanted(args.split, ids, args.simulate, args.strict, bare=args.list)
+        import_copy(args.source, args.out, wanted)
     elif args.import_dsbench is not None:
         from data_gen.dare.dsbench import import_dsbench
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +18,20 @@ from typing import Any, cast
 from assay.console import progress
 from assay.hub import local_place
 from assay.task import Task, TaskError, write_jsonl
-from data_gen.dare.domains import domain_of_page
-from data_gen.dare.layout import LISTING, SIMULATED, VARIANTS, Absent, Entry, listed_entries
+from data_gen.dare.layout import (
+    LISTING,
+    SIMULATED,
+    VARIANTS,
+    Absent,
+    Entry,
+    domain_of_page,
+    listed_entries,
+    parts_in,
+)
 from data_gen.dare.published import evaluation_database
 from data_gen.dare.reference_solution import recipe_of, simulate
 from data_gen.licences import spdx
-from data_gen.tally import REFUSED, SHOWN, Input, Refusal
+from data_gen.tally import REFUSED, Input, Refusal, say_inputs
 from rewards.dare.score import read_gold
 
 TOOL = "python_executor"
@@ -53,24 +60,16 @@ def _csv_rows(path: Path) -> list[dict[str, str]]:
         return [dict(row) for row in csv.DictReader(lines)]
 
 
-def licence_of(folder: Path, listed: str | None = None) -> str | None:
+def licence_of(entry: Entry, listed: str | None = None) -> str | None:
     """The licence of a database: what is `listed` for it, else what the source's own page said when
     it was crawled (`data_info`, `meta_data` of `all_metadata.json`), by its SPDX name."""
     if listed:
         return listed
-    about = _parts(json.loads((folder / "verify" / "all_metadata.json").read_text("utf-8")))
-    page, listed = _parts(about.get("data_info")), _parts(about.get("meta_data")).get("licenses")
-    named = [_parts(one).get("name") for one in _list(listed)]
-    said = next((str(name) for name in (page.get("licenseName"), *named) if name), "")
+    named = parts_in(entry.about.get("meta_data")).get("licenses")
+    listed_ = cast("list[Any]", named) if isinstance(named, list) else []
+    page = parts_in(entry.about.get("data_info")).get("licenseName")
+    said = next((str(n) for n in (page, *(parts_in(one).get("name") for one in listed_)) if n), "")
     return spdx(said) if said and said.lower() not in _UNSAID else None
-
-
-def _parts(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def variants_of(entry: Entry) -> list[str]:
@@ -89,18 +88,12 @@ def task_of(
     split: str,
     *,
     again: bool = False,
+    bare: bool = False,
     meta: Mapping[str, Any] | None = None,
 ) -> Task:
-    """A variant of a database; IF answers that are not there (`again`: all of them) are made.
-    Raises `TaskError` for a file that is missing or hidden."""
-    gold = _gold(entry, variant, again)
-    return replace(bare_task(entry, variant, out, split, meta=meta), gold=gold)
-
-
-def bare_task(
-    entry: Entry, variant: str, out: Path, split: str, *, meta: Mapping[str, Any] | None = None
-) -> Task:
-    """The same without its gold but for what it asks: nothing is computed."""
+    """A variant of a database; IF answers that are not there (`again`: all of them) are made. A
+    `bare` one holds no gold but what it asks for: nothing is computed. Raises `TaskError` for a
+    file that is missing or hidden."""
     base = os.path.relpath(entry.folder / "source", out)
     return Task(
         id=task_id(entry, variant),
@@ -108,7 +101,7 @@ def bare_task(
         track=entry.task_type(variant),
         split=split,
         prompt=[{"role": "user", "content": str(entry.row[f"question_{variant}"])}],
-        gold={"targets": list(entry.recipe["target"])},
+        gold={"targets": [*entry.recipe["target"]]} if bare else _gold(entry, variant, again),
         tools=(TOOL,),
         files={name: f"{base}/{name}" for name in entry.needed(variant)},
         meta={"database": entry.name, "variant": variant, **(meta or {})},
@@ -145,7 +138,7 @@ def _database_of(task: Task, root: Path) -> Entry:
 def _gold(entry: Entry, variant: str, again: bool) -> dict[str, Any]:
     kind = entry.task_type(variant)
     gold: dict[str, Any] = {"task_type": kind}
-    if kind.endswith("-IF") and (again or not (entry.folder / "verify" / SIMULATED).is_file()):
+    if _is_made(entry, variant, again):
         text, made = simulate(entry)
         gold |= {"truth_csv": text, "key_columns": ["row_id"]}
         gold |= {"targets": list(entry.recipe["target"]), "made_with": made}
@@ -169,16 +162,14 @@ INDEX = "index.jsonl"
 @dataclass(frozen=True)
 class Wanted:
     """What of a copy is imported: `split` is written into the tasks, `ids` bounds them (None: all),
-    `again` makes all IF answers, `strict` refuses a copy that lacks parts."""
+    `again` makes all IF answers, `strict` refuses a copy that lacks parts, `bare` tasks have no
+    gold and nothing is computed."""
 
     split: str = "eval"
     ids: Collection[str] | None = None
     again: bool = False
     strict: bool = False
-
-    @property
-    def trains(self) -> bool:
-        return self.split == "train"
+    bare: bool = False
 
 
 def find_copy(place: str, split: str) -> Path:
@@ -213,130 +204,68 @@ def _below(folder: Path, deep: int) -> Iterator[Path]:
             yield from _below(inner, deep - 1)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A database of a copy: the variants that can be used, and why others cannot."""
+def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
+    """Write `out/tasks.jsonl` from a copy of the release (`out/index.jsonl` where tasks are bare),
+    and `out/refused.jsonl` with a row for each database or variant that is left out. Raises
+    `TaskError` where no task is left, or, where that is strict, a file is missing."""
+    top = find_copy(place, wanted.split)
+    usable, inputs = _usable(top, wanted)
+    if wanted.strict and (short := [*inputs, *(one for _, _, one in usable if one.why)]):
+        raise TaskError(f"{top}: {len(short)} of its databases lack files; {short[0].line()}")
+    licences, tasks, made = read_licences(top), list[Task](), 0
+    for entry, variants, one in progress(usable, "import", "databases"):
+        train = wanted.split == "train"
+        if train and not wanted.bare and (known := evaluation_database(entry)):
+            inputs.append(Input(entry.name, 0, (Refusal("evaluation", known).coded(),)))
+            continue
+        licence = licence_of(entry, licences.get(entry.name))
+        meta = {
+            **({} if train else {"published": True}),
+            "benchmark": "DARE-bench",
+            "domain": entry.row.get("domain") or domain_of_page(entry),
+            "licence": licence,
+        }
+        how: dict[str, Any] = {"again": wanted.again, "bare": wanted.bare, "meta": meta}
+        tasks += [task_of(entry, v, out, wanted.split, **how) for v in variants]
+        made += any(_is_made(entry, v, wanted.again) for v in variants)
+        inputs.append(replace(one, licence=licence or "unknown"))
+    say_inputs([one for one in inputs if one.why or not wanted.bare], out)
+    if not tasks:
+        raise TaskError(f"{top}: no task is left; reasons in {out / REFUSED}")
+    path = out / (INDEX if wanted.bare else "tasks.jsonl")
+    write_jsonl(path, (task.to_json() for task in tasks))
+    counts = Counter(task.track for task in tasks)
+    listed = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+    print(f"{path}: {len(tasks)} tasks ({listed})")
+    if made and not wanted.bare:
+        print(f"{made} IF answers were made here: the copy lacks them, or --simulate asks for it")
+    return tasks
 
-    entry: Entry
-    variants: Sequence[str]
-    why: Sequence[Refusal]
 
-
-def parts_of(top: Path, wanted: Wanted) -> tuple[list[Part], list[Input]]:
-    """(what can be used, databases that cannot). Raises `TaskError` under `strict`."""
-    parts: list[Part] = []
+def _usable(top: Path, wanted: Wanted) -> tuple[list[tuple[Entry, list[str], Input]], list[Input]]:
+    """(databases with the variants that can be used, and why others cannot; databases that cannot
+    be used at all)."""
+    usable: list[tuple[Entry, list[str], Input]] = []
     lost: list[Input] = []
     for entry in listed_entries(top):
         if isinstance(entry, Absent):
             lost.append(Input(entry.name, 0, (Refusal("missing_file", entry.why).coded(),)))
             continue
-        asked = [v for v in variants_of(entry) if _takes(wanted, entry, v)]
-        lacks = {v: entry.missing(v, wanted.again) for v in asked}
-        why = [
-            Refusal("missing_file", f"{', '.join(files)} not there", entry.task_type(v))
+        ids = wanted.ids
+        asked = [v for v in variants_of(entry) if ids is None or task_id(entry, v) in ids]
+        lacks = {v: files for v in asked if (files := entry.missing(v, wanted.again))}
+        why = tuple(
+            Refusal("missing_file", f"{', '.join(files)} not there", entry.task_type(v)).coded()
             for v, files in lacks.items()
-            if files
-        ]
-        whole = [v for v in asked if not lacks[v]]
-        if whole:
-            parts.append(Part(entry, whole, why))
-        elif asked:
-            lost.append(Input(entry.name, 0, tuple(one.coded() for one in why)))
-    short = [_left_out(one) for one in lost]
-    short += [
-        f"{part.entry.name}: {'; '.join(one.coded() for one in part.why)}"
-        for part in parts
-        if part.why
-    ]
-    if wanted.strict and short:
-        raise TaskError(f"{top}: {len(short)} of its databases lack files; {short[0]}")
-    return parts, lost
-
-
-def _left_out(one: Input) -> str:
-    return f"{one.name}: {'in part' if one.used else 'left out'}: {'; '.join(one.why)}"
-
-
-def _takes(wanted: Wanted, entry: Entry, variant: str) -> bool:
-    return wanted.ids is None or task_id(entry, variant) in wanted.ids
-
-
-def list_tasks(place: str, out: Path, wanted: Wanted) -> int:
-    """Write `out/index.jsonl`: the tasks that an import would give, without their gold. Nothing is
-    computed. Returns how many there are."""
-    top = find_copy(place, wanted.split)
-    parts, lost = parts_of(top, wanted)
-    if short := len(lost) + sum(bool(part.why) for part in parts):
-        print(f"{top}: {short} databases lack files; what is whole is asked", file=sys.stderr)
-    licences = read_licences(top)
-    tasks = [
-        bare_task(part.entry, variant, out, wanted.split, meta=_meta(part.entry, licences, wanted))
-        for part in parts
-        for variant in part.variants
-    ]
-    write_jsonl(out / INDEX, (task.to_json() for task in tasks))
-    return len(tasks)
-
-
-def _meta(entry: Entry, licences: Mapping[str, str], wanted: Wanted) -> dict[str, Any]:
-    return {
-        **({} if wanted.trains else {"published": True}),
-        "benchmark": "DARE-bench",
-        "domain": entry.row.get("domain") or domain_of_page(entry),
-        "licence": licence_of(entry.folder, licences.get(entry.name, "")),
-    }
-
-
-def import_copy(place: str, out: Path, wanted: Wanted) -> list[Task]:
-    """Write `out/tasks.jsonl` from a copy of the release, and `out/refused.jsonl` with a row for
-    each database or variant that is left out. Raises `TaskError` where no task is left."""
-    top = find_copy(place, wanted.split)
-    parts, lost = parts_of(top, wanted)
-    licences = read_licences(top)
-    tasks: list[Task] = []
-    inputs = list(lost)
-    for part in progress(parts, "import", "databases"):
-        entry, why = part.entry, tuple(refusal.coded() for refusal in part.why)
-        if wanted.trains and (known := evaluation_database(entry)):
-            inputs.append(Input(entry.name, 0, (Refusal("evaluation", known).coded(),)))
-            continue
-        meta = _meta(entry, licences, wanted)
-        tasks += [
-            task_of(entry, v, out, wanted.split, again=wanted.again, meta=meta)
-            for v in part.variants
-        ]
-        licence = meta["licence"] or "unknown"
-        inputs.append(Input(entry.name, len(part.variants), why, licence))
-    told, used = [one for one in inputs if one.why], {one.name for one in inputs if one.used}
-    write_jsonl(out / REFUSED, (one.row() for one in told))
-    _say_left_out(told, len(inputs), out)
-    if not tasks:
-        raise TaskError(f"{top}: no task is left; reasons in {out / REFUSED}")
-    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
-    counts = Counter(task.track for task in tasks)
-    listed = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
-    print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks ({listed})")
-    made = sum(_simulated(part, wanted) for part in parts if part.entry.name in used)
-    if made:
-        print(f"{made} IF answers were made here: the copy lacks them, or --simulate asks for it")
-    return tasks
-
-
-def _simulated(part: Part, wanted: Wanted) -> bool:
-    """Whether the IF answer of a database has to be made here."""
-    asked = any(part.entry.task_type(v).endswith("-IF") for v in part.variants)
-    return asked and (wanted.again or not (part.entry.folder / "verify" / SIMULATED).is_file())
-
-
-def _say_left_out(told: Sequence[Input], all_: int, out: Path) -> None:
-    """A line for each database that is left out, whole or in part."""
-    for one in sorted(told, key=lambda i: (i.used, i.name))[:SHOWN]:
-        print(_left_out(one), file=sys.stderr)
-    if len(told) > SHOWN:
-        print(f"… and {len(told) - SHOWN} more; reasons in {out / REFUSED}", file=sys.stderr)
-    if told:
-        gone = sum(not one.used for one in told)
-        print(
-            f"databases: {all_ - len(told)} whole, {len(told) - gone} in part, {gone} left out",
-            file=sys.stderr,
         )
+        if whole := [v for v in asked if v not in lacks]:
+            usable.append((entry, whole, Input(entry.name, len(whole), why)))
+        elif asked:
+            lost.append(Input(entry.name, 0, why))
+    return usable, lost
+
+
+def _is_made(entry: Entry, variant: str, again: bool) -> bool:
+    """Whether an answer is of IF and has to be made here."""
+    there = (entry.folder / "verify" / SIMULATED).is_file()
+    return entry.task_type(variant).endswith("-IF") and (again or not there)

@@ -2,21 +2,24 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-"""The official on-disk format (spec section 2): databases, their files, and tables in three forms.
+"""The official on-disk format (spec section 2): databases, their files, tables in three forms, and
+the domain of a table.
 
 pandas is imported when first needed, so that the command line starts fast.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +46,7 @@ class Entry:
     folder: Path
     row: Mapping[str, Any]
     recipe: Mapping[str, Any]
+    about: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `data_info`, `meta_data`
 
     @property
     def name(self) -> str:
@@ -141,15 +145,15 @@ def _entry(top: Path, row: dict[str, Any], where: str) -> Entry | Absent:
     if row.get("task") not in FAMILY:
         raise TaskError(f"{where}: field 'task' is {row.get('task')!r}; wanted {', '.join(FAMILY)}")
     folder = top / "databases" / name
-    about = folder / "verify" / "all_metadata.json"
     try:
-        recipe = json.loads(about.read_text(encoding="utf-8"))["question"]
+        about = json.loads((folder / "verify" / "all_metadata.json").read_text(encoding="utf-8"))
+        recipe = about["question"]
     except OSError as error:
         lost = "its folder" if not folder.is_dir() else "verify/all_metadata.json"
         return Absent(name, f"{lost} cannot be read ({error.strerror})")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Absent(name, f"verify/all_metadata.json: {error!r}; wanted JSON with 'question'")
-    return Entry(folder, row, recipe)
+    return Entry(folder, row, recipe, about)
 
 
 def read_table(path: Path) -> Frame:
@@ -237,3 +241,51 @@ def write_question_list(top: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def json_bytes(value: Any) -> bytes:
     """Indented, sorted JSON with a final line end."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+# --- domains, by the paper's appendix M as far as rules can: a keyword of a table's source that
+# names a domain decides, else the words of its title. The paper asks a language model, which reads
+# the description too; its shares (Table 3) compare with these only roughly. ---
+
+DOMAINS = {
+    "finance": r"price|wage|income|salar|bank|loan|credit|stock|econom|insur|expend|cost",
+    "health": r"patient|disease|cancer|blood|drug|birth|hospital|medic|health|mortal|weight",
+    "education": r"school|student|teacher|score|college|university|exam|grade",
+    "environment": r"temperature|species|forest|weather|rain|ozone|pollut|river|soil|plant|bird",
+    "business": r"customer|sales|firm|market|retail|employ|product",
+    "technology": r"comput|software|internet|phone",
+    "automotive": r"\bcar\b|vehicle|traffic|driver|automobile",
+}
+OTHER = "other"
+_NAMED = {"healthcare": "health", "automobiles and vehicles": "automotive"}  # other keywords
+
+
+def domain_of_text(text: str, keywords: Iterable[str] = ()) -> str:
+    """One of the domains, `other` when nothing tells."""
+    named = (_NAMED.get(word, word) for word in (k.strip().lower() for k in keywords))
+    if domain := next((word for word in named if word in DOMAINS), ""):
+        return domain
+    counts = {d: len(re.findall(p, text.lower())) for d, p in DOMAINS.items()}
+    best = max(counts, key=lambda d: counts[d])
+    return best if counts[best] else OTHER
+
+
+def domain_of_page(entry: Entry) -> str:
+    """The domain of an official database, by its source's page (`verify/all_metadata.json`)."""
+    page = parts_in(entry.about.get("meta_data"))
+    return domain_of_text(str(page.get("title") or ""), _listed(page.get("keywords")))
+
+
+def parts_in(value: Any) -> Mapping[str, Any]:
+    """An object of a page; an empty one for anything else."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _listed(value: Any) -> list[str]:
+    """Keywords as a list, or as the text of one."""
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            value = value.split(",")
+    return [str(word) for word in cast("list[Any]", value)] if isinstance(value, list) else []

@@ -109,25 +109,6 @@ def solve(train: Frame, test: Frame, recipe: dict[str, Any]) -> str:
     return csv_bytes(predict(fit(train, recipe), test, recipe)).decode()
 
 
-def learnt(model: Any, recipe: dict[str, Any], rows: int) -> dict[str, Any]:
-    """What a fitted pipeline knows before its model: for each numeric feature what fills it, its
-    mean and its population deviation; for each other one what fills it and its categories."""
-    features, kinds = recipe["selected_features"], recipe["column_type_inference"]
-    blocks = model["pre"].named_transformers_
-    known: dict[str, Any] = {"rows": rows, "numeric": {}, "categorical": {}}
-    numeric = [f for f in features if kinds[f] == "numerical"]
-    for place, name in enumerate(numeric):
-        steps = blocks["num"].named_steps
-        scale = steps["scale"]
-        found = (steps["fill"].statistics_[place], scale.mean_[place], scale.var_[place] ** 0.5)
-        known["numeric"][name] = [float(value) for value in found]
-    for place, name in enumerate(f for f in features if kinds[f] != "numerical"):
-        steps = blocks["cat"].named_steps
-        listed = [str(value) for value in steps["hot"].categories_[place]]
-        known["categorical"][name] = [str(steps["fill"].statistics_[place]), listed]
-    return known
-
-
 def versions() -> dict[str, str]:
     """What the answers depend on."""
     import numpy

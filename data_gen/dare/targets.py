@@ -18,7 +18,6 @@ from typing import Any
 
 from assay.seeds import derive_seed
 from data_gen.columns import Column, look_at, of_calendar, speaks_of, words_of
-from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
 from data_gen.dare.sources import Listed
 from data_gen.dare.wishes import Wish, families_of
@@ -33,7 +32,7 @@ from data_gen.leaks import (
     tells,
     two_labels,
 )
-from data_gen.tally import Refusal
+from data_gen.tally import Refusal, Refused
 
 MAX_ROWS = 4000
 LEAST_ROWS = 120
@@ -200,13 +199,19 @@ def number_unfit(values: Any) -> str:
 
 
 def plans(
-    looked: Looked, wish: Wish, settings: Settings, seed: int, listed: Sequence[Listed] = ()
+    looked: Looked,
+    wish: Wish,
+    kinds: Collection[str],
+    seed: int,
+    listed: Sequence[Listed] = (),
+    several: bool = True,
 ) -> tuple[list[Plan], list[Refusal]]:
-    """(what to try, families in turn; why columns are no targets). `listed`: what is asked of a
-    table of a package."""
-    families = [f for f in ("class", "reg") if f in settings.wishes.kinds]
+    """(what to try, families in turn; why columns are no targets). `kinds`: the families that are
+    asked for; `listed`: what is asked of a table of a package; `several`: some have more targets
+    than one."""
+    families = [f for f in ("class", "reg") if f in kinds]
     if wish.targets:
-        found = families_of(looked.frame, wish, settings.wishes)
+        found = families_of(looked.frame, wish, kinds)
         return [Plan(f, wish.targets) for f in found if f in families], []
     rng = random.Random(derive_seed(seed, "plans"))
     refused: list[Refusal] = []
@@ -226,8 +231,8 @@ def plans(
         rng.shuffle(options)
         options.sort(key=_not_named)
         for i, plan in enumerate(options):
-            several = _several(looked, plan, options, rng)
-            turns.append((_not_named(plan), i, plan if settings.mini else several))
+            more = _several(looked, plan, options, rng)
+            turns.append((_not_named(plan), i, more if several else plan))
     order = [plan for *_, plan in sorted(turns, key=lambda t: t[:2])]
     alone = [Plan(p.family, p.targets[:1], p.without) for p in order if len(p.targets) > 1]
     return [*order, *alone], refused
@@ -266,8 +271,8 @@ class Verdict:
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def narrowed(looked: Looked, plan: Plan, wish: Wish, listed: bool) -> tuple[Looked | None, str]:
-    """The table without the features that give a target away; (None, why) where the target is
+def narrowed(looked: Looked, plan: Plan, wish: Wish, listed: bool) -> Looked:
+    """The table without the features that give a target away. Raises `Refused` where the target is
     refused or too little is left. Of a `listed` table also without those that the list names."""
     targets = list(plan.targets)
     features = list(wish.features) or [f for f in looked.features(targets) if f not in plan.without]
@@ -275,25 +280,29 @@ def narrowed(looked: Looked, plan: Plan, wish: Wish, listed: bool) -> tuple[Look
     for target in targets:
         verdict = judge(looked.frame, target, features, bool(wish.targets))
         if verdict.why:
-            return None, verdict.why
+            raise Refused("draft", verdict.why)
         gone |= verdict.left_out
         if not wish.targets and not listed:
             gone |= near_ones(looked.frame, target, [f for f in features if f not in gone])
         others = [t for t in targets if t != target]
         told = judge(looked.frame, target, others, True).left_out
-        told = told or near_ones(looked.frame, target, others)
-        if told:
-            return None, f"{next(iter(told))}, another target, gives it"
+        if told := told or near_ones(looked.frame, target, others):
+            raise Refused("draft", f"{next(iter(told))}, another target, gives it")
         made, how = made_of(looked.frame, target, [*others, *features]) if others else ((), "")
         if set(made) & set(others):
-            return None, f"{' and '.join(made[:4])} give it ({how})"
+            raise Refused("draft", f"{' and '.join(made[:4])} give it ({how})")
     if wish.features and gone:
-        name, how = next(iter(gone.items()))
-        return None, f"feature {name} gives the target away ({how}); leave it out of --features"
+        raise Refused("draft", told_by(gone))
     keep = [c for c in looked.frame.columns if c in targets or (c in features and c not in gone)]
     if len(keep) < len(targets) + 2:
-        return None, "fewer than two features are left"
-    return Looked(looked.frame[keep], {c: looked.kinds[c] for c in keep}, looked.sense), ""
+        raise Refused("draft", "fewer than two features are left")
+    return Looked(looked.frame[keep], {c: looked.kinds[c] for c in keep}, looked.sense)
+
+
+def told_by(left_out: Mapping[str, str]) -> str:
+    """What is said where a feature that the user wants gives a target away."""
+    name, how = next(iter(left_out.items()))
+    return f"feature {name} gives the target away ({how}); leave it out of --features"
 
 
 def near_ones(frame: Frame, target: str, features: Sequence[str]) -> dict[str, str]:

@@ -11,10 +11,10 @@ anything is built.
 from __future__ import annotations
 
 import csv
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from assay.console import near_miss
 from assay.task import TaskError
 from data_gen.columns import look
 from data_gen.dare.layout import Frame
@@ -65,9 +65,8 @@ def task_types(text: str) -> dict[str, tuple[str, ...]]:
     known = [*_WORDS, *_TRACKS]
     for word in words:
         if word not in known:
-            near = difflib.get_close_matches(word, known, 1, 0.4)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TaskError(f"--task-types {word}: wanted {', '.join(known)}{hint}")
+            near = near_miss(word, known)
+            raise TaskError(f"--task-types {word}: wanted {', '.join(known)}{near}")
     families = {_WORDS[w] for w in words if w in _WORDS} or set(FAMILIES)
     tracks = {w for w in words if w in _TRACKS} or set(_TRACKS)
     found = {
@@ -93,29 +92,18 @@ def _place(option: str, text: str, sources: Sequence[Source]) -> tuple[Source, s
     hits = table_named(head, sources) if colon else []
     if len(hits) == 1:
         return hits[0], rest.strip()
-    if len(hits) > 1:
-        raise TaskError(
-            f"{option} {text}: {len(hits)} tables are called {head}; write one of "
-            f"{', '.join(f'{s.name}:{rest}' for s in hits[:3])}"
-        )
-    if len(sources) == 1:
+    if not hits and len(sources) == 1:
         return sources[0], text.strip()
-    names = [s.slug for s in sources]
-    near = difflib.get_close_matches(head, names, 3) if colon else names[:5]
+    names = [s.name for s in hits] or [s.slug for s in sources]
     raise TaskError(
-        f"{option} {text}: {len(sources)} tables are given, so write TABLE:COLUMN; the tables "
-        f"{'nearest to that' if colon and near else 'are called'}: "
-        f"{', '.join(near or names[:5])}{' …' if len(near or names) > 5 else ''}"
+        f"{option} {text}: {len(hits) or len(sources)} tables are "
+        f"{f'called {head}' if hits else 'given'}, so write TABLE:COLUMN; the tables are "
+        f"{_some(names, 5)}{near_miss(head, names) if colon and not hits else ''}"
     )
 
 
-def nearest_names(name: str, columns: Sequence[str]) -> str:
-    """ "; the nearest are `a`, `b`" or, where none is near, the first columns."""
-    plain = {c.lower(): c for c in columns}
-    near = [plain[c] for c in difflib.get_close_matches(name.lower(), list(plain), 3, 0.5)]
-    if near:
-        return f"the nearest: {', '.join(near)}"
-    return f"its columns: {', '.join(columns[:8])}{' …' if len(columns) > 8 else ''}"
+def _some(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
 
 
 def read_wishes(
@@ -161,9 +149,10 @@ def require_columns(option: str, names: Sequence[str], source: Source, frame: Fr
     columns = [str(c) for c in frame.columns]
     for name in names:
         if name not in columns:
+            near = near_miss(name, {c.lower(): c for c in columns} | {c: c for c in columns})
             raise TaskError(
-                f"{option} {name}: table {source.slug} has no such column; "
-                f"{nearest_names(name, columns)}"
+                f"{option} {name}: table {source.slug} has no such column{near}"
+                f"{'' if near else f'; its columns: {_some(columns, 8)}'}"
             )
 
 
@@ -187,25 +176,16 @@ def _check(source: Source, wish: Wish, wishes: Wishes) -> None:
         if times_in(wish.time, frame[wish.time], said=True) is None:
             first = next(iter(frame[wish.time].dropna().map(str)), "")
             raise TaskError(f"--time {wish.time}: its values are no times, such as {first!r}")
-    if wish.targets and not families_of(frame, wish, wishes):
-        raise TaskError(_no_family(frame, wish, wishes))
+    if wish.targets and not families_of(frame, wish, wishes.kinds):
+        kinds = ", ".join({"ts": "series"}.get(k, k) for k in wishes.kinds)
+        raise TaskError(
+            f"--target {', '.join(wish.targets)}: no task of {kinds} can ask for "
+            f"{'these together' if len(wish.targets) > 1 else 'it'}: classes are 2 to 10 labels of "
+            "4 rows or more, a quantity has more than 10 different numbers"
+        )
 
 
-def _no_family(frame: Frame, wish: Wish, wishes: Wishes) -> str:
-    said = ", ".join(f"{t} ({_what(frame[t])})" for t in wish.targets)
-    kinds = ", ".join({"ts": "series"}.get(k, k) for k in wishes.kinds)
-    if len(wish.targets) > 1:
-        return f"--target {said}: these cannot be asked for in one task of {kinds}; name them apart"
-    return f"--target {said}: no task of {kinds} can ask for it"
-
-
-def _what(column: Frame) -> str:
-    if is_label_target(column):
-        return f"{column.nunique()} classes"
-    return "a quantity" if is_quantity(column) else f"{column.nunique()} different values"
-
-
-def families_of(frame: Frame, wish: Wish, wishes: Wishes) -> list[str]:
+def families_of(frame: Frame, wish: Wish, kinds: Collection[str]) -> list[str]:
     """The families that fit all wished targets: class for labels, reg and ts for quantities; a
     series has one target."""
     columns = [frame[t] for t in wish.targets]
@@ -214,7 +194,7 @@ def families_of(frame: Frame, wish: Wish, wishes: Wishes) -> list[str]:
         found.append("class")
     if all(map(is_quantity, columns)):
         found += ["reg", "ts"] if len(columns) == 1 else ["reg"]
-    return [f for f in found if f in wishes.kinds]
+    return [f for f in found if f in kinds]
 
 
 def is_label_target(column: Frame) -> bool:

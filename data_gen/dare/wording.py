@@ -1,7 +1,9 @@
 # pandas ships no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Questions in words: fixed content, varied wording, every step that matters stated."""
+"""Questions in words: fixed content, varied wording, every step that matters stated; and those of a
+build in an endpoint's words (`--writer`).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.console import Progress
 from assay.files import yaml_beside
+from assay.seeds import derive_seed
 from assay.task import TaskError
 from data_gen.dare.layout import Frame
 from data_gen.dare.targets import Looked
+from data_gen.rewording import Endpoint, Facts, Rewording, job_of, report, reword_all
+from data_gen.tally import Refused
 
 OPENINGS: Mapping[str, Sequence[str]] = yaml_beside(__file__, "openings.yaml")
 
@@ -229,9 +235,9 @@ def short_kinds(kinds: Kinds, asked: str) -> dict[str, tuple[str, ...]]:
     return {f: own for f, own in found.items() if own}
 
 
-def few_columns(looked: Looked, targets: Sequence[str], rng: random.Random) -> Looked | None:
-    """The targets with at most `MOST` features of plain names, and `ROWS` rows; None where fewer
-    than two features are left or a target has no plain name."""
+def few_columns(looked: Looked, targets: Sequence[str], rng: random.Random) -> Looked:
+    """The targets with at most `MOST` features of plain names, and `ROWS` rows. Raises `Refused`
+    where fewer than two features are left or a target has no plain name."""
     frame = looked.frame
     fit = [
         name
@@ -241,7 +247,7 @@ def few_columns(looked: Looked, targets: Sequence[str], rng: random.Random) -> L
         and frame[name].nunique() > 1
     ]
     if len(fit) < 2 or not all(map(plain, targets)):
-        return None
+        raise Refused("draft", "too few columns that a short question can name")
     kept = set(rng.sample(fit, min(MOST, len(fit))))
     columns = [c for c in frame.columns if c in targets or c in kept]
     rows = sorted(rng.sample(range(len(frame)), min(ROWS, len(frame))))
@@ -249,12 +255,12 @@ def few_columns(looked: Looked, targets: Sequence[str], rng: random.Random) -> L
     return Looked(part, {c: looked.kinds[c] for c in columns})
 
 
-def unfit_series(rows: int, names: Sequence[str]) -> str:
-    """Why a series with these columns has no short question; "" where it has one."""
+def check_series(rows: int, names: Sequence[str]) -> None:
+    """Raises `Refused` for a series that has no short question with these columns."""
     if rows > SERIES_ROWS:
-        return f"more than {SERIES_ROWS} rows, too many for a short task"
-    long = next((name for name in names if not plain(name)), "")
-    return f"column '{long}' is too long for a short question" if long else ""
+        raise Refused("series", f"more than {SERIES_ROWS} rows, too many for a short task")
+    if long := next((name for name in names if not plain(name)), ""):
+        raise Refused("series", f"column '{long}' is too long for a short question")
 
 
 def few_known(frame: Frame, known: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -297,3 +303,46 @@ def series_short(
         "v1": f"train.csv, val_v1.csv. {head}{numbers}{words} Save prediction.csv.",
         "v2": f"train.csv, val_v2.csv. {head} Save prediction.csv.",
     }
+
+
+# --- `--writer`: a question is cut at the sentences that say what to do: every step of an IF task,
+# the resampling and the names of bins of a forecast, further files, how to save. These stay to the
+# letter and in their order, and so do the opening and the words for columns. What is left, the
+# description of files and task, may be said otherwise (`data_gen.rewording`). ---
+
+_STEPS = tuple(OPENINGS["steps"])
+_CUT = re.compile(rf"(?:^|(?<=\s))(?={'|'.join(map(re.escape, _STEPS))})")
+_KIND = re.compile(r"\b(?:classification|regression)\b")
+
+
+def facts_of(question: str) -> Facts:
+    """What a rewording of a question must keep."""
+    steps = [part.strip() for part in _CUT.split(question)]
+    fixed = [part for part in steps if part.startswith(_STEPS)]
+    literals = dict.fromkeys([*fixed, *_KIND.findall(question)])
+    return Facts(tuple(literals), in_order=(tuple(dict.fromkeys(fixed)),) if fixed else ())
+
+
+def opening_of(question: str) -> str:
+    """The first sentences, which say how to go about any task."""
+    said = (f"{each} " for name in ("exact", "free") for each in OPENINGS[name])
+    return next((each for each in said if question.startswith(each)), "")
+
+
+def reword_rows(rows: Sequence[dict[str, Any]], writer: Endpoint, seed: int) -> dict[str, Any]:
+    """Put proved rewordings in place of the questions of a question list; the report. Raises
+    `TaskError` when the endpoint cannot be had; nothing is changed then."""
+    asked = [(row, v) for row in rows for v in ("question_v1", "question_v2") if row[v]]
+    openings = [opening_of(str(row[v])) for row, v in asked]
+    jobs = [
+        job_of(bare, facts_of(bare), derive_seed(seed, str(row["file_path"]), v, "writer"))
+        for (row, v), opening in zip(asked, openings, strict=True)
+        for bare in [str(row[v]).removeprefix(opening)]
+    ]
+    with Progress("wordings", "questions", len(jobs)) as bar:
+        made = reword_all(jobs, writer, bar.add)
+    found: dict[str, Rewording] = {}
+    for (row, v), opening, one in zip(asked, openings, made, strict=True):
+        found[f"{row['file_path']} {v.removeprefix('question_')}"] = one
+        row[v] = opening + one.text
+    return report(found)

@@ -15,11 +15,11 @@ from typing import Any
 
 from assay.console import progress
 from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, TaskError
 from data_gen.corpora import Corpus
 from data_gen.demo.inject import WEAVERS, Woven, frame, pick, weave, weave_markup, wrap
 from data_gen.demo.passages import Passage, canonical_hash
-from data_gen.demo.refinements import DemoTaskError, Draft, Refinements, split_tasks, with_states
+from data_gen.demo.refinements import Draft, Refinements, split_tasks, with_states
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.demo.wording import filter_number, filter_step, read_requirement, say_recipe
 from data_gen.splits import shuffled
@@ -28,7 +28,6 @@ from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
 
 __all__ = [
-    "DemoTaskError",
     "DemoTaskSettings",
     "build_demo_splits",
     "build_demo_tasks",
@@ -67,7 +66,7 @@ def build_demo_splits(
     was computed twice.
 
     No document, sentence or input of the held-out and validation splits occurs in any other; SFT
-    and RL share documents but no input. Raises `DemoTaskError` when the corpus is too small for the
+    and RL share documents but no input. Raises `TaskError` when the corpus is too small for the
     settings.
     """
     found = split_tasks(DemoBuilder(settings, seed), corpus, listed, tally)
@@ -142,7 +141,7 @@ class DemoBuilder(Refinements[DemoTaskSettings]):
     def _group(
         self, split: str, index: int, filter_: Step | None, statuses: tuple[str, ...]
     ) -> list[tuple[Recipe, _Fitting]]:
-        """One recipe with a text for each status. Raises `DemoTaskError` after many tries."""
+        """One recipe with a text for each status. Raises `TaskError` after many tries."""
         for attempt in range(_RECIPE_TRIES):
             rng = Random(derive_seed(self.seed, split, index, attempt))
             recipe = self._recipe(rng, split, index + attempt, filter_)
@@ -158,7 +157,7 @@ class DemoBuilder(Refinements[DemoTaskSettings]):
                     self.used.add(canonical_hash(one.text))
                 return [(recipe, one) for one in found]
         what = filter_.operator if filter_ else "no filter"
-        raise DemoTaskError(
+        raise TaskError(
             f"split {split}: no passage fits recipe {index} ({what}); use a larger corpus, "
             "fewer mappers in a recipe, or wider margins"
         )
@@ -179,7 +178,7 @@ class DemoBuilder(Refinements[DemoTaskSettings]):
             steps.insert(places[settings.filter_place], filter_)
         said = say_recipe(steps, rng, settings.forms, settings.polarities)
         if read_requirement(said) != steps:
-            raise DemoTaskError(f"the wording {said!r} does not read back to its recipe")
+            raise TaskError(f"the wording {said!r} does not read back to its recipe")
         return Recipe(tuple(steps), said)
 
     def _fitting(self, rng: Random, recipe: Recipe, status: str) -> _Fitting | None:

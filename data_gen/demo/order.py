@@ -20,12 +20,12 @@ from random import Random
 
 from assay.console import progress
 from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, TaskError
 from data_gen.corpora import Corpus
 from data_gen.demo.inject import Woven, before_sentence, pick, weave
 from data_gen.demo.passages import Passage, canonical_hash
-from data_gen.demo.refinements import DemoTaskError, Draft, Refinements, split_tasks
-from data_gen.demo.settings import EASY_OPERATORS
+from data_gen.demo.refinements import Draft, Refinements, split_tasks
+from data_gen.demo.settings import OrderSettings
 from data_gen.demo.wording import filter_step, read_requirement, say_recipe
 from data_gen.tally import Tally
 from rewards.gold import Execution, Step, execute
@@ -37,25 +37,6 @@ REPEATS = Step("remove_repeat_sentences_mapper")
 _TRIES = 400
 
 
-@dataclass(frozen=True)
-class OrderSettings:
-    """Groups (of two tasks) a split; `drop_share` of them with a text that is rejected."""
-
-    train_sft: int = 120
-    train_rl: int = 160
-    heldout: int = 60
-    validation: int | None = None  # None: a third of `heldout`
-    drop_share: float = 2 / 3  # of the groups with a filter
-    mapper_share: float = 0.0  # of all groups: two mappers in both orders, in place of a filter
-    thresholds: tuple[int, ...] = (45, 50, 55)  # characters; texts are well below or well above
-    max_chars: int = 100
-    states: bool = False  # answers write the state after every step before the result
-    brief: bool = False  # a short system message without the answer's form, which SFT has to teach
-    operators: tuple[str, ...] = EASY_OPERATORS
-    heldout_documents: float = 0.3
-    validation_documents: float = 0.1  # of those not held out; without tasks none
-
-
 def build_order_tasks(
     corpus: Corpus,
     settings: OrderSettings,
@@ -64,11 +45,11 @@ def build_order_tasks(
     tally: Tally | None = None,
 ) -> dict[str, list[Task]]:
     """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`, siblings side by side;
-    documents whose ids are listed are held out; `tally` counts
-    how often gold was computed twice.
+    documents whose ids are listed are held out; `tally` counts how often gold was computed
+    twice.
 
     No document or sentence of the held-out and validation splits occurs in any other. Raises
-    `DemoTaskError` when the corpus is too small.
+    `TaskError` when the corpus is too small.
     """
     return split_tasks(OrderBuilder(settings, seed), corpus, listed, tally)
 
@@ -126,7 +107,7 @@ class OrderBuilder(Refinements[OrderSettings]):
             for slot, steps in made.orders.items():
                 said, run = say_recipe(steps, rng, 3), made.runs[slot]
                 if read_requirement(said) != list(steps):
-                    raise DemoTaskError(f"the wording {said!r} does not read back to its recipe")
+                    raise TaskError(f"the wording {said!r} does not read back to its recipe")
                 dropped = run.status == "DROP"
                 yield Draft(
                     id=f"order-{split}-{index:04d}-{slot}",
@@ -146,9 +127,7 @@ class OrderBuilder(Refinements[OrderSettings]):
                     },
                 )
             return
-        raise DemoTaskError(
-            f"split {split}: no passage fits order group {index}; use a larger corpus"
-        )
+        raise TaskError(f"split {split}: no passage fits order group {index}; use a larger corpus")
 
     def _mapped(self, mapper: Step, rng: Random) -> _Group | None:
         """For a group of track order_m: a mapper and the removal of repeated sentences."""

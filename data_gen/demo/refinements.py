@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from assay.task import Task, TaskError
 from data_gen.corpora import Corpus, Document
 from data_gen.demo.passages import Passage, PassagePool, canonical_hash, cut_passages
+from data_gen.demo.settings import DemoTaskSettings, OrderSettings
 from data_gen.demo.wording import read_requirement
 from data_gen.pipeline import Builder, tasks_of
 from data_gen.splits import sentence_keys, split_documents
@@ -32,24 +33,7 @@ BRIEF = "Do the steps in order."
 LEAST = 128  # tokens of an answer
 
 
-class DemoTaskError(TaskError):
-    """Tasks that cannot be built from this corpus with these settings."""
-
-
-class RefinementSettings(Protocol):
-    """What the settings of both have."""
-
-    @property
-    def max_chars(self) -> int: ...
-    @property
-    def states(self) -> bool: ...
-    @property
-    def heldout_documents(self) -> float: ...
-    @property
-    def validation_documents(self) -> float: ...
-
-
-Settings = TypeVar("Settings", bound=RefinementSettings)
+Settings = TypeVar("Settings", DemoTaskSettings, OrderSettings)
 
 
 @dataclass(frozen=True)
@@ -129,7 +113,7 @@ def split_tasks(
     builder: Refinements[Settings], corpus: Corpus, listed: Collection[str], tally: Tally | None
 ) -> dict[str, list[Task]]:
     """Tasks of every split. No document and no sentence is on two of the three sides; both training
-    splits draw from one. Raises `DemoTaskError` where a draft is refused."""
+    splits draw from one. Raises `TaskError` where a draft is refused."""
     tally = Tally() if tally is None else tally
     settings, counts = builder.settings, builder.counts()
     rest, heldout = split_documents(
@@ -158,21 +142,19 @@ def split_tasks(
     for split, (builder.pool, builder.used) in sides.items():
         found = tasks_of(builder, split, counts[split], Random(0), tally)
         if tally.refused:
-            raise DemoTaskError(f"split {split}: refused {dict(tally.refused)}: {tally.examples}")
+            raise TaskError(f"split {split}: refused {dict(tally.refused)}: {tally.examples}")
         made[split] = [replace(task, split=split) for task in found]
     return made
 
 
 def with_states(task: Task, brief: bool = False) -> Task:
     """The task in the mode `states`: another system message (the same where it is `brief`), and
-    gold with the entry of every executed step. Raises `DemoTaskError` where a text holds a tag of
+    gold with the entry of every executed step. Raises `TaskError` where a text holds a tag of
     the format."""
     steps = bound_recipe(task.gold)
     run = run_bound(str(task.gold["input_text"]), steps)
     if any(TAG.search(text) for text in run.states):
-        raise DemoTaskError(
-            f"task {task.id}: its text holds a tag of the states' format; leave it out"
-        )
+        raise TaskError(f"task {task.id}: its text holds a tag of the states' format; leave it out")
     prompt = task.prompt if brief else [{"role": "system", "content": STATES_SYSTEM}]
     prompt = prompt if brief else [*prompt, *task.prompt[1:]]
     gold = {**task.gold, "mode": MODE, "written": written(recipe_of(task.gold), steps, run)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from configs.fields import at_least, share
 from configs.loader import ConfigError
 from data_gen.demo.wording import FILTERS, MAPPER_FORMS, POLARITIES
 
@@ -23,10 +24,6 @@ MEDIUM_OPERATORS = (
     "remove_long_words_mapper",
     "remove_repeat_sentences_mapper",
 )
-
-
-class SettingsError(ConfigError):
-    """A setting that cannot be; the message names it, what it was and what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -60,41 +57,33 @@ class DemoTaskSettings:
     states: bool = False  # answers write the state after every step before the result
 
     def __post_init__(self) -> None:
-        for name in (
-            "heldout_documents",
-            "validation_documents",
-            "filter_share",
-            "drop_share",
-            "distractors",
-            "wrapped",
+        shares = ("heldout_documents", "validation_documents", "filter_share", "drop_share")
+        share(self, *shares, "distractors", "wrapped")
+        at_least(self, 0, "train_sft", "train_rl", "heldout", "validation")
+        at_least(self, 120, "max_chars")
+        for name, known in (
+            ("operators", tuple(MAPPER_FORMS)),
+            ("filters", FILTERS),
+            ("directions", ("min", "max")),
+            ("polarities", POLARITIES),
+            ("filter_place", ("any", "first", "last")),
+            ("forms", (1, 2, 3)),
         ):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise SettingsError(f"{name}={value}: wanted a share from 0 to 1")
-        for name in ("train_sft", "train_rl", "heldout", "validation"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"{name}={getattr(self, name)}: wanted 0 or more tasks")
-        _subset("operators", self.operators, tuple(MAPPER_FORMS))
-        _subset("filters", self.filters, FILTERS)
-        _subset("directions", self.directions, ("min", "max"))
-        _subset("polarities", self.polarities, POLARITIES)
-        if self.filter_place not in ("any", "first", "last"):
-            raise SettingsError(f"filter_place={self.filter_place!r}: wanted any, first or last")
-        if not 1 <= self.forms <= 3:
-            raise SettingsError(f"forms={self.forms}: wanted 1, 2 or 3")
+            value: Any = getattr(self, name)
+            given = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            if not given or len({*given}) < len(given) or not {*given} <= {*known}:
+                listed = ", ".join(map(str, known))
+                raise ConfigError(f"{name}={value!r}: wanted some of {listed}, each once")
         if not self.low_margin < 1 < self.high_margin:
-            raise SettingsError("low_margin must be below 1 and high_margin above it")
-        if self.max_chars < 120:
-            raise SettingsError(f"max_chars={self.max_chars}: wanted 120 or more")
+            raise ConfigError("low_margin must be below 1 and high_margin above it")
         for name in ("mappers", "sft_mappers"):
             mix: tuple[float, ...] = getattr(self, name)
-            if len(mix) > len(self.operators) or any(w < 0 for w in mix) or (mix and not sum(mix)):
-                raise SettingsError(
+            odd = len(mix) > len(self.operators) or any(w < 0 for w in mix)
+            if odd or not sum(mix or (name == "sft_mappers",)):
+                raise ConfigError(
                     f"{name}={mix}: wanted weights of 0 or more, not all 0, "
                     "for recipes of 1, 2, … mappers"
                 )
-        if not self.mappers:
-            raise SettingsError("mappers=(): give the weight of recipes with one mapper, two, …")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -123,16 +112,28 @@ PRESETS: dict[str, dict[str, Any]] = {
 def preset(difficulty: str = "medium", **changes: Any) -> DemoTaskSettings:
     """The settings of a difficulty, with changes on top."""
     if difficulty not in PRESETS:
-        raise SettingsError(f"difficulty={difficulty!r}: wanted one of {', '.join(PRESETS)}")
-    base = replace(DemoTaskSettings(difficulty=difficulty), **PRESETS[difficulty])
-    return replace(base, **changes)
+        raise ConfigError(f"difficulty={difficulty!r}: wanted one of {', '.join(PRESETS)}")
+    try:
+        base = replace(DemoTaskSettings(difficulty=difficulty), **PRESETS[difficulty])
+        return replace(base, **changes)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
-def _subset(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
-    if not given:
-        raise SettingsError(f"{name} is empty; give at least one of {', '.join(known)}")
-    for value in given:
-        if value not in known:
-            raise SettingsError(f"{name}: {value!r} is none of {', '.join(known)}")
-    if len(set(given)) != len(given):
-        raise SettingsError(f"{name}: a value is given twice")
+@dataclass(frozen=True)
+class OrderSettings:
+    """Groups (of two tasks) a split; `drop_share` of them with a text that is rejected."""
+
+    train_sft: int = 120
+    train_rl: int = 160
+    heldout: int = 60
+    validation: int | None = None  # None: a third of `heldout`
+    drop_share: float = 2 / 3  # of the groups with a filter
+    mapper_share: float = 0.0  # of all groups: two mappers in both orders, in place of a filter
+    thresholds: tuple[int, ...] = (45, 50, 55)  # characters; texts are well below or well above
+    max_chars: int = 100
+    states: bool = False  # answers write the state after every step before the result
+    brief: bool = False  # a short system message without the answer's form, which SFT has to teach
+    operators: tuple[str, ...] = EASY_OPERATORS
+    heldout_documents: float = 0.3
+    validation_documents: float = 0.1  # of those not held out; without tasks none
