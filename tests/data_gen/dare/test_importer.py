@@ -1,107 +1,379 @@
-"""The licences of imported databases, by which tasks are chosen and tables are cut."""
+# ruff: noqa: E402
+"""Official databases: a copy of the release is found and used as far as it is whole, what is
+evaluation is known by content, licences have one name, DSBench's tasks come in the same form."""
 
 from __future__ import annotations
 
 import csv
 import json
-import random
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from front import command
-from places import SHARED
 
-pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
+np = pytest.importorskip("numpy")
+pytest.importorskip("sklearn")
+
+from dare_copy import write_copy
+from front import command
+from hub_server import environment, hub_server
+from make_published import TEXTS, row_of, texts_of
+from places import ROOT, SHARED
 
 from assay.family import family_of
-from assay.task import Task, read_tasks
-from data_gen.dare.importer import licence_of
-from data_gen.licences import is_open, spdx
+from assay.task import TaskError, read_tasks
+from data_gen.dare import published
+from data_gen.dare.importer import find_copy, licence_of
+from data_gen.dare.layout import Entry, read_entries, read_table, table_bytes
+from data_gen.dare.published import Published, same_as_published, sketches_of
+from data_gen.dare.reference_solution import read, solve
+from data_gen.dare.sources import tables_in
+from data_gen.licences import allowed, family, is_open, spdx
+from rewards.dare.score import score_table_row
+from train.run.data import training_tasks
 
 main = command("tasks")
-DARE = SHARED / "dare/tasks"
+OFFICIAL = SHARED / "dare/tasks"
+NAMES = ("ann_flats_class", "bob_shops_ts")
+at_hand = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="published databases are not at hand")
 
 
-@pytest.mark.parametrize(
-    ("said", "name"),
-    [
-        ("CC0: Public Domain", "CC0-1.0"),
-        ("Apache 2.0", "Apache-2.0"),
-        ("apache-2.0", "Apache-2.0"),
-        ("MIT", "MIT"),
-        ("Attribution 4.0 International (CC BY 4.0)", "CC-BY-4.0"),
-        ("Attribution-ShareAlike 3.0 Unported (CC BY-SA 3.0)", "CC-BY-SA-3.0"),
-        ("CC BY-NC-SA 4.0", "CC-BY-NC-SA-4.0"),
-        ("ODC Public Domain Dedication and Licence (PDDL)", "PDDL-1.0"),
-        ("ODC Attribution License (ODC-By)", "ODC-By-1.0"),
-        ("Open Database License (ODbL)", "ODbL-1.0"),
-        ("DbCL-1.0", "DbCL-1.0"),
-        ("Database: Open Database, Contents: Database Contents", "ODbL-1.0"),
-        ("Community Data License Agreement - Sharing - Version 1.0", "CDLA-Sharing-1.0"),
-        ("Community Data License Agreement - Permissive - Version 1.0", "CDLA-Permissive-1.0"),
-        ("Community Data License Agreement", "Community Data License Agreement"),
-        ("CC BY", "CC BY"),  # of which version nobody says
-        ("GPL 2", "GPL 2"),
-    ],
-)
-def test_a_licence_has_one_name(said: str, name: str) -> None:
-    assert spdx(said) == name
-    assert spdx(name) == name
-    assert is_open(said) == is_open(name)
+def ids(folder: Path) -> list[str]:
+    return [task.id for task in read_tasks(folder / "tasks.jsonl")]
 
 
-def database(folder: Path, **about: Any) -> Path:
-    (folder / "verify").mkdir(parents=True)
-    (folder / "verify" / "all_metadata.json").write_text(json.dumps(about), "utf-8")
-    return folder
+def refused(folder: Path) -> dict[str, dict[str, Any]]:
+    lines = (folder / "refused.jsonl").read_text("utf-8").splitlines()
+    return {row["name"]: row for row in map(json.loads, lines)}
 
 
-def test_the_page_of_the_source_says_the_licence(tmp_path: Path) -> None:
-    page = {"data_info": {"licenseName": "MIT"}, "meta_data": {"licenses": [{"name": "CC0-1.0"}]}}
-    assert licence_of(database(tmp_path / "a", **page)) == "MIT"
-    listed = {"data_info": None, "meta_data": page["meta_data"]}
-    assert licence_of(database(tmp_path / "b", **listed)) == "CC0-1.0"
-    assert licence_of(database(tmp_path / "c", data_info={"licenseName": "Unknown"})) is None
-    assert licence_of(database(tmp_path / "d", question={}, meta_data=[1])) is None
-    assert licence_of(tmp_path / "a", "CC-BY-4.0") == "CC-BY-4.0"  # a person looked
+def run(place: Path | str, out: Path, *more: str) -> int:
+    return main(["dare", "--import", str(place), "--out", str(out), *more])
 
 
-@pytest.mark.skipif(not DARE.is_dir(), reason="databases of the benchmark are not at hand")
-def test_pages_of_published_databases_say_what_a_person_found() -> None:
-    with open(DARE / "licences.csv", encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            assert licence_of(DARE / "databases" / row["database"]) == row["spdx"], row
+@pytest.mark.parametrize("kind", ["csv", "sqlite", "parquet"])
+def test_tables_come_back_as_written(tmp_path: Path, kind: str) -> None:
+    frame = pd.DataFrame({"ü b": [1, 2, 3], "None": ["NA", 'x, "y"', None], "z": [0.1, None, 2.5]})
+    path = tmp_path / f"t.{kind}"
+    path.write_bytes(table_bytes(frame, kind, "train_set"))
+    for found in (read_table(path), read(path)):
+        assert found["ü b"].tolist() == [1, 2, 3] and found["None"].tolist()[:2] == ["NA", 'x, "y"']
+        assert found.isna().sum().tolist() == [0, 1, 1]
+    if kind == "sqlite":
+        path.unlink()
+        path.write_bytes(table_bytes(frame, kind, "train_set", 3))
+        assert read_table(path).columns.tolist() == ["row_id", "ü b", "None", "z"]
 
 
-def test_tables_can_be_cut_by_licence_and_by_targets() -> None:
-    gold = {"task_type": "reg-MM", "truth_csv": "row_id,a,b\n1,2,3\n", "targets": ["a", "b"]}
-    task = Task("t", "table", "reg-MM", "eval", [], gold, meta={"licence": "CC0-1.0"})
-    found = family_of(task).slices(task)
-    assert (found["licence"], found["targets"]) == ("CC0-1.0", "2")
-    bare = Task("t", "table", "reg-MM", "eval", [], {})
-    assert family_of(bare).slices(bare)["licence"] == "unknown"
+def test_a_copy_is_found_where_it_lies(tmp_path: Path) -> None:
+    test = write_copy(tmp_path, NAMES)
+    for inner in ("", "data/eval", "data/eval/question_list.json"):
+        assert find_copy(str(tmp_path / inner), "eval") == test
+    train = write_copy(tmp_path, NAMES, 1, where="train")
+    assert find_copy(str(tmp_path), "eval") == test
+    assert find_copy(str(tmp_path), "train") == train
+    write_copy(tmp_path, NAMES, 2, where="more/train")
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "data.zip").write_bytes(b"")
+    for place in (tmp_path, tmp_path / "packed"):
+        with pytest.raises(TaskError, match=r"more/train|data\.zip"):
+            find_copy(str(place), "train")
 
 
-@pytest.mark.slow
-def test_an_import_without_a_list_of_licences_knows_them(tmp_path: Path) -> None:
-    """A build is in the official format; its metadata names a licence as a page would."""
-    pytest.importorskip("sklearn")
-    pytest.importorskip("duckdb")
-    draw = random.Random(5)
-    lines = ["id,size,age,town,price"]
-    for i in range(300):
-        size, age = round(draw.gauss(90, 20), 1), draw.randint(0, 80)
-        town = draw.choice(["Ulm", "Bonn", "Trier"])
-        lines.append(f"{i},{size},{age},{town},{size * 3 - age + draw.gauss(0, 9):.2f}")
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "houses.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    built = tmp_path / "built"
-    words = ["dare", "--tables", str(tmp_path / "in"), "--target", "price", "--workers", "1"]
-    assert main([*words, "--databases", "1", "--out", str(built)]) == 0
-    for path in built.glob("databases/*/verify/all_metadata.json"):
-        about = json.loads(path.read_text("utf-8"))
-        path.write_text(json.dumps(about | {"data_info": {"licenseName": "Apache 2.0"}}), "utf-8")
-    assert main(["dare", "--import", str(built), "--out", str(tmp_path / "T")]) == 0
+def test_a_whole_copy_is_imported_whole_or_as_far_as_it_is_asked_for(tmp_path: Path) -> None:
+    write_copy(tmp_path, NAMES)
+    assert run(tmp_path, tmp_path / "T") == 0 and refused(tmp_path / "T") == {}
     tasks = read_tasks(tmp_path / "T" / "tasks.jsonl")
-    assert tasks and {task.meta["licence"] for task in tasks} == {"Apache-2.0"}
+    assert [t.track for t in tasks] == ["class-IF", "class-MM", "time-XF", "time-CF"]
+    slices = family_of(tasks[0]).slices(tasks[0])
+    assert (slices["domain"], slices["licence"], slices["origin"]) == ("health", "MIT", "published")
+    (tmp_path / "ids").write_text("bob_shops_ts:CF\n")
+    assert run(tmp_path, tmp_path / "I", "--ids", str(tmp_path / "ids")) == 0
+    assert ids(tmp_path / "I") == ["bob_shops_ts:CF"]
+    assert run(tmp_path, tmp_path / "L", "--list") == 0
+    listed = read_tasks(tmp_path / "L" / "index.jsonl")
+    for bare, whole in zip(listed, tasks, strict=True):
+        assert (bare.id, bare.prompt, bare.meta) == (whole.id, whole.prompt, whole.meta)
+        assert bare.files == whole.files and "truth_csv" not in bare.gold
+
+
+def test_a_missing_file_leaves_out_what_needs_it(tmp_path: Path, capsys: Any) -> None:
+    home = write_copy(tmp_path, (*NAMES, "cem_cars_reg", "dan_dogs_class", "eva_eggs_class"))
+    for file in (
+        "ann_flats_class/source/train_v2.csv",
+        "bob_shops_ts/source/train.csv",
+        "eva_eggs_class/verify/ground_truth.csv",
+    ):
+        (home / "databases" / file).unlink()
+    shutil.rmtree(home / "databases" / "cem_cars_reg")
+    pointer = home / "databases" / "dan_dogs_class" / "source" / "val_v1.csv"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    kept = ["ann_flats_class:IF", "dan_dogs_class:MM", "eva_eggs_class:IF"]
+    assert run(home, tmp_path / "T") == 0 and ids(tmp_path / "T") == kept
+    found = refused(tmp_path / "T")
+    assert {name for name, row in found.items() if row["used"]} == {k[:-3] for k in kept}
+    assert found["ann_flats_class"]["why"] == [
+        "missing_file: class-MM: source/train_v2.csv not there"
+    ]
+    assert len(found) == 5 and len(found["bob_shops_ts"]["why"]) == 2
+    assert run(home, tmp_path / "L", "--list") == 0
+    assert [t.id for t in read_tasks(tmp_path / "L" / "index.jsonl")] == kept
+    capsys.readouterr()
+    assert run(home, tmp_path / "S", "--strict") == 2
+    assert "5 of its databases" in capsys.readouterr().err
+    assert not (tmp_path / "S" / "tasks.jsonl").exists()
+
+
+def test_the_answers_of_if_may_be_missing_but_not_what_they_are_made_from(tmp_path: Path) -> None:
+    home = write_copy(tmp_path, NAMES)
+    (entry,) = (e for e in read_entries(home) if e.name == NAMES[0])
+    (entry.folder / "verify" / "simulated_pred_local.csv").unlink()
+    assert entry.missing("v1") == [] == entry.missing("v1", again=True)
+    (entry.folder / "source" / "train_v1_no_err.csv").unlink()
+    assert entry.missing("v1") == ["source/train_v1_no_err.csv"]
+
+
+def test_nothing_hidden_may_be_needed(tmp_path: Path) -> None:
+    home = write_copy(tmp_path, NAMES)
+    listing = home / "question_list.json"
+    rows = json.loads(listing.read_text())
+    for name in ("train_v1_no_err.csv", "../verify/ground_truth.csv", "absent.csv"):
+        needed = [*rows[0]["needed_files_v1"], name]
+        listing.write_text(json.dumps([rows[0] | {"needed_files_v1": needed}]))
+        with pytest.raises(TaskError, match=re.escape(repr(name))):
+            read_entries(home)[0].needed("v1")
+    listing.write_text("{")
+    assert run(home, tmp_path / "o") == 2
+
+
+def test_a_copy_on_the_hub_is_imported_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    write_copy(tmp_path / "set", NAMES, where="train")
+    words = ["tasks", "dare", "--import", "own/tables", "--split", "train", "--out", "T"]
+    with hub_server({"own/tables": tmp_path / "set"}) as (url, _):
+        made = environment(url, tmp_path / "cache") | {"PYTHONPATH": str(ROOT)}
+        ran = subprocess.run(
+            [sys.executable, "-m", "assay", *words], cwd=tmp_path, env=made, timeout=120
+        )
+    assert ran.returncode == 0 and len(ids(tmp_path / "T")) == 4
+
+
+# --- what is evaluation ---
+
+
+@pytest.fixture
+def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy whose first database is a published evaluation database, and whose second is not."""
+    home = write_copy(tmp_path / "release", NAMES)
+    (first,) = (e for e in read_entries(home) if e.name == NAMES[0])
+    hashed = ["git", "hash-object"]
+    files = {
+        p.name: subprocess.run([*hashed, p], check=True, capture_output=True, text=True).stdout
+        for p in (first.folder / "source").iterdir()
+    }
+    known = [row_of(first, {name: said.strip() for name, said in files.items()})]
+    monkeypatch.setattr(published, "_rows", lambda: known)
+    for name in ("_files", "published_tables"):
+        monkeypatch.setattr(published, name, getattr(published, name).__wrapped__)
+    return home
+
+
+def test_what_is_evaluation_is_no_training_task_whatever_it_is_called(
+    evaluation: Path, tmp_path: Path
+) -> None:
+    listing = evaluation / "question_list.json"
+    listing.write_text(listing.read_text().replace("ann_flats_class", "new_name_class"))
+    home = evaluation / "databases" / "new_name_class"
+    (evaluation / "databases" / "ann_flats_class").rename(home)
+    assert run(evaluation, tmp_path / "T", "--split", "train") == 0
+    assert ids(tmp_path / "T") == ["bob_shops_ts:XF", "bob_shops_ts:CF"]
+    assert refused(tmp_path / "T")["new_name_class"]["why"][0].startswith("evaluation: ")
+    tasks = read_tasks(tmp_path / "T" / "tasks.jsonl")
+    assert not any(task.meta.get("published") for task in tasks)
+    assert training_tasks(str(tmp_path / "T" / "tasks.jsonl")) == tasks
+    assert {task.split for task in tasks} == {"train"}
+    assert run(evaluation, tmp_path / "E") == 0
+    with pytest.raises(TaskError, match="published"):
+        training_tasks(str(tmp_path / "E" / "tasks.jsonl"))
+    for path in (home / "source").glob("*.csv"):  # other files, the same table
+        frame: Any = pd.read_csv(path)
+        frame.sample(frac=1, random_state=1).to_csv(path, index=False, quoting=1)
+    listing.write_text(listing.read_text().replace("Clean the table", "Another question"))
+    assert run(evaluation, tmp_path / "U", "--split", "train") == 0
+    assert "columns" in refused(tmp_path / "U")["new_name_class"]["why"][0]
+
+
+def table(rows: int = 300, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    days = pd.date_range("2019-01-01", periods=rows).strftime("%Y-%m-%d")
+    return pd.DataFrame(
+        {
+            "price": rng.normal(100, 20, rows).round(2),
+            "area": rng.integers(1000, 90_000, rows),
+            "day": days,
+            "name": [f"house {n}" for n in rng.integers(0, 200, rows)],
+            "rooms": rng.integers(1, 6, rows),
+        }
+    )
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """One published table, a made one."""
+    frame = table()
+    kept = (Published("houses_reg", len(frame), tuple(sketches_of(frame))),)
+    monkeypatch.setattr(published, "published_tables", lambda: kept)
+    return frame
+
+
+def test_copies_are_known_however_they_are_kept_and_nothing_else_is(
+    known: Any, tmp_path: Path
+) -> None:
+    days = pd.to_datetime(known["day"])
+    for copy in (
+        known.sample(frac=1, random_state=1)[["name", "area", "day", "price"]],
+        known.rename(columns=str.upper).assign(extra=range(300)),
+        known.sample(frac=0.97, random_state=2),
+        known.astype(str),
+        known.assign(day=days),
+        known.assign(day=days.dt.strftime("%d.%m.%Y")),
+        known.assign(name=known["name"].str.upper(), area=known["area"].astype(float)),
+    ):
+        assert "houses_reg" in same_as_published(copy)
+    counted = pd.DataFrame({"id": range(300), "rooms": known["rooms"], "one": [1.5] * 300})
+    for other in (table(seed=1).drop(columns="day"), counted, known.head(140)):
+        assert same_as_published(other) == ""
+    known.to_csv(tmp_path / "mine.csv", sep=";", decimal=",", index=False)
+    ((_, load),) = tables_in(tmp_path / "mine.csv")
+    with pytest.raises(ValueError, match=r"houses_reg.*tables\.yaml"):
+        load()
+    (tmp_path / "tables.yaml").write_text('"mine.csv": {published: false}')
+    ((_, load),) = tables_in(tmp_path / "mine.csv")
+    assert len(load()) == len(known)
+
+
+def test_what_is_shipped_holds_hashes_only() -> None:
+    found = published.published_tables()
+    assert len(found) >= 150 and all(p.columns for p in found)
+    assert all(0 <= h < 1 << 32 for p in found for c in p.columns for h in c)
+    rows = json.loads(TEXTS.read_text("utf-8"))
+    kept = [h for row in rows for h in (*row["questions"], *row["lines"])]
+    assert len(rows) == 162 and all(re.fullmatch(r"[0-9a-f]{16}", h) for h in kept)
+
+
+@at_hand
+def test_published_databases_are_what_is_shipped_and_score_their_answers(tmp_path: Path) -> None:
+    entries = read_entries(OFFICIAL)
+    shipped = {row["name"]: row for row in json.loads(published.FILE.read_text("utf-8"))}
+    texts = {row["name"]: row for row in json.loads(TEXTS.read_text("utf-8"))}
+    solved = 0
+    for entry in entries:
+        assert {**shipped[entry.name], "files": []} == row_of(entry, {})
+        train = entry.folder / "source" / f"train_v1_no_err.{entry.recipe.get('save_file_type')}"
+        # other versions than the pins may differ on a known database
+        if entry.family == "ts" or train.stat().st_size > 60_000 or "milapgohil" in entry.name:
+            continue
+        test = entry.folder / "source" / f"val_v1{train.suffix}"
+        answer = {"prediction_csv": solve(read(train), read(test), dict(entry.recipe))}
+        task = {"task_dir": str(entry.folder), "variant": "IF"}
+        assert score_table_row(task, answer).outcome == 1.0
+        solved += 1
+    assert len(shipped) == 162 and solved >= 6
+    for row in texts_of(entries):
+        assert row["questions"] == texts[row["name"]]["questions"]
+    assert run(OFFICIAL, tmp_path / "T", "--split", "train") == 2  # nothing is left to train on
+    found = refused(tmp_path / "T")
+    assert len(found) == len(entries)
+    assert all(row["why"][0].startswith("evaluation: ") for row in found.values())
+    by_name = {entry.name: entry for entry in entries}
+    with open(OFFICIAL / "licences.csv", encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            assert licence_of(by_name[row["database"]]) == row["spdx"], row
+
+
+# --- licences ---
+
+
+LICENCES = """
+CC0: Public Domain = CC0-1.0 = cc0
+apache-2.0 = Apache-2.0 = apache
+MIT = MIT = mit
+GPL-2.0-or-later = GPL-2.0-or-later = gpl
+Attribution 4.0 International (CC BY 4.0) = CC-BY-4.0 = cc-by
+Attribution-ShareAlike 3.0 Unported (CC BY-SA 3.0) = CC-BY-SA-3.0 = cc-by-sa
+CC BY-NC-SA 4.0 = CC-BY-NC-SA-4.0 = cc-by-nc-sa, closed
+CC BY-NC-ND 4.0 = CC-BY-NC-ND-4.0 = cc-by-nc-nd, closed
+CC BY = CC BY = cc-by
+ODC Public Domain Dedication and Licence (PDDL) = PDDL-1.0 = pddl
+ODC Attribution License (ODC-By) = ODC-By-1.0 = odc-by
+Database: Open Database, Contents: Database Contents = ODbL-1.0 = odbl
+DbCL-1.0 = DbCL-1.0 = dbcl
+Community Data License Agreement - Sharing - Version 1.0 = CDLA-Sharing-1.0 = cdla-sharing
+Community Data License Agreement - Permissive - Version 1.0 = CDLA-Permissive-1.0 = cdla-permissive
+© Original Authors = © Original Authors = © original authors, closed
+"""
+
+
+@pytest.mark.parametrize("line", LICENCES.strip().splitlines())
+def test_a_licence_has_one_name(line: str) -> None:
+    said, name, kind = line.split(" = ")
+    plain, _, closed = kind.partition(", ")
+    assert spdx(said) == name == spdx(name) and family(said) == family(name) == plain
+    assert is_open(said) == is_open(name) == allowed(said, ["open"]) == (not closed)
+    assert allowed(said, [plain]) and allowed(said, ["GPL"]) == (plain == "gpl")
+
+
+def test_the_page_of_the_source_says_the_licence() -> None:
+    page = {"data_info": {"licenseName": "MIT"}, "meta_data": {"licenses": [{"name": "CC0-1.0"}]}}
+    for about, wanted in (
+        (page, "MIT"),
+        (page | {"data_info": None}, "CC0-1.0"),
+        ({"data_info": {"licenseName": "Unknown"}}, None),
+        ({"meta_data": [1]}, None),
+    ):
+        assert licence_of(Entry(Path(), {}, {}, about)) == wanted
+    assert licence_of(Entry(Path(), {}, {}, page), "CC-BY-4.0") == "CC-BY-4.0"  # a person looked
+
+
+# --- DSBench ---
+
+
+def dsbench_task(top: Path, name: str, train: str, answer: str) -> Path:
+    """One task in DSBench's layout, about rows 9 and 7; the folder of its tables."""
+    home = top / "data_resplit" / name
+    home.mkdir(parents=True)
+    (top / "answers" / name).mkdir(parents=True)
+    (home / "train.csv").write_text(train)
+    (home / "test.csv").write_text("id,x\n9,0.1\n7,0.2\n")
+    (home / "sample_submission.csv").write_text("id,y\n9,a\n7,a\n")
+    (top / "answers" / name / "test_answer.csv").write_text(answer)
+    return home
+
+
+def test_dsbench_becomes_the_same_format_and_what_cannot_be_read_is_listed(tmp_path: Path) -> None:
+    top, out = tmp_path / "data", tmp_path / "o"
+    numbers = "id,y\n7,1.5\n9,2.5\n"
+    labels = "id,x,y\n7,0.2,b\n9,0.1,a\n"
+    dsbench_task(top, "Playground S1", "id,x,y\n1,0.5,a\n2,0.7,b\n", labels)
+    dsbench_task(top, "fine", "id,x,y\n1,0.5,1.25\n2,0.7,2.5\n", numbers)
+    texts = "".join(f"{i},0.5,tweet number {i}\n" for i in range(300))
+    dsbench_task(top, "texts", f"id,x,y\n{texts}", numbers)
+    dsbench_task(top, "twice", "id,x,y\n1,0.5,1.25\n", numbers + "7,1.5\n")
+    dsbench_task(top, "short", "id,x,y\n1,0.5,1.25\n", "id,y\n7,1.5\n")
+    (dsbench_task(top, "half", "id,x,y\n1,0.5,1\n", numbers) / "sample_submission.csv").unlink()
+    (top / "task").mkdir()
+    (top / "task" / "Playground S1.txt").write_text("Predict y.")
+    assert main(["dare", "--import-dsbench", str(top), "--out", str(out)]) == 0
+    found = {t.track: t for t in read_tasks(out / "tasks.jsonl")}
+    assert found["class-MM"].gold["truth_csv"] == "row_id,y\n1,a\n2,b\n"
+    assert found["reg-MM"].gold["truth_csv"] == "row_id,y\n1,2.5\n2,1.5\n" and len(found) == 2
+    for task in found.values():
+        assert task.meta["published"]
+        assert sorted(task.files) == ["metadata.txt", "train_v2.csv", "val_v2.csv"]
+    assert refused(out).keys() == {"texts", "twice", "short", "half"}
+    assert main(["dare", "--import-dsbench", str(tmp_path), "--out", str(tmp_path / "p")]) == 2

@@ -1,51 +1,260 @@
-"""Which tables are asked as series, and what is said of the others."""
+# ruff: noqa: E402
+"""Series: which tables are one, bins by hand, and how the rows of a database lie in files."""
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
+pytest.importorskip("duckdb")
 
-from data_gen.dare.build import inputs_of  # noqa: E402
-from data_gen.dare.database import Built, Settings  # noqa: E402
-from data_gen.dare.series import opened  # noqa: E402
-from data_gen.dare.sources import sources  # noqa: E402
-from data_gen.tally import Refusal  # noqa: E402
+from dare_worlds import built, days
+
+from data_gen.dare.build import inputs_of
+from data_gen.dare.database import Built, Settings
+from data_gen.dare.layout import read_entries, write_question_list
+from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, binned, choose, opened, split
+from data_gen.dare.series import until as whole_until
+from data_gen.dare.sources import sources
+from data_gen.dare.time_columns import (
+    Timed,
+    are_things,
+    find_time,
+    is_one_series,
+    is_regular,
+    keys_of,
+    shifted,
+)
+from data_gen.tally import Refused
 
 SETTINGS = Settings(Path(), 0, False, frozenset())
 
 
-def sensor(folder: Path) -> Path:
-    """A log of hours, five of which stand twice."""
-    hours = pd.date_range("2024-01-01", periods=300, freq="h").strftime("%Y-%m-%d %H:%M:%S")
-    stamps = sorted([*hours, *hours[40:45]])
-    rows = [f"{stamp},{20 + i % 24 / 3:.2f},{i % 7}.5" for i, stamp in enumerate(stamps)]
-    folder.mkdir()
-    (folder / "log.csv").write_text("stamp,heat,damp\n" + "\n".join(rows) + "\n")
-    return folder
+def timed(times: Any, form: str = "%Y-%m-%d", **columns: Any) -> Timed:
+    when = pd.Series(pd.to_datetime(times))
+    frame = pd.DataFrame({"when": when, **columns}).assign(_when=when)
+    return Timed(frame, "when", form, ["who"] if "who" in columns else [])
+
+
+def test_weeks_end_on_sunday_and_months_on_their_last_day() -> None:
+    rows = timed(pd.date_range("2024-01-29", periods=14), y=range(14))  # a Monday
+    for resample, columns in (
+        (
+            ("1W", "sum"),
+            {"_bin": ["02-04", "02-11"], "_start": ["01-29", "02-05"], "_end": ["02-05", "02-12"]},
+        ),
+        (("1M", "mean"), {"_bin": ["01-31", "02-29"], "_end": ["02-01", "03-01"]}),
+    ):
+        found = binned(rows, "y", resample)
+        for name, wanted in columns.items():
+            assert found[name].dt.strftime("%m-%d").tolist() == wanted
+        assert found["y"].tolist() == ([21, 70] if resample[1] == "sum" else [1.0, 8.0])
+
+
+def test_entities_are_kept_apart_and_empty_bins_count_nothing() -> None:
+    hours = ["2024-01-01 01:10", "2024-01-01 01:50", "2024-01-01 04:00", "2024-01-01 01:00"]
+    rows = timed(hours, "%Y-%m-%d %H:%M:%S", y=[1.0, 2.0, 4.0, 8.0], who=["a", "a", "a", "b"])
+    for how, wanted in (("count", [2, 0, 0, 1]), ("sum", [3.0, 4.0]), ("mean", [1.5, 4.0])):
+        found = binned(rows, "y", ("1H", how))
+        assert found[found["who"] == "a"]["y"].tolist() == wanted
+        assert len(found[found["who"] == "b"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "rules"),
+    [
+        ("10s", "1min"),
+        ("5min", "30min 1H"),
+        ("1h", "1D"),
+        ("1D", "1W 1M"),
+        ("7D", "1M"),
+        ("30D", ""),
+    ],
+)
+def test_rules_fit_the_steps_of_a_series(step: str, rules: str) -> None:
+    series = timed(pd.date_range("2020-01-01", periods=2000, freq=step), y=range(2000))
+    found = {choose(series, random.Random(seed)) for seed in range(60)}
+    kept = {one for one in found if one is not None}
+    assert {rule for rule, _ in kept} == {*rules.split()} and None in found
+    assert {how for _, how in kept} <= {*HOWS[:2]}  # every bin holds as many rows
+
+
+def test_uneven_series_may_be_counted() -> None:
+    rng = random.Random(1)
+    at, times = pd.Timestamp("2020-01-01"), list[Any]()
+    for _ in range(1500):
+        at += pd.Timedelta(hours=rng.expovariate(1 / 4))
+        times.append(at)
+    events = timed(times, "%Y-%m-%d %H:%M:%S", y=range(1500))
+    assert "count" in {(choose(events, random.Random(s)) or ("", ""))[1] for s in range(60)}
+    assert whole_until(events) > at
+
+
+def test_a_series_is_cut_once_on_parsed_time() -> None:
+    when = pd.date_range("2020-01-01", periods=100).tolist()
+    both = timed(when * 2, "%d-%m-%Y", who=["a"] * 100 + ["b"] * 100, y=range(200))
+    parts = split(both, "y", 0.8, None)
+    assert parts is not None and len(parts.late) == len(parts.answers) == 40
+    assert parts.early["_when"].max() < parts.late["_when"].min() == parts.cut
+    asked = pd.to_datetime(parts.answers["when"], format="%d-%m-%Y")
+    assert asked.min() == parts.cut
+    parts = split(timed(when, y=range(100)), "y", 0.7, ("1W", "sum"))
+    assert parts is not None
+    whole = parts.late[parts.late["_when"] <= pd.Timestamp(parts.answers["when"].max())]
+    assert len(parts.late) - len(whole) == 4 and len(parts.answers) == 3  # of the last week 4 days
+    assert parts.answers["y"].sum() == whole["y"].sum()
+    assert parts.early["_when"].max() < parts.late["_when"].min()
+
+
+def test_a_column_that_is_the_target_moved_is_found() -> None:
+    rng = random.Random(2)
+    values = [rng.gauss(0, 1) for _ in range(80)]
+    rows = timed(
+        list(pd.date_range("2024-01-01", periods=40)) * 2,
+        y=values,
+        who=["a"] * 40 + ["b"] * 40,
+        lag=[None, *values[:39], None, *values[40:79]],
+        lead2=[*values[2:40], None, None, *values[42:], None, None],
+        own=[v + 1 for v in values],
+    )
+    assert [shifted(rows, "y", name) for name in ("lag", "lead2", "own")] == [1, -2, 0]
+
+
+# --- which tables are series ---
+
+
+def dates(count: int) -> list[str]:
+    return [d.date().isoformat() for d in pd.date_range("2001-01-01", periods=count)]
+
+
+VALUE = [n * 37 % 101 / 3 for n in range(200)]
+ELAPSED = [f"0 days 00:{i // 60:02d}:{i % 60:02d}" for i in range(200)]
+TABLES: dict[str, tuple[bool, dict[str, Any]]] = {
+    "days": (True, {"date": dates(200)}),
+    "some days twice": (True, {"date": sorted([*dates(195), *dates(195)[10:15]])}),
+    "a panel": (False, {"date": dates(100) * 2}),
+    "uneven days": (False, {"date": [dates(4000)[n * n // 11] for n in range(200)]}),
+    "no time": (False, {"colour": ["red", "blue"] * 100}),
+    "years": (True, {"Year": range(1850, 2050)}),
+    "numbers that are no years": (False, {"weight": range(1850, 2050)}),
+    "elapsed": (True, {"row": range(200), "time": ELAPSED}),
+    "seconds": (True, {"time": [0.5 * i for i in range(200)]}),
+    "times in no order": (False, {"time": [(i * i) % 997 for i in range(200)]}),
+    "a calendar": (
+        True,
+        {"year": [2000 + i // 12 for i in range(200)], "month": [i % 12 + 1 for i in range(200)]},
+    ),
+    "a register": (
+        False,
+        {"machine": [f"M-{n:03d}" for n in range(200)], "bought": dates(200)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_that_are_the_points_of_one_series_are_known(name: str) -> None:
+    wanted, columns = TABLES[name]
+    assert is_one_series(pd.DataFrame(columns | {"value": VALUE})) == wanted
+
+
+def test_what_names_the_rows_of_a_panel_and_the_times_of_a_table() -> None:
+    rows = [(d, s, i) for d in dates(60) for s in ("Ulm", "Bonn") for i in ("flu", "mumps")]
+    frame = pd.DataFrame(rows, columns=["date", "town", "disease"])
+    assert {*keys_of(frame.assign(cases=range(len(frame))))} == {"town", "disease"}
+    assert keys_of(pd.DataFrame({"date": dates(200), "colour": ["red", "blue"] * 100})) == []
+    assert keys_of(frame.drop(columns="date")) == []
+    things = pd.DataFrame(TABLES["a register"][1])
+    assert are_things(things, "bought") == "machine"
+    months = pd.Series(pd.date_range("2001-01-31", periods=60, freq="ME"))
+    assert is_regular(pd.DataFrame({"t": months}), months, [])
+    found = find_time(pd.DataFrame({"コード": ["ab-12345"] * 60, "いつ": dates(60)}))
+    assert found is not None and found[0] == "いつ"
 
 
 def test_double_stamps_are_a_doubt_until_the_user_settles_it(tmp_path: Path) -> None:
-    folder = sensor(tmp_path / "in")
-    (source,) = sources([str(folder)])
-    built = Built(source.name)
-    assert opened(source, SETTINGS, built, "") is None
-    (one,) = inputs_of([built], [])
+    hours = pd.date_range("2024-01-01", periods=300, freq="h").strftime("%Y-%m-%d %H:%M:%S")
+    rows = [
+        f"{stamp},{20 + i % 24 / 3:.2f},{i % 7}.5"
+        for i, stamp in enumerate(sorted([*hours, *hours[40:45]]))
+    ]
+    (tmp_path / "log.csv").write_text("stamp,heat,damp\n" + "\n".join(rows) + "\n")
+    (source,) = sources([str(tmp_path)])
+    found = Built(source.name)
+    assert opened(source, SETTINGS, found, "") is None
+    (one,) = inputs_of([found], [])
     (doubt,) = one.doubts
     assert (doubt.code, doubt.path) == ("duplicate_stamps", "log.csv") and not one.used
-    (folder / "tables.yaml").write_text(f'"{doubt.path}":\n  {doubt.settle}\n')
-    (settled,) = [s for s in sources([str(folder)]) if s.path == "log.csv"]
-    built = Built(settled.name)
-    timed = opened(settled, SETTINGS, built, "")
-    assert timed is not None and timed.column == "stamp" and len(timed.frame) == 300
-    assert not built.doubts and not built.refused
+    (tmp_path / "tables.yaml").write_text(f'"{doubt.path}":\n  {doubt.settle}\n')
+    (settled,) = [s for s in sources([str(tmp_path)]) if s.path == "log.csv"]
+    found = Built(settled.name)
+    series = opened(settled, SETTINGS, found, "")
+    assert series is not None and series.column == "stamp" and len(series.frame) == 300
+    assert not found.doubts and not found.refused
 
 
-def test_what_was_built_and_is_not_used_says_so() -> None:
-    built = [Built("more", [{"file_path": "x"}]), Built("none")]
-    built += [Built("more", refused=[Refusal("enough", "there were enough without it", "x")])]
-    told = {one.name: one.why for one in inputs_of(built, [])}
-    assert told["more"] == ("x: there were enough without it",) and told["none"]
+@pytest.mark.parametrize(
+    ("code", "columns", "rows"),
+    [
+        ("rows", {"day": dates(149)}, 149),
+        ("events", {"day": [dates(4300)[n * n // 10 + n] for n in range(200)]}, 200),
+        ("things", {"day": dates(200), "who": [f"M-{n:03d}" for n in range(200)]}, 200),
+        ("keys", {"day": dates(50) * 4}, 200),
+    ],
+)
+def test_why_a_table_with_times_is_no_series(
+    tmp_path: Path, code: str, columns: dict[str, Any], rows: int
+) -> None:
+    frame = pd.DataFrame(columns | {"value": VALUE[:rows]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (source,) = sources([str(tmp_path)])
+    with pytest.raises(Refused) as refused:
+        opened(source, SETTINGS, Built(source.name), "")
+    assert refused.value.why.code == code
+
+
+# --- files ---
+
+
+@pytest.mark.parametrize("kind", [ENTITIES, COVARIATES])
+def test_files_joined_are_the_one_file(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = ("hoehe",) if kind == ENTITIES else ("temperatur", "hoehe")
+    for out, shape in (("one", Shape()), ("two", Shape(kind, moved))):
+        found = built(days(tmp_path), tmp_path / out, monkeypatch, None, shape)
+        write_question_list(tmp_path / out, found.rows)
+    (whole,), (parted,) = (read_entries(tmp_path / out) for out in ("one", "two"))
+    assert parted.recipe["contain_multiple_files"] and not whole.recipe["contain_multiple_files"]
+    train = pd.read_csv(parted.folder / "source" / "train.csv")
+    assert not {*moved} & {*train.columns}
+    keys = ["station"] if kind == ENTITIES else ["tag", "station"]
+    beside = "entities.csv" if kind == ENTITIES else "covariates_train.csv"
+    more = pd.read_csv(parted.folder / "source" / beside)
+    joined = train.merge(more, on=keys, validate="many_to_one")
+    one = pd.read_csv(whole.folder / "source" / "train.csv")[list(joined.columns)]
+    pd.testing.assert_frame_equal(joined, one, check_like=True)
+    for variant in ("v1", "v2"):
+        assert beside in parted.needed(variant)
+        assert f"`{beside}`" in parted.row[f"question_{variant}"]
+    if kind == COVARIATES:  # forecasts are not handed later covariates
+        assert "covariates_val.csv" in parted.needed("v1")
+        assert "covariates_val.csv" not in parted.needed("v2")
+        cut = pd.Timestamp(parted.recipe["prediction_starting_time"])
+        assert pd.to_datetime(more["tag"]).max() < cut
+
+
+def test_a_resampled_question_says_how_a_bin_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = built(days(tmp_path), tmp_path / "out", monkeypatch, ("1W", "mean"), Shape())
+    question = found.rows[0]["question_v2"]
+    assert "'1W'" in question and "'mean'" in question and "Sunday" in question
+    home = tmp_path / "out" / "databases" / found.rows[0]["file_path"]
+    recipe = json.loads((home / "verify" / "all_metadata.json").read_text())["question"]
+    assert recipe["resample"] == ["1W", "mean"]

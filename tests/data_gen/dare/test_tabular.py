@@ -1,0 +1,286 @@
+# ruff: noqa: E402
+"""Class and reg tasks of a table: which columns are asked for, what a draft keeps, and which drafts
+are worth asking."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+import numpy as np
+
+from data_gen.dare.class_reg import _alike, _decides, readers, trials, worth_asking
+from data_gen.dare.reference_solution import in_range
+from data_gen.dare.sources import Listed
+from data_gen.dare.tabular import RATIOS, Candidate, propose, tabular_baseline, with_noise
+from data_gen.dare.targets import Looked, clean, derived_one, judge, narrowed, plans, refusals
+from data_gen.dare.wishes import Wish
+from data_gen.tally import Refused
+
+ROWS = 300
+BOTH = ("class", "reg")
+
+
+def draw(seed: int, low: int = 1, high: int = 10**6) -> Any:
+    rng = random.Random(seed)
+    return pd.Series([rng.randint(low, high) for _ in range(ROWS)])
+
+
+def people() -> Any:
+    """A table with a column of each kind."""
+    rng = random.Random(3)
+    size = [rng.gauss(50, 9) for _ in range(ROWS)]
+    return pd.DataFrame(
+        {
+            "person": [f"p{i}" for i in range(ROWS)],
+            "nr": range(ROWS),
+            "sex": [rng.choice("fm") for _ in range(ROWS)],
+            "day": [rng.choice(["Mon", "Tue", "Sun"]) for _ in range(ROWS)],
+            "same": ["x"] * ROWS,
+            "mood": [rng.randint(1, 5) for _ in range(ROWS)],
+            "treatment": [rng.choice(["drug", "placebo"]) for _ in range(ROWS)],
+            "v1": [rng.gauss(0, 1) for _ in range(ROWS)],
+            "remark": [f"a text of several words {i} " * 4 for i in range(ROWS)],
+            "time": [rng.randint(7, 22) * 100 + rng.randint(0, 59) for _ in range(ROWS)],
+            "size": size,
+            "verdict": ["big" if s + rng.gauss(0, 5) > 50 else "small" for s in size],
+            "grade": [rng.choice("ab") for _ in range(ROWS - 6)] + ["c"] * 3 + ["d"] * 3,
+            "few": [1.5 + i % 29 for i in range(ROWS)],  # too few values for a quantity
+            "flat": [0.0] * 190 + [rng.gauss(0, 1) for _ in range(110)],
+            "rare": ["no"] * 260 + ["yes"] * 40,
+            "open": [None if i % 2 else f"{i}x"[-1] for i in range(ROWS)],
+        }
+    )
+
+
+CODES = {
+    **{"person": "name", "nr": "id", "sex": "who", "day": "calendar", "same": "constant"},
+    **{"mood": "unfit", "treatment": "design", "v1": "unsaid", "remark": "text", "time": "clock"},
+    **dict.fromkeys(("grade", "flat", "rare"), "unfit"),
+    "few": "grid",
+}
+
+
+def test_every_column_is_a_target_or_says_why_not() -> None:
+    looked = clean(people(), 0)
+    assert looked is not None and "open" not in looked.kinds
+    found = refusals(looked)
+    assert {n for n, why in found.items() if why is None} == {"size", "verdict"}
+    codes = {n: why.code for n, why in found.items() if why is not None and n != "open"}
+    assert codes == CODES
+    assert all(why.where == n for n, why in found.items() if why is not None)
+    assert clean(people().head(119), 0) is None and clean(people()[["size", "nr"]], 0) is None
+
+
+def test_what_is_called_so_is_asked_for_first_and_keeps_no_other_reason_back() -> None:
+    looked = clean(people().rename(columns={"verdict": "class"}), 0)
+    assert looked is not None
+    made, refused = plans(looked, Wish(), BOTH, 0)
+    assert {why.where for why in refused} == set(people().columns) - {"size", "verdict"}
+    assert {p.targets[0] for p in made} == {"size", "class"} and made[0].targets == ("class",)
+    assert {p.family for p in plans(looked, Wish(), ["reg"], 0)[0]} == {"reg"}
+
+
+def test_what_the_list_of_packages_says_is_asked_and_nothing_else() -> None:
+    looked = clean(people(), 0, listed=True)
+    assert looked is not None
+    asked = [Listed("mood", "reg", frozenset({"size", "nr"})), Listed("gone", "reg")]
+    made, refused = plans(looked, Wish(), BOTH, 0, asked)
+    assert not refused and [(p.family, p.targets) for p in made] == [("reg", ("mood",))]
+    bare = narrowed(looked, made[0], Wish(), listed=True)
+    assert not {"size", "nr"} & set(bare.kinds) and "mood" in bare.kinds
+
+
+def towns() -> Any:
+    rng = random.Random(2)
+    popul = draw(1, 5000, 900_000)
+    frame = pd.DataFrame({"popul": popul, "income": [rng.gauss(30, 6) for _ in range(ROWS)]})
+    frame["logpopul"] = popul.map(math.log)
+    frame["schools"] = (popul / 5000 + frame["income"]).round() + draw(4, 0, 30)
+    frame["parks"] = draw(5, 0, 60)
+    frame["places"] = frame["schools"] + frame["parks"]
+    for name in ("parent", "child"):
+        frame[name] = [rng.choice("ab") for _ in range(ROWS)]
+    frame["pair"] = frame["parent"] + frame["child"]
+    frame["rich"] = frame["income"].map(lambda v: "rich" if v > 30 else "poor")
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("target", "features", "refused", "left_out", "wished"),
+    [  # left out beside a target; beside one that the user wants, which is never refused
+        ("popul", "logpopul income", False, "logpopul", "logpopul"),
+        ("logpopul", "popul income", True, "", "popul"),
+        ("parks", "popul income schools places", False, "places", "schools places"),
+        ("places", "popul income schools parks", True, "", "schools parks"),
+        ("pair", "parent child income", True, "", "parent child"),
+        ("child", "parent income", False, "", ""),
+        ("income", "rich popul", False, "rich", "rich"),  # a coarser form
+    ],
+)
+def test_columns_that_give_a_target_are_left_out_or_refuse_it(
+    target: str, features: str, refused: bool, left_out: str, wished: str
+) -> None:
+    frame = towns()
+    found = judge(frame, target, features.split())
+    assert bool(found.why) == refused and sorted(found.left_out) == sorted(left_out.split())
+    other = judge(frame, target, features.split(), wished=True)
+    assert other.why == "" and set(other.left_out) >= set(wished.split()) - {"parent", "child"}
+
+
+def test_a_target_that_all_rows_of_a_group_share_is_refused_where_the_group_is_named() -> None:
+    rng = random.Random(8)
+    schools = [(5 + n % 8, 20 + n // 8, rng.gauss(0, 1)) for n in range(40)]
+    rows = [(*schools[n % 40], rng.gauss(0, 1), n % 2) for n in range(400)]
+    frame = pd.DataFrame(rows, columns=["classes", "staff", "mood", "own", "girl"])
+    features = ["classes", "staff", "girl"]
+    assert judge(frame, "mood", features).why and not judge(frame, "own", features).why
+    assert not judge(frame, "mood", ["classes", "girl"]).why  # no group is named
+    assert not judge(frame, "mood", features, wished=True).why
+
+
+@pytest.mark.parametrize(
+    ("order", "derived"),
+    [("lwage wage", "wage"), ("log_wage wage", "log_wage"), ("total_b a c", "total_b")],
+)
+def test_of_columns_that_give_each_other_the_derived_one_is_known(order: str, derived: str) -> None:
+    assert derived_one(order.split()[::-1], order.split()) == derived
+
+
+def looked(frame: Any) -> Looked:
+    found = clean(frame, 0)
+    assert found is not None
+    return found
+
+
+def prices(rows: int = 400) -> Any:
+    rng = random.Random(5)
+    frame = pd.DataFrame({"size": [rng.gauss(20, 6) for _ in range(rows)]})
+    frame["age"] = [rng.randint(1, 60) for _ in range(rows)]
+    frame["rooms"] = [rng.randint(1, 9) for _ in range(rows)]
+    frame["town"] = [rng.choice(["Ulm", "Bonn", "Köln"]) for _ in range(rows)]
+    noise = pd.Series([rng.gauss(0, 4) for _ in range(rows)])
+    return frame.assign(price=(frame["size"] * 3 - frame["age"] * 0.5 + noise).round(3))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_draft_keeps_what_the_format_promises(seed: int) -> None:
+    made = propose(looked(prices()), "reg", ["price"], random.Random(seed), mini=False)
+    ranges, kinds = made.recipe["expected_ranges"], made.recipe["column_type_inference"]
+    base = made.clean_v1()
+    assert len(made.noisy) == len(base) + int(0.2 * len(base))
+    assert len(in_range(base, ranges, kinds)) == len(base)  # no clean row breaks a range
+    back = in_range(made.noisy, ranges, kinds).reset_index(drop=True)
+    pd.testing.assert_frame_equal(back, base)  # and the filter gives the clean rows back
+    for name in ranges:  # each range is broken alone somewhere
+        others = {n: r for n, r in ranges.items() if n != name}
+        assert len(in_range(made.noisy, others, kinds)) > len(base)
+    features = made.recipe["related_features"]
+    both = pd.concat([made.train[features], made.test[features]])
+    assert not both.duplicated().any() and made.test["row_id"].tolist()[:2] == [1, 2]
+    assert set(made.recipe["selected_features"]) <= set(made.test_v1().columns)
+
+
+@pytest.mark.parametrize("rows", [95, 120, 178, 210])
+def test_whether_a_table_fits_hangs_on_no_seed(rows: int) -> None:
+    rng = random.Random(4)
+    frame = pd.DataFrame({n: [rng.gauss(0, 1) for _ in range(rows)] for n in "abc"})
+    frame["y"] = ["u" if i % 5 else "v" for i in range(rows)]
+    table = Looked(frame, {**dict.fromkeys("abc", "numerical"), "y": "categorical"})
+    ratios: list[float] = []
+    for seed in range(30):
+        try:
+            made = propose(table, "class", ["y"], random.Random(seed), mini=False)
+        except Refused:
+            continue
+        ratios.append(made.recipe["train_test_ratio"])
+    assert len(ratios) == (30 if rows >= 100 else 0)
+    assert {*ratios} <= {*RATIOS} and (rows < 200 or len({*ratios}) > 1)
+
+
+@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("told", [True, False])
+def test_a_target_that_nothing_tells_is_refused_and_one_that_is_told_is_kept(
+    family: str, told: bool
+) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed + 3)
+        frame = pd.DataFrame({name: rng.normal(size=150) for name in "abc"})
+        y = frame["a"] if told else pd.Series(rng.normal(size=150))
+        y += rng.normal(0, 0.3, 150)
+        frame["y"] = y if family == "reg" else np.where(y > 0, "yes", "no")
+        kinds = {c: "numerical" if c != "y" or family == "reg" else "categorical" for c in frame}
+        made = propose(Looked(frame, kinds), family, ["y"], random.Random(seed), mini=False)
+        assert bool(tabular_baseline(made)) != told
+
+
+def gaps() -> tuple[Candidate, random.Random]:
+    """Filling with the median instead of the mean changes nothing here, not filling at all fails:
+    a question without the step would not say what to do."""
+    rng = random.Random(1)
+    half = [rng.gauss(0, 5) for _ in range(150)]
+    level = [*half, *(-v for v in half)]  # mean and median are both about 0
+    frame = pd.DataFrame({"level": [None if i % 9 == 0 else v for i, v in enumerate(level)]})
+    frame["flag"] = [rng.randint(0, 3) for _ in level]
+    frame["step"] = [rng.randint(0, 4) for _ in level]
+    frame["kind"] = ["ab"[v + rng.gauss(0, 4) > 0] for v in level]
+    made = propose(looked(frame), "class", ["kind"], rng, mini=True)
+    recipe = {
+        **made.recipe,
+        "model_type": "GaussianNB",
+        "imputer_type": "mean",
+        "selected_features": ["level", "step"],
+        "numerical_features": ["level", "step"],
+        "not_filtered_related_features": ["level", "flag", "step"],
+    }
+    return with_noise(replace(made, recipe=recipe), {"step": [0, 4]}, rng), rng
+
+
+def test_what_matters_is_stated_and_what_does_not_is_left_open() -> None:
+    made, rng = gaps()
+    found, why = worth_asking(made, rng)
+    assert found is not None, why
+    stated = found.made.recipe["stated"]
+    assert "impute" in stated and "seed" not in stated
+    bare = replace(made, recipe={**made.recipe, "expected_ranges": {}})
+    assert worth_asking(bare, rng)[0] is None
+
+
+def test_readers_do_none_of_the_steps_that_made_no_difference() -> None:
+    made, _ = gaps()
+    tree = replace(made, recipe={**made.recipe, "model_type": "DecisionTreeClassifier"})
+    seeds = trials(tree)["seed"]
+    assert len(seeds) == 5  # one other seed may agree by chance
+    back = {"selected_features": ["step", "level"]}
+    wanted = [seed | (back if i % 2 else {}) for i, seed in enumerate(seeds)]
+    assert readers(tree, ["seed", "order"]) == wanted
+    assert readers(tree, ["range:step"]) == []
+    assert readers(made, ["scale", "impute"]) == [{"scale": False, "imputer_type": None}]
+
+
+def answered(answer: Any) -> tuple[Candidate, str]:
+    """A draft of 200 training and 60 test rows, and an answer made of the test rows."""
+    rng = random.Random(0)
+    rows = [{"race": rng.choice("abc"), "age": rng.randint(15, 40)} for _ in range(260)]
+    frame = pd.DataFrame(rows)
+    frame["y"] = ["yes" if r == "a" or rng.random() < 0.2 else "no" for r in frame["race"]]
+    train, test = frame[:200], frame[200:].reset_index(drop=True)
+    test.insert(0, "row_id", range(1, 61))
+    names = ["race", "age"]
+    recipe = {"target": ["y"], "selected_features": names, "not_filtered_related_features": names}
+    said = "".join(f"{r['row_id']},{answer(r)}\n" for r in test.to_dict("records"))
+    made = Candidate("class", recipe, train, test[["row_id", *names]], test, train)
+    return made, f"row_id,y\n{said}"
+
+
+def test_answers_that_one_feature_decides_or_that_are_alike_are_found() -> None:
+    assert _decides(*answered(lambda row: "yes" if row["race"] == "a" else "no")) == "race"
+    both = answered(lambda row: "yes" if row["race"] == "a" and row["age"] < 30 else "no")
+    assert _decides(*both) == "" == _alike(*both)
+    assert _alike(*answered(lambda row: "no")) == "y"
