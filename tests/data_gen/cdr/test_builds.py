@@ -509,30 +509,6 @@ def test_an_evaluation_asks_the_rows_that_a_build_holds_out(
     assert "heldout.jsonl names no row of atomic_m" in said()
 
 
-def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path, said: Says) -> None:
-    row, long = rows_of(built)[0], " ".join(f"word{i}" for i in range(80))
-
-    def write(name: str, source: str, reference: str) -> str:
-        own = {"input_text": source, "reference_text": reference, "source_record_id": name}
-        (tmp_path / name).write_text(json.dumps(row | own) + "\n")
-        return str(tmp_path / name)
-
-    there = write("there.jsonl", long, long + " x")
-    out = tmp_path / "certificate.json"
-    near = write("near.jsonl", long + " ending", "zz")
-    assert main(["check", near, "--against", there, "--out", str(out)]) == 1
-    found = read_json(out)["inputs"]
-    assert (found["exact"], found["near"]) == (0, 1)
-    assert main(["check", str(built / "tracks"), "--against", str(built / "tracks")]) == 1
-    far = write("far.jsonl", "quite another text of more than eight words", "and its own answer")
-    assert main(["check", far, "--against", there]) == 0
-    for text in ('{"torn', "[1]", '{"gold": {}, "id": 5}', "[" * 99_999, ""):
-        (tmp_path / "bad.jsonl").write_text(text)
-        said()
-        assert main(["check", str(tmp_path / "bad.jsonl"), "--against", there]) == 2
-        assert "bad.jsonl" in said()
-
-
 def test_failure_modes_name_what_went_wrong(built: Path) -> None:
     from rewards.cdr.errors import analyse, failure_mode
 

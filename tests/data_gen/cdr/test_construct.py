@@ -204,21 +204,9 @@ def rows_in(found: list[Found]) -> list[dict[str, Any]]:
     return [one.row for one in found if one.row is not None]
 
 
-def test_folders_and_tables_are_read_alike(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def test_folders_of_pages_and_of_data_sets_are_read(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
     rows = [{"id": "a", "domain": "web", "text": "<p>x</p>"}, {"id": "b", "text": "y"}]
-    (tmp_path / "j").mkdir()
-    lines = "\n".join(map(json.dumps, rows)) + "\nnot json\n" + json.dumps({"id": "c"})
-    (tmp_path / "j" / "rag.jsonl").write_text(lines)
-    found = all_of(tmp_path / "j")
-    assert [(r["id"], r["domain"]) for r in rows_in(found)] == [("a", "web"), ("b", "rag")]
-    assert sum(one.row is None for one in found) == 2
-    (tmp_path / "p").mkdir()
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p" / "x.parquet")
-    assert [r["id"] for r in rows_in(all_of(tmp_path / "p"))] == ["a", "b"]
     (tmp_path / "h").mkdir()
     table = pa.Table.from_pylist(rows)
     shard = str(tmp_path / "h" / "data-00000-of-00001.arrow")
@@ -231,9 +219,12 @@ def test_folders_and_tables_are_read_alike(tmp_path: Path) -> None:
     (tmp_path / "t" / "sub" / "two.tex").write_text("\\section{two}")
     texts = rows_in(all_of(tmp_path / "t"))
     assert [(r["id"], r["domain"]) for r in texts] == [
-        ("one.html", "web"),
-        ("sub/two.tex", "latex"),
+        *(("one.html", "web"), ("sub/two.tex", "latex"))
     ]
+    (tmp_path / "t" / "rag.jsonl").write_text('{"id": "b", "text": "y"}\nnot json\n{"id": "c"}')
+    found = all_of(tmp_path / "t")  # beside a table texts are no documents
+    assert [(r["id"], r["domain"]) for r in rows_in(found)] == [("b", "rag")]
+    assert sum(one.row is None for one in found) == 2
 
 
 def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
