@@ -76,11 +76,6 @@ class Source:
         """Cannot be cut."""
         return not self.name.endswith((".jsonl", ".ndjson", ".parquet"))
 
-    @property
-    def is_packed(self) -> bool:
-        """Holds more text than it has bytes."""
-        return self.name.endswith((".gz", ".zst", ".parquet"))
-
     def open(self) -> AbstractContextManager[BinaryIO]:
         return stored(self.place)
 

@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -223,21 +223,14 @@ def plain(frame: Frame) -> Frame | None:
             if any(isinstance(v, dict | list | tuple) for v in column.head(20)):
                 return None
             text = column.astype(object).where(column.notna(), None)
-            bare = _Bare()
-            frame[name] = text.map(lambda v, bare=bare: v if v is None else bare.of(v))
+            frame[name] = text.map(lambda v: v if v is None else _bare(str(v)))
     return frame
 
 
-class _Bare(dict[str, str]):
-    """Texts without more than one blank in a row; each is looked at once, however often it
-    stands there."""
-
-    def __missing__(self, text: str) -> str:
-        self[text] = " ".join(text.split())
-        return self[text]
-
-    def of(self, value: Any) -> str:
-        return self[value if type(value) is str else str(value)]
+@lru_cache(maxsize=4096)
+def _bare(text: str) -> str:
+    """The text without more than one blank in a row."""
+    return " ".join(text.split())
 
 
 def form_of(owner: str, name: str, rows: int) -> Layout:

@@ -124,6 +124,7 @@ def test_obscured_names_are_exchanged_everywhere_and_memory_is_called_recalled(
 ) -> None:
     names = {"acton": "bika", "boston": "teru"}
     assert exchange("ACTON Acton acton actonx Boston", names) == "BIKA Bika bika actonx Teru"
+    assert exchange("A a", {"a": "bika"}) == "Bika bika"
     words = new_words(50, 1, frozenset())
     assert words == sorted(set(words))
     part = PART | {"id": "p", "query": "Which?", "answer": "Acton", "answer_type": "string_exact"}
