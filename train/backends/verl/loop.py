@@ -99,10 +99,12 @@ class AssayLoop(AgentLoopBase):
     ) -> Trajectory:
         rl = self.run_config.rl
         sampling = Sampling(rl.max_new_tokens, float(drawn["temperature"]))
-        request = uuid4().hex  # one a trajectory: its turns go to the server that has its prefix
+        request = ""  # one a trajectory: its turns go to the server that has its prefix
 
         async def ask(ids: Any, wanted: Sampling, seed: int) -> Completion:
-            if episode.turn == 0:  # also where it is played again
+            nonlocal request
+            if episode.turn == 0:  # also where it is played again, maybe by another server
+                request = uuid4().hex
                 steps.clear()
             return await self._ask(request, list(ids), wanted, seed, drawn, steps)
 
