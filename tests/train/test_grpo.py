@@ -19,8 +19,18 @@ from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply  # n
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import batch_of as rollout_batch  # noqa: E402
-from train.grpo import fitting, sample, train_grpo, update  # noqa: E402
+from train.grpo import (  # noqa: E402
+    fitting,
+    frame_of,
+    largest,
+    micro_loss,
+    sample,
+    segments_of,
+    train_grpo,
+    update,
+)
 from train.model.optim import MasterAdamW  # noqa: E402
+from train.model.packing import pack  # noqa: E402
 from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
@@ -191,7 +201,12 @@ def test_the_kl_term_covers_groups_without_an_advantage(tiny_folder: Path) -> No
     assert not batch.adv_PG.any()
     before = policy.named()[0][1].detach().clone()
     kinds = (MasterAdamW(policy.named()), batch, config)
+    packed = pack(segments_of(batch, range(4), True))
+    with torch.no_grad():
+        own, other = (p.logp(packed, config.temperature)[0] for p in (policy, reference))
     said = update(policy, *kinds, lr=1e-3, micro_tokens=999, reference=reference)
+    kl = (other - own).exp() - (other - own) - 1
+    assert said["kl/reference"] == pytest.approx(float(kl.mean()), rel=1e-3)
     assert said["kl/reference"] > 0 and said["grad_norm"] > 0
     assert not torch.equal(before, policy.named()[0][1])
     lengths = [sum(t.loss_mask) for group in groups for t in group]
@@ -200,16 +215,11 @@ def test_the_kl_term_covers_groups_without_an_advantage(tiny_folder: Path) -> No
 
 
 def train_grpo_segments(batch: Any, flat_too: bool) -> list[int]:
-    from train.grpo import segments_of
-
     return [r for s in segments_of(batch, range(len(batch.tasks)), flat_too) for r in s.rows]
 
 
 def test_the_loss_is_a_sum_over_tokens_by_hand(tiny_folder: Path) -> None:
     """On policy: −Σ A/(budget·R), or −Σ A/(length·R); its gradient is the closed form."""
-    from train.grpo import frame_of, micro_loss, segments_of
-    from train.model.packing import pack
-
     tokenizer, tasks = ChatTokenizer(tiny_folder), refinement_tasks(3)
     policy = load_policy(tiny_folder, "float32")
     for normaliser in ("constant", "sequence_mean"):
@@ -241,7 +251,5 @@ def test_the_loss_is_a_sum_over_tokens_by_hand(tiny_folder: Path) -> None:
 
 
 def test_a_norm_that_is_not_a_number_is_not_hidden() -> None:
-    from train.grpo import largest
-
     assert largest([1.0, 3.0, 2.0]) == 3.0
     assert all(n != n for n in (largest([1.0, float("nan")]), largest([float("nan"), 1.0])))
