@@ -4,6 +4,8 @@ one table from a benchmark's name to its room on this floor. Nothing else names 
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -125,6 +127,15 @@ class Benchmark:
     tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
     report: Callable[[Path], str] | None = None
     several: Callable[[Sequence[Path], Path, str], str] | None = None
+
+
+def build_tasks(what: str, *words: str, quiet: bool = False) -> None:
+    """`assay tasks` with these words, which says itself what is wrong; `quiet`: but nothing on
+    standard output. Raises `TaskError` that begins with `what`."""
+    command = [sys.executable, "-m", "assay", "tasks", *words]
+    out = subprocess.DEVNULL if quiet else None
+    if subprocess.run(command, check=False, stdout=out).returncode:
+        raise TaskError(f"{what}: the tasks could not be made; see above")
 
 
 FAMILIES = {  # of the tasks of each benchmark

@@ -39,6 +39,7 @@ from train.evaluation.benchmarks import (
     acted_on,
     agents_budget,
     all_heldout,
+    build_tasks,
     in_words,
     published_room,
     splits_of,
@@ -81,13 +82,14 @@ def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
         return read_tasks(listed), listed.parent
     made = args.out / "tasks" / "dare"
     if listed.is_file():
-        _run("--remake", str(listed.resolve()), "--out", str(made.resolve()))
+        words = ("--remake", str(listed.resolve()), "--out", str(made.resolve()))
+        build_tasks(str(listed), "dare", *words)
         return read_tasks(made / "tasks.jsonl"), made
     what = ["--import", str(folder.resolve()) if folder.exists() else place]
     what += ["--out", str(made.resolve()), *(["--strict"] if args.strict else [])]
     what += ["--simulate"] if args.simulate else []
     if args.limit or args.only or task_filter(args):
-        _run(*what, "--list")
+        build_tasks(place, "dare", *what, "--list")
         some = [
             t for t in read_tasks(made / INDEX) if not args.only or t.track in args.only.split(",")
         ]
@@ -96,15 +98,8 @@ def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
         )
         write_text(made / IDS, "".join(f"{task.id}\n" for task in some))
         what += ["--ids", str((made / IDS).resolve())]
-    _run(*what)
+    build_tasks(place, "dare", *what)
     return read_tasks(made / "tasks.jsonl"), made
-
-
-def _run(*words: str) -> None:
-    """`assay tasks dare` with these words, which says itself what is wrong."""
-    command = [sys.executable, "-m", "assay", "tasks", "dare", *words]
-    if subprocess.run(command, check=False).returncode:
-        raise TaskError(f"{words[1]}: the tasks could not be made; see above")
 
 
 def stale_gold(tasks: Sequence[Task]) -> list[str]:

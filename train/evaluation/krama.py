@@ -14,8 +14,6 @@ published, in both readings, with tokens and minutes.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +40,7 @@ from train.evaluation.benchmarks import (
     Row,
     all_heldout,
     budget_of,
+    build_tasks,
     in_words,
     splits_of,
 )
@@ -97,17 +96,11 @@ def _built(place: Path, args: Any) -> tuple[Path, list[str]]:
             )
         return place, []
     made = args.out / "krama"
-    command = ["--import", str(place), "--out", str(made), "--mode", args.input_mode or "full"]
-    command += ["--subtask-mode", args.subtask_mode] if args.subtask_mode else []
-    command += ["--strict"] if args.strict else []
-    run = subprocess.run(
-        [sys.executable, "-m", "assay", "tasks", "krama", *command],
-        check=False,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    if run.returncode:
-        raise TaskError(f"--tasks krama:{place}: the tasks could not be made; see above")
+    words = ["krama", "--import", str(place), "--out", str(made)]
+    words += ["--mode", args.input_mode or "full"]
+    words += ["--subtask-mode", args.subtask_mode] if args.subtask_mode else []
+    words += ["--strict"] if args.strict else []
+    build_tasks(f"--tasks krama:{place}", *words, quiet=True)
     manifest: Row = json.loads((made / "manifest.json").read_text("utf-8"))
     return made, list(manifest["said"])
 
