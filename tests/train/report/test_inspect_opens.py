@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -49,11 +50,11 @@ def opened(folder: Path, name: str) -> EvalLog:
     return read_eval_log(str(folder / "logs" / f"{name}.eval"))
 
 
-def test_every_sample_opens_with_both_scores(folder: Path) -> None:
-    log, rows = opened(folder, "words"), results(folder / "words" / "out")["rows"]
+def test_every_sample_opens_with_both_scores_and_the_evaluations_numbers(folder: Path) -> None:
+    log, found = opened(folder, "words"), results(folder / "words" / "out")
     assert log.status == "success" and log.samples is not None and len(log.samples) == 20
     samples = {(s.id, s.epoch): s for s in log.samples}
-    for row in rows:
+    for row in found["rows"]:
         sample = samples[row["task_id"], row["sample"] + 1]
         assert sample.messages[-1].role == "assistant" and sample.target
         if row["outcome"] is None:
@@ -61,32 +62,17 @@ def test_every_sample_opens_with_both_scores(folder: Path) -> None:
             assert not sample.scores
             continue
         assert sample.scores is not None and list(sample.scores) == ["outcome", "reward"]
-        assert sample.scores["outcome"].value == row["outcome"]
-        assert sample.scores["reward"].value == row["reward"]
-        assert sample.scores["outcome"].explanation == row["why"]
-        assert (sample.scores["reward"].metadata or {})["parts"] == row["parts"]
+        values = [sample.scores[name].value for name in ("outcome", "reward")]
+        assert values == [row["outcome"], row["reward"]]
         assert sample.output.completion == row["output"].replace("\ud83d", "?")
-        assert sample.input[-1].content in folder_prompts(folder)  # pyright: ignore
-
-
-def folder_prompts(folder: Path) -> list[str]:
-    lines = (folder / "words" / "tasks.jsonl").read_text().splitlines()
-    return [json.loads(line)["prompt"][-1]["content"] for line in lines]
-
-
-def test_metrics_model_and_seed_are_the_evaluations_own(folder: Path) -> None:
-    log, found = opened(folder, "words"), results(folder / "words" / "out")
     cell = found["tables"]["overall"]
-    assert log.results is not None
+    assert log.results is not None and log.eval.config.epochs == 2
     outcome, reward = log.results.scores
-    assert (outcome.name, reward.name) == ("outcome", "reward")
-    assert outcome.metrics["mean"].value == cell["mean_outcome"]
-    assert [outcome.metrics[n].value for n in ("low_95", "high_95")] == cell["interval"]
-    assert outcome.metrics["pass@2"].value == cell["pass@k"]["2"]
+    assert [outcome.metrics[n].value for n in ("mean", "low_95", "high_95")] == [
+        *(cell["mean_outcome"], *cell["interval"])
+    ]
     assert reward.metrics["mean"].value == cell["mean_reward"]
-    assert (outcome.scored_samples, outcome.unscored_samples) == (18, 2)
-    assert log.eval.model == found["meta"]["model"] and log.eval.config.epochs == 2
-    assert log.eval.model_generate_config.seed == 7
+    assert log.eval.model == found["meta"]["model"] and log.eval.model_generate_config.seed == 7
     assert log.eval.revision is not None
     assert log.eval.revision.commit == found["meta"]["code"]["revision"]
 
@@ -121,7 +107,9 @@ def test_parts_of_a_log_are_read_alone_and_it_can_be_written_again(
 @pytest.fixture
 def viewer(folder: Path) -> Iterator[str]:
     """The address of a running `inspect view`."""
-    port = free_port()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
     program = str(Path(sys.executable).with_name("inspect"))
     words = ["view", "start", "--port", str(port), "--log-dir", str(folder / "logs")]
     with subprocess.Popen([program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as p:
@@ -129,14 +117,6 @@ def viewer(folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             p.terminate()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def asked(address: str, seconds: float = 60) -> bytes:
