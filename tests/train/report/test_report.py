@@ -125,6 +125,7 @@ def test_the_page_is_well_formed_and_hostile_text_is_only_text(
     assert "alert(&#34;x&#34;)" in page and "url(" not in page
     assert page.count("<svg") >= 4 + 2 * 2 + 3  # table, comparisons, charts
     assert "max_new_tokens: 96" in page and "transformers" in page
+    assert 'id="rs-k"' not in page  # nothing was asked in several ways
     assert json.loads((tmp_path / "results.json").read_text())["rows"]["rl"][1]["output"] == EVIL
     assert write_report(tmp_path, data).read_text() == page
 

@@ -159,6 +159,8 @@ def test_a_wrong_answer_is_explained_by_the_recipe_that_gives_it() -> None:
     for steps, kind in (((RECIPE[0], *RECIPE[2:]), "omitted"), ((RECIPE[2],), "no_op")):
         run = execute(LONG, steps)
         assert attribute(whole, run.status, run.text).kind == kind
+    first = attribute(whole, "KEEP", execute(LONG, RECIPE[:1]).text)
+    assert (first.kind, first.detail) == ("stopped_early", "after 1")
     full = execute(LONG, STOPPED).full_run_text
     assert attribute(stopped, "KEEP", full).kind == "ignored_filter"
     early = execute(LONG, (STOPPED[1], STOPPED[0], STOPPED[2]))
