@@ -27,7 +27,8 @@ CALLS = {"total": "sum", "largest": "max"}
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Sales with amounts and years; two more tables that share the key, each without some rows."""
+    """Sales with amounts and years; two more tables that share the key, each without some rows; one
+    calls it otherwise."""
     folder = tmp_path_factory.mktemp("shares") / "lake"
     shops = (
         f"s{i},{'abcdefgh'[i * 7 % 8]},{1990 + i % 24},"
@@ -41,7 +42,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     owners = (
         f"s{i};{OWNERS[i * i % 23 % 8]};{7 + (i * i * 11 + 5) % 79 / 8:.2f}" for i in range(330)
     )
-    write_lines(folder / "owners.csv", "Shop;Owner;Width", owners)
+    write_lines(folder / "owners.csv", "Store;Owner;Width", owners)
     return open_lake(folder)
 
 
