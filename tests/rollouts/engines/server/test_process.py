@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from rollouts.engines.server.process import Launch
+from assay.task import TaskError
+from rollouts.engines.server.process import Launch, devices
 
 STARTER = """
 import signal, sys, time
@@ -114,3 +115,19 @@ def test_vllm_on_a_cpu_is_started_as_its_build_wants(
     assert not {"LD_PRELOAD", "KMP_BLOCKTIME"} & launch.environment("0").keys()
     monkeypatch.setenv("LD_PRELOAD", "mine.so")
     assert launch.environment()["LD_PRELOAD"] == "mine.so"
+
+
+def test_a_server_is_cut_over_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
+    assert (devices(), devices(2)) == ([*"01234"], ["0,1", "2,3"])
+    for kind, word in (("vllm", "--tensor-parallel-size 2"), ("sglang", "--tp-size 2")):
+        assert word in " ".join(Launch(kind, "m", "m", gpus=2).command(1, "0,1"))
+    # the longest request that there is room for; a CPU has the model's own
+    assert "--max-model-len auto" in " ".join(Launch("vllm", "m", "m").command(1, "0"))
+    assert "--max-model-len" not in Launch("vllm", "m", "m").command(1)
+    with pytest.raises(TaskError, match=r"server\.gpus=6: 5 GPU"):
+        devices(6)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices() == [""]
+    with pytest.raises(TaskError, match=r"server\.gpus=2: 0 GPU"):
+        devices(2)
