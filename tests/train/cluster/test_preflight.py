@@ -27,7 +27,8 @@ grpo --backend=verl cluster.device=cpu | CPUS_ON_NODE=1 |
 sft --backend deepspeed cluster.nodes=2 | GPUS_ON_NODE=8 | cluster.nodes=2 and the job has 1; sbatch
 grpo_multinode | NNODES=2 GPUS_ON_NODE=8 |
 grpo_multinode cluster.nodes=4 | NNODES=2 GPUS_ON_NODE=8 | cluster.nodes=4 and the job has 2
-BIG cluster.nodes=2 | NNODES=2 GPUS_ON_NODE=8 CPUS_ON_NODE=1 | DeepSpeed starts 8 processes on it
+BIG cluster.nodes=2 | NNODES=2 GPUS_ON_NODE=8 CPUS_ON_NODE=1 | 1 cores on a node, and DeepSpeed \
+starts 8 processes on it; sbatch --cpus-per-task=64
 grpo_multinode cluster.nodes=2 cluster.gpus_per_node=3 cluster.tensor_parallel=2 | \
   NNODES=1 GPUS_ON_NODE=3 | cluster.nodes=2 and the job has 1
 BIG | NNODES=2 GPUS_ON_NODE=8 MEM_PER_NODE=102400 | 107 GB of memory on a node, and the run needs
