@@ -15,7 +15,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("sklearn")
 pytest.importorskip("transformers")
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import write_tiny_tokenizer
 
@@ -171,9 +171,9 @@ def test_the_honest_solver_earns_what_the_work_is_worth(tasks: Any, tokenizer: A
 @pytest.mark.parametrize("name", FAILING)
 def test_failures_have_a_cause(tasks: Any, tokenizer: Any, name: str) -> None:
     root, listed = tasks
-    agent, stop, cause, settings = FAILING[name]
+    agent, stop, cause, how = FAILING[name]
     say = script(agent, listed[:1], tokenizer.calls)
-    ((task, t, score),) = run(say, root, listed[:1], tokenizer, **settings)
+    ((task, t, score),) = run(say, root, listed[:1], tokenizer, **how)
     assert (t.stop, score.reward, category(task, t, score)) == (stop, 0.0, cause)
     if name == "crashing":
         assert sum(t.errors.values()) == 3
@@ -188,6 +188,7 @@ NAMES = st.lists(
 )
 
 
+@settings(max_examples=25, deadline=None)
 @given(NAMES, NAMES, st.sampled_from([[], ["town"], ["a", "b.c"]]))
 def test_short_questions_are_read_back(
     numbers: list[str], words: list[str], keys: list[str]
