@@ -55,7 +55,7 @@ def proof_lake(folder: Path) -> Path:
         place = f'"Site {i}, {"upper, " * (i % 3 == 0)}{town}"'
         lines.append(f'{place},{1990 + i % 24},{rain},{wind},"{1000 + i * i * 7:,}"')
     (folder / "sites.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    lines = ["Name\tFläche\tAmt"]
+    lines = ["Objekt\tFläche\tAmt"]
     for i in range(80):
         lines.append(f"Objekt {i:02d}\t{50 + i * 17 % 61 / 4:.2f}\t{'NOS'[i % 3]}")
     lines += [f"Objekt {i:02d}\t{70 + i:.2f}\tN" for i in range(5)]
@@ -106,8 +106,8 @@ def opened(folder: Path) -> Lake:
 PRICES = o.Source("preise.csv", columns=("Name", "Art", "Preis"))
 LEVELS = o.Source("preise.csv", columns=("Name", "Art", "Stufe"))
 SITES = o.Source("sites.csv", columns=("Place", "Rain", "Year"))
-AREA = o.Join(o.Source("register.tsv", columns=("Name", "Fläche")), "Name", "Name", "Fläche")
-OFFICE = o.Join(o.Source("register.tsv", columns=("Name", "Amt")), "Name", "Name", "Amt", False)
+AREA = o.Join(o.Source("register.tsv", columns=("Objekt", "Fläche")), "Name", "Objekt", "Fläche")
+OFFICE = o.Join(o.Source("register.tsv", columns=("Objekt", "Amt")), "Name", "Objekt", "Amt", False)
 TOWN = o.Split("Place", "after_comma", "town")
 GROUP = o.Group(("Art",), (False,), "Preis", "median")
 
