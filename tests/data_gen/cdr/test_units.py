@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.cdr import InstructConfig
+from configs.cdr import InstructConfig, SelectConfig
 from data_gen.cdr.library import LibraryRecipe
 from data_gen.cdr.merge import Counts, _count, page, statistics
 from data_gen.cdr.mining import MinedRecipe
 from data_gen.cdr.outcome import Outcome
 from data_gen.cdr.rows import Proof, Worded, difficulty, word
-from data_gen.cdr.sampling import unbalanced
+from data_gen.cdr.sampling import thin, unbalanced
 from data_gen.cdr.sources import Record
 from data_gen.cdr.units import MAIN, ORDER, Instance, RowPlan, Unit
 from rewards.cdr.release_files import RESULT_STYLES
@@ -85,6 +85,17 @@ def test_tasks_of_other_splits_are_asked_once_and_in_no_group_of_their_own() -> 
 )
 def test_difficulty_ranks_length_and_recipe(chars: int, steps: int, rank: int) -> None:
     assert difficulty(chars, steps) == rank
+
+
+def test_caps_count_units_and_families_of_a_recipe() -> None:
+    plans = [
+        RowPlan(ORDER, "order_f", "", (), ("x",), recipe_id="r", family_id=family)
+        for family in ("one", "one", "two", "one", "three", "two")
+    ]
+    listed = [(n, [Instance(plan, Record("d", "web", ""), "KEEP")]) for n, plan in enumerate(plans)]
+    for families, groups, wanted in ((2, 0, [0, 1, 2, 3, 5]), (0, 1, [0, 2, 4]), (1, 2, [0, 1])):
+        config = SelectConfig(families_per_recipe=families, groups_per_family=groups)
+        assert [number for number, _ in thin(listed, config)] == wanted
 
 
 # --- the balance of KEEP and DROP
