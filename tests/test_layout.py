@@ -23,10 +23,10 @@ MODULES = sorted(p for top in FLOORS for p in (ROOT / top).rglob("*.py"))
 MAX_LINES, MAX_FUNCTION = 600, 80
 # Lines with a token of code, and files, that a part of the project may have: they only get fewer.
 BUDGETS = {
-    "assay rewards rollouts": (28_000, 190),
-    "data_gen": (25_000, 160),
-    "train configs": (16_600, 145),
-    "tests": (50_400, 445),
+    "assay rewards rollouts": (27_400, 176),
+    "data_gen": (23_200, 132),
+    "train configs": (15_850, 120),
+    "tests": (38_600, 342),
     "benchmarks experiments": (3_150, 24),
 }
 # Where a floor's benchmarks stand in one dict, and what else names one outside of its own rooms.
