@@ -12,6 +12,7 @@ from rollouts.conversation import ChatReply
 from rollouts.environment import Budget
 from rollouts.environments import EnvironmentFactory, ToolSettings
 from rollouts.episode import Episode
+from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
 
 
@@ -30,7 +31,8 @@ class Says:
     ) -> ChatReply:
         text = self.replies[min(len(self.asked), len(self.replies) - 1)]
         self.asked.append([dict(m) for m in messages])
-        return ChatReply(text, [], "eos", {"prompt_tokens": 100, "completion_tokens": 10})
+        calls = FORMATS["hermes"].read(text)
+        return ChatReply(text, calls, "eos", {"prompt_tokens": 100, "completion_tokens": 10})
 
 
 def act(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_a_leaky_reward_refuses_the_run_before_its_first_step(
     assert audit_of(out)["mode"] == "warn"
     from train.report.write import write_page
 
-    assert "the law &#x27;floor&#x27;" in write_page(out, {}).read_text()
+    assert "the law 'floor'" in html.unescape(write_page(out, {}).read_text())
 
     # gone on with, it is not audited again, and what was found stays
     assert grpo([*command, "rl.audit=refuse", "rl.steps=2"]) == 0
