@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from assay.rows import read_rows
+from train.evaluation.show import with_interval
 from train.evaluation.stats import Interval, clustered_mean, mean_interval
 from train.model.source import resolve_model
 
@@ -33,7 +35,7 @@ Row = dict[str, Any]
 
 
 def rows_of(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [row for _, row in read_rows(path)]
 
 
 def spent(note: Path) -> float:
@@ -115,7 +117,7 @@ class Place:
 
     def lasting(self, times: float) -> Place:
         """This place, whose SFT has `times` as many epochs as a start, at least one. A start has
-        one epoch, or what `extra` says for every run."""
+        one epoch, or the number that `sft.epochs=` in `extra` gives."""
         found = [word.removeprefix(EPOCHS) for word in self.extra if word.startswith(EPOCHS)]
         count = max(1, round(times * int(found[-1] if found else 1)))
         return replace(self, extra=(*self.extra, f"{EPOCHS}{count}"))
@@ -246,7 +248,7 @@ class Table:
 
 def level(found: Interval) -> str:
     """A value and its interval, as a cell of a table."""
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return with_interval(found.value, (found.low, found.high))
 
 
 def change(found: Interval) -> str:

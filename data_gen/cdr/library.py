@@ -257,8 +257,8 @@ def quantile_of(filter_name: str, drop_rate: float) -> float:
 def calibrated(
     filter_name: str, raw: float, drop_rate: float, zero_policy: ZeroPolicy
 ) -> Threshold:
-    """The threshold that drops about `drop_rate` of the texts whose statistics have the percentile
-    `raw` at `quantile_of`.
+    """Round `raw` to a threshold of a filter. `raw` is the percentile `quantile_of` of the texts'
+    statistics, so that the filter drops about the share `drop_rate` of them.
 
     Only the calibrated bound is set; the opposite one falls back to the operator's default
     (the hidden lower bounds of spec section 2).

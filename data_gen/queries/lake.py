@@ -403,8 +403,8 @@ def _groups(lakes: Sequence[Lake], linked: bool) -> tuple[dict[Place, str], Toge
 
 
 def wanted_tasks(sides: Mapping[str, Sequence[Lake]], args: argparse.Namespace) -> dict[str, int]:
-    """How many tasks of each split: as large a share as it has of the tables; of folders that are
-    held out, a fifth."""
+    """Return how many tasks each split gets. A split's share of the tasks is its share of the
+    tables. Folders that are held out get a fifth of all tasks."""
     given = bool(getattr(args, "heldout", ()))
     split = {
         f"{lake.name}/{table.key}": name

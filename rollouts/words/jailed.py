@@ -23,7 +23,7 @@ import traceback
 from types import SimpleNamespace
 from typing import Any
 
-_MARK = re.compile(r"<:(\w+):>")
+MARK = re.compile(r"<:(\w+):>")
 _ANNOTATIONS = __future__.annotations.compiler_flag  # they are not evaluated
 _MADE = (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)
 CALLS, RESULTS = "calls.json", "results.json"
@@ -46,7 +46,7 @@ def value_of(told: Any) -> Any:
 
 def dumps(*given: Any, **named: Any) -> str:
     """JSON whose marks say that they stand inside of JSON."""
-    return _MARK.sub(r"<:\1_json:>", json.dumps(*given, **named))
+    return MARK.sub(r"<:\1_json:>", json.dumps(*given, **named))
 
 
 def names_of(path: str, known: dict[str, Any], function: str = "", until: str = "") -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,7 +18,6 @@ from configs.loader import ConfigError
 from rollouts.words import jailed
 from rollouts.words.templates import escaped
 
-_MARK = re.compile(r"<:(\w+):>")
 _PROGRAM = Path(jailed.__file__).read_bytes()
 _SECONDS = 20.0
 
@@ -31,7 +29,7 @@ def mark(name: str) -> str:
 
 def template(text: str) -> str:
     """A text with marks as a template with places."""
-    return _MARK.sub(r"{\1}", escaped(text))
+    return jailed.MARK.sub(r"{\1}", escaped(text))
 
 
 def thing(**members: Any) -> dict[str, Any]:

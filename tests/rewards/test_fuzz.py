@@ -25,12 +25,12 @@ from rewards.dare.read import Unreadable, check_shape
 from rewards.dare.score import read_gold, score_table
 from rewards.gold import Step, execute
 from rewards.krama.answer import score_response
-from rewards.parse import parse
+from rewards.parse import normalise, parse
 from rewards.score import score_lines
 from rewards.sql.data import Column, Database, Table, packed
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tool_calls import FORMATS, ToolSpec, fitting
-from train.view.explain_cdr import attribute
+from train.view.explain_cdr import counterfactuals
 
 WORDS = """
 <answer> </answer> <status> </status> KEEP DROP <clean_text> </clean_text> <analyze> </analyze>
@@ -187,7 +187,8 @@ def release(text: str) -> Any:
     said = parse(text, "release")
     score = score_prediction(row, said.status, said.text)
     mode = failure_mode(row, said.status, said.text)
-    cause = attribute(gold, said.status, said.text) if len(text) < 5_000 else ""
+    given = (said.status, normalise(said.text))
+    cause = counterfactuals(gold).get(given) if len(text) < 5_000 else ""
     return metric_row(score, row, text), mode, cause
 
 

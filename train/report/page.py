@@ -307,7 +307,7 @@ def _change(
 
 
 def _confusion(part: Shown, links: Links) -> Markup:
-    """Which class is taken for which, where tasks fall into classes."""
+    """A table that counts, for each class of gold, what classes the answers have."""
     counted = part.cell["confusion"]
     said = sorted({name for counts in counted.values() for name in counts})
 

@@ -290,15 +290,6 @@ def _count(number: int) -> str:
 # ---- the change to a recipe that gives exactly this answer
 
 
-def attribute(gold: Mapping[str, Any], status: str, text: str) -> Attribution:
-    """The simplest change to the recipe that explains a wrong answer exactly (n2 and status)."""
-    try:
-        found = counterfactuals(gold)
-    except (GoldError, ValueError, RecursionError):
-        return Attribution("none")
-    return found.get((status, normalise(text)), Attribution("none"))
-
-
 def counterfactuals(gold: Mapping[str, Any]) -> dict[tuple[str, str], Attribution]:
     """(status, normalised text) → the simplest change to the recipe that gives it. Raises what the
     gold executors raise for a recipe that cannot be executed."""

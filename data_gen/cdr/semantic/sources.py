@@ -96,8 +96,9 @@ def make_row(
     meta: Row | None = None,
     steps: Sequence[str] = (),
 ) -> Row:
-    """A release row, all 43 fields in order: `text` alone is a text task, `value` alone JSON, both
-    the mixed profile. `steps`: what is done one after the other, where there is an order."""
+    """Make a release row with all 43 fields in order. With `text` alone it is a text task, with
+    `value` alone a JSON task, with both a task of the mixed profile. `steps`: what is done one
+    after the other, where there is an order."""
     track, mixed = SOURCES[domain]["track"], text is not None and value is not None
     profile, form = "structured_json", "json"
     if text is not None:

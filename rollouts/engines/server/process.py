@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from rollouts.engines.http_engine import ServerEngine
 
 EMBEDDED = "embedded"
-SERVERS = (
-    "vllm",
-    "sglang",
-    "assay",
-)  # those of DIALECTS in http_engine.py, which only who asks one has to load
 URLS = ("http://", "https://")
 
 

@@ -14,9 +14,9 @@ from small_run import refinement
 
 from assay.task import Answer, Task
 from rewards.gold import Step, execute
-from rewards.parse import render
+from rewards.parse import normalise, render
 from train.view.explain import ANSWER, GOLD, INPUT, NO_STEP, Piece, align, plain_spine, spine
-from train.view.explain_cdr import attribute, explain
+from train.view.explain_cdr import Attribution, counterfactuals, explain
 
 TEXT = st.text(st.sampled_from("ab <>\n@.é\ud800"), max_size=30)
 
@@ -152,6 +152,10 @@ def executed(steps: tuple[Step, ...]) -> dict[str, Any]:
     run = execute(LONG, steps)
     recipe = [{"operator": s.operator, "params": s.params} for s in steps]
     return {"input_text": LONG, "status": run.status, "text": run.text, "recipe": recipe}
+
+
+def attribute(gold: dict[str, Any], status: str, text: str) -> Attribution:
+    return counterfactuals(gold).get((status, normalise(text)), Attribution("none"))
 
 
 def test_a_wrong_answer_is_explained_by_the_recipe_that_gives_it() -> None:
