@@ -82,8 +82,7 @@ def our_samples(gate: Gate, setup: Setup) -> None:
 def our_step(gate: Gate, setup: Setup) -> None:
     """A whole step of `train_grpo`, its loop and log included."""
     from assay.task import Score, Task
-    from configs.schema import GrpoRunConfig
-    from configs.training import GrpoConfig
+    from configs.schema import GrpoConfig, GrpoRunConfig
     from rollouts.prompts import ChatTokenizer
     from train.grpo import train_grpo
     from train.model.policy import load_policy
@@ -135,8 +134,7 @@ def our_step(gate: Gate, setup: Setup) -> None:
 
 
 def our_sft(gate: Gate, setup: Setup) -> None:
-    from configs.schema import SftRunConfig
-    from configs.training import SftConfig
+    from configs.schema import SftConfig, SftRunConfig
     from rollouts.prompts import ChatTokenizer
     from train.examples import example_of
     from train.model.policy import load_policy

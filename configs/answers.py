@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from configs.fields import OPEN, at_least
-from configs.machine import CallsConfig
+from configs.loader import OPEN, Section, within
+from configs.machine import CallsConfig, check_snippet
 
 AGENT = "krama.agent"  # the setting that names who acts
 # options of earlier versions whose names were others
@@ -22,41 +22,39 @@ EARLIER = {
 
 
 @dataclass(frozen=True)
-class SamplingConfig:
+class SamplingConfig(Section):
     """How often and how a model is sampled."""
 
-    n: int = 0
+    n: int = within(0, 0)
     """Answers a task. 0: one by eval; eight by rollout, and one where all would be alike."""
 
-    temperature: float | None = None
+    temperature: float | None = within(None, 0)
     """0 is greedy. null: 0 by eval, 1 by rollout."""
 
     top_p: float = 1.0
     """Share of probability that sampling keeps; 1: off."""
 
-    top_k: int = 0
+    top_k: int = within(0, 0)
     """Most probable tokens that sampling keeps; 0: off."""
 
-    max_new_tokens: int = 0
+    max_new_tokens: int = within(0, 0)
     """Tokens of one message. 0: by task, half as long again as gold in the model's own tokens; 4096
     with tools, where gold is no text, and at an endpoint. A model that thinks before it answers
     needs more."""
 
-    max_thinking_tokens: int = 0
+    max_thinking_tokens: int = within(0, 0)
     """Tokens of the thought that a message of a model folder, or of a server that is asked by token
     ids, begins with: then its closing mark is put there, and the model answers. 0: no bound but
     max_new_tokens."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "n", "top_k", "max_new_tokens", "max_thinking_tokens")
-        if self.temperature is not None:
-            at_least(self, 0, "temperature")
+        super().__post_init__()
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p:g}: set a share above 0, 1 at most")
 
 
 @dataclass(frozen=True)
-class DecodingConfig:
+class DecodingConfig(Section):
     """The embedded engine on this machine."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -65,19 +63,15 @@ class DecodingConfig:
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """auto: bfloat16 where it is fast, else float32; what goes on keeps its own."""
 
-    threads: int = 0
+    threads: int = within(0, 0)
     """Threads of one operation; 0: one per core."""
 
-    slots: int = 64
+    slots: int = within(64, 1)
     """Answers decoded side by side."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "threads")
-        at_least(self, 1, "slots")
 
 
 @dataclass(frozen=True)
-class ServerConfig:
+class ServerConfig(Section):
     """A model behind HTTP: a server that is started here, or an address."""
 
     kind: Literal["embedded", "vllm", "sglang", "assay"] = "embedded"
@@ -90,7 +84,7 @@ class ServerConfig:
     args: str = ""
     """More options of the server that is started."""
 
-    gpus: int = 1
+    gpus: int = within(1, 1)
     """GPUs that each server which is started is cut over (tensor parallelism)."""
 
     tokenizer: str | None = None
@@ -105,27 +99,26 @@ class ServerConfig:
     request: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
     """More fields of a request; null drops one."""
 
-    in_flight: int = 16
+    in_flight: int = within(16, 1)
     """Requests side by side."""
 
-    patience: float = 600.0
+    patience: float = within(600.0, 0)
     """Seconds to retry a request for."""
 
-    timeout: float = 600.0
+    timeout: float = within(600.0, 0)
     """Seconds that one try may take."""
 
     price: tuple[float, ...] = ()
     """Dollars a million tokens read and written, [IN, OUT]."""
 
-    max_cost: float = 0.0
+    max_cost: float = within(0.0, 0)
     """Dollars after which nothing more is asked, all starts together; needs price. 0: no limit."""
 
-    max_total_tokens: int = 0
+    max_total_tokens: int = within(0, 0)
     """The same in tokens read and written; 0: no limit."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "in_flight", "gpus")
-        at_least(self, 0, "patience", "timeout", "max_cost", "max_total_tokens")
+        super().__post_init__()
         if self.price and (len(self.price) != 2 or min(self.price) < 0):
             raise ValueError(f"price={[*self.price]}: wanted two numbers, such as [0.15, 0.60]")
         if self.max_cost and not self.price:
@@ -133,19 +126,19 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
-class EpisodeConfig:
+class EpisodeConfig(Section):
     """Episodes with tools."""
 
     calls: Literal["hermes", "hermes_brief", "qwen_xml"] = "hermes"
     """How the model writes a tool call."""
 
-    turns: int = 0
+    turns: int = within(0, 0)
     """Messages of a model; 0: by task."""
 
-    run_s: float = 0.0
+    run_s: float = within(0.0, 0)
     """Seconds of one tool run; 0: by task."""
 
-    max_length: int = 0
+    max_length: int = within(0, 0)
     """Tokens of an episode; 0: any."""
 
     brief: bool = False
@@ -155,20 +148,16 @@ class EpisodeConfig:
     """Tokens of a data lake's description in the first message; 0: all of it. null: 8000, all in a
     release's words."""
 
-    snippet_rows: int | None = None
+    snippet_rows: int | None = within(None, 0)
     """Sample rows of each group of files there, as far as these tokens allow. null: 5, as many as
     the release shows in its words."""
 
-    tries: int = 5
+    tries: int = within(5, 1)
     """Pipelines that a few-shot agent of a lake may run before it has failed."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "turns", "run_s", "max_length")
-        at_least(self, 1, "tries")
-        if self.snippet_rows is not None:
-            at_least(self, 0, "snippet_rows")
-        if self.snippet_tokens:
-            at_least(self, 50, "snippet_tokens")
+        super().__post_init__()
+        check_snippet(self.snippet_tokens)
 
 
 @dataclass(frozen=True)

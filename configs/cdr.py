@@ -10,151 +10,128 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Literal
 
-from configs.fields import at_least, share
+from configs.loader import Section, within
 
 
 @dataclass(frozen=True)
-class MiningConfig:
+class MiningConfig(Section):
     """Recipe mining per domain (section 6)."""
 
-    min_combo_len: int = 2
+    min_combo_len: int = within(2, 1)
     max_combo_len: int = 5
-    max_families: int = 6
-    max_recipes_per_family: int = 8
-    min_support: int = 5
-    min_support_ratio: float = 0.02
-    min_recipe_support: int = 5
+    max_families: int = within(6, 1)
+    max_recipes_per_family: int = within(8, 1)
+    min_support: int = within(5, 0)
+    min_support_ratio: float = within(0.02, 0, 1)
+    min_recipe_support: int = within(5, 0)
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "min_combo_len", "max_families", "max_recipes_per_family")
-        at_least(self, 0, "min_support", "min_recipe_support")
-        share(self, "min_support_ratio")
+        super().__post_init__()
         if self.max_combo_len < self.min_combo_len:
             raise ValueError("max_combo_len is below min_combo_len; raise it")
 
 
 @dataclass(frozen=True)
-class LibraryConfig:
+class LibraryConfig(Section):
     """Filter attachment (section 7)."""
 
-    max_support_records: int = 128
-    min_filter_support: int = 5
-    max_filters_per_recipe: int = 3  # of each main type, and order families
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "max_support_records", "min_filter_support", "max_filters_per_recipe")
+    max_support_records: int = within(128, 1)
+    min_filter_support: int = within(5, 1)
+    max_filters_per_recipe: int = within(3, 1)  # of each main type, and order families
 
 
 @dataclass(frozen=True)
-class InstanceConfig:
+class InstanceConfig(Section):
     """Which records become tasks, and how filters are calibrated on them (section 8)."""
 
-    max_text_length: int = 10_000
-    min_active: int = 2  # mappers a record must activate to be used
-    target_drop_rate: float = 0.5
+    max_text_length: int = within(10_000, 1)
+    min_active: int = within(2, 0)  # mappers a record must activate to be used
+    target_drop_rate: float = within(0.5, 0, 1)
     zero_policy: Literal["min-positive", "skip"] = "min-positive"
-    per_variant: int = 20
-    per_operator: int = 20
-    groups_per_family: int = 10
-    min_keep: int = 5
-    min_drop: int = 5
-    min_groups: int = 5
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "max_text_length", "per_variant", "per_operator", "groups_per_family")
-        at_least(self, 0, "min_active", "min_keep", "min_drop", "min_groups")
-        share(self, "target_drop_rate")
+    per_variant: int = within(20, 1)
+    per_operator: int = within(20, 1)
+    groups_per_family: int = within(10, 1)
+    min_keep: int = within(5, 0)
+    min_drop: int = within(5, 0)
+    min_groups: int = within(5, 0)
 
 
 @dataclass(frozen=True)
-class SwapConfig:
+class SwapConfig(Section):
     """Order pairs of adjacent mappers (section 8, order_m)."""
 
-    max_records: int = 128
-    per_recipe: int = 5
-    total: int = 0
+    max_records: int = within(128, 1)
+    per_recipe: int = within(5, 1)
+    total: int = within(0, 0)
     language: Literal["any", "en"] = "any"
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "max_records", "per_recipe")
-        at_least(self, 0, "total")
 
 
 @dataclass(frozen=True)
-class ComposeConfig:
+class ComposeConfig(Section):
     """Recipes made up from activated operators where mining gives too few; 0: none."""
 
-    per_domain: int = 0
-    min_length: int = 2
+    per_domain: int = within(0, 0)
+    min_length: int = within(2, 1)
     max_length: int = 8
-    min_support: int = 8  # records that activate all operators of the recipe
+    min_support: int = within(8, 1)  # records that activate all operators of the recipe
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "per_domain")
-        at_least(self, 1, "min_length", "min_support")
+        super().__post_init__()
         if self.max_length < self.min_length:
             raise ValueError("max_length is below min_length; raise it")
 
 
 @dataclass(frozen=True)
-class SelectConfig:
+class SelectConfig(Section):
     """What of the construction is written as tasks. 0: everything.
 
     The defaults are the release's: 6 an operator, 10 a variant, 5 groups of each of 5 families a
     recipe, recipes with a filter only in the order tracks.
     """
 
-    per_operator: int = 6
-    per_variant: int = 10
-    groups_per_family: int = 5
-    families_per_recipe: int = 5
+    per_operator: int = within(6, 0)
+    per_variant: int = within(10, 0)
+    groups_per_family: int = within(5, 0)
+    families_per_recipe: int = within(5, 0)
     filter_variants: bool = False  # also write filter-then-clean and clean-then-filter recipes
     difficulty_balanced: bool = False
-    max_tasks: int = 0
-    max_chars: int = 0  # longest input that is written
+    max_tasks: int = within(0, 0)
+    max_chars: int = within(0, 0)  # longest input that is written
     # as many KEEP as DROP of every filter in train and validation; tracks/ stay as they are
     balance_filtered: bool = True
 
-    def __post_init__(self) -> None:
-        names = ("per_operator", "per_variant", "groups_per_family", "families_per_recipe")
-        at_least(self, 0, *names, "max_tasks", "max_chars")
-
 
 @dataclass(frozen=True)
-class InstructConfig:
+class InstructConfig(Section):
     """The wording: styles, variants a task, prompt mode, and how much is written of it."""
 
-    variants: int = 3  # K prompt variants a task, sampled from its pool of one a style
-    variants_per_task: int = 1  # wordings of a training task, each a row of the task's group
+    variants: int = within(3, 0)  # K prompt variants a task, sampled from its pool of one a style
+    # wordings of a training task, each a row of the task's group
+    variants_per_task: int = within(1, 1)
     seed: int = 0
-    forms: int = 0  # use only the first surface forms of every phrase; 0: all
+    forms: int = within(0, 0)  # use only the first surface forms of every phrase; 0: all
     mode: Literal["direct", "few_shot", "plan_first", "state_aware"] = "direct"
-    shots: int = 2  # examples a few_shot task shows, training tasks of its track
-    shot_chars: int = 1000  # characters of input and answer that an example may have
+    shots: int = within(2, 1)  # examples a few_shot task shows, training tasks of its track
+    shot_chars: int = within(1000, 1)  # characters of input and answer that an example may have
     all_prompts: bool = False  # also write tracks_all_prompts/
     # rows whose words do not say what happens to the text are in no split; tracks/ have them
     as_said: bool = True
 
-    def __post_init__(self) -> None:
-        at_least(self, 0, "variants", "forms")
-        at_least(self, 1, "variants_per_task", "shots", "shot_chars")
-
 
 @dataclass(frozen=True)
-class ParaphraseConfig:
+class ParaphraseConfig(Section):
     """Freer wordings from an OpenAI-compatible endpoint (section 10); without `url` none."""
 
     url: str = ""  # up to where /chat/completions follows
     model: str = ""
     key_env: str = "OPENAI_API_KEY"  # environment variable with the key
-    candidates: int = 3  # asked for a recipe and style; each costs one to three requests
-    share: float = 1.0  # of recipes that get paraphrases, by the rank of a hash
-    workers: int = 8  # requests side by side
+    candidates: int = within(3, 1)  # asked for a recipe and style; each costs one to three requests
+    share: float = within(1.0, 0, 1)  # of recipes that get paraphrases, by the rank of a hash
+    workers: int = within(8, 1)  # requests side by side
     timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "candidates", "workers")
-        share(self, "share")
+        super().__post_init__()
         if self.timeout_s <= 0:
             raise ValueError(f"timeout_s={self.timeout_s} is no time; set more than 0")
         if self.url and not self.url.startswith(("http://", "https://")):
@@ -164,17 +141,17 @@ class ParaphraseConfig:
 
 
 @dataclass(frozen=True)
-class SplitConfig:
+class SplitConfig(Section):
     """Held out by document, and by recipe template (the set of its operators). Validation gets
     documents of its own; the templates that are held out stay out of it too."""
 
-    heldout_documents: float = 0.2
-    validation_documents: float = 0.05
-    heldout_recipes: float = 0.1
+    heldout_documents: float = within(0.2, 0, 1)
+    validation_documents: float = within(0.05, 0, 1)
+    heldout_recipes: float = within(0.1, 0, 1)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        share(self, "heldout_documents", "validation_documents", "heldout_recipes")
+        super().__post_init__()
         if self.heldout_documents + self.validation_documents > 1:
             raise ValueError(
                 "heldout_documents and validation_documents are more than all; lower one"
@@ -204,7 +181,7 @@ class FieldsConfig:
 
 
 @dataclass(frozen=True)
-class CdrConfig:
+class CdrConfig(Section):
     """`assay tasks cdr`: corpora in, five tracks out."""
 
     corpora: tuple[str, ...] = ()
@@ -213,7 +190,7 @@ class CdrConfig:
     licences: tuple[str, ...] = ()  # documents of these alone, patterns such as CC-BY*; (): all
     domains: Literal["source", "ranked"] = "source"  # the corpus's label, or by active operators
     scan_profile: Literal["bench", "dj"] = "bench"
-    workers: int = 0  # 0: all cores
+    workers: int = within(0, 0)  # 0: all cores
     tracks: bool = True  # false: only pipeline.jsonl, the construction's result
     operators: OperatorsConfig = field(default_factory=OperatorsConfig)
     mining: MiningConfig = field(default_factory=MiningConfig)
@@ -227,7 +204,7 @@ class CdrConfig:
     split: SplitConfig = field(default_factory=SplitConfig)
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "workers")
+        super().__post_init__()
         try:
             codecs.lookup(self.encoding or "utf-8")
         except LookupError:

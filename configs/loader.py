@@ -7,6 +7,7 @@ further `rl.lr=1e-5` changes the preset. Every mistake is a `ConfigError` naming
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import json
 import math
@@ -14,40 +15,133 @@ import textwrap
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast
+from typing import Any, Literal, Protocol, TypeVar, Union, cast, runtime_checkable
 
 import yaml
 
-from configs.fields import (
-    OPEN,
-    ConfigError,
-    config_hash,
-    locked,
-    locked_difference,
-    to_dict,
-)
+from assay.errors import TaskError
 from configs.terms import hint
-
-__all__ = [
-    "OPEN",
-    "ConfigError",
-    "config_hash",
-    "dotted_names",
-    "dump",
-    "load",
-    "locked",
-    "locked_difference",
-    "read_section",
-    "section_of",
-    "to_dict",
-]
 
 T = TypeVar("T")
 Values = dict[str, Any]
+
+
+class ConfigError(TaskError):
+    """A setting that cannot be used; the message names the file (or command line) and the key."""
+
+
+def within(default: Any, least: float, most: float | None = None, **marks: Any) -> Any:
+    """A field whose number, where it is not None, is `least` or more, and `most` at most."""
+    return field(default=default, metadata={"least": least, "most": most, **marks})
+
+
+def locked(default: Any, least: float | None = None, most: float | None = None) -> Any:
+    """A field whose value a resumed run must not change, with the bounds of `within`."""
+    return field(default=default, metadata={"locked": True, "least": least, "most": most})
+
+
+def fitted() -> Any:
+    """A locked number that is fitted to the data: 0, which may be written `auto`, until it is."""
+    return within(0, 0, locked=True, auto=True)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Settings that belong together. Raises `ValueError` for a number beyond its field's bounds,
+    naming the field, what it is and what to set; the loader adds where it stands."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            least, most = f.metadata.get("least"), f.metadata.get("most")
+            value = getattr(self, f.name)
+            if (
+                value is None
+                or least is None
+                or least <= value <= (value if most is None else most)
+            ):
+                continue
+            if most == 1:
+                raise ValueError(f"{f.name}={value} is not a share; set a number from 0 to 1")
+            if most is not None:
+                raise ValueError(f"{f.name}={value}: set {least:g} to {most:g}")
+            raise ValueError(f"{f.name}={value} is too small; set {least:g} or more")
+
+
+# A locked field of nested settings whose names the schema does not know: a plain dict. Who knows
+# them checks each part with `read_section`.
+OPEN: Mapping[str, Any] = {"locked": True, "open": True}
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Plain JSON data of a config, nested, in field order."""
+    return {f.name: _plain(getattr(config, f.name)) for f in fields(config)}
+
+
+def config_hash(config: Any) -> str:
+    """16 hexadecimal digits that depend on the values only."""
+    text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@runtime_checkable
+class LocksMore(Protocol):
+    """A section in which other values decide whether further fields are locked."""
+
+    def also_locked(self) -> tuple[str, ...]: ...
+
+
+def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
+    """Dotted names of locked fields in which `new` differs from `old` (a config or its dict)."""
+    before = to_dict(old) if is_dataclass(old) else cast("Mapping[str, Any]", old)
+    section: object = new
+    also = section.also_locked() if isinstance(section, LocksMore) else ()
+    found: list[str] = []
+    for f in fields(new):
+        value = getattr(new, f.name)
+        if is_dataclass(value):
+            names = locked_difference(before.get(f.name) or dict[str, Any](), value)
+            found += [f"{f.name}.{name}" for name in names]
+        elif f.metadata.get("open"):
+            old_leaves, new_leaves = _leaves(before.get(f.name), f.name), _leaves(value, f.name)
+            names = old_leaves.keys() | new_leaves.keys()
+            found += sorted(
+                n for n in names if old_leaves.get(n, _MISSING) != new_leaves.get(n, _MISSING)
+            )
+        elif not (f.metadata.get("locked") or f.name in also):
+            continue
+        elif before.get(f.name, _MISSING) != _plain(value):
+            found.append(f.name)
+    return found
+
+
+_MISSING = object()
+
+
+def _leaves(value: Any, prefix: str) -> dict[str, Any]:
+    """Dotted name → value of every setting in nested mappings."""
+    if not isinstance(value, Mapping):
+        return {} if value is None else {prefix: value}
+    found: dict[str, Any] = {}
+    for name, inner in cast("Mapping[str, Any]", value).items():
+        found |= _leaves(inner, f"{prefix}.{name}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_dict(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return str(value) if isinstance(value, Path) else value
+
+
+# --- YAML files and overrides -----------------------------------------------------------------
 
 
 def read_section(cls: type[T], values: Mapping[str, Any], where: str, prefix: str) -> T:
@@ -318,10 +412,10 @@ def field_docs(cls: type) -> dict[str, str]:
     found = field_docs(above) if is_dataclass(above) else dict[str, str]()
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = cast(ast.ClassDef, tree.body[0]).body
-    for field, below in pairwise(body):
-        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            name = cast(ast.Name, cast(ast.AnnAssign, field).target).id
+    for named, below in pairwise(body):
+        is_field = isinstance(named, ast.AnnAssign) and isinstance(named.target, ast.Name)
+        if is_field and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            name = cast(ast.Name, cast(ast.AnnAssign, named).target).id
             found[name] = " ".join(str(below.value.value).split())
     return found
 
@@ -329,15 +423,15 @@ def field_docs(cls: type) -> dict[str, str]:
 def dotted_docs(cls: type, prefix: str = "") -> dict[str, tuple[str, str]]:
     """Every setting by its full dotted name → (default as written on a command line, meaning)."""
     docs, found = field_docs(cls), dict[str, tuple[str, str]]()
-    for field in fields(cast(Any, cls)):
-        inner = section_of(cls, field.name)
-        if inner is not None and is_dataclass(inner):
-            found |= dotted_docs(inner, f"{prefix}{field.name}.")
+    for f in _fields(cls):
+        inner = section_of(cls, f.name)
+        if inner is not None:
+            found |= dotted_docs(inner, f"{prefix}{f.name}.")
         else:
-            value = "" if field.default is MISSING else shown(field.default)
-            if field.metadata.get("auto") and not field.default:
+            value = "" if f.default is MISSING else shown(f.default)
+            if f.metadata.get("auto") and not f.default:
                 value = "auto"
-            found[prefix + field.name] = (value, docs.get(field.name, ""))
+            found[prefix + f.name] = (value, docs.get(f.name, ""))
     return found
 
 

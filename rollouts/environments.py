@@ -25,7 +25,7 @@ from assay.family import family_of
 from assay.plugins import load_object
 from assay.scorer_timeout import interrupt_thread
 from assay.task import Task, TaskError
-from configs.schema import ToolsConfig
+from configs.machine import ToolsConfig
 from rollouts.environment import (
     Budget,
     Environment,

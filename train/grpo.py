@@ -26,10 +26,8 @@ from torch import Tensor
 
 from assay.seeds import derive_seed
 from assay.task import Task
-from configs.fields import warmup_steps
 from configs.loader import dump
-from configs.schema import GrpoRunConfig
-from configs.training import GrpoConfig
+from configs.schema import GrpoConfig, GrpoRunConfig, warmup_steps
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
 from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings

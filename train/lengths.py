@@ -12,8 +12,7 @@ from assay.memory import available_memory
 from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
-from configs.schema import GrpoRunConfig, SftRunConfig
-from configs.training import GrpoConfig, SftConfig
+from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from configs.fields import warmup_steps
 from configs.loader import dump
-from configs.schema import SftConfig, SftRunConfig
+from configs.schema import SftConfig, SftRunConfig, warmup_steps
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example, examples_of, fitting

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.task import Score, Task
-from configs.schema import ValidationConfig
+from configs.machine import ValidationConfig
 from rollouts.environment import Budget, Maker
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Asked, Batch, Plan, sample

@@ -29,7 +29,7 @@ from assay.record import installed
 from assay.task import TaskError
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig
-from configs.fields import to_dict
+from configs.loader import to_dict
 from data_gen.cdr.sources import sources_of
 from data_gen.readers import Piece, Source, cut
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from configs.fields import at_least, share
-from configs.loader import ConfigError
+from configs.loader import ConfigError, Section, within
 from data_gen.demo.wording import FILTERS, MAPPER_FORMS, POLARITIES
 
 EASY_OPERATORS = (
@@ -27,24 +26,25 @@ MEDIUM_OPERATORS = (
 
 
 @dataclass(frozen=True)
-class DemoTaskSettings:
+class DemoTaskSettings(Section):
     """Counts, mix and difficulty. Shares are in [0, 1]; lengths are characters."""
 
     difficulty: str = "medium"  # a name for the rest; `preset` fills the rest in
-    train_sft: int = 600
-    train_rl: int = 800
-    heldout: int = 420
-    validation: int = 60  # from further documents, to choose settings on
-    heldout_documents: float = 0.25
-    validation_documents: float = 0.1  # of the documents that are not held out; without tasks none
+    train_sft: int = within(600, 0)
+    train_rl: int = within(800, 0)
+    heldout: int = within(420, 0)
+    validation: int = within(60, 0)  # from further documents, to choose settings on
+    heldout_documents: float = within(0.25, 0, 1)
+    # of the documents that are not held out; without tasks none
+    validation_documents: float = within(0.1, 0, 1)
     min_chars: int = 18
-    max_chars: int = 220  # of an input, rules of a banner not counted
+    max_chars: int = within(220, 120)  # of an input, rules of a banner not counted
     operators: tuple[str, ...] = MEDIUM_OPERATORS
     filters: tuple[str, ...] = FILTERS
     directions: tuple[str, ...] = ("min", "max")
     polarities: tuple[str, ...] = ("reject",)  # "keep" also says filters the other way round
-    filter_share: float = 2 / 3
-    drop_share: float = 0.5  # of the tasks with a filter
+    filter_share: float = within(2 / 3, 0, 1)
+    drop_share: float = within(0.5, 0, 1)  # of the tasks with a filter
     filter_place: str = "any"  # among the mappers: any, first or last
     mappers: tuple[float, ...] = (0.45, 0.4, 0.15)  # how often a recipe has 1, 2, 3… mappers
     sft_mappers: tuple[float, ...] = ()  # the same for the SFT split alone; empty: as `mappers`
@@ -52,15 +52,13 @@ class DemoTaskSettings:
     low_margin: float = 0.55  # a statistic is at most this, or at least
     high_margin: float = 1.8  # this, times the threshold
     steady: bool = True  # filters decide alike on the input, so their place changes only the text
-    distractors: float = 0.0  # share of tasks with an item that no step of the recipe removes
-    wrapped: float = 0.25  # share of tasks laid out in short lines
+    # share of tasks with an item that no step of the recipe removes
+    distractors: float = within(0.0, 0, 1)
+    wrapped: float = within(0.25, 0, 1)  # share of tasks laid out in short lines
     states: bool = False  # answers write the state after every step before the result
 
     def __post_init__(self) -> None:
-        shares = ("heldout_documents", "validation_documents", "filter_share", "drop_share")
-        share(self, *shares, "distractors", "wrapped")
-        at_least(self, 0, "train_sft", "train_rl", "heldout", "validation")
-        at_least(self, 120, "max_chars")
+        super().__post_init__()
         for name, known in (
             ("operators", tuple(MAPPER_FORMS)),
             ("filters", FILTERS),

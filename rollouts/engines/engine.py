@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from configs.fields import ConfigError
+from configs.loader import ConfigError
 from rollouts.trajectory import Completion, Sampling
 
 

@@ -11,9 +11,15 @@ import yaml
 
 from configs import loader, schema
 from configs.cdr import CdrConfig
-from configs.fields import warmup_steps
 from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
-from configs.schema import DemoConfig, GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
+from configs.schema import (
+    DemoConfig,
+    GrpoConfig,
+    GrpoRunConfig,
+    SftConfig,
+    SftRunConfig,
+    warmup_steps,
+)
 from configs.terms import TERMS
 from data_gen.demo.settings import preset
 from rewards.cdr.score import RefinementReward
@@ -90,7 +96,7 @@ BAD_FILES = {
     "- 1\n": r"wanted `key: value` lines, got list",
 }
 BAD_WORDS = {
-    "rl.rollouts_per_prompt=1": "command line: rl.rollouts_per_prompt=1: .* set 2 or more",
+    "rl.rollouts_per_prompt=1": "command line: rl.rollouts_per_prompt=1 .* set 2 or more",
     "rl.mini_batch=5": "rl.mini_batch=5 does not divide prompts_per_step=16",
     "rl.temperature=0": "rl.temperature",
     "rl.top_p=1.5": "rl.top_p=1.5",

@@ -12,7 +12,7 @@ from asking import chat_rollout
 from db_tools import FAILING, TOOLS, Echo, double, hang, query, tables, write_db
 
 from assay.task import Task, TaskError
-from configs.schema import ToolsConfig
+from configs.machine import ToolsConfig
 from rollouts.conversation import ChatReply
 from rollouts.environments import TOOL_CALLS, EnvironmentFactory, tool_settings
 from rollouts.tool_calls import ToolCall

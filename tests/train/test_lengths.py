@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from assay.task import Task, write_jsonl
 from configs.machine import EngineConfig, ModelConfig
-from configs.training import GrpoConfig, SftConfig
+from configs.schema import GrpoConfig, SftConfig
 from train.cli.sft import main as sft
 from train.examples import Example
 from train.lengths import (

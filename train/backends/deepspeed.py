@@ -23,9 +23,8 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
-from configs.fields import warmup_steps
 from configs.loader import ConfigError, locked_difference, to_dict
-from configs.schema import SftRunConfig
+from configs.schema import SftRunConfig, warmup_steps
 from train.examples import Example, fitting, read_examples
 from train.model.optim import decay_groups, learning_rate
 from train.model.order import batch_of

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.console import DONE, status_of
-from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, dump
+from configs.machine import ClusterConfig
 from configs.schema import SftRunConfig
 from train.lengths import sft_before
 from train.memory import sft_report

@@ -16,7 +16,7 @@ from assay.family import THOUGHT
 from assay.files import exclusive_file
 from assay.journal import Journal, Key, Row, read_record
 from assay.task import Answer, Task, TaskError
-from configs.schema import EngineConfig
+from configs.machine import EngineConfig
 from rollouts.engines.context import context_of
 from rollouts.engines.server.process import EMBEDDED, URLS
 from rollouts.engines.thinking import ThinkingBudget

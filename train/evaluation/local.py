@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.answers import DecodingConfig
-from configs.schema import EngineConfig
+from configs.machine import EngineConfig
 from rollouts.engines.torch.engine import load_engine, set_threads
 from rollouts.engines.torch.load import choose_device, choose_dtype
 from rollouts.prompts import TEMPLATE_FILE, ChatTokenizer

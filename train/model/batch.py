@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from assay.task import Score, Task
-from configs.training import GrpoConfig
+from configs.schema import GrpoConfig
 from rollouts.trajectory import NO_NUMBERS, Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
 from train.model.packing import Segment

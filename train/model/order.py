@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from configs.training import GrpoConfig
+from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from assay.files import file_hash
-from configs.fields import ConfigError, config_hash, locked_difference, to_dict
+from configs.loader import ConfigError, config_hash, locked_difference, to_dict
 from rollouts.engines.torch.load import read_weights, write_weights
 from train.model.optim import MasterAdamW
 from train.run.stop import Stopped

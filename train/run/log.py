@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, cast
 from assay.console import Progress
 from assay.files import disk_errors_name
 from assay.task import MachineError, Score, write_jsonl
-from configs.schema import LogConfig
+from configs.machine import LogConfig
 from train.run import trackers
 from train.run.trackers import LogError, named_values
 

@@ -25,7 +25,8 @@ from filelock import FileLock, Timeout
 
 from assay import record as provenance
 from configs.loader import ConfigError, locked_difference, to_dict
-from configs.schema import DemoConfig, EngineConfig, GrpoRunConfig, ModelConfig, SftRunConfig
+from configs.machine import EngineConfig, ModelConfig
+from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from rollouts.engines.torch.engine import set_threads
 from rollouts.engines.torch.load import choose_device, choose_dtype, computes_bfloat16
 from rollouts.prompts import keep_template, template_arguments

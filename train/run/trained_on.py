@@ -24,7 +24,7 @@ from assay.files import write_bytes
 from assay.fingerprints import Numbers, packed, same_numbers, unpacked
 from assay.marks import marks_of
 from assay.task import Task, TaskError, with_absolute_files
-from configs.training import GrpoConfig
+from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer
 from train.model.order import balanced_batch, fitting, strata
 

@@ -18,7 +18,7 @@ from small_lake import make_lake
 
 from assay.task import Task
 from configs.loader import ConfigError
-from configs.schema import ToolsConfig
+from configs.machine import ToolsConfig
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.environment import Budget
 from rollouts.environments import WORDS, ToolSettings, read_prompts, tool_settings

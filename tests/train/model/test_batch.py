@@ -13,7 +13,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from assay.task import Score, Task  # noqa: E402
-from configs.training import GrpoConfig  # noqa: E402
+from configs.schema import GrpoConfig  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.model.batch import batch_of, joined, part, segments_of  # noqa: E402
 from train.model.loss import overlong_penalty  # noqa: E402

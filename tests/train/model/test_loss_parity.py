@@ -12,7 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from configs.schema import GrpoConfig, GrpoRunConfig, ModelConfig  # noqa: E402
+from configs.machine import ModelConfig  # noqa: E402
+from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from train.model.loss import centre, policy_loss, token_weight  # noqa: E402
 
 BATCHES = 200

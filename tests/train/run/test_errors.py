@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from assay.console import status_of  # noqa: E402
-from configs.schema import EngineConfig, ModelConfig  # noqa: E402
+from configs.machine import EngineConfig, ModelConfig  # noqa: E402
 from rollouts.engines.engine import ModelError  # noqa: E402
 from train.run.run import load_checked  # noqa: E402
 

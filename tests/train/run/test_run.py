@@ -18,7 +18,8 @@ pytest.importorskip("torch")
 from assay.console import status_of
 from assay.record import revision
 from configs.loader import ConfigError, to_dict
-from configs.schema import EngineConfig, SftRunConfig
+from configs.machine import EngineConfig
+from configs.schema import SftRunConfig
 from train.run.record import read_run_record
 from train.run.run import Run, held, publish, put_back
 from train.run.stop import StopFlag, Stopped

@@ -13,7 +13,7 @@ from small_run import answers, line, refinement
 
 pytest.importorskip("torch")
 
-from configs.schema import LogConfig
+from configs.machine import LogConfig
 from train.run.log import LogError, RunLog, read_metrics
 from train.run.trackers import COLUMNS, FOLDER, named_values, table_of
 

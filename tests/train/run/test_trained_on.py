@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from assay.family import use_families
 from assay.marks import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError
-from configs.training import GrpoConfig
+from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer
 from train.model.order import fitting
 from train.run.trained_on import (

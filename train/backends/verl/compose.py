@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.console import near_miss
-from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
+from configs.machine import ClusterConfig
 from configs.schema import GrpoRunConfig
 from train.backends.verl.overrides import corrected, overrides
 from train.memory import grpo_report

@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from configs.fields import warmup_steps
 from configs.loader import ConfigError
-from configs.schema import GrpoRunConfig
+from configs.schema import GrpoRunConfig, warmup_steps
 
 ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
 NO_CLIPPING = 1e9  # a gradient norm; with 0 verl would take every gradient away

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from assay.task import Task, TaskError, write_jsonl
-from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, dump, load
-from configs.schema import GrpoRunConfig, ModelConfig
+from configs.machine import ClusterConfig, ModelConfig
+from configs.schema import GrpoRunConfig
 from train.backends.verl import export
 from train.backends.verl.compose import raw_settings, signed
 from train.backends.verl.data import prepare, reward_metrics
@@ -161,7 +161,7 @@ def test_a_cluster_that_cannot_be_is_refused() -> None:
         ({"nodes": 0}, "set 1 or more"),
         ({"tensor_parallel": 3}, "does not divide"),
         ({"server_memory": 1.5}, "between 0 and 1"),
-        ({"zero_stage": 1}, "set 2 or 3"),
+        ({"zero_stage": 1}, "set 2 to 3"),
         ({"nodes": 2, "tensor_parallel": 16}, "stays on one node"),
         ({"trainer": "separate_async"}, "set rollout_gpus_per_node"),
         ({"trainer": "separate_async", "device": "cpu"}, "device=cpu has none"),
