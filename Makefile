@@ -74,7 +74,7 @@ test-interop: setup
 	$(BIN)/python tests/support/interop.py $(ARGS)
 
 # Environments made from nothing with uv (.matrix/): Python × transformers × peers, imported and
-# tested; writes the table of docs/environments.md. ARGS names some rows.
+# tested; writes the table of docs/interop.md. ARGS names some rows.
 test-matrix:
 	$(PYTHON) tests/support/matrix.py $(ARGS)
 

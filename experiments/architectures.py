@@ -1,6 +1,6 @@
 """Which architectures are taught, asked, saved and resumed right: a table of random tiny models.
 
-    python -m experiments.architectures [--out docs/architectures.md] [--only NAME …]
+    python -m experiments.architectures [--out architectures.md] [--only NAME …]
         [--transformers4 DIR]
 
 For each: `load` (log-probabilities of our policy against transformers' own), `greedy` (ids of the

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The official tasks of the three benchmarks, asked of Qwen3-4B as it is. The releases lie in bench/,
-# as docs/tutorials/benchmarks.md says; DARE-bench's answers of instruction following are made once:
+# as docs/tutorials/evaluate.md says; DARE-bench's answers of instruction following are made once:
 #   assay tasks dare --import bench/dare-bench --out tasks/dare_eval
 #   slurm/benchmarks_qwen3_4b.sh --dry-run
 OUT=runs/benchmarks4b

@@ -1,4 +1,5 @@
-"""Every command of docs/tutorials/ runs, on a tiny model and few tasks."""
+"""Every command of docs/tutorials/ runs, on a tiny model and few tasks, and the chain of
+docs/clusters.md as a dry run."""
 
 from __future__ import annotations
 
@@ -42,17 +43,19 @@ SMALL = {
 }
 
 
-def commands(name: str) -> list[list[str]]:
-    """The words of every command of a tutorial."""
+def commands(name: str, part: str = "") -> list[list[str]]:
+    """The words of every command of a tutorial, or of the section with a heading."""
     text = (TUTORIALS / f"{name}.md").read_text("utf-8")
+    if part:
+        text = text.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     return [shlex.split(line) for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def play(name: str, folder: Path, model: str = "", **words: str) -> str:
+def play(name: str, folder: Path, model: str = "", part: str = "", **words: str) -> str:
     """Run a tutorial in a folder, its placeholders replaced; everything that was printed."""
     said: list[str] = []
-    for given in commands(name):
+    for given in commands(name, part):
         assert given[0] == "assay"
         line = [model if word == "$MODEL" else words.get(word, word) for word in given[1:]]
         small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], []))
@@ -70,9 +73,10 @@ def play(name: str, folder: Path, model: str = "", **words: str) -> str:
 
 
 def test_every_tutorial_is_run_here() -> None:
-    here = {"documents", "tables", "lake", "reward", "tools", "endpoint", "cluster", "benchmarks"}
-    assert {path.stem for path in TUTORIALS.glob("*.md")} == {"start", *here}
-    assert all(commands(name) for name in here - {"cluster"})
+    here = {"documents", "tables", "lake", "reward", "tools", "evaluate"}
+    assert {path.stem for path in TUTORIALS.glob("*.md")} == here
+    parts = commands("evaluate", "An endpoint") + commands("evaluate", "The three benchmarks")
+    assert commands("evaluate") == parts and all(commands(name) for name in here)
 
 
 def test_code_that_tutorials_show_is_that_of_the_examples() -> None:
@@ -97,14 +101,13 @@ def test_tables_that_a_tutorial_writes(
     assert len(files) == count and all(len(f.read_text().splitlines()) > 20 for f in files)
 
 
-def test_a_cluster(tmp_path: Path) -> None:
-    text = (TUTORIALS / "cluster.md").read_text("utf-8")
-    (script,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "my_chain.sh").write_text(script)
+def test_the_chain_of_the_page_of_clusters(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "clusters.md").read_text("utf-8")
+    (tmp_path / "my_chain.sh").write_text("".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)))
     words = ["bash", str(tmp_path / "my_chain.sh"), "--dry-run"]
     env = {**os.environ, "ASSAY_PYTHON": sys.executable}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stdout.count("sbatch --parsable") == 3, done.stderr
+    assert done.returncode == 0 and done.stdout.count("sbatch --parsable") == 8, done.stderr
 
 
 @pytest.mark.slow
@@ -155,7 +158,7 @@ def test_an_example_of_ones_own(tiny_folder: Path, tmp_path: Path, name: str, ex
 
 def test_an_endpoint(tmp_path: Path) -> None:
     with serving(lambda body: "<status>DROP</status><clean_text></clean_text>") as (url, seen):
-        said = play("endpoint", tmp_path, URL=url, NAME="any")
+        said = play("evaluate", tmp_path, part="An endpoint", URL=url, NAME="any")
     assert len(seen) == 4 and "cheat:drop" in said
 
 
@@ -167,7 +170,7 @@ def test_the_three_benchmarks(tiny_folder: Path, tmp_path: Path) -> None:
     write_release(tmp_path / "cdr-bench", "refinement")
     write_release(tmp_path / "dare-bench", "python_executor")
     write_release(tmp_path / "Kramabench", "ds_guru")
-    play("benchmarks", tmp_path, model=str(tiny_folder))
+    play("evaluate", tmp_path, model=str(tiny_folder), part="The three benchmarks")
     for benchmark in ("cdr", "dare", "krama"):
         gold = json.loads((tmp_path / "gold" / benchmark / "results.json").read_text())
         assert gold["tables"]["overall"]["mean_outcome"] == 1.0

@@ -1,5 +1,5 @@
 """`make test-matrix`: environments made from nothing, what is imported and tested in each, and the
-table of docs/environments.md.
+table of docs/interop.md.
 
 `python tests/support/matrix.py [NAME …]` (all without names) makes `.matrix/NAME` with uv, imports
 what the row names, runs its tests, and puts the row into the page. Rows that were not asked for
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from train.install import TORCH  # noqa: E402  (this checkout's, installed or not)
 
 PLACE = ROOT / ".matrix"
-PAGE = ROOT / "docs" / "environments.md"
+PAGE = ROOT / "docs" / "interop.md"
 SECONDS = 1800  # of one step
 # What touches transformers, tokenizers and torch most: loading, both engines, both loops, TRL.
 QUICK = (
