@@ -15,14 +15,14 @@ import json
 import re
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.errors import install_extra
 from assay.tables.encoding import read_text
-from assay.tables.plan import PACKED, Found, ReadPlan, Skipped, Unreadable, kept_lines, opened
+from assay.tables.plan import PACKED, ReadPlan, Skipped, Unreadable, kept_lines, opened
 from assay.tables.settings import FILE, Doubt, FileSettings, TableSettings
 from assay.tables.workbooks import sheets
 
@@ -215,7 +215,9 @@ _BYTES = {
 }
 
 
-def tables_of(path: Path, name: str, form: str, rules: TableSettings) -> Iterator[Found | Skipped]:
+def tables_of(
+    path: Path, name: str, form: str, rules: TableSettings
+) -> Iterator[ReadPlan | Skipped]:
     """The tables of a file of this form. Raises `Unreadable` for a file that is broken."""
     needed = _NEEDS.get(form, "")
     if needed and importlib.util.find_spec(needed) is None:
@@ -223,7 +225,8 @@ def tables_of(path: Path, name: str, form: str, rules: TableSettings) -> Iterato
     if path.stat().st_size > _BYTES.get(form, 1 << 60):
         raise Unreadable(f"larger than {_BYTES[form] >> 20} MiB; store it as csv or parquet")
     try:
-        yield from list(_READERS[form](path, name, rules))
+        reader = _READERS.get(form)
+        yield from list(reader(path, name, rules)) if reader else [ReadPlan(name, form)]
     except (Unreadable, MemoryError):
         raise
     except Exception as error:  # whatever the plan library says of a broken file
@@ -231,17 +234,13 @@ def tables_of(path: Path, name: str, form: str, rules: TableSettings) -> Iterato
         raise Unreadable(f"no readable {form} file ({type(error).__name__}: {said})") from None
 
 
-def _one_table(form: str) -> Callable[[Path, str, TableSettings], Iterator[Found]]:
-    return lambda path, name, rules: iter([Found(ReadPlan(name, form))])
-
-
-def _json(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+def _json(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan]:
     if read_text(path, "utf-8").start.lstrip()[:1] != "[":
         raise Unreadable("no array of objects")
-    yield Found(ReadPlan(name, "json"))
+    yield ReadPlan(name, "json")
 
 
-def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan]:
     """The table of a text of fixed places. Raises `Unreadable` where a line of it has letters
     between the places."""
     rule = rules.of(name)
@@ -261,22 +260,22 @@ def _fixed(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
     if len(set(columns)) < len(columns):
         raise Unreadable("two columns have the same name; name them in tables.yaml")
     skip = rule.skip or 0
-    yield Found(ReadPlan(name, "fixed", encoding=encoding, skip=skip, places=tuple(spans)))
+    yield ReadPlan(name, "fixed", encoding=encoding, skip=skip, places=tuple(spans))
 
 
-def _parquet(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+def _parquet(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan]:
     schema: Any = importlib.import_module("pyarrow.parquet").read_schema(path)
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     kept = about.get("index_columns", ())
     named = [i for i in kept if isinstance(i, str) or i.get("name") is not None]
     picked, doubts = _flat(schema, name)
-    yield Found(ReadPlan(name, "parquet", header=not named, picked=picked, doubts=doubts))
+    yield ReadPlan(name, "parquet", header=not named, picked=picked, doubts=doubts)
 
 
-def _feather(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+def _feather(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan]:
     feather: Any = importlib.import_module("pyarrow.feather")
     picked, doubts = _flat(feather.read_table(path).schema, name)
-    yield Found(ReadPlan(name, "feather", picked=picked, doubts=doubts))
+    yield ReadPlan(name, "feather", picked=picked, doubts=doubts)
 
 
 def _flat(schema: Any, name: str) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
@@ -292,7 +291,7 @@ def _flat(schema: Any, name: str) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
     return tuple(picked), tuple(doubts)
 
 
-def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+def _duckdb(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan]:
     duckdb: Any = importlib.import_module("duckdb")
     query = "select table_name from duckdb_tables() where not internal and schema_name = 'main'"
     with duckdb.connect(str(path), read_only=True) as db:
@@ -304,19 +303,19 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def _sqlite(path: Path, name: str, rules: TableSettings) -> Iterator[Found]:
+def _sqlite(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan]:
     query = "select name from sqlite_master where type='table' and name not like 'sqlite\\_%' "
     with contextlib.closing(connect(path)) as db:
         yield from _listed(name, "sqlite", db.execute(query + "escape '\\'").fetchall())
 
 
-def _listed(name: str, form: str, tables: Sequence[Sequence[Any]]) -> Iterator[Found]:
+def _listed(name: str, form: str, tables: Sequence[Sequence[Any]]) -> Iterator[ReadPlan]:
     if not tables:
         raise Unreadable("a database without tables")
-    yield from (Found(ReadPlan(name, form, part)) for part in sorted(str(t[0]) for t in tables))
+    yield from (ReadPlan(name, form, part) for part in sorted(str(t[0]) for t in tables))
 
 
-def _html(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
+def _html(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
     pd: Any = importlib.import_module("pandas")
     encoding = read_text(path, rules.of(name).encoding or _charset(path)).encoding
     options: dict[str, Any] = {"flavor": "lxml", "encoding": encoding, "thousands": None}
@@ -333,7 +332,7 @@ def _html(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipp
             yield Skipped(name, "the names stand in several rows, or there are none", str(number))
             continue
         columns = tuple(map(str, whole.columns))
-        yield Found(ReadPlan(name, "html", str(number), encoding=encoding, columns=columns))
+        yield ReadPlan(name, "html", str(number), encoding=encoding, columns=columns)
 
 
 def _charset(path: Path) -> str:
@@ -345,11 +344,8 @@ def _charset(path: Path) -> str:
 _READERS = {
     "excel": sheets,
     "json": _json,
-    "lines": _one_table("lines"),
     "parquet": _parquet,
     "feather": _feather,
-    "stata": _one_table("stata"),
-    "spss": _one_table("spss"),
     "duckdb": _duckdb,
     "sqlite": _sqlite,
     "html": _html,

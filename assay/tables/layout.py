@@ -21,10 +21,8 @@ from typing import Any
 
 from assay.tables.encoding import Text, line_in_file, read_text, without_lines
 from assay.tables.formats import FORMS, members_of
-from assay.tables.formats import form_of as form_of
 from assay.tables.number_format import looks_numeric, plain_number
 from assay.tables.plan import (
-    Found,
     ReadPlan,
     Skipped,
     Unreadable,
@@ -36,6 +34,8 @@ from assay.tables.plan import (
 from assay.tables.settings import Doubt, FileSettings, TableSettings, yaml_list
 from assay.tables.structure import doubts_of
 
+Dialect = tuple[str, str, str]  # separator, quote, what a quote is escaped by
+Listed = Sequence[tuple[int, Sequence[str]]]  # (line on which it ends, fields) of records
 _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24
 _SAYS = re.compile(r"\"?sep=([,;|\t])\"?[ \t]*\r?\n", re.I)
@@ -47,32 +47,17 @@ _TOP = 12  # records among which the column names are looked for below a blank l
 
 
 @dataclass(frozen=True)
-class Layout:
-    """`skip` lines stand above the names, `data` lines above the first row of data; `names` as
-    they stand there, none without a header. `rows` of the start, `wide` of which have more fields
-    than there are names, `short` fewer. `numbers` are the lines on which the rows begin, `above`
-    the record above the names."""
+class Start:
+    """The start of a text cut into fields. `names` as they stand there, none without a header,
+    `above` the record above them; `data` lines above the first of the `rows`, which begin on
+    `lines` and have `width` fields."""
 
-    sep: str
-    quote: str
-    escape: str
-    skip: int
-    data: int
     names: tuple[str, ...]
-    rows: list[list[str]]
+    above: Sequence[str]
+    data: int
+    rows: list[Sequence[str]]
+    lines: list[int]
     width: int
-    blanks: bool = False  # behind every separator
-    wide: tuple[int, ...] = ()  # lines of rows that are too wide
-    short: tuple[int, ...] = ()
-    numbers: tuple[int, ...] = ()
-    above: tuple[str, ...] = ()
-
-
-def records(
-    text: str, sep: str, quote: str, escape: str, blanks: bool = False
-) -> Iterator[tuple[int, list[str]]]:
-    """`records_of` the lines of a text."""
-    return records_of(io.StringIO(text, newline=""), sep, quote, escape, blanks)
 
 
 def records_of(
@@ -101,50 +86,66 @@ def records_of(
         csv.field_size_limit(old)
 
 
-def layout_of(text: Text, rule: FileSettings, suffix: str) -> Layout:
-    """The layout that cuts the text into the most even rows. Raises `Unreadable` with a doubt
-    if none does."""
-    start = text.start[: 1 << 18]
-    start = start if len(start) == len(text.start) else start[: start.rfind("\n") + 1] or start
-    if (told := _SAYS.match(start)) and not rule.sep and rule.skip is None:
-        rule = replace(rule, sep=told[1], skip=1)
+def _records(text: str, dialect: Dialect, most: int | None = None, of: str = "") -> Listed:
+    """The first records of a text; whether blanks stand behind separators is told by the text
+    `of`, this one where there is none."""
+    file = io.StringIO(text, newline="")
+    return list(islice(records_of(file, *dialect, _blanks(of or text, dialect[0])), most))
+
+
+def _blanks(start: str, sep: str) -> bool:
+    """Whether a blank stands behind nearly every separator."""
+    return sep != r"\s+" and start.count(sep + " ") >= 0.9 * start.count(sep) > 0
+
+
+# ---- the separator and the quotes
+
+
+def dialect_of(start: str, whole: str, rule: FileSettings, suffix: str) -> Dialect:
+    """What cuts the start of a text into the most even rows. Raises `Unreadable` with a doubt if
+    nothing does."""
     seps = [rule.sep] if rule.sep else list(_SEPARATORS)
     if suffix in (".tsv", ".tab") and not rule.sep:
         seps.sort(key=lambda s: s != "\t")
     quotes = [rule.quote] if rule.quote is not None else ['"', "'", ""]
-    scored = [
-        (_evenness(start, sep, quote, escape, rule), place, sep, quote, escape)
-        for place, (sep, quote, escape) in enumerate(_dialects(seps, quotes, start))
-    ]
-    tried = [t for t in scored if t[0] > 0]
-    if not tried and any(t[0] == -2 for t in scored):
-        raise in_doubt(
-            Doubt(
-                "layout",
-                "rows have more fields than the line of names: a name is missing, or a field holds "
-                "a separator outside quotes, such as a decimal comma; mend it",
-            )
-        )
-    if not tried and (padded := next((t for t in scored if t[0] == -3), None)):
-        raise in_doubt(_which_names(start, *padded[2:]))
-    if not tried and any(t[0] < 0 for t in scored):
+    scored = [(_evenness(start, d, rule), d) for d in _dialects(seps, quotes, start)]
+    tried = {dialect: score for score, dialect in scored if score > 0}
+    if not tried and any(score == -2 for score, _ in scored):
+        said = "rows have more fields than the line of names: a name is missing, or a field holds "
+        said += "a separator outside quotes, such as a decimal comma; mend it"
+        raise in_doubt(Doubt("layout", said))
+    if not tried and (padded := next((d for score, d in scored if score == -3), None)):
+        raise in_doubt(_which_names(start, padded))
+    if not tried and any(score < 0 for score, _ in scored):
         said = "it cannot be told on which line the names of the columns stand"
         raise in_doubt(Doubt("layout", said, 'sep: ","  # and skip: lines above the names'))
-    if not tried and not rule.sep and suffix == ".dat" and not _numbers_alone(start):
-        score = _evenness(start, r"\s+", '"', "", rule)
-        tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
+    if not tried and not rule.sep and suffix == ".dat":
+        lines = [line for line in start.splitlines()[1:200] if line.strip()]
+        numbers = lines and all(map(looks_numeric, lines))  # with spaces between thousands
+        spaces: Dialect = (r"\s+", '"', "")
+        if not numbers and (score := _evenness(start, spaces, rule)) > 0.95:
+            tried = {spaces: score}
     if tried:
-        _, _, sep, quote, escape = max(tried, key=lambda t: (round(t[0], 3), -t[1]))
-    else:  # one column
-        if not rule.sep and (sign := _other_sign(start)):
-            what = "blanks" if sign == r"\s+" else repr(sign)
-            said = f"every line holds {what} equally often, which may stand between fields"
-            raise in_doubt(Doubt("layout", said, f"sep: {json.dumps(sign)}"))
-        sep = rule.sep or next((s for s in (*_SEPARATORS, "\x1f") if s not in text.start), "")
-        quote, escape = quotes[0], ""
-        if not sep:
-            raise in_doubt(Doubt("layout", "no separator gives even rows", 'sep: ";"'))
-    return _layout(text, sep, quote, escape, rule)
+        return max(tried, key=lambda dialect: round(tried[dialect], 3))  # the first of them
+    if not rule.sep and (sign := _other_sign(start)):
+        what = "blanks" if sign == r"\s+" else repr(sign)
+        said = f"every line holds {what} equally often, which may stand between fields"
+        raise in_doubt(Doubt("layout", said, f"sep: {json.dumps(sign)}"))
+    sep = rule.sep or next((s for s in (*_SEPARATORS, "\x1f") if s not in whole), "")
+    if not sep:
+        raise in_doubt(Doubt("layout", "no separator gives even rows", 'sep: ";"'))
+    return sep, quotes[0], ""  # one column
+
+
+def _dialects(seps: Sequence[str], quotes: Sequence[str], start: str) -> Iterator[Dialect]:
+    for quote in quotes:
+        for sep in seps:
+            enclosed = start.count(f"{sep}'") + start.count("\n'") > 1 and f"'{sep}" in start
+            if (quote == "'" and not enclosed) or (not quote and '"' not in start):
+                continue
+            yield sep, quote, ""
+            if quote and f"\\{quote}" in start:
+                yield sep, quote, "\\"
 
 
 def _other_sign(start: str) -> str:
@@ -161,103 +162,11 @@ def _other_sign(start: str) -> str:
     return r"\s+" if even and _heads(rows, len(rows[0])) else ""
 
 
-def _numbers_alone(start: str) -> bool:
-    """Whether the lines are numbers with spaces between thousands, not fields between spaces."""
-    lines = [line for line in start.splitlines()[1:200] if line.strip()]
-    return bool(lines) and all(looks_numeric(line) for line in lines)
-
-
-def _dialects(
-    seps: Sequence[str], quotes: Sequence[str], start: str
-) -> Iterator[tuple[str, str, str]]:
-    for quote in quotes:
-        for sep in seps:
-            if (quote == "'" and not _enclosed(start, sep)) or (not quote and '"' not in start):
-                continue
-            yield sep, quote, ""
-            if quote and f"\\{quote}" in start:
-                yield sep, quote, "\\"
-
-
-def _enclosed(start: str, sep: str) -> bool:
-    """Whether fields begin and end with a single quote."""
-    return start.count(f"{sep}'") + start.count("\n'") > 1 and f"'{sep}" in start
-
-
-def _header_place(listed: Sequence[tuple[int, Sequence[str]]], usual: int) -> int:
-    """The first row that is as wide as most are, and below the last blank line of the start: the
-    column names. A row of one name less above rows of data is the header of named rows."""
-    place = next((i for i, (_, row) in enumerate(listed) if len(row) >= usual), 0)
-    while place + 1 < min(len(listed), _TOP):
-        row, below = listed[place][1], listed[place + 1][1]
-        if any(f.strip() for f in row) and not _padded(row, usual) and not _title(row, below):
-            break
-        place += 1
-    gaps = [i for i in range(1, min(len(listed), _TOP)) if _gap(listed[i - 1], listed[i])]
-    if gaps and gaps[-1] > place and _heads([row for _, row in listed[gaps[-1] :]], usual):
-        place = gaps[-1]
-    above = listed[place - 1][1] if place else ()
-    named = len(above) == usual - 1 and len(above) > 1 and not any(map(looks_numeric, above))
-    return place - 1 if named and _no_header([row for _, row in listed[place:]]) else place
-
-
-def _padded(row: Sequence[str], usual: int) -> bool:
-    """Whether a row is a title: one text, and separators up to the width of the others."""
-    return usual > 2 and bool(row[0].strip()) and not any(field.strip() for field in row[1:])
-
-
-def _title(row: Sequence[str], below: Sequence[str]) -> bool:
-    """Whether a row of two fields is a title: one text, and below it a row of empty fields."""
-    empty = len(row) == len(below) == 2 and not any(field.strip() for field in below)
-    return empty and bool(row[0].strip()) and not row[1].strip()
-
-
-def _which_names(start: str, sep: str, quote: str, escape: str) -> Doubt:
-    """The doubt of rows as wide as the others above the data, none of which is sure to be names."""
-    listed = list(islice(records(start, sep, quote, escape, _blanks(start, sep)), _TOP))
-    words = [sum(bool(f.strip()) and not looks_numeric(f) for f in row) for _, row in listed]
-    place = words.index(max(words))
-    shown = [
-        f"line {line} {next((f.strip()[:30] for f in row if f.strip()), '')!r}"
-        for line, row in listed[: place + 1]
-        if any(f.strip() for f in row)
-    ]
-    said = f"it cannot be told which line names the columns: {', '.join(shown[-3:])}"
-    skip = listed[place - 1][0] if place else 0
-    return Doubt("header_rows", said, f"skip: {skip}  # the lines above the names")
-
-
-def _stands(listed: Sequence[tuple[int, Sequence[str]]], top: int, usual: int) -> bool:
-    """Whether a row below others can be the column names: they are names, all different, and a
-    blank line, numbers below or a third column say that what stands above is no name."""
-    rows = [row for _, row in listed[top:]]
-    names = [n.strip() for n in rows[0]]
-    if _no_header(rows) or "" in names or len(set(names)) < len(names):
-        return False
-    return usual > 2 or _heads(rows, usual) or _gap(listed[top - 1], listed[top])
-
-
-def _gap(one: tuple[int, Sequence[str]], other: tuple[int, Sequence[str]]) -> bool:
-    """Whether a blank line stands between two records."""
-    return other[0] - one[0] > 1 + sum(f.count("\n") for f in other[1])
-
-
-def _usual(rows: Sequence[Sequence[str]]) -> int:
-    widths = Counter(len(row) for row in rows)
-    return max(widths, key=lambda w: (widths[w], w))
-
-
-def _blanks(start: str, sep: str) -> bool:
-    """Whether a blank stands behind nearly every separator."""
-    return sep != r"\s+" and start.count(sep + " ") >= 0.9 * start.count(sep) > 0
-
-
-def _evenness(start: str, sep: str, quote: str, escape: str, rule: FileSettings) -> float:
+def _evenness(start: str, dialect: Dialect, rule: FileSettings) -> float:
     """How even the rows are, from 0 to 1; 0 for one field a row. -1 for even rows below a line that
     may be the name of one column, -2 for rows that have more fields than there are names, -3 for
     rows of equal width none of which is sure to be the names."""
-    listed = list(islice(records(start, sep, quote, escape, _blanks(start, sep)), 500))
-    listed = [(n, row) for n, row in listed if n > (rule.skip or 0)]
+    listed = [(n, row) for n, row in _records(start, dialect, 500) if n > (rule.skip or 0)]
     rows = [row for _, row in listed]
     if len(rows) < 2:
         return float(bool(rows) and len(rows[0]) > 1)
@@ -274,7 +183,8 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: FileSettings)
             return -3.0
         return -2.0 if len(rows[top - 1]) > 1 else -1.0
     long = sum("\n" in f for row in below for f in row) / len(below)
-    stray = sum(f[:1] == '"' for row in below for f in row) / len(below) if quote != '"' else 0
+    quoted = dialect[1] == '"'
+    stray = 0 if quoted else sum(f[:1] == '"' for row in below for f in row) / len(below)
     if stray >= 0.5:  # the quotes are quotes
         return 0.0
     bare = any(plain_number(".").fullmatch(f) for f in rows[top] if f)
@@ -282,44 +192,66 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: FileSettings)
     return share - lost - (0.2 if top and bare else 0)
 
 
-def _layout(text: Text, sep: str, quote: str, escape: str, rule: FileSettings) -> Layout:
-    blanks = _blanks(text.start[: 1 << 18], sep)
-    listed = list(records(text.start, sep, quote, escape, blanks))
-    usual = _usual([row for _, row in listed[:2000]])
-    if rule.skip is not None:
-        top = next((i for i, (line, _) in enumerate(listed) if line > rule.skip), 0)
-        skip = rule.skip
-    else:
-        top = _header_place(listed[:500], usual)
-        skip = listed[top - 1][0] if top else 0
+# ---- the names of the columns
+
+
+def _usual(rows: Sequence[Sequence[str]]) -> int:
+    widths = Counter(len(row) for row in rows)
+    return max(widths, key=lambda w: (widths[w], w))
+
+
+def _header_place(listed: Listed, usual: int) -> int:
+    """The first row that is as wide as most are, and below the last blank line of the start: the
+    column names. A row of one name less above rows of data is the header of named rows."""
+    place = next((i for i, (_, row) in enumerate(listed) if len(row) >= usual), 0)
+    while place + 1 < min(len(listed), _TOP):
+        if not _is_title(listed[place][1], listed[place + 1][1], usual):
+            break
+        place += 1
+    gaps = [i for i in range(1, min(len(listed), _TOP)) if _gap(listed[i - 1], listed[i])]
+    if gaps and gaps[-1] > place and _heads([row for _, row in listed[gaps[-1] :]], usual):
+        place = gaps[-1]
+    above = listed[place - 1][1] if place else ()
+    named = len(above) == usual - 1 and len(above) > 1 and not any(map(looks_numeric, above))
+    return place - 1 if named and _no_header([row for _, row in listed[place:]]) else place
+
+
+def _is_title(row: Sequence[str], below: Sequence[str], usual: int) -> bool:
+    """Whether a row is empty, or a title: one text, and separators up to the width of the others;
+    in a row of two fields only above a row of empty ones."""
+    alone = bool(row[0].strip()) and not any(map(str.strip, row[1:]))
+    two = len(row) == len(below) == 2 and not any(map(str.strip, below))
+    return not any(map(str.strip, row)) or (alone and (usual > 2 or two))
+
+
+def _which_names(start: str, dialect: Dialect) -> Doubt:
+    """The doubt of rows as wide as the others above the data, none of which is sure to be names."""
+    listed = _records(start, dialect, _TOP)
+    words = [sum(bool(f.strip()) and not looks_numeric(f) for f in row) for _, row in listed]
+    place = words.index(max(words))
+    shown = [
+        f"line {line} {next((f.strip()[:30] for f in row if f.strip()), '')!r}"
+        for line, row in listed[: place + 1]
+        if any(f.strip() for f in row)
+    ]
+    said = f"it cannot be told which line names the columns: {', '.join(shown[-3:])}"
+    skip = listed[place - 1][0] if place else 0
+    return Doubt("header_rows", said, f"skip: {skip}  # the lines above the names")
+
+
+def _stands(listed: Listed, top: int, usual: int) -> bool:
+    """Whether a row below others can be the column names: they are names, all different, and a
+    blank line, numbers below or a third column say that what stands above is no name."""
     rows = [row for _, row in listed[top:]]
-    bare = _no_header(rows) if rule.header is None else not rule.header
-    if bare and top and rule.skip is None and rule.header is None:
-        said = "no line of names stands above the rows"
-        raise in_doubt(Doubt("layout", said, f"{{skip: {skip}, header: false}}"))
-    below = listed[top:] if bare else listed[top + 1 :]
-    width = usual if bare else max(len(rows[0]), usual)
-    names = () if bare else tuple(rows[0])
-    data = skip if bare else listed[top][0]
-    rows = [row for _, row in below]
-    begins = tuple(_begins(below, listed[top - 1][0] if bare and top else listed[top][0]))
-    wide = tuple(n for n, row in zip(begins, rows, strict=True) if len(row) > width)
-    short = tuple(
-        n
-        for n, row in zip(begins, rows, strict=True)
-        if len(row) < width and sum(map(bool, row)) > 1
-    )
-    above = tuple(listed[top - 1][1]) if top else ()
-    return Layout(
-        sep, quote, escape, skip, data, names, rows, width, blanks, wide, short, begins, above
-    )
+    names = [n.strip() for n in rows[0]]
+    if _no_header(rows) or "" in names or len(set(names)) < len(names):
+        return False
+    return usual > 2 or _heads(rows, usual) or _gap(listed[top - 1], listed[top])
 
 
-def _begins(listed: Sequence[tuple[int, Sequence[str]]], above: int) -> Iterator[int]:
-    """The lines on which records begin; a record may have line breaks in it."""
-    for line, row in listed:
-        yield line if line == above + 1 else line - sum(f.count("\n") for f in row)
-        above = line
+def _gap(one: tuple[int, Sequence[str]], other: tuple[int, Sequence[str]]) -> bool:
+    """Whether a blank line stands between two records."""
+    return other[0] - one[0] > 1 + sum(f.count("\n") for f in other[1])
 
 
 def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
@@ -333,23 +265,14 @@ def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
     return len(rows[0]) >= usual and bool(names) and not any(_DIGIT.search(n) for n in names)
 
 
-def _numeric(first: Sequence[str], below: Sequence[Sequence[str]]) -> list[int]:
-    """The places of the first row below which numbers stand."""
-    return [
-        i
-        for i in range(len(first))
-        if all(looks_numeric(r[i]) for r in below if i < len(r) and r[i].strip())
-        and any(i < len(r) and r[i].strip() for r in below)
-    ]
-
-
 def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row is data: numbers stand where numbers stand below, and they are no
     years or running numbers used as names."""
     if len(rows) < 2:
         return False
     first = [f.strip() for f in rows[0]]
-    numeric = _numeric(first, rows[1:80])
+    below = [[r[i] for r in rows[1:80] if i < len(r) and r[i].strip()] for i in range(len(first))]
+    numeric = [i for i, cells in enumerate(below) if cells and all(map(looks_numeric, cells))]
     here = [first[i] for i in numeric if looks_numeric(first[i])]
     if not here or len(here) < 0.5 * len(numeric):
         return False
@@ -360,7 +283,10 @@ def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     return not (years or steps == {1})
 
 
-def members(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
+# ---- the plan
+
+
+def members(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
     """The tables of delimited text in an archive; every other member has its line."""
     for member, why in members_of(path):
         rule = rules.of(name, member)
@@ -368,7 +294,7 @@ def members(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Ski
             yield Skipped(name, why or "tables.yaml says use: false", member)
             continue
         try:
-            yield Found(delimited(path, name, rule, member))
+            yield delimited(path, name, rule, member)
         except Unreadable as error:
             yield refused(name, error, member)
 
@@ -384,54 +310,86 @@ def delimited(path: Path, name: str, rule: FileSettings, member: str = "") -> Re
             first <= n <= last for first, last in dropped for n in range(1, (rule.skip or 0) + 1)
         )
         rule = replace(rule, skip=rule.skip if rule.skip is None else rule.skip - above)
-    layout = layout_of(text, rule, suffix)
-    if not layout.rows:
+    ragged = "skip" if rule.ragged == "skip" else ""
+    plan = ReadPlan(name, "csv", member, encoding=text.encoding, ragged=ragged)
+    start = _cut(plan, text, rule, suffix)
+    if not start.rows:
         raise Unreadable("no rows below the column names")
-    if doubts := _row_doubts(path, layout, text, rule, member):
+    if doubts := list(_row_doubts(path, plan, start, text, rule)):
         raise in_doubt(*doubts)
-    plan = ReadPlan(
-        name,
-        "csv",
-        member,
-        sep=layout.sep,
-        encoding=text.encoding,
-        quote=layout.quote,
-        escape=layout.escape,
-        blanks=layout.blanks,
-        skip=layout.skip,
-        ragged="skip" if rule.ragged == "skip" else "",
-    )
-    plan = with_settings(_named(plan, layout, text, rule), rule)
-    lines = [line_in_file(n, dropped) for n in layout.numbers[:_HEAD]]
-    above = [layout.above] if layout.above else []
-    heads = doubts_of(plan.columns, layout.rows[:_HEAD], lines, rule, above, heads=True)
+    _set_names(plan, start, text, rule)
+    obey(plan, rule)
+    lines = [line_in_file(n, dropped) for n in start.lines]
+    above = [start.above] if start.above else []
+    head = start.rows[:_HEAD]
+    heads = doubts_of(plan.columns, head, lines[:_HEAD], rule, above, heads=True)
     if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
         raise in_doubt(*heads)
-    if rule.fill_down and dropped:
-        lines = [line_in_file(n, dropped) for n in layout.numbers]
-        check_fill(rule, plan.columns, dict(zip(lines, layout.rows, strict=True)))
+    if dropped:
+        check_fill(rule, plan.columns, dict(zip(lines, start.rows, strict=True)))
     return plan
 
 
+def _cut(plan: ReadPlan, text: Text, rule: FileSettings, suffix: str) -> Start:
+    """The start of a text cut into fields; how, and which lines are skipped, is put into the
+    plan."""
+    start = text.start[: 1 << 18]
+    whole = start if len(start) == len(text.start) else start[: start.rfind("\n") + 1] or start
+    says = _SAYS.match(whole) if not rule.sep and rule.skip is None else None
+    if says:
+        rule = replace(rule, sep=says[1], skip=1)
+    dialect = plan.sep, plan.quote, plan.escape = dialect_of(whole, text.start, rule, suffix)
+    plan.blanks = _blanks(start, plan.sep)
+    listed = _records(text.start, dialect, of=start)
+    usual = _usual([row for _, row in listed[:2000]])
+    if rule.skip is not None:
+        top = next((i for i, (line, _) in enumerate(listed) if line > rule.skip), 0)
+        plan.skip = rule.skip
+    else:
+        top = _header_place(listed[:500], usual)
+        plan.skip = listed[top - 1][0] if top else 0
+    rows = [row for _, row in listed[top:]]
+    bare = _no_header(rows) if rule.header is None else not rule.header
+    if bare and top and rule.skip is None and rule.header is None:
+        said = "no line of names stands above the rows"
+        raise in_doubt(Doubt("layout", said, f"{{skip: {plan.skip}, header: false}}"))
+    below = listed[top + (not bare) :]
+    begun = listed[top - 1][0] if bare and top else listed[top][0]
+    return Start(
+        names=() if bare else tuple(rows[0]),
+        above=listed[top - 1][1] if top else (),
+        data=plan.skip if bare else listed[top][0],
+        rows=[row for _, row in below],
+        lines=list(_begins(below, begun)),
+        width=usual if bare else max(len(rows[0]), usual),
+    )
+
+
+def _begins(listed: Listed, above: int) -> Iterator[int]:
+    """The lines on which records begin; a record may have line breaks in it."""
+    for line, row in listed:
+        yield line if line == above + 1 else line - sum(f.count("\n") for f in row)
+        above = line
+
+
 def _row_doubts(
-    path: Path, layout: Layout, text: Text, rule: FileSettings, member: str
-) -> list[Doubt]:
+    path: Path, plan: ReadPlan, start: Start, text: Text, rule: FileSettings
+) -> Iterator[Doubt]:
     """What is in doubt of rows that have more or fewer fields than the others."""
-    dropped = rule.drop_rows or ()
-    found: list[Doubt] = []
-    if layout.wide and rule.ragged != "skip":
-        lines = _lines_said([line_in_file(n, dropped) for n in layout.wide])
-        said = f"{lines} has more than the {layout.width} fields of the others"
-        found.append(Doubt("wide_rows", said, "ragged: skip  # leaves out such rows"))
-    short = layout.short
+    begun = list(zip(start.lines, start.rows, strict=True))
+    wide = [n for n, row in begun if len(row) > start.width]
+    if wide and rule.ragged != "skip":
+        lines = _lines_said([line_in_file(n, rule.drop_rows or ()) for n in wide])
+        said = f"{lines} has more than the {start.width} fields of the others"
+        yield Doubt("wide_rows", said, "ragged: skip  # leaves out such rows")
+    short = [n for n, row in begun if len(row) < start.width and sum(map(bool, row)) > 1]
     if rule.drop_rows is None and not short and not text.whole:
-        short = tuple(_short_below(path, layout, text, member))
+        short = list(_short_below(path, plan, start))
     if short and rule.drop_rows is None:
-        said = f"{_lines_said(short)} has fewer than the {layout.width} fields of the others"
+        said = f"{_lines_said(short)} has fewer than the {start.width} fields of the others"
         listed = ", ".join(map(str, short[:_SHOWN]))
         settle = f"drop_rows: [{listed}]  # or [] if what is missing has no value"
-        found.append(Doubt("short_rows", said, settle))
-    return found
+        yield Doubt("short_rows", said, settle)
 
 
 def _lines_said(lines: Sequence[int]) -> str:
@@ -439,96 +397,87 @@ def _lines_said(lines: Sequence[int]) -> str:
     return f"line {lines[0]}{more}"
 
 
-def _short_below(path: Path, layout: Layout, text: Text, member: str) -> Iterator[int]:
+def _short_below(path: Path, plan: ReadPlan, start: Start) -> Iterator[int]:
     """The lines of rows of too few fields in a large file, which is searched where it has fewer
     separators than its lines need."""
-    if layout.sep == r"\s+" or layout.width < 2:
+    if plan.sep == r"\s+" or start.width < 2:
         return
-    with opened(str(path), text.encoding, member).value({}) as file:
+    with opened(str(path), plan.encoding, plan.part).value({}) as file:
         lines = seps = 0
         while chunk := file.read(1 << 20):
             lines += chunk.count("\n")
-            seps += chunk.count(layout.sep)
-    if seps >= (lines - layout.skip) * (layout.width - 1):
+            seps += chunk.count(plan.sep)
+    if seps >= (lines - plan.skip) * (start.width - 1):
         return
-    with opened(str(path), text.encoding, member).value({}) as file:
-        for line, row in records_of(file, layout.sep, layout.quote, layout.escape, layout.blanks):
-            if line > layout.data and len(row) < layout.width and sum(map(bool, row)) > 1:
+    with opened(str(path), plan.encoding, plan.part).value({}) as file:
+        for line, row in records_of(file, plan.sep, plan.quote, plan.escape, plan.blanks):
+            if line > start.data and len(row) < start.width and sum(map(bool, row)) > 1:
                 yield line - sum(f.count("\n") for f in row)
 
 
-def _named(plan: ReadPlan, layout: Layout, text: Text, rule: FileSettings) -> ReadPlan:
-    """With the names of the columns as pandas gives them, or numbered where the user gives some."""
-    width = layout.width
-    if rule.names:
-        columns = tuple(f"column {i + 1}" for i in range(width))
-        return replace(plan, header=bool(layout.names), renamed=True, columns=columns)
-    if len(layout.names) == width:
-        return replace(plan, columns=_pandas_names(layout.names))
-    if not layout.names:
-        columns = tuple(f"column {i + 1}" for i in range(width))
+def _set_names(plan: ReadPlan, start: Start, text: Text, rule: FileSettings) -> None:
+    """The names of the columns as pandas gives them, or numbered where the user gives some. Rows
+    may have more fields than the header: R's row names, or an empty last field."""
+    names, width = start.names, start.width
+    numbered = tuple(f"column {i + 1}" for i in range(width))
+    plan.header = bool(names)
+    plan.renamed = bool(rule.names) or (plan.header and len(names) != width)
+    if rule.names or not names:
+        plan.columns = numbered
         why = "no names above the data: the columns are numbered"
-    else:
-        columns, why = _other_width(layout, text)
-    named = bool(layout.names)
-    return replace(plan, header=named, renamed=named, columns=columns, notes=(why,))
-
-
-def _other_width(layout: Layout, text: Text) -> tuple[tuple[str, ...], str]:
-    """Names where rows have more fields than the header: R's row names, or an empty last field."""
-    names, width = layout.names, layout.width
-    full = [row for row in layout.rows if len(row) == width]
-    if width == len(names) + 1 and all(not row[-1].strip() for row in full):
-        return _pandas_names((*names, "")), "every row ends with an empty field"
+        plan.notes = () if rule.names else (why,)
+        return
+    if len(names) == width:
+        plan.columns = _pandas_names(names)
+        return
+    full = [row for row in start.rows if len(row) == width]
     first = [row[0] for row in full]
-    numbered = len(full) > 4 and first == [str(i + 1) for i in range(len(full))]
+    counted = len(full) > 4 and first == [str(i + 1) for i in range(len(full))]
     distinct = len(set(first)) == len(first) and not any(map(looks_numeric, first))
-    if width == len(names) + 1 and (numbered or (distinct and _rows_named(layout, text))):
-        return _pandas_names(("row", *names)), "the first column has no name: it is called 'row'"
-    said = (
-        f"rows have {width} fields and the header {len(names)}: a name is missing, or a field has "
-        f"{layout.sep!r} outside quotes, such as a decimal comma; mend it, or name all columns"
-    )
-    listed = [f"column {i + 1}" for i in range(width - len(names))]
-    raise in_doubt(Doubt("layout", said, f"names: {yaml_list([*listed, *names])}"))
+    if width == len(names) + 1 and all(not row[-1].strip() for row in full):
+        plan.columns = _pandas_names((*names, ""))
+        plan.notes = ("every row ends with an empty field",)
+    elif width == len(names) + 1 and (counted or (distinct and _rows_named(plan, text))):
+        plan.columns = _pandas_names(("row", *names))
+        plan.notes = ("the first column has no name: it is called 'row'",)
+    else:
+        said = (
+            f"rows have {width} fields and the header {len(names)}: a name is missing, or a field "
+            f"has {plan.sep!r} outside quotes, such as a decimal comma; mend it, or name all "
+            "columns"
+        )
+        settle = f"names: {yaml_list([*numbered[: width - len(names)], *names])}"
+        raise in_doubt(Doubt("layout", said, settle))
 
 
-def _rows_named(layout: Layout, text: Text) -> bool:
+def _rows_named(plan: ReadPlan, text: Text) -> bool:
     """Whether the rows have names of R: in quotes below names in quotes, or between separators
     that no text holds."""
-    if layout.sep not in (",", ";"):
+    if plan.sep not in (",", ";"):
         return True
-    lines = [line for line in text.start.splitlines()[layout.skip :] if line.strip()][:50]
-    return bool(layout.quote) and all(line.startswith(layout.quote) for line in lines)
+    lines = [line for line in text.start.splitlines()[plan.skip :] if line.strip()][:50]
+    return bool(plan.quote) and all(line.startswith(plan.quote) for line in lines)
 
 
 def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
     pd: Any = importlib.import_module("pandas")
-    import csv
-
     line = io.StringIO()
     csv.writer(line).writerow(names)
     frame = pd.read_csv(io.StringIO(line.getvalue()), nrows=0, index_col=False)
     return tuple(str(c) for c in frame.columns)
 
 
-def with_settings(plan: ReadPlan, rule: FileSettings) -> ReadPlan:
-    """With the names and the choice of rows that the user gave. Raises `Unreadable` for a column
-    that is not there."""
+def obey(plan: ReadPlan, rule: FileSettings) -> None:
+    """Put the names and the choice of rows that the user gave into the plan. Raises `Unreadable`
+    for a column that is not there."""
     if rule.names:
         width = len(plan.columns)
         if len(rule.names) != width:
             raise Unreadable(f"tables.yaml gives {len(rule.names)} names; the table has {width}")
-        plan = replace(plan, columns=rule.names, renamed=True)
+        plan.columns, plan.renamed = rule.names, True
     if unknown := [c for c in rule.named() if c not in plan.columns]:
         raise Unreadable(f"tables.yaml names a column {unknown[0]!r} that is not there")
-    return replace(
-        plan,
-        drop_rows=rule.drop_rows or (),
-        rows_told=rule.drop_rows is not None,
-        fill_down=rule.fill_down or (),
-        fill_told=rule.fill_down is not None or bool(rule.merged),
-        drop_where=rule.drop_where,
-        drop_duplicates=rule.drop_duplicates,
-        spellings=rule.spellings,
-    )
+    plan.drop_rows = rule.drop_rows or ()
+    plan.fill_down = rule.fill_down or ()
+    plan.drop_where, plan.drop_duplicates = rule.drop_where, rule.drop_duplicates
+    plan.spellings = rule.spellings

@@ -22,13 +22,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from assay.tables.columns import Column, column_of, decide, doubting, some_left
+from assay.tables.columns import Column, column_of, decide
 from assay.tables.encoding import line_in_file
 from assay.tables.formats import by_content, files_below, form_of, tables_of
-from assay.tables.layout import delimited, members, records_of, with_settings
+from assay.tables.layout import delimited, members, obey, records_of
 from assay.tables.plan import (
     Expr,
-    Found,
     Frame,
     ReadPlan,
     Skipped,
@@ -92,7 +91,7 @@ def load_file(
         if form == "csv":
             form, rule = by_content(path, rule)
         if form == "csv":
-            tables = iter([Found(delimited(path, name, rule))])
+            tables = iter([delimited(path, name, rule)])
         elif form == "zip":
             tables = members(path, name, rules)
         else:
@@ -126,11 +125,10 @@ def _as_written(plan: ReadPlan) -> ReadPlan:
 
 
 def _decided(
-    found: Found | Skipped, root: Path, rules: TableSettings
+    plan: ReadPlan | Skipped, root: Path, rules: TableSettings
 ) -> tuple[ReadPlan, Frame] | Skipped:
-    if isinstance(found, Skipped):
-        return found
-    plan = found.plan
+    if isinstance(plan, Skipped):
+        return plan
     rule = rules.of(plan.path, plan.part)
     if not rule.use:
         return Skipped(plan.path, "tables.yaml says use: false", plan.part)
@@ -138,31 +136,26 @@ def _decided(
         frame = None
         if not plan.columns:
             frame = _read(plan, root)
-            plan = _named(plan, frame)
+            _set_names(plan, frame)
         if plan.labelled or rule.names or rule.drop_rows:  # it is read otherwise
             frame = None
-        plan = _with_facts(with_settings(plan, rule), found)
+        obey(plan, rule)
+        for place, doubt in plan.placed:
+            column = plan.columns[place]
+            plan.doubt(replace(doubt, column=column, path=plan.path, part=plan.part))
         return _looked_at(plan, frame, root, rule)
     except Unreadable as error:
         return refused(plan.path, error, plan.part)
 
 
-def _named(plan: ReadPlan, frame: Frame) -> ReadPlan:
-    """With the names that pandas gives the columns, and which of them hold labels of codes."""
+def _set_names(plan: ReadPlan, frame: Frame) -> None:
+    """The names that pandas gives the columns, and which of them hold labels of codes."""
     if plan.form in ("json", "lines") and not (
         len(frame.columns) and all(isinstance(c, str) for c in frame.columns)
     ):
         raise Unreadable("no array of objects, or no object on each line")
-    labelled = tuple(str(c) for c in frame.columns if frame[c].dtype == "category")
-    return replace(plan, columns=tuple(map(str, frame.columns)), labelled=labelled)
-
-
-def _with_facts(plan: ReadPlan, found: Found) -> ReadPlan:
-    """With what the file says of columns by their places: doubts, merged cells that are filled."""
-    names = plan.columns
-    doubts = [replace(d, column=names[i], path=plan.path, part=plan.part) for i, d in found.doubts]
-    filled = tuple((names[c], names[o], at) for c, o, at in found.fills)
-    return replace(plan, doubts=(*plan.doubts, *doubts), filled=filled)
+    plan.columns = tuple(map(str, frame.columns))
+    plan.labelled = tuple(str(c) for c in frame.columns if frame[c].dtype == "category")
 
 
 def _looked_at(
@@ -175,61 +168,58 @@ def _looked_at(
         frame = _read(plan if typed else _as_written(plan), root)
     raw = _chosen(plan, frame, root)
     columns = [column_of(c, raw.iloc[:, i]) for i, c in enumerate(plan.columns)]
-    plan = decide(plan, columns, rule)
+    decide(plan, columns, rule)
     frame = frame if typed else _read(plan, root)
-    if doubts := _structure(plan, frame, _place(plan, root)):
+    if doubts := _structure(plan, frame, rule, _place(plan, root)):
         raise in_doubt(*doubts)
     raw = raw if typed else _chosen(plan, frame, root)
-    for doubt in [] if plan.fill_told else labels_once(raw, plan.fixed):
-        plan = doubting(plan, doubt) if doubt.column in plan.used else plan
-    exact = _inexact(plan, raw, columns, root)
-    return some_left(exact), _finished(exact, raw if exact == plan else _raw(exact, root))
+    fixed = [c for c in plan.columns if rule.missing_of(c) is not None]
+    for doubt in [] if rule.merged or rule.fill_down is not None else labels_once(raw, fixed):
+        plan.doubt(doubt if plan.uses(doubt.column) else None)
+    if _keep_digits(plan, raw, columns, fixed, root):
+        raw = _raw(plan, root)
+    plan.refuse_without_columns()
+    return plan, _finished(plan, raw)
 
 
-def _inexact(plan: ReadPlan, raw: Frame, columns: Sequence[Column], root: Path) -> ReadPlan:
+def _keep_digits(
+    plan: ReadPlan, raw: Frame, columns: Sequence[Column], fixed: Sequence[str], root: Path
+) -> bool:
     """Whole numbers of more digits than a number holds stay text, in all their digits, and so do
-    numbers that are too large for pandas."""
+    numbers that are too large for pandas. Returns whether there are such columns; of `fixed` ones
+    the words for no value stay."""
+    why: dict[str, str] = {}
     for column in plan.used:
         native = plan.form == "csv" and column in plan.numbers and column not in plan.marked
         if native and not _has_numbers(raw[column]):
-            plan = _texted(plan, column, "of numbers too large")
+            why[column] = "of numbers too large"
     large = [
         c
         for c in plan.used
         if c not in plan.text
+        and c not in why
         and ((kind := raw[c].dtype.kind) == "f" or (kind in "iu" and plan.form != "csv"))
         and bool(raw[c].abs().max() >= (_EXACT if kind == "f" else _LONG))
     ]
-    if not large or plan.form not in _EXACTLY:
-        return plan
-    cells = {c.name: c.cells for c in columns}
-    if plan.form != "csv":
+    cells: dict[str, Sequence[str]] = {c.name: [*c.cells] for c in columns}
+    if large and plan.form in _EXACTLY and plan.form != "csv":
         again = _raw(replace(plan, exact=tuple(large)), root)
         cells = {c: again[c].dropna().unique().tolist() for c in large}
-    for column in large:
+    for column in large if plan.form in _EXACTLY else ():
         odd = next((c for c in cells[column] if len(c) > 15 and c.strip(" +-").isdigit()), None)
         if odd is not None:
-            plan = _texted(plan, column, f"{odd!r} has more digits than a number holds")
-            if plan.form != "csv":
-                plan = replace(plan, exact=(*plan.exact, column))
-    return plan
+            why[column] = f"{odd!r} has more digits than a number holds"
+            plan.exact += (column,) if plan.form != "csv" else ()
+    plan.numbers = tuple(c for c in plan.numbers if c not in why)
+    plan.marked = tuple(c for c in plan.marked if c not in why)
+    plan.text += tuple(why)
+    plan.missing = {c: w for c, w in plan.missing.items() if c not in why or c in fixed}
+    plan.notes += tuple(f"{column!r} stays text: {said}" for column, said in why.items())
+    return bool(why)
 
 
 def _has_numbers(cells: Any) -> bool:
     return cells.dtype.kind in "iufb" or bool(cells.isna().all())
-
-
-def _texted(plan: ReadPlan, column: str, why: str) -> ReadPlan:
-    """The column as text, with the reason; words for missing numbers are words of it now."""
-    kept = {k: v for k, v in plan.missing.items() if k != column}
-    return replace(
-        plan,
-        numbers=tuple(c for c in plan.numbers if c != column),
-        marked=tuple(c for c in plan.marked if c != column),
-        text=(*plan.text, column),
-        missing=plan.missing if column in plan.fixed else kept,
-        notes=(*plan.notes, f"{column!r} stays text: {why}"),
-    )
 
 
 def _raw(plan: ReadPlan, root: Path) -> Frame:
@@ -251,12 +241,22 @@ def _read(plan: ReadPlan, root: Path) -> Frame:
 
 def _chosen(plan: ReadPlan, frame: Frame, root: Path) -> Frame:
     """The frame without the rows that the user leaves out, and with cells spelled anew."""
-    steps = row_steps(plan, "t", _place(plan, root))
+    steps = row_steps(plan, _place(plan, root))
     with _reading(plan) as names:
         names["t"] = frame.copy() if steps else frame
         for step in steps:
             step.run(names)
         return names["t"]
+
+
+def _finished(plan: ReadPlan, raw: Frame) -> Frame:
+    names = {"t": raw}
+    try:
+        for step in value_steps(plan):
+            step.run(names)
+    except (ValueError, TypeError, OverflowError, AttributeError) as error:
+        raise Unreadable(f"{plan.name}: {' '.join(str(error).split())[:160]}") from None
+    return names["t"]
 
 
 def _place(plan: ReadPlan, root: Path) -> str:
@@ -288,13 +288,10 @@ def _reading(plan: ReadPlan) -> Generator[dict[str, Any]]:
         raise Unreadable(f"{plan.name}: {said[:160]}") from None
 
 
-def _structure(plan: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
+def _structure(plan: ReadPlan, frame: Frame, rule: FileSettings, place: str) -> list[Doubt]:
     """What is in doubt of the rows of a table: totals, notes, names again, a second table."""
-    rule = FileSettings(
-        names=plan.columns,
-        drop_rows=() if plan.rows_told else None,
-        drop_where=plan.drop_where,
-    )
+    told = None if rule.drop_rows is None else ()
+    rule = FileSettings(names=plan.columns, drop_rows=told, drop_where=plan.drop_where)
     looked = frame.set_axis(list(plan.columns), axis=1)
     for column in plan.marked:  # numbers are compared faster than their texts
         cells = frame.iloc[:, plan.columns.index(column)]
@@ -312,13 +309,3 @@ def _structure(plan: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
         if len(begins) == len(frame):
             doubts = doubts_in(looked, begins, rule)
     return doubts
-
-
-def _finished(plan: ReadPlan, raw: Frame) -> Frame:
-    names = {"t": raw}
-    try:
-        for step in value_steps(plan):
-            step.run(names)
-    except (ValueError, TypeError, OverflowError, AttributeError) as error:
-        raise Unreadable(f"{plan.name}: {' '.join(str(error).split())[:160]}") from None
-    return names["t"]

@@ -8,9 +8,10 @@ numbers that stand for no value."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,6 @@ _GROUPED = {
     "'": re.compile(r"^[-+]?[0-9]{1,3}(['’][0-9]{3})+([.,][0-9]*)?$", re.M),
     " ": re.compile(r"^ *[-+]?[0-9]{1,3}([ \u00a0\u202f][0-9]{3})+([.,][0-9]*)? *$", re.M),
 }
-
-
-@dataclass(frozen=True)
-class Marks:
-    """The marks of a table, empty where nothing of the table has one; the columns whose own
-    numbers tell them, and those in doubt."""
-
-    decimal: str = ""
-    thousands: str = ""
-    clear: tuple[str, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
 
 
 @cache
@@ -108,14 +98,9 @@ def all_simple(cells: Mapping[str, int]) -> bool:
     return joined.count("\n") == len(cells) - 1 and bool(_SIMPLE.fullmatch(f"{joined}\n"))
 
 
-def is_numeric(cells: Mapping[str, int], numbers: int = 0) -> bool:
-    """Whether the filled cells (with counts), with the `numbers` beside them, are mostly numbers.
-    Codes are text."""
-    return mostly_numbers(cells, numbers) and not code_like(cells)
-
-
 def mostly_numbers(cells: Mapping[str, int], numbers: int = 0) -> bool:
-    """The same of what looks like numbers, codes among them."""
+    """Whether the filled cells (with counts), with the `numbers` beside them, mostly look like
+    numbers; codes do."""
     filled = sum(cells.values()) + numbers
     fit = sum(n for c, n in cells.items() if _LOOKS.fullmatch(c)) + numbers
     return bool(filled) and fit >= _SHARE * filled
@@ -163,29 +148,23 @@ def _certain(bare: str, mark: str, group: str) -> re.Match[str] | None:
     return _sure(mark, group).search(bare) if possible else None
 
 
-def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Marks:
-    """The marks of the columns of numbers (name, distinct cells) of one table.
+def marks_of(columns: Mapping[str, Iterable[str]], sep: str) -> tuple[str, str, tuple[Doubt, ...]]:
+    """(decimal mark, mark between thousands, doubts) of the columns of numbers of one table, by
+    their names with their distinct cells; a mark is empty where nothing of the table has one.
 
     A column is clear where a number of its own can be meant in one way only. `1.234` alone is
     open: a column without a clear number is in doubt, unless clear columns have the other mark
     before decimals. So are columns that contradict most others, or themselves.
     """
-    told: list[_Told] = []
-    grouped: set[str] = set()
-    for name, listed in columns:
-        cells = "\n".join(listed)
-        bare = _unsigned(cells)
-        told.append(_told(name, bare))
-        grouped |= _groups(cells, bare)
+    told = [_told(name, _unsigned("\n".join(cells))) for name, cells in columns.items()]
     commas = [t for t in told if t.comma and not t.point]
     points = [t for t in told if t.point and not t.comma]
     decimal = "," if len(commas) > len(points) else "." if points else ""
     if sep == "," and commas:  # a decimal comma between commas may be a cut number
         decimal = "." if points else ""
     doubts = [d for t in told for d in [_doubt(t, decimal, commas, points, sep)] if d]
-    doubted = {d.column for d in doubts}
-    clear = tuple(t.name for t in told if (t.comma or t.point) and t.name not in doubted)
-    return Marks(decimal, thousands_for(decimal, grouped), clear, tuple(doubts))
+    thousands = thousands_in(decimal, chain.from_iterable(columns.values()))
+    return decimal, thousands, tuple(doubts)
 
 
 def _doubt(
@@ -234,29 +213,21 @@ def _doubt(
     return None
 
 
-def thousands_for(decimal: str, grouped: Iterable[str]) -> str:
-    """The mark between thousands, of those found in groups: the other one, a space or a tick."""
-    found = {g for g in grouped if g != (decimal or ".")}
-    return next((g for g in (".", ",", "'", " ") if g in found), "")
-
-
-def groups_in(cells: Iterable[str]) -> set[str]:
-    """Marks that stand between thousands in some cell, if they are no decimal marks."""
+def thousands_in(decimal: str, cells: Iterable[str]) -> str:
+    """The mark between thousands of some cell: the other one than before decimals, a tick or a
+    space; nothing where there is none."""
     joined = "\n".join(cells)
-    return _groups(joined, _unsigned(joined))
+    bare = _unsigned(joined)
+    for mark, form in _GROUPED.items():
+        text = joined if mark == " " else bare
+        written = mark != (decimal or ".") and any(m in text for m in _WRITTEN.get(mark, mark))
+        if written and form.search(text):
+            return mark
+    return ""
 
 
 def _unsigned(cells: str) -> str:
     return _SIGNED.sub("", cells) if any(sign in cells for sign in _LEFT_OUT) else cells
-
-
-def _groups(cells: str, bare: str) -> set[str]:
-    found: set[str] = set()
-    for mark, form in _GROUPED.items():
-        text = cells if mark == " " else bare
-        if any(m in text for m in _WRITTEN.get(mark, mark)) and form.search(text):
-            found.add(mark)
-    return found
 
 
 # in a column of numbers or dates, whatever their case: what pandas, R, SQL and spreadsheets write
@@ -343,36 +314,28 @@ def missing_in_text(cells: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class Sentinel:
-    """A number that may mean no value: how often it stands there, and the range of the others."""
-
-    value: float
-    times: int
-    rows: int
-    low: float
-    high: float
-
-
-def sentinels(values: Sequence[float], counts: Sequence[int]) -> list[Sentinel]:
-    """The numbers that may mean no value in a column, from its numbers with counts.
+def no_number(
+    column: str, values: Sequence[float], counts: Sequence[int], gone: Collection[float | None]
+) -> Doubt | None:
+    """Doubt a column of numbers, given with their counts, some of which may mean that there is
+    none; None without such numbers, and where all of them are `gone` already.
 
     A typical number (-9999, 999) outside the range of the rest that is repeated or very far away,
     or one inside it that stands there far more often than any other.
     """
     if _TYPICAL.isdisjoint(values):
-        return []
+        return None
     numbers, places = np.unique(np.asarray(values, dtype=float), return_inverse=True)
     sums = np.bincount(places, weights=counts).astype(int)
     known = np.isin(numbers, list(_TYPICAL))
     rest, others = numbers[~known], sums[~known]
     if others.sum() < _LEAST:
-        return []
+        return None
     rows, low, high, most = int(sums.sum()), float(rest.min()), float(rest.max()), int(others.max())
     width = high - low
-    typical = dict(zip(numbers[known].tolist(), sums[known].tolist(), strict=True))
-    found: list[Sentinel] = []
-    for value, times in sorted(typical.items()):
+    found: list[str] = []
+    said = ""
+    for value, times in zip(numbers[known].tolist(), sums[known].tolist(), strict=True):
         gap = low - value if value < low else value - high
         if value in _LITTLE:
             far = low >= 1 and len(rest) >= _LEAST and times > 2 and times >= most
@@ -383,9 +346,17 @@ def sentinels(values: Sequence[float], counts: Sequence[int]) -> list[Sentinel]:
             far = gap >= 10 * width > 0 or (gap >= width and times > 1)
             far = far or (times > 1 and value >= 777 and gap >= 0.5 * width)
             far = far or (times > 2 and value >= 777 and gap > 0 and times >= 3 * most)
-        if far or (times > _OFTEN and abs(value) >= 777 and times >= 3 * most):
-            found.append(Sentinel(value, times, rows, low, high))
-    return found
+        often = times > _OFTEN and abs(value) >= 777 and times >= 3 * most
+        if value not in gone and (far or often):
+            found.append(_spelled(value))
+            said = said or f"{found[0]} stands in {times} of {rows} cells, the others are "
+    settle = f"missing: {{{yaml_word(column)}: {yaml_list(found)}}}  # or [] if it is a value"
+    said += f"{_spelled(low)} to {_spelled(high)}: a value, or none"
+    return Doubt("sentinel", said, settle, column) if found else None
+
+
+def _spelled(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
 def no_day(column: str, cells: list[str], parsed: Any) -> Doubt | None:

@@ -12,13 +12,13 @@ import builtins
 import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from urllib.parse import quote as quoted
 
 from assay.errors import TaskError
 from assay.tables.number_format import as_number
-from assay.tables.settings import Doubt, FileSettings, columns_in_doubt
+from assay.tables.settings import Doubt, FileSettings
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
 Spans = tuple[tuple[int, int], ...]
@@ -103,13 +103,6 @@ def _without(file: Expr, dropped: Spans) -> Expr:
     return Expr(f"io.StringIO(''.join(line for n, line in enumerate({file.code}, 1) if {kept}))")
 
 
-def _fields(file: Expr, key: str, lines: bool) -> Expr:
-    """The values of one field of a JSON file, none of them changed."""
-    rows = f"(json.loads(x) for x in {file.code} if x.strip())"
-    rows = rows if lines else f"json.load({file.code})"
-    return Expr(f"[r.get({key!r}) for r in {rows}]")
-
-
 @dataclass(frozen=True)
 class Step:
     """`t = expression`, or `t["column"] = expression`."""
@@ -168,9 +161,10 @@ class Skipped:
         return f"{_place(self.path, self.part)}: {self.why}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReadPlan:
-    """How one table of a file is read.
+    """How one table of a file is read. It is filled in step by step, and changed no more when it
+    is handed out.
 
     `skip` counts lines or rows above the column names. `columns` are the names of the frame; where
     `header` is false they are not in the file. `decimal` is empty where no number of the table
@@ -178,10 +172,9 @@ class ReadPlan:
     other ones. `numbers` are columns of numbers, `marked` those of them whose cells are text to
     pandas (marks between thousands, signs, numbers in quotes of a typed form), `text` columns that
     stay text whatever pandas would make of them; `exact` are those of them that are read a second
-    time, as numbers of theirs have more digits than a float holds. In columns that are `clear` a
-    number tells its own decimal mark. `renamed`: `columns` take the place of the names in the file.
-    `drop_rows`, `drop_where`, `drop_duplicates` and `spellings` are the user's. `notes` are
-    sentences for the user.
+    time, as numbers of theirs have more digits than a float holds. `renamed`: `columns` take the
+    place of the names in the file. `drop_rows`, `drop_where`, `drop_duplicates` and `spellings` are
+    the user's. `notes` are sentences for the user.
     """
 
     path: str  # relative to the root folder, with /
@@ -205,25 +198,22 @@ class ReadPlan:
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
     exact: tuple[str, ...] = ()
-    clear: tuple[str, ...] = ()
     renamed: bool = False
     picked: tuple[str, ...] = ()  # the columns that are read, where the file has others
     labelled: tuple[str, ...] = ()  # columns of codes with labels, which are read as text
     places: tuple[tuple[int, int], ...] = ()  # of the fields of a text of fixed places
-    # merged cells: (column, column it is filled from, rows from 0 of the frame), in order
-    filled: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    # merged cells: (place of the column, of the one it is filled from, rows of the frame from 0)
+    filled: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
     fill_down: tuple[str, ...] = ()  # columns whose empty cells mean the value above them
-    fill_told: bool = False  # the user says which columns these are, or what merged cells mean
     drop_rows: Spans = ()
-    rows_told: bool = False  # the user says which rows are none: all others are rows
     drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     drop_duplicates: tuple[str, ...] = ()
     # {} for a column whose values that look alike are different values
     spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    fixed: tuple[str, ...] = ()  # columns whose missing values the user named
     ragged: str = ""  # "skip": rows of too many fields are left out
     notes: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()  # of single columns, which are left out of the frame
+    placed: tuple[tuple[int, Doubt], ...] = ()  # the same by places, before columns have names
 
     @property
     def name(self) -> str:
@@ -233,8 +223,24 @@ class ReadPlan:
     @property
     def used(self) -> tuple[str, ...]:
         """The columns of the frame: those that are not in doubt."""
-        doubted = set(columns_in_doubt(self.doubts))
-        return tuple(c for c in self.columns if c not in doubted)
+        return tuple(filter(self.uses, self.columns))
+
+    def uses(self, column: str) -> bool:
+        """Whether no doubt names a column."""
+        return all(doubt.column != column for doubt in self.doubts)
+
+    def doubt(self, found: Doubt | None) -> None:
+        """Add a doubt, if there is one."""
+        self.doubts += (found,) if found else ()
+
+    def refuse_without_columns(self) -> None:
+        """Raises `Unreadable` where every column is in doubt."""
+        if self.columns and not self.used:
+            raise in_doubt(*self.doubts)
+
+    def set_missing(self, column: str, words: Sequence[str]) -> None:
+        """Say which words mean no value in a column."""
+        self.missing = {k: v for k, v in {**self.missing, column: tuple(words)}.items() if v}
 
     def decimal_of(self, column: str) -> str:
         """The decimal mark of a column."""
@@ -244,29 +250,17 @@ class ReadPlan:
         """What stands between the thousands of a column."""
         return self.marks[column][1:] if column in self.marks else self.thousands
 
-    @property
-    def between(self) -> str:
-        """What stands between the fields of a delimited file; nothing where there is one column."""
-        return self.sep if self.form == "csv" and len(self.columns) > 1 else ""
-
     def said(self) -> str:
         """One sentence: what was decided."""
-        parts = [*self._form_said(), *self._columns_said(), *self.notes]
-        return f"{self.name}: {'; '.join(parts)}"
-
-    def _form_said(self) -> list[str]:
         if self.form != "csv":
-            return [self.form] + ([f"{self.skip} rows above the names"] if self.skip else [])
-        names = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", r"\s+": "spaces"}
-        one = len(self.columns) == 1
-        said = ["one column" if one else f"fields between {names.get(self.sep, repr(self.sep))}"]
-        said += [self.encoding] if self.encoding != "utf-8" else []
-        said += [f"quotes {self.quote or 'none'}"] if self.quote != '"' else []
-        said += [f"{self.skip} lines above what is read"] if self.skip else []
-        return said
-
-    def _columns_said(self) -> list[str]:
-        said: list[str] = []
+            said = [self.form] + ([f"{self.skip} rows above the names"] if self.skip else [])
+        else:
+            names = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", r"\s+": "spaces"}
+            between = f"fields between {names.get(self.sep, repr(self.sep))}"
+            said = ["one column" if len(self.columns) == 1 else between]
+            said += [self.encoding] if self.encoding != "utf-8" else []
+            said += [f"quotes {self.quote or 'none'}"] if self.quote != '"' else []
+            said += [f"{self.skip} lines above what is read"] if self.skip else []
         if self.decimal == "," or self.thousands:
             between = f", {self.thousands!r} between thousands" if self.thousands else ""
             said.append(f"decimal mark {self.decimal or '.'!r}{between}")
@@ -274,56 +268,22 @@ class ReadPlan:
             said.append(f"{name!r}: {', '.join(map(repr, words))} means no value")
         said += [f"{name!r}: dates as {form}" for name, form in self.dates.items()]
         said += [f"in doubt {doubt.line()}" for doubt in self.doubts]
-        return said
+        return f"{self.name}: {'; '.join([*said, *self.notes])}"
 
     def code(self, name: str = "t") -> str:
         """pandas statements that put into `name` what `load` gives, read from `data/PATH`."""
-        steps = [Step(source(self)), *row_steps(self, name), *value_steps(self, name)]
+        place = f"data/{self.path}"
+        rows = row_steps(self, place, name)
+        steps = [Step(source(self, place)), *rows, *value_steps(self, name)]
         found = ast.walk(ast.parse("\n".join(one.of.code for one in steps)))
         needed = {one.id for one in found if isinstance(one, ast.Name)} & _MODULES
         imports = [f"import {module}" for module in sorted(needed)]
         return "\n".join([*imports, *(one.code(name) for one in steps)])
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(row: Mapping[str, Any]) -> ReadPlan:
-        """The plan that `to_json` gave. Raises `TaskError` for a field that is not known."""
-        if unknown := sorted(set(row) - {f.name for f in fields(ReadPlan)}):
-            raise TaskError(f"a plan has no field {unknown[0]!r}")
-        doubts = tuple(Doubt(**dict(d)) for d in row.get("doubts", ()))
-        values: dict[str, Any] = {k: _tuples(v) for k, v in row.items()}
-        values["doubts"] = doubts
-        return ReadPlan(**values)
-
-
-@dataclass(frozen=True)
-class Found:
-    """A table before its columns are decided. `doubts` and `fills` name columns by their places:
-    (place, doubt), (place, place it is filled from, rows)."""
-
-    plan: ReadPlan
-    doubts: tuple[tuple[int, Doubt], ...] = ()
-    fills: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-
-    @property
-    def part(self) -> str:
-        return self.plan.part
-
-
-def _tuples(value: Any) -> Any:
-    """A value of JSON with tuples for its lists."""
-    if isinstance(value, dict):
-        return {k: _tuples(v) for k, v in cast("dict[str, Any]", value).items()}
-    return (
-        tuple(map(_tuples, cast("list[Any]", value))) if isinstance(value, list | tuple) else value
-    )
-
 
 def refused(path: str, error: Unreadable, part: str = "") -> Skipped:
     """The table with its doubts, which are told where they stand."""
-    where = f"{path} [{part}]" if part else path
+    where = _place(path, part)
     doubts = tuple(replace(d, path=path, part=part) for d in error.doubts)
     return Skipped(path, str(error).removeprefix(f"{where}: "), part, doubts)
 
@@ -332,10 +292,9 @@ def _place(path: str, part: str) -> str:
     return f"{path} [{part}]" if part else path
 
 
-def source(plan: ReadPlan, place: str | None = None) -> Expr:
-    """What reads the cells, before rows are left out and words become values. `place` is the
-    file's, `data/PATH` where it is None."""
-    where = f"data/{plan.path}" if place is None else place
+def source(plan: ReadPlan, where: str) -> Expr:
+    """What reads the cells, before rows are left out and words become values; `where` the file
+    lies."""
     if plan.form == "csv":
         found: Any = _member(where, plan.part) if plan.part else where
         if plan.drop_rows:
@@ -456,11 +415,11 @@ def _empty(plan: ReadPlan) -> Any:
     return {c: ["", *(w for w in found if w)] for c, found in words.items()}
 
 
-def row_steps(plan: ReadPlan, name: str = "t", place: str | None = None) -> list[Step]:
+def row_steps(plan: ReadPlan, where: str, name: str = "t") -> list[Step]:
     """Steps that leave out rows and spell cells anew, by their cells as written."""
     table = Expr(name)
-    steps = [Step(_read_again(plan, c, place), c) for c in plan.exact]
-    for column, origin, at in plan.filled:
+    steps = [Step(_read_again(plan, c, where), c) for c in plan.exact]
+    for column, origin, at in ((plan.columns[c], plan.columns[o], a) for c, o, a in plan.filled):
         value = table[column].ffill() if column == origin else table[origin]
         here = table.index.isin(list(at))
         steps.append(Step(table[column].mask(here, value).infer_objects(), column))
@@ -491,11 +450,13 @@ def _plain(plan: ReadPlan, cells: Expr) -> Expr:
     return bare.fillna("")
 
 
-def _read_again(plan: ReadPlan, column: str, place: str | None) -> Expr:
+def _read_again(plan: ReadPlan, column: str, where: str) -> Expr:
     """A column in all its digits, as text: beside a missing one pandas makes floats of them."""
-    where = f"data/{plan.path}" if place is None else place
     if plan.form in ("json", "lines"):
-        values = _fields(opened(where, plan.encoding), column, plan.form == "lines")
+        file = opened(where, plan.encoding).code
+        rows = f"(json.loads(x) for x in {file} if x.strip())"
+        rows = rows if plan.form == "lines" else f"json.load({file})"
+        values = Expr(f"[r.get({column!r}) for r in {rows}]")
         return _PD.Series(values, dtype=Expr("object")).map(Expr("str"), na_action="ignore")
     if plan.form in ("sqlite", "duckdb"):
         name = column.replace('"', '""')

@@ -65,11 +65,6 @@ class Doubt:
         return asdict(self)
 
 
-def columns_in_doubt(doubts: Iterable[Doubt]) -> list[str]:
-    """The columns that no question may be asked from, in the order of the doubts."""
-    return list(dict.fromkeys(d.column for d in doubts if d.column))
-
-
 def count(doubts: Iterable[Doubt]) -> dict[str, int]:
     """How many of each code, for a certificate."""
     return dict(sorted(Counter(doubt.code for doubt in doubts).items()))

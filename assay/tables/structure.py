@@ -28,8 +28,8 @@ from assay.tables.totals import (
     Strip,
     is_date,
     is_number,
+    strip_of,
     strip_of_cells,
-    strips_of,
     totals_of,
 )
 
@@ -79,7 +79,8 @@ def doubts_in(frame: Any, numbers: Sequence[int], rule: FileSettings | None = No
     """`doubts_of` for the rows of a frame, whose columns may be numbers already."""
     rule, lines = rule or FileSettings(), np.asarray(numbers)
     kept = _kept(frame, lines, rule)
-    return _doubts(strips_of(frame[kept]), lines[kept].tolist(), rule)
+    strips = [strip_of(str(name), cells) for name, cells in frame[kept].items()]
+    return _doubts(strips, lines[kept].tolist(), rule)
 
 
 def _doubts(
@@ -99,12 +100,12 @@ def _doubts(
     rest = np.array([row for row in range(len(lines)) if row not in taken], dtype=int)
     # sums are sums of the rows that are in no doubt
     some = [s.only(rest) for s in strips] if taken else strips
-    sums = totals_of(some, tuple(rule.drop_where))
+    sums, values = totals_of(some, tuple(rule.drop_where))
     if rule.drop_rows is None:
-        totals = {int(rest[r]): why for r, why in sums.rows.items()}
+        totals = {int(rest[r]): why for r, why in sums.items()}
         notes = {r: w for r, w in found.get("notes", {}).items() if r not in totals}
         found = {**found, "notes": notes, "total_rows": totals}
-    return [*heads, *_said_rows(found, lines), *_said_values(sums.values)]
+    return [*heads, *_said_rows(found, lines), *_said_values(values)]
 
 
 def _kept(told: Any, where: Array, rule: FileSettings) -> Array:

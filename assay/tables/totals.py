@@ -73,12 +73,8 @@ def is_date(text: str) -> bool:
     return bool(_DATE.fullmatch(text))
 
 
-def strips_of(frame: Any) -> list[Strip]:
-    """The columns of a frame of texts, numbers and other values."""
-    return [strip_of(str(frame.columns[i]), frame.iloc[:, i]) for i in range(frame.shape[1])]
-
-
 def strip_of(name: str, column: Any) -> Strip:
+    """A column of texts, numbers or other values."""
     pd: Any = importlib.import_module("pandas")
     none = np.full(len(column), -1)
     if column.dtype.kind in "iufb":
@@ -209,17 +205,11 @@ _KEYS = 0.95  # of the groups in which a value must be the sum of its siblings
 _TAIL = 6  # rows at the end in which an average is looked for
 
 
-@dataclass(frozen=True)
-class Totals:
-    """`rows` are single rows with why they are doubted; `values` are (column, value) with why."""
-
-    rows: dict[int, str]
-    values: dict[tuple[str, str], str]
-
-
-def totals_of(strips: Sequence[Strip], passed: Sequence[str] = ()) -> Totals:
-    """Rows and values that add up others. Columns of `passed` are settled: no value of theirs is
-    doubted."""
+def totals_of(
+    strips: Sequence[Strip], passed: Sequence[str] = ()
+) -> tuple[dict[int, str], dict[tuple[str, str], str]]:
+    """(single rows, pairs of a column and a value), with why they are doubted, that add up others.
+    Columns of `passed` are settled: no value of theirs is doubted."""
     rows: dict[int, str] = {}
     values: dict[tuple[str, str], str] = {}
     measures = [s for s in strips if _additive(s)]
@@ -242,7 +232,7 @@ def totals_of(strips: Sequence[Strip], passed: Sequence[str] = ()) -> Totals:
     if not passed:
         for row, why in (*_sums_of_all(strips, measures), *_far_above(strips, measures)):
             rows.setdefault(row, why)
-    return Totals(rows, values)
+    return rows, values
 
 
 def _worded(
@@ -253,7 +243,7 @@ def _worded(
         return
     folded = [t.casefold().strip(" :.*=-–—") for t in strip.texts]
     joined = "\n".join(folded)
-    stems = [s for s in _STEMS if s in joined]
+    stems = sorted((s for s in _STEMS if s in joined), key=len, reverse=True)
     whole = {*_TOTALS, *_WHOLES}
     answers = not set(folded).isdisjoint(_ANSWERS)
     for code, text in enumerate(folded):
@@ -265,8 +255,8 @@ def _worded(
         elif text.startswith(("all", "both", "beide", "tous", "tout", "tod", "tutt")):
             if (strip.name, strip.texts[code]) in sums or _all_of(text, strip.name):
                 yield code, said
-        elif stems and any(s in text for s in stems):
-            if _part(text, stems) and _belongs(text, stems, code, strip, strips):
+        elif any(s in text for s in stems):
+            if (part := _part(text, stems)) and _belongs(part, code, strip, strips):
                 yield code, said
         elif text in _FIGURES and _at_end(strip, code, strips):
             yield code, said
@@ -300,7 +290,7 @@ def _all_of(text: str, name: str) -> bool:
 
 def _part(text: str, stems: Sequence[str]) -> str:
     """What a text such as `corva total` adds up; nothing where its words are no such pair."""
-    for stem in sorted(stems, key=len, reverse=True):
+    for stem in stems:
         if stem not in text or text == stem:
             continue
         wide = not stem.isascii() and ord(stem[0]) > 0x2E80
@@ -312,13 +302,11 @@ def _part(text: str, stems: Sequence[str]) -> str:
     return ""
 
 
-def _belongs(
-    text: str, stems: Sequence[str], code: int, strip: Strip, strips: Sequence[Strip]
-) -> bool:
-    """Whether a text such as `Corva Total` adds up rows of this table: Corva is a value of it, or
-    other columns of text are empty there, or its numbers are the sums of the rows above."""
-    rest = _part(text, stems)
-    if any(rest in {t.casefold() for t in s.texts} for s in strips if len(s.texts) < 5000):
+def _belongs(part: str, code: int, strip: Strip, strips: Sequence[Strip]) -> bool:
+    """Whether a text such as `Corva Total` adds up rows of this table: its part, Corva, is a value
+    of it, or other columns of text are empty there, or its numbers are the sums of the rows
+    above."""
+    if any(part in {t.casefold() for t in s.texts} for s in strips if len(s.texts) < 5000):
         return True
     places = (strip.codes == code).nonzero()[0]
     for other in strips:

@@ -16,15 +16,16 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.etree import ElementTree
 
 from assay.errors import install_extra
-from assay.tables.plan import Found, ReadPlan, Skipped, Unreadable, check_fill
+from assay.tables.plan import ReadPlan, Skipped, Unreadable, check_fill
 from assay.tables.settings import Doubt, FileSettings, TableSettings, yaml_list
 from assay.tables.structure import doubts_of, joined_names
 
 Span = tuple[int, int, int, int]  # first row, first column, last row, last column; from 0
+Rows = list[list[Any]]
 
 _CELL = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
@@ -33,8 +34,7 @@ _MERGED = 176  # the record of a merged range in a binary workbook
 _REPEATED = 1 << 16  # rows and columns that a format repeats to the end of the sheet
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """A cell with a formula. `stored` is its result as text, None where the file has none."""
 
     row: int
@@ -44,15 +44,25 @@ class Formula:
 
 
 @dataclass
-class Facts:
-    """Of one sheet; rows and columns from 0."""
+class Sheet:
+    """A sheet as it is looked at, rows and columns from 0: its cells from A1, the decisions of the
+    user, what beside the cells is known of it."""
 
+    title: str = ""
+    name: str = ""  # of the workbook
+    engine: str = ""
+    rows: Rows = field(default_factory=list[list[Any]])
+    rule: FileSettings = field(default_factory=FileSettings)
     merged: list[Span] = field(default_factory=list[Span])
     formulas: list[Formula] = field(default_factory=list[Formula])
     hidden_rows: set[int] = field(default_factory=set[int])
     hidden_columns: set[int] = field(default_factory=set[int])
     errors: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     hidden: bool = False
+
+    def refused(self, doubt: Doubt) -> Skipped:
+        doubt = replace(doubt, path=self.name, part=self.title)
+        return Skipped(self.name, doubt.said, self.title, (doubt,))
 
 
 def place_of(cell: str) -> tuple[int, int]:
@@ -87,16 +97,16 @@ def references(formula: str) -> list[tuple[int, int]]:
     return [place_of(m[0]) for m in _CELL.finditer(bare)]
 
 
-def _xml(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
+def _xml(path: Path, book: Any) -> Iterator[Sheet]:
     with zipfile.ZipFile(path) as archive:
         for sheet in book.worksheets:
+            facts = Sheet(sheet.title, hidden=sheet.sheet_state != "visible")
             with archive.open(sheet._worksheet_path) as content:  # openpyxl has no other name
-                facts = _sheet_xml(content)
-            yield sheet.title, replace(facts, hidden=sheet.sheet_state != "visible")
+                _read_xml(content, facts)
+            yield facts
 
 
-def _sheet_xml(sheet: IO[bytes]) -> Facts:
-    facts = Facts()
+def _read_xml(sheet: IO[bytes], facts: Sheet) -> None:
     row, column, formula, stored, kind = -1, -1, None, None, ""
     shared: dict[str, str] = {}
     for event, one in ElementTree.iterparse(sheet, ("start", "end")):
@@ -129,29 +139,26 @@ def _sheet_xml(sheet: IO[bytes]) -> Facts:
         elif tag == "col" and one.get("hidden") in ("1", "true"):
             last = min(int(one.get("max", 0)), int(one.get("min", 1)) + 1000)
             facts.hidden_columns |= set(range(int(one.get("min", 1)) - 1, last))
-    return facts
 
 
-def _old(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
+def _old(path: Path, book: Any) -> Iterator[Sheet]:
     for sheet in book.sheets():
-        yield (
+        yield Sheet(
             str(sheet.name),
-            Facts(
-                merged=[(r, c, last - 1, end - 1) for r, last, c, end in sheet.merged_cells],
-                hidden_rows={int(r) for r, info in sheet.rowinfo_map.items() if info.hidden},
-                hidden_columns={int(c) for c, info in sheet.colinfo_map.items() if info.hidden},
-                hidden=bool(sheet.visibility),
-            ),
+            merged=[(r, c, last - 1, end - 1) for r, last, c, end in sheet.merged_cells],
+            hidden_rows={int(r) for r, info in sheet.rowinfo_map.items() if info.hidden},
+            hidden_columns={int(c) for c, info in sheet.colinfo_map.items() if info.hidden},
+            hidden=bool(sheet.visibility),
         )
 
 
-def _open_document(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
-    facts, row, column, repeat = Facts(), 0, 0, 1
+def _open_document(path: Path, book: Any) -> Iterator[Sheet]:
+    facts, row, column, repeat = Sheet(), 0, 0, 1
     with zipfile.ZipFile(path) as archive, archive.open("content.xml") as content:
         for event, one in ElementTree.iterparse(content, ("start", "end")):
             if event == "start" and one.tag == f"{_TABLE}table":
-                facts, row = Facts(), 0
-                yield str(one.get(f"{_TABLE}name")), facts
+                facts, row = Sheet(str(one.get(f"{_TABLE}name"))), 0
+                yield facts
             elif event == "start" and one.tag == f"{_TABLE}table-row":
                 column, repeat = 0, int(one.get(f"{_TABLE}number-rows-repeated", 1))
                 if one.get(f"{_TABLE}visibility", "visible") != "visible" and repeat < _REPEATED:
@@ -164,7 +171,7 @@ def _open_document(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
                 one.clear()
 
 
-def _open_cell(one: Any, row: int, column: int, facts: Facts) -> None:
+def _open_cell(one: Any, row: int, column: int, facts: Sheet) -> None:
     down = int(one.get(f"{_TABLE}number-rows-spanned", 1))
     right = int(one.get(f"{_TABLE}number-columns-spanned", 1))
     if down > 1 or right > 1:
@@ -177,14 +184,14 @@ def _open_cell(one: Any, row: int, column: int, facts: Facts) -> None:
         facts.formulas.append(Formula(row, column, text, stored))
 
 
-def _binary(path: Path, book: Any) -> Iterator[tuple[str, Facts]]:
+def _binary(path: Path, book: Any) -> Iterator[Sheet]:
     with zipfile.ZipFile(path) as archive:
         members = [n for n in archive.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.bin", n)]
         members.sort(key=lambda n: int(re.sub(r"\D", "", n.rpartition("/")[2])))
         for title, member in zip(book.sheets, members, strict=False):
             spans = [r for kind, r in _bin_records(archive.read(member)) if kind == _MERGED]
             words = [[int.from_bytes(r[i : i + 4], "little") for i in (0, 4, 8, 12)] for r in spans]
-            yield str(title), Facts(merged=[(w[0], w[2], w[1], w[3]) for w in words])
+            yield Sheet(str(title), merged=[(w[0], w[2], w[1], w[3]) for w in words])
 
 
 def _bin_records(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -213,19 +220,6 @@ def _varied(data: bytes, place: int, most: int) -> tuple[int, int]:
 
 ROWS = 2000  # of a table, that are looked at for decisions
 _LIBRARIES = {"openpyxl": "openpyxl", "xlrd": "xlrd", "pyxlsb": "pyxlsb", "odf": "odfpy"}
-Rows = list[list[Any]]
-
-
-@dataclass(frozen=True)
-class _Sheet:
-    """A sheet as it is looked at: cells from A1, the decisions of the user, its other facts."""
-
-    name: str
-    title: str
-    engine: str
-    rows: Rows
-    rule: FileSettings
-    facts: Facts = field(default_factory=Facts)
 
 
 def engine_of(path: Path) -> str:
@@ -247,29 +241,26 @@ def engine_of(path: Path) -> str:
     return engine
 
 
-def sheets(path: Path, name: str, rules: TableSettings) -> Iterator[Found | Skipped]:
+def sheets(path: Path, name: str, rules: TableSettings) -> Iterator[ReadPlan | Skipped]:
     """The tables of the sheets of a workbook, or why they are refused."""
     pd: Any = importlib.import_module("pandas")
     engine = engine_of(path)
     readers = {"openpyxl": _xml, "xlrd": _old, "odf": _open_document, "pyxlsb": _binary}
     more = {"formatting_info": True} if engine == "xlrd" else {}
     with pd.ExcelFile(path, engine=engine, engine_kwargs=more) as book:
-        facts = dict(readers[engine](path, book.book))
+        # the library may end its own reading after the last facts
+        facts = {sheet.title: sheet for sheet in [*readers[engine](path, book.book)]}
+        as_it_is = {"header": None, "dtype": object, "keep_default_na": False, "na_values": [""]}
         for title in map(str, book.sheet_names):
-            rule = rules.of(name, title)
-            some = None if rule.ranges else ROWS
-            frame = pd.read_excel(book, sheet_name=title, nrows=some, **_AS_IT_IS)
-            rows = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
-            sheet = _Sheet(name, title, engine, rows, rule, facts.get(title, Facts()))
+            sheet = facts.get(title, Sheet(title))
+            sheet.name, sheet.engine, sheet.rule = name, engine, rules.of(name, title)
+            some = None if sheet.rule.ranges else ROWS
+            frame = pd.read_excel(book, sheet_name=title, nrows=some, **as_it_is)
+            sheet.rows = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
             yield from _tables(sheet)
 
 
-_AS_IT_IS: dict[str, Any] = {
-    **{"header": None, "dtype": object, "keep_default_na": False, "na_values": [""]},
-}
-
-
-def _tables(sheet: _Sheet) -> Iterator[Found | Skipped]:
+def _tables(sheet: Sheet) -> Iterator[ReadPlan | Skipped]:
     wide = max((len(row) for row in sheet.rows), default=0)
     if not any(cell is not None for row in sheet.rows for cell in row):
         yield Skipped(sheet.name, "the sheet is empty", sheet.title)
@@ -283,12 +274,12 @@ def _tables(sheet: _Sheet) -> Iterator[Found | Skipped]:
     if len(blocks) > 1:
         named = [f"{cell_name(*b[:2])}:{cell_name(*b[2:])}" for b in blocks]
         said = f"{len(blocks)} tables stand on the sheet, at {' and '.join(named)}"
-        yield _refused(sheet, Doubt("several_tables", said, f"ranges: [{', '.join(named)}]"))
+        yield sheet.refused(Doubt("several_tables", said, f"ranges: [{', '.join(named)}]"))
         return
     yield _table(sheet, whole, sheet.title)
 
 
-def _ranges(sheet: _Sheet) -> Iterator[str]:
+def _ranges(sheet: Sheet) -> Iterator[str]:
     """The ranges that the user gave for this sheet."""
     for text in sheet.rule.ranges:
         title, mark, cells = text.rpartition("!")
@@ -301,12 +292,7 @@ def _ranges(sheet: _Sheet) -> Iterator[str]:
         yield cells.upper()
 
 
-def _refused(sheet: _Sheet, doubt: Doubt) -> Skipped:
-    doubt = replace(doubt, path=sheet.name, part=sheet.title)
-    return Skipped(sheet.name, doubt.said, sheet.title, (doubt,))
-
-
-def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
+def _table(sheet: Sheet, span: Span, part: str) -> ReadPlan | Skipped:
     """The table in a span of cells, its names in the first full row."""
     top, left, bottom, right = span
     rows = [row[left : right + 1] for row in sheet.rows[top : bottom + 1]]
@@ -318,15 +304,14 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
     bare = _no_names(head, sheet.rule)
     plan = ReadPlan(sheet.name, "excel", part, skip=skip, header=not bare, engine=sheet.engine)
     if bare:
-        columns = tuple(f"column {i + 1}" for i in range(len(head)))
-        note = "no names above the data: the columns are numbered"
-        plan = replace(plan, columns=columns, notes=(note,))
+        plan.columns = tuple(f"column {i + 1}" for i in range(len(head)))
+        plan.notes = ("no names above the data: the columns are numbered",)
     first = skip + (not bare)
     kept = [n for n in range(first, top + len(rows)) if n not in gone]
     heads = _two_rows_of_names(sheet, span, skip, [sheet.rows[n] for n in kept[:50]], kept)
     if heads is not None and not bare:
-        return _refused(sheet, heads)
-    spans = [_cut(m, span) for m in sheet.facts.merged if m[0] >= first]
+        return sheet.refused(heads)
+    spans = [_cut(m, span) for m in sheet.merged if m[0] >= first]
     spans = [m for m in spans if m is not None and not _whole_row(m, span)]
     headless = [m for m in spans if m[0] in gone and not {*range(m[0], m[2] + 1)} <= gone]
     spans = [m for m in spans if m[0] not in gone]
@@ -340,9 +325,10 @@ def _table(sheet: _Sheet, span: Span, part: str) -> Found | Skipped:
     doubts += _merged(sheet, headless if sheet.rule.merged != "first" else [], left, True)
     fills = _fills(spans, cells, left) if sheet.rule.merged == "fill" else ()
     place = {n: i for i, n in enumerate(kept)}
-    fills = tuple((c, o, tuple(place[n] for n in at if n in place)) for c, o, at in fills)
-    plan = replace(plan, notes=(*plan.notes, *_notes(sheet, span, first)))
-    return Found(plan, tuple(doubts), fills)
+    plan.filled = tuple((c, o, tuple(place[n] for n in at if n in place)) for c, o, at in fills)
+    plan.placed = tuple(doubts)
+    plan.notes += tuple(_notes(sheet, span, first))
+    return plan
 
 
 def _top(rows: Rows, above: int, rule: FileSettings, gone: set[int]) -> int | None:
@@ -369,7 +355,7 @@ def _no_names(head: Sequence[Any], rule: FileSettings) -> bool:
 
 
 def _two_rows_of_names(
-    sheet: _Sheet, span: Span, skip: int, rows: Rows, kept: Sequence[int]
+    sheet: Sheet, span: Span, skip: int, rows: Rows, kept: Sequence[int]
 ) -> Doubt | None:
     """The doubt about names that stand in two rows, one of them above or below the names."""
     if sheet.rule.names or sheet.rule.skip is not None or sheet.rule.ranges:
@@ -382,7 +368,7 @@ def _two_rows_of_names(
     heads = next((d for d in found if d.code == "header_rows"), None)
     over = [
         m
-        for m in sheet.facts.merged
+        for m in sheet.merged
         if m[0] == m[2] == skip - 1 and 1 < m[3] - m[1] + 1 < right - left + 1
     ]
     if heads is not None or not over:
@@ -393,7 +379,7 @@ def _two_rows_of_names(
     return Doubt("header_rows", said, f"{{skip: {skip}, names: {named}}}")
 
 
-def _blocks(sheet: _Sheet) -> list[Span]:
+def _blocks(sheet: Sheet) -> list[Span]:
     """The tables of a sheet that an empty column or an empty row keeps apart; one span, or none,
     where there is one table."""
     rows = sheet.rows
@@ -466,7 +452,7 @@ def _whole_row(merged: Span, span: Span) -> bool:
 
 
 def _merged(
-    sheet: _Sheet, spans: Sequence[Span], left: int, headless: bool = False
+    sheet: Sheet, spans: Sequence[Span], left: int, headless: bool = False
 ) -> Iterator[tuple[int, Doubt]]:
     """The doubts of the columns of merged cells. `headless`: the row that holds their value is left
     out by `drop_rows`, and others that they stand for are not."""
@@ -503,10 +489,10 @@ def _fills(
     return tuple((c, o, tuple(sorted(steps[c, o]))) for c, o in ordered)
 
 
-def _formulas(sheet: _Sheet, span: Span, first: int, gone: set[int]) -> Iterator[tuple[int, Doubt]]:
+def _formulas(sheet: Sheet, span: Span, first: int, gone: set[int]) -> Iterator[tuple[int, Doubt]]:
     """Columns whose formulas have no stored results, or all zeros from cells that are none."""
     by_column: dict[int, list[Any]] = {}
-    for one in sheet.facts.formulas:
+    for one in sheet.formulas:
         if first <= one.row <= span[2] and span[1] <= one.column <= span[3] and one.row not in gone:
             by_column.setdefault(one.column, []).append(one)
     for column, formulas in sorted(by_column.items()):
@@ -535,7 +521,7 @@ def _zero(stored: str | None) -> bool:
         return False
 
 
-def _from_numbers(sheet: _Sheet, formula: str) -> bool:
+def _from_numbers(sheet: Sheet, formula: str) -> bool:
     """Whether a formula names a cell that holds a number, not 0."""
     for row, column in references(formula):
         if row < len(sheet.rows) and column < len(sheet.rows[row]):
@@ -545,17 +531,17 @@ def _from_numbers(sheet: _Sheet, formula: str) -> bool:
     return False
 
 
-def _notes(sheet: _Sheet, span: Span, first: int) -> Iterator[str]:
+def _notes(sheet: Sheet, span: Span, first: int) -> Iterator[str]:
     """What a person who opens the workbook does not see, though it is read."""
-    if sheet.facts.hidden:
+    if sheet.hidden:
         yield "the sheet is hidden in the workbook"
-    rows = sum(first <= n <= span[2] for n in sheet.facts.hidden_rows)
-    columns = sorted(n for n in sheet.facts.hidden_columns if span[1] <= n <= span[3])
+    rows = sum(first <= n <= span[2] for n in sheet.hidden_rows)
+    columns = sorted(n for n in sheet.hidden_columns if span[1] <= n <= span[3])
     if rows:
         yield f"{rows} rows are hidden in the workbook, and read"
     if columns:
         named = ", ".join(cell_name(0, n)[:-1] for n in columns[:5])
         yield f"columns hidden in the workbook, and read: {named}"
-    errors = sum(first <= r <= span[2] and span[1] <= c <= span[3] for r, c in sheet.facts.errors)
+    errors = sum(first <= r <= span[2] and span[1] <= c <= span[3] for r, c in sheet.errors)
     if errors:
         yield f"{errors} cells hold an error such as #N/A, which is no value"
