@@ -33,7 +33,7 @@ from assay.console import (
     parser,
     task_filter,
 )
-from assay.family import Family, family_named, require_families, use_families
+from assay.family import family_named, require_families, use_families
 from assay.task import (
     Task,
     TaskError,
@@ -44,7 +44,7 @@ from assay.task import (
 )
 from rewards.audit.laws import Broken, Examined, mean_scores, split_law
 from rewards.audit.report import Audited, audit_family, row_of
-from rewards.audit.variants import respelled_lines, twins_as_data
+from rewards.audit.variants import respelled_lines
 
 Report = dict[str, Any]
 
@@ -94,11 +94,10 @@ def audit(
     with Progress("audit", "steps") as bar:  # of tasks and policies
         for name in sorted({task.family for task, _ in everything}):
             mine = [task for task, _ in everything if task.family == name]
-            family = family_named(name)
-            whole = audit_family(family, mine, seed, attacked, bar.add)
+            whole = audit_family(family_named(name), mine, seed, attacked, bar.add)
             examined, broken = whole.examined, whole.broken
             found: Report = {"tasks": len(mine), "earns": mean_scores(examined)}
-            found |= _farmed(family, whole)
+            found |= _earned(whole)
             own: list[Report] = [{} for _ in mine]
             if name in EXTRA:
                 own, found["own"], more = EXTRA[name](
@@ -121,14 +120,18 @@ def audit(
     return report, rows
 
 
-def _farmed(family: Family, whole: Audited) -> Report:
+def _earned(whole: Audited) -> Report:
     """What answers without the work earn, twins and respellings, as plain data."""
+    recalled = [
+        {"kind": e.kind, "tasks": len(e.pairs), "outcome": e.mean(0), "reward": e.mean(1)}
+        for e in whole.recalled
+    ]
     return {
-        "without_work": [row_of(family, one) for one in whole.farmed.earned],
-        "twins": twins_as_data(whole.twins),
+        "without_work": [row_of(whole.family, one) for one in whole.earned],
+        "twins": {"twins": whole.twins, "recalled": recalled},
         "respelled": {k: [asdict(r) for r in rows] for k, rows in whole.spelled.items()},
         "respelled_lines": respelled_lines(whole.spelled),
-        "scorer_calls": whole.farmed.calls,
+        "scorer_calls": whole.calls,
     }
 
 

@@ -122,9 +122,8 @@ def dialect_of(start: str, whole: str, rule: FileSettings, suffix: str) -> Diale
     if not tried and not rule.sep and suffix == ".dat":
         lines = [line for line in start.splitlines()[1:200] if line.strip()]
         numbers = lines and all(map(looks_numeric, lines))  # with spaces between thousands
-        spaces: Dialect = (r"\s+", '"', "")
-        if not numbers and (score := _evenness(start, spaces, rule)) > 0.95:
-            tried = {spaces: score}
+        scored = [(_evenness(start, spaces, rule), spaces) for spaces in [(r"\s+", '"', "")]]
+        tried = {d: score for score, d in scored if not numbers and score > 0.95}
     if tried:
         return max(tried, key=lambda dialect: round(tried[dialect], 3))  # the first of them
     if not rule.sep and (sign := _other_sign(start)):

@@ -14,7 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean, stdev
 from typing import Any, cast
@@ -127,12 +127,12 @@ def cheat_laws(
             yield Broken("cheat", f"cheat {name}", why)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Examined:
     """What one task's gold, empty answer, cheats and attacks score, and the laws that broke."""
 
-    scores: dict[str, Score]
-    broken: list[Broken]
+    scores: dict[str, Score] = field(default_factory=dict[str, Score])
+    broken: list[Broken] = field(default_factory=list[Broken])
 
 
 def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -> Examined:
@@ -144,19 +144,17 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
     family that is not known.
     """
     family, where = family_of(task), f"task {task.id}"
-    scores: dict[str, Score] = {}
-    broken: list[Broken] = []
+    found = Examined()
+    scores = found.scores
 
     def say(law: str, why: str) -> None:
-        broken.append(Broken(law, where, why))
+        found.broken.append(Broken(law, where, why))
 
     def score_twice(name: str, answer: Answer) -> Score:
         scores[name] = score = scored(task, answer, weights)
         if score.outcome is not None or name != "gold":
-            one, two = (
-                json_line(s.to_json()).decode().strip()
-                for s in (score, scored(task, answer, weights))
-            )
+            again = scored(task, answer, weights)
+            one, two = (json_line(s.to_json()).decode().strip() for s in (score, again))
             if one != two:
                 say("same bits", f"{name} scores {one}, then {two}")
         return score
@@ -165,13 +163,13 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
         answer = gold_of(family, task)
     except TaskError as error:
         say("gold", str(error).removeprefix(f"{where}: "))
-        return Examined(scores, broken)
+        return found
     gold = score_twice("gold", answer)
-    broken[:0] = gold_law(task, gold)
+    found.broken[:0] = gold_law(task, gold)
     if gold.outcome is None:  # a scorer that fails on gold would fail on everything
-        return Examined(scores, broken)
+        return found
     scores["empty"] = scored(task, Answer(), weights)
-    broken += empty_law(task, scores["empty"])
+    found.broken += empty_law(task, scores["empty"])
     if answer.text:
         text = f"<think>\nFirst {answer.text}\n</think>\n\n{answer.text}"
         score = scored(task, replace(answer, text=text), weights)
@@ -187,7 +185,7 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
             continue
         if (score := score_twice(f"cheat {name}", cheat)).outcome is None:
             say("cheat", f"cheat {name} has no outcome ({score.why})")
-    for name, attack in attacks(answer).items() if attacked and not broken else ():
+    for name, attack in attacks(answer).items() if attacked and not found.broken else ():
         scores[f"attack {name}"] = score = scored(task, attack, weights)
         if score.outcome is None:
             say("attack", f"attack {name} has no outcome ({score.why})")
@@ -198,7 +196,7 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
         ):
             if value is not None and most is not None and value > most + _ROUNDING:
                 say("attack", f"attack {name} {what} {value:g}, more than gold ({most:g})")
-    return Examined(scores, broken)
+    return found
 
 
 @dataclass(frozen=True)
@@ -216,9 +214,18 @@ class Shared:
 def shared_content(splits: Mapping[str, Sequence[Task]]) -> dict[str, Shared]:
     """Count what each two splits share by `Family.content`, under "one and other". Raises
     `TaskError` where a content raises."""
-    exact = {name: _contents(tasks, str) for name, tasks in splits.items()}
-    normalised = {name: _contents(tasks, normal) for name, tasks in splits.items()}
-    tables = {name: _tables(tasks) for name, tasks in splits.items()}
+    # split → digest of a content, or a table → the first task that has it
+    exact: dict[str, dict[bytes, str]] = {name: {} for name in splits}
+    normalised: dict[str, dict[bytes, str]] = {name: {} for name in splits}
+    tables: dict[str, dict[TableMarks, str]] = {name: {} for name in splits}
+    for name, task in ((name, task) for name, tasks in splits.items() for task in tasks):
+        for content in filter(None, contents(task)):
+            if isinstance(content, TableMarks):
+                tables[name].setdefault(content, task.id)
+            for said, held in ((str(content), exact), (normal(str(content)), normalised)):
+                if said:
+                    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).digest()
+                    held[name].setdefault(digest, task.id)
     found: dict[str, Shared] = {}
     for one, other in combinations(splits, 2):
         same = exact[one].keys() & exact[other].keys()
@@ -227,16 +234,6 @@ def shared_content(splits: Mapping[str, Sequence[Task]]) -> dict[str, Shared]:
         pairs += (copies := _copies(tables[one], tables[other]))
         count = len(alike) + len(copies)
         found[f"{one} and {other}"] = Shared(len(same), count, tuple(sorted(pairs)[:5]))
-    return found
-
-
-def _tables(tasks: Sequence[Task]) -> dict[TableMarks, str]:
-    """Every table of some tasks → the first that has it."""
-    found: dict[TableMarks, str] = {}
-    for task in tasks:
-        for content in contents(task):
-            if isinstance(content, TableMarks) and content:
-                found.setdefault(content, task.id)
     return found
 
 
@@ -254,17 +251,6 @@ def _copies(
         alike = [other[t] for t in near if str(t) != str(table) and table.like(t)]
         pairs += [(task, min(alike))] if alike else []
     return pairs
-
-
-def _contents(tasks: Sequence[Task], form: Callable[[str], str]) -> dict[bytes, str]:
-    """Digest of every content that is not empty → the first task that has it."""
-    found: dict[bytes, str] = {}
-    for task in tasks:
-        for content in contents(task):
-            if said := form(str(content)) if content else "":
-                digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).digest()
-                found.setdefault(digest, task.id)
-    return found
 
 
 def split_law(splits: Mapping[str, Sequence[Task]]) -> Iterator[Broken]:
@@ -318,6 +304,45 @@ def earned_by(policy: str, kind: str, scores: Iterable[Score]) -> Earned:
     listed = list(scores)
     pairs = [(s.outcome, s.reward or 0.0) for s in listed if s.outcome is not None]
     return Earned(policy, kind, tuple(pairs), len(listed) - len(pairs))
+
+
+@dataclass(frozen=True)
+class Respelled:
+    """How many of `tasks` score 1 in the training reading, and in the benchmark's own (None: the
+    family has no other)."""
+
+    name: str
+    tasks: int
+    training: int
+    benchmark: int | None
+
+
+@dataclass
+class Audited:
+    """Everything that is known of one family after its audit, or as much as there was time for;
+    and how it is audited: `weights` are reward settings by family name, `step` is called after
+    each piece of work. `twins` counts them; `recalled` is what remembered gold earns on them."""
+
+    family: Family
+    seed: int = 0
+    weights: Weights | None = None
+    step: Callable[[], object] = lambda: None
+    examined: list[Examined] = field(default_factory=list[Examined])
+    earned: list[Earned] = field(default_factory=list[Earned])
+    calls: int = 0
+    twins: int = 0
+    recalled: list[Earned] = field(default_factory=list[Earned])
+    spelled: dict[str, list[Respelled]] = field(default_factory=dict[str, list[Respelled]])
+    broken: list[Broken] = field(default_factory=list[Broken])
+
+    def scored(self, task: Task, answer: Answer) -> Score:
+        """What an answer that our own code wrote scores."""
+        self.calls += 1
+        trusted = self.family.audited.trusted
+        if trusted is None:
+            return scored(task, answer, self.weights)
+        mine = (self.weights or {}).get(self.family.name, self.family.weights())
+        return trusted(task, answer, mine)
 
 
 def mean_scores(examined: Sequence[Examined]) -> dict[str, dict[str, float | int]]:

@@ -16,14 +16,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
 from assay.family import Family, Form, as_answer, slices_of
 from assay.seeds import derive_seed
 from assay.task import Answer, Score, Task, TaskError
-from rewards.audit.laws import Broken, Earned, Weights, earned_by, gold_of, scored
+from rewards.audit.laws import Audited, Broken, Earned, earned_by, gold_of
 
 LEAST = 4  # tasks of a kind before a mean can break a floor
 SAMPLED, FEW = 24, 12  # tasks of a kind that policies answer; the same where one costs a table
@@ -91,22 +91,9 @@ PIECES: Mapping[str, Piece] = {
     "all words, or": lambda s: " or ".join(s.words),
     "all quoted, or": lambda s: " or ".join(s.quoted),
 }
-CONSTANTS: tuple[str, ...] = (
-    "",
-    "0",
-    "1",
-    "-1",
-    "100",
-    "yes",
-    "no",
-    "true",
-    "unknown",
-    "none",
-    "[]",
-    "{}",
-    "null",
-    "NaN",
-    "1e308",
+CONSTANTS = (
+    *("", "0", "1", "-1", "100", "yes", "no", "true", "unknown", "none", "[]", "{}", "null"),
+    *("NaN", "1e308"),
 )
 HEDGES: Mapping[str, str] = {
     "hedge: yes or no": "yes or no",
@@ -134,73 +121,44 @@ def fixed_policies(forms: Mapping[str, Form]) -> Iterator[tuple[str, Callable[[T
             )
 
 
-@dataclass
-class Farmed:
-    """Everything that `farm` found of one family."""
-
-    earned: list[Earned] = field(default_factory=list[Earned])
-    broken: list[Broken] = field(default_factory=list[Broken])
-    calls: int = 0
-
-
 def sample(tasks: Sequence[Task], most: int, seed: int, what: str) -> list[Task]:
     """Draw at most `most` tasks (0: all) by their ids; in their order."""
     ranked = sorted(range(len(tasks)), key=lambda i: derive_seed(seed, what, tasks[i].id))
     return [tasks[i] for i in sorted(ranked[: most or None])]
 
 
-def farm(
-    family: Family,
-    tasks: Sequence[Task],
-    seed: int,
-    step: Callable[[], object] = lambda: None,
-    weights: Weights | None = None,
-) -> Farmed:
-    """Let every policy without the work answer a sample of `tasks`. `weights`: reward settings by
-    family name.
+def farm(found: Audited, tasks: Sequence[Task]) -> None:
+    """Let every policy without the work answer a sample of `tasks`.
 
     A scorer that fails on a policy's answer is a broken law, and ends the audit of its kind.
     """
-    found, audit = Farmed(), family.audited
+    audit = found.family.audited
     kinds: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         kinds[audit.kind(task)].append(task)
-
-    def score(task: Task, answer: Answer) -> Score:
-        found.calls += 1
-        if audit.trusted is not None:
-            return audit.trusted(task, answer, (weights or {}).get(family.name, family.weights()))
-        return scored(task, answer, weights)
-
     for kind, mine in sorted(kinds.items()):
-        most = SAMPLED if audit.trusted is None else FEW
-        drawn = sample(mine, most, seed, "policies")
+        drawn = sample(mine, SAMPLED if audit.trusted is None else FEW, found.seed, "policies")
         fixed = (
-            earned_by(name, kind, (score(task, answer(task)) for task in drawn))
+            earned_by(name, kind, (found.scored(task, answer(task)) for task in drawn))
             for name, answer in fixed_policies(audit.forms)
         )
-        for one in chain(fixed, golds_of_others(family, kind, drawn, score)):
+        for one in chain(fixed, golds_of_others(found, kind, drawn)):
             found.earned.append(one)
-            step()
+            found.step()
             if one.unscored:
                 why = f"the scorer has no outcome for {one.unscored} answers of this policy"
                 found.broken.append(Broken("policy", f"{one.policy} ({kind})", why))
                 break
-    found.broken += floor_laws(family, found.earned)
-    return found
+    found.broken += floor_laws(found.family, found.earned)
 
 
-def golds_of_others(
-    family: Family,
-    kind: str,
-    tasks: Sequence[Task],
-    score: Callable[[Task, Answer], Score],
-) -> Iterator[Earned]:
+def golds_of_others(audited: Audited, kind: str, tasks: Sequence[Task]) -> Iterator[Earned]:
     """Yield what three policies earn: the gold of the next task; the best constant among golds; the
     same of each group.
 
     Constants are golds of one half, chosen there by reward, and counted on the other half.
     """
+    family = audited.family
     golds: dict[str, Answer] = {}
     for task in tasks:
         with suppress(TaskError):  # told by the law of gold
@@ -208,28 +166,22 @@ def golds_of_others(
     known = [task for task in tasks if task.id in golds]
     if len(known) < 2:
         return
-    others = [*known[1:], known[0]]
-    yield earned_by(
-        "gold of another task",
-        kind,
-        (score(task, golds[other.id]) for task, other in zip(known, others, strict=True)),
-    )
+    others = zip(known, [*known[1:], known[0]], strict=True)
+    scores = (audited.scored(task, golds[other.id]) for task, other in others)
+    yield earned_by("gold of another task", kind, scores)
     halves = known[::2], known[1::2]
     table: dict[tuple[str, str], Score] = {}
     for half in halves:
         for candidate in _distinct(half, golds)[:CANDIDATES]:
             for task in known:
                 if task.id != candidate.id:
-                    table[candidate.id, task.id] = score(task, golds[candidate.id])
-    yield _chosen("best constant", kind, halves, table, lambda task: "")
-    names = {name for task in known for name in slices_of(family, task)}
-    for name in sorted(names):
-
-        def group(task: Task, name: str = name) -> str:
-            return slices_of(family, task).get(name, "")
-
-        if 1 < len(set(map(group, known))) < len(known):
-            yield _chosen(f"{BY_GROUP}{name}", kind, halves, table, group)
+                    table[candidate.id, task.id] = audited.scored(task, golds[candidate.id])
+    yield _chosen("best constant", kind, halves, table, {})
+    slices = {task.id: slices_of(family, task) for task in known}
+    for name in sorted({name for found in slices.values() for name in found}):
+        groups = {task: found.get(name, "") for task, found in slices.items()}
+        if 1 < len(set(groups.values())) < len(known):
+            yield _chosen(f"{BY_GROUP}{name}", kind, halves, table, groups)
 
 
 def _distinct(tasks: Sequence[Task], golds: Mapping[str, Answer]) -> list[Task]:
@@ -247,26 +199,23 @@ def _chosen(
     kind: str,
     halves: tuple[Sequence[Task], Sequence[Task]],
     table: Mapping[tuple[str, str], Score],
-    group: Callable[[Task], str],
+    groups: Mapping[str, str],
 ) -> Earned:
     """What the best candidate of each group of one half earns on that group's other half."""
+
+    def earns(candidate: str, tasks: Sequence[Task]) -> tuple[float, float]:
+        own = [table[candidate, t.id] for t in tasks if (candidate, t.id) in table]
+        return sum(s.reward or 0.0 for s in own), sum(s.outcome or 0.0 for s in own)
+
     scores: list[Score] = []
     for mine, other in (halves, halves[::-1]):
         drawn = [c for c in dict.fromkeys(c for c, _ in table) if c in {t.id for t in mine}]
-        for value in dict.fromkeys(group(task) for task in other):
-            here = [t for t in mine if group(t) == value]
-            if not drawn or not here:
-                continue
-            best = max(drawn, key=lambda c, here=here: _sum(table, c, here))
-            scores += [table[best, t.id] for t in other if group(t) == value]
+        for value in dict.fromkeys(groups.get(task.id, "") for task in other):
+            here = [t for t in mine if groups.get(t.id, "") == value]
+            if drawn and here:
+                best = max(drawn, key=lambda c, here=here: earns(c, here))
+                scores += [table[best, t.id] for t in other if groups.get(t.id, "") == value]
     return earned_by(name, kind, scores)
-
-
-def _sum(
-    table: Mapping[tuple[str, str], Score], candidate: str, tasks: Sequence[Task]
-) -> tuple[float, float]:
-    own = [table[candidate, t.id] for t in tasks if (candidate, t.id) in table]
-    return sum(s.reward or 0.0 for s in own), sum(s.outcome or 0.0 for s in own)
 
 
 def floor_laws(family: Family, earned: Sequence[Earned]) -> Iterator[Broken]:

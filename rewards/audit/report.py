@@ -14,73 +14,55 @@ from typing import Any
 from assay import scorer_timeout as guard
 from assay.family import Family, family_named
 from assay.task import Answer, Task, unscored
-from rewards.audit.laws import Broken, Earned, Examined, Weights, cheat_laws, examine, scored
-from rewards.audit.policies import BY_GROUP, Farmed, farm, sample
-from rewards.audit.variants import Respelled, Twinned, respelled, twinned
+from rewards.audit.laws import Audited, Broken, Earned, Weights, cheat_laws, examine, scored
+from rewards.audit.policies import BY_GROUP, farm, sample
+from rewards.audit.variants import find_twins, respelled
 
 FAILURES = 5  # tasks whose scorer failed, after which a family's audit stops
 HUGE_BYTES = 100 * 1024 * 1024
 HUGE_FILES = ("answer.json", "prediction.csv")
 RESPELLED = 12  # tasks whose gold is respelled
-Step = Callable[[], object]
-
-
-@dataclass
-class Audited:
-    """Everything that is known of one family after its audit, or as much as there was time for."""
-
-    examined: list[Examined] = field(default_factory=list[Examined])
-    farmed: Farmed = field(default_factory=Farmed)
-    twins: Twinned = field(default_factory=Twinned)
-    spelled: dict[str, list[Respelled]] = field(default_factory=dict[str, list[Respelled]])
-    broken: list[Broken] = field(default_factory=list[Broken])
-
-    def look(
-        self,
-        family: Family,
-        tasks: Sequence[Task],
-        seed: int,
-        attacked: int,
-        step: Step,
-        weights: Weights | None = None,
-        errors: float = 0.0,
-    ) -> bool:
-        """Every task examined, `attacked` of them (0: all) by attacks too; policies without the
-        work; twins. False where the scorer or gold fails, and so the rest was left out. `errors`:
-        standard errors that a cheat must be above what it admits to."""
-        chosen = {task.id for task in sample(tasks, attacked, seed, "audit")}
-        failed = 0
-        for task in tasks:
-            one = examine(task, weights, attacked=task.id in chosen)
-            self.examined.append(one)
-            step()
-            failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
-            if failed >= FAILURES:
-                break
-        if (left := len(tasks) - len(self.examined)) > 0:
-            why = f"its scorer failed on {failed} tasks; {left} were not examined"
-            self.broken.append(Broken("scorer", f"family {family.name}", why))
-        self.broken += [b for one in self.examined for b in one.broken]
-        self.broken += cheat_laws(family, self.examined, errors)
-        if any(b.law in ("scorer", "gold") for b in self.broken):  # it does so throughout
-            return False
-        self.farmed = farm(family, tasks, seed, step, weights)
-        self.broken += self.farmed.broken
-        self.twins = twinned(family, tasks, seed, step, weights)
-        self.broken += self.twins.broken
-        return True
 
 
 def audit_family(
-    family: Family, tasks: Sequence[Task], seed: int, attacked: int, step: Step = lambda: None
+    family: Family,
+    tasks: Sequence[Task],
+    seed: int,
+    attacked: int,
+    step: Callable[[], object] = lambda: None,
 ) -> Audited:
     """Audit a family: laws of every task, attacks on `attacked` of them (0: all), policies
     without the work, twins, respellings, and one answer of 100 MB."""
-    found = Audited()
-    if found.look(family, tasks, seed, attacked, step):
+    found = Audited(family, seed, step=step)
+    if _look(found, tasks, attacked):
         found.spelled = respelled(family, sample(tasks, RESPELLED, seed, "respelled"))
         found.broken += huge_law(tasks[0])
     return found
+
+
+def _look(found: Audited, tasks: Sequence[Task], attacked: int, errors: float = 0.0) -> bool:
+    """Every task examined, `attacked` of them (0: all) by attacks too; policies without the work;
+    twins. False where the scorer or gold fails, and so the rest was left out. `errors`: standard
+    errors that a cheat must be above what it admits to."""
+    chosen = {task.id for task in sample(tasks, attacked, found.seed, "audit")}
+    failed = 0
+    for task in tasks:
+        one = examine(task, found.weights, attacked=task.id in chosen)
+        found.examined.append(one)
+        found.step()
+        failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
+        if failed >= FAILURES:
+            break
+    if (left := len(tasks) - len(found.examined)) > 0:
+        why = f"its scorer failed on {failed} tasks; {left} were not examined"
+        found.broken.append(Broken("scorer", f"family {found.family.name}", why))
+    found.broken += [b for one in found.examined for b in one.broken]
+    found.broken += cheat_laws(found.family, found.examined, errors)
+    if any(b.law in ("scorer", "gold") for b in found.broken):  # it does so throughout
+        return False
+    farm(found, tasks)
+    find_twins(found, tasks)
+    return True
 
 
 def huge_law(task: Task) -> list[Broken]:
@@ -149,25 +131,25 @@ def audit_sample(
     cut: list[str] = []
     for name in sorted({task.family for task in tasks}):
         family = family_named(name)
+        quick = family.audited.trusted is None
         mine = [task for task in tasks if task.family == name]
-        drawn = sample(mine, SAMPLE if family.audited.trusted is None else FEW, seed, "sample")
+        drawn = sample(mine, SAMPLE if quick else FEW, seed, "sample")
         counts[name] = len(drawn)
-        found = Audited()
-        attacked = ATTACKED if family.audited.trusted is None else ONE
+        found = Audited(family, seed, weights, _within(seconds))
         try:
-            found.look(family, drawn, seed, attacked, _within(seconds), weights, ERRORS)
+            _look(found, drawn, ATTACKED if quick else ONE, ERRORS)
         except _Enough:
             cut.append(name)
         broken += [(name, law) for law in found.broken]
         # a group may be told by gold: what its constant earns is no policy's
-        earned = [e for e in found.farmed.earned if not e.policy.startswith(BY_GROUP)]
+        earned = [e for e in found.earned if not e.policy.startswith(BY_GROUP)]
         if earned:
             best[name] = row_of(family, max(earned, key=lambda e: (e.mean(1), e.mean(0))))
     refusal = refusal_of(broken, sum(counts.values()))
     return SampleReport(counts, refusal, tuple(broken), best, tuple(cut))
 
 
-def _within(seconds: float) -> Step:
+def _within(seconds: float) -> Callable[[], None]:
     """A step that raises `_Enough` once so many seconds have passed."""
     end = time.monotonic() + seconds
 
@@ -185,10 +167,9 @@ def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
     order = {"floor": 0, "cheat": 0, "gold": 1}
     name, first = min(broken, key=lambda pair: order.get(pair[1].law, 2))
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-    paid = first.law in ("floor", "cheat")
-    why = (
-        "a model would learn that instead of the work" if paid else "no reward of it can be trusted"
-    )
+    why = "no reward of it can be trusted"
+    if first.law in ("floor", "cheat"):
+        why = "a model would learn that instead of the work"
     return (
         f"the audit of {tasks} tasks before training found: family {name} breaks the law "
         f"{first.law!r}: {first}{more}; {why}: mend the reward or the tasks, see `assay audit` and "

@@ -9,26 +9,14 @@ the plain task's answer fails on the twin.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from assay.family import Family, as_answer, called
 from assay.task import RIGHT, Score, Task, TaskError
-from rewards.audit.laws import Broken, Earned, Weights, earned_by, gold_law, gold_of, scored
+from rewards.audit.laws import Audited, Broken, Respelled, earned_by, gold_law, gold_of, scored
 from rewards.audit.policies import LEAST, sample
 
 SAMPLED = 20  # tasks of a family that twins are made of
-
-
-@dataclass(frozen=True)
-class Respelled:
-    """How many of `tasks` score 1 in the training reading, and in the benchmark's own (None: the
-    family has no other)."""
-
-    name: str
-    tasks: int
-    training: int
-    benchmark: int | None
 
 
 def respelled(family: Family, tasks: Sequence[Task]) -> dict[str, list[Respelled]]:
@@ -52,93 +40,57 @@ def respelled(family: Family, tasks: Sequence[Task]) -> dict[str, list[Respelled
 
 
 def respelled_lines(found: Mapping[str, Sequence[Respelled]]) -> list[str]:
-    """Write one line a kind: how many respellings score 1, and which do not."""
+    """Write one line a kind: how many respellings score 1, and which do not, and who rejects
+    them."""
     said: list[str] = []
     for kind, rows in sorted(found.items()):
-        whole = [r for r in rows if r.training == r.tasks]
-        failed = [f"{r.name} ({_whose(r)})" for r in rows if r.training < r.tasks]
-        line = f"  gold respelled, {kind}: {len(whole)} of {len(rows)} score 1"
+        failed: list[str] = []
+        for row in (r for r in rows if r.training < r.tasks):
+            whose = "training only" if row.benchmark is not None else "rejected"
+            if row.benchmark is not None and row.training <= row.benchmark < row.tasks:
+                whose = "the benchmark's own reading too"
+            failed.append(f"{row.name} ({whose})")
+        line = f"  gold respelled, {kind}: {len(rows) - len(failed)} of {len(rows)} score 1"
         said.append(line + (f"; not: {', '.join(failed)}" if failed else ""))
     return said
 
 
-def _whose(row: Respelled) -> str:
-    """Who rejects it."""
-    if row.benchmark is None:
-        return "rejected"
-    if row.benchmark < row.tasks and row.training <= row.benchmark:
-        return "the benchmark's own reading too"
-    return "training only"
-
-
-@dataclass(frozen=True)
-class Twinned:
-    """How many twins there are, and what remembered gold earns on them by kind."""
-
-    twins: int = 0
-    recalled: tuple[Earned, ...] = ()
-    broken: tuple[Broken, ...] = ()
-
-
-def twins_of(
-    family: Family, tasks: Sequence[Task], seed: int, most: int = SAMPLED
-) -> Iterator[tuple[Task, Task]]:
-    """Yield (task, twin): tasks of the file that name another as `meta.plain`, then those that
+def _twins_of(found: Audited, tasks: Sequence[Task]) -> Iterator[tuple[Task, Task]]:
+    """(task, twin): tasks of the file that name another as `meta.plain`, then those that
     `Audit.twin` makes of a sample. Raises `TaskError` where that function raises."""
     known = {task.id: task for task in tasks}
     for task in tasks:
         if (plain := known.get(str(task.meta.get("plain")))) is not None:
             yield plain, task
-    if (twin := family.audited.twin) is None:
+    if (twin := found.family.audited.twin) is None:
         return
-    for task in sample(tasks, most, seed, "twins"):
-        if "plain" in task.meta:
-            continue
-        with called(family, task, "twin"):
-            made = twin(task, seed)
-        if made is not None:
-            yield task, made
+    for task in sample(tasks, SAMPLED, found.seed, "twins"):
+        if "plain" not in task.meta:
+            with called(found.family, task, "twin"):
+                made = twin(task, found.seed)
+            if made is not None:
+                yield task, made
 
 
-def twinned(
-    family: Family,
-    tasks: Sequence[Task],
-    seed: int,
-    step: Callable[[], object] = lambda: None,
-    weights: Weights | None = None,
-) -> Twinned:
+def find_twins(found: Audited, tasks: Sequence[Task]) -> None:
     """Check that gold of every twin scores 1, and that gold of the plain task earns no more on
     it than its kind's floor."""
-    again: defaultdict[str, list[Score]] = defaultdict(list)
-    broken: list[Broken] = []
-    count = 0
+    family, again = found.family, defaultdict[str, list[Score]](list)
     try:
-        for plain, twin in twins_of(family, tasks, seed):
-            count += 1
+        for plain, twin in _twins_of(found, tasks):
+            found.twins += 1
             remembered = gold_of(family, plain)
-            score = scored(twin, gold_of(family, twin), weights)
-            broken += [Broken("twin", b.where, b.why) for b in gold_law(twin, score)]
-            again[family.audited.kind(plain)].append(scored(twin, remembered, weights))
-            step()
+            score = scored(twin, gold_of(family, twin), found.weights)
+            found.broken += [Broken("twin", b.where, b.why) for b in gold_law(twin, score)]
+            again[family.audited.kind(plain)].append(scored(twin, remembered, found.weights))
+            found.step()
     except TaskError as error:
-        broken.append(Broken("twin", f"family {family.name}", str(error)))
-    found = [earned_by("gold of the plain task", kind, scores) for kind, scores in again.items()]
-    recalled = tuple(one for one in found if one.pairs)
-    for one in recalled:
+        found.broken.append(Broken("twin", f"family {family.name}", str(error)))
+    earned = [earned_by("gold of the plain task", kind, scores) for kind, scores in again.items()]
+    found.recalled = [one for one in earned if one.pairs]
+    for one in found.recalled:
         most = family.audited.floor(one.kind).outcome
         if len(one.pairs) >= LEAST and one.surely(0) > most + 1e-9:
             why = f"remembered gold scores {one.mean(0):.3f} on {len(one.pairs)} twins; the floor"
             where = f"{one.policy} ({one.kind})"
-            broken.append(Broken("twin", where, f"{why} is {most:g}"))
-    return Twinned(count, recalled, tuple(broken))
-
-
-def twins_as_data(found: Twinned) -> Mapping[str, object]:
-    """Write twins for a JSON report."""
-    return {
-        "twins": found.twins,
-        "recalled": [
-            {"kind": e.kind, "tasks": len(e.pairs), "outcome": e.mean(0), "reward": e.mean(1)}
-            for e in found.recalled
-        ],
-    }
+            found.broken.append(Broken("twin", where, f"{why} is {most:g}"))

@@ -14,7 +14,8 @@ from places import ROOT
 
 from assay import family as families
 from assay.family import Audit, Task, load_family
-from rewards.audit.variants import twinned
+from rewards.audit.laws import Audited
+from rewards.audit.variants import find_twins
 
 FAMILY, PYTHON = (ROOT / "docs/extend.md").read_text("utf-8").split("\n## From Python\n")
 
@@ -41,6 +42,7 @@ def test_the_twin_of_the_example(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(families, "_added", {family.name: family})
     assert family.build is not None
     tasks = [*family.build(1, count=30)["train"]]
-    found = twinned(family, tasks, seed)
+    found = Audited(family, seed)
+    find_twins(found, tasks)
     assert found.twins == min(20, len(tasks)) and not found.broken
     assert found.recalled[0].mean(0) == 0.0

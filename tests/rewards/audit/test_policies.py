@@ -11,7 +11,7 @@ from places import tables
 
 from assay import family as families
 from assay.family import Answer, Audit, Family, Floor, Score, Task, from_place
-from rewards.audit.laws import Earned
+from rewards.audit.laws import Audited, Broken, Earned
 from rewards.audit.policies import (
     farm,
     fixed_policies,
@@ -25,6 +25,12 @@ TABLES = tables("rewards")
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
+def broken_by(family: Family, tasks: list[Task]) -> list[Broken]:
+    found = Audited(family)
+    farm(found, tasks)
+    return found.broken
+
+
 def leaky(folder: Path, leak: str) -> tuple[Family, list[Task]]:
     (family,) = families.use_families([str(leaky_file(folder, leak))])
     assert family.build is not None
@@ -34,7 +40,7 @@ def leaky(folder: Path, leak: str) -> tuple[Family, list[Task]]:
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_found_and_a_sound_scorer_is_not_accused(tmp_path: Path, leak: str) -> None:
     family, tasks = leaky(tmp_path, leak)
-    broken = farm(family, tasks, 0).broken
+    broken = broken_by(family, tasks)
     assert bool(broken) is (leak != "none"), [str(b) for b in broken]
     assert all(b.law == "floor" for b in broken)
 
@@ -58,7 +64,7 @@ def test_the_best_constant_is_counted_on_tasks_it_was_not_chosen_on() -> None:
     def earned(golds: list[str]) -> dict[str, float]:
         family = Family("own", score, gold=lambda task: task.gold["a"])
         tasks = [Task(f"t{i}", "own", "k", "train", [], {"a": a}) for i, a in enumerate(golds)]
-        rows = golds_of_others(family, "k", tasks, family.score)
+        rows = golds_of_others(Audited(family), "k", tasks)
         return {row.policy: row.mean(0) for row in rows}
 
     families._added["own"] = Family("own", score, gold=lambda task: task.gold["a"])
@@ -87,7 +93,7 @@ def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None
         return Score(0.0, 0.0)
 
     families._added["leaky"] = from_place(Family("leaky", score, family.gold), family.origin)
-    broken = farm(families._added["leaky"], tasks, 0).broken
+    broken = broken_by(families._added["leaky"], tasks)
     assert [b.law for b in broken] == ["policy"]
 
 

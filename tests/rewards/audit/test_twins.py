@@ -12,12 +12,18 @@ from assay import family as families
 from assay.family import BUILT_IN, Audit, Family, Score, Task
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
-from rewards.audit.laws import gold_of, scored
-from rewards.audit.variants import twinned
+from rewards.audit.laws import Audited, gold_of, scored
+from rewards.audit.variants import find_twins
 from rewards.cdr.audit import refinement_twin
 from rewards.gold import Step, execute
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
+
+
+def twinned(family: Family, tasks: list[Task]) -> Audited:
+    found = Audited(family)
+    find_twins(found, tasks)
+    return found
 
 
 def demo() -> list[Task]:
@@ -66,10 +72,10 @@ def test_tasks_that_name_a_plain_one_are_its_twins() -> None:
         return Task(name, "answer", "lake", "train", asked(name), gold, meta=meta)
 
     tasks = [lake(f"q{i}", i + 5) for i in range(6)]
-    good = twinned(BUILT_IN["answer"], tasks + [_other(t, 70) for t in tasks], 0)
+    good = twinned(BUILT_IN["answer"], tasks + [_other(t, 70) for t in tasks])
     assert good.twins == 6 and not good.broken
     assert good.recalled[0].mean(0) == 0.0
-    same = twinned(BUILT_IN["answer"], tasks + [_other(t, 0) for t in tasks], 0)
+    same = twinned(BUILT_IN["answer"], tasks + [_other(t, 0) for t in tasks])
     assert [b.law for b in same.broken] == ["twin"]
     assert "remembered gold scores 1.000 on 6 twins" in same.broken[0].why
 
@@ -93,7 +99,7 @@ def test_an_own_family_brings_its_twin() -> None:
     family = Family("own", score, gold=lambda task: str(task.gold["n"]), audit=Audit(twin=twin))
     families._added["own"] = family
     tasks = [Task(f"t{i}", "own", "k", "train", [], {"n": i}) for i in range(9)]
-    found = twinned(family, tasks, 0)
+    found = twinned(family, tasks)
     assert found.twins == 8 and not found.broken
-    bad = twinned(family, [replace(tasks[0], id="t9")], 0)
+    bad = twinned(family, [replace(tasks[0], id="t9")])
     assert [b.law for b in bad.broken] == ["twin"] and "raised KeyError" in bad.broken[0].why
