@@ -72,7 +72,7 @@ def audit_answers(
 ) -> tuple[list[Report], Report, list[Broken]]:
     """Nothing a row, the best constants by type, generated types on which one pays. Published tasks
     are what they are: their constants are shown and break no law."""
-    from data_gen.queries.pays import best_constants, paying
+    from data_gen.queries.lake_checks import best_constants, paying
 
     made = [task for task in tasks if task.meta.get("benchmark") == "lake"]
     why = paying(best_constants(made))

@@ -33,7 +33,7 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "assay tasks order --out tasks --seed 1 heldout=30",
     ),
     "dare": (
-        "data_gen.dare.cli:main",
+        "data_gen.dare.build:main",
         "modelling tasks over tables: your own, or official databases",
         "assay tasks dare --tables my_tables/ --out tasks",
     ),

@@ -21,6 +21,7 @@ from math import prod
 from typing import Any
 
 from assay.files import yaml_beside
+from assay.lazy import pandas as pd
 
 Frame = Any  # a pandas DataFrame
 Series = Any  # a pandas Series
@@ -134,8 +135,6 @@ def look_at(frame: Frame, described: Mapping[str, str] | None = None) -> dict[st
 
 def look(name: str, column: Series, described: str = "") -> Column:
     """What a column (a pandas Series, with its missing values) is, by itself."""
-    import pandas as pd
-
     filled = column.dropna()
     try:
         many = int(filled.nunique())
@@ -236,8 +235,6 @@ def is_clock(filled: Series, said: bool) -> bool:
 
 def _is_date(filled: Series) -> bool:
     """Whether whole numbers are days such as 20230725, or seconds of a clock since 1970."""
-    import pandas as pd
-
     low, high = float(filled.min()), float(filled.max())
     if low >= 10**9 and high < 2 * 10**9 and high - low > 3_600:
         return filled.nunique() > 0.5 * len(filled)

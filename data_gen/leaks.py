@@ -24,6 +24,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from assay.lazy import pandas as pd
+
 LIMIT = 0.995  # share of labels, or R2, from which on a column is given away
 CLASSES = 20  # up to so many different whole numbers are labels
 FEW = 30  # rows that are needed to say anything
@@ -68,20 +72,14 @@ def tells(x: Column, y: Column) -> str:
 
 def shuffled(size: int) -> Array:
     """A fixed order, so that the order of rows in a file says nothing."""
-    import numpy as np
-
     return np.random.default_rng(7).permutation(size)[:SAMPLE]
 
 
 def _groups(x: Column) -> Array:
-    import pandas as pd
-
     return pd.factorize(x)[0]
 
 
 def _tells_label(x: Column, y: Column) -> str:
-    import numpy as np
-
     groups, labels = _groups(x), _groups(y)
     if labels.max(initial=0) == 0:
         return ""
@@ -100,8 +98,6 @@ def _tells_label(x: Column, y: Column) -> str:
 def purity(groups: Array, labels: Array) -> float:
     """Share of rows with the commonest label of their group, over groups of two rows or more; 0
     where those are less than a third of the rows."""
-    import numpy as np
-
     width = int(labels.max()) + 1
     known = int(groups.max()) + 1
     if known * width > 4_000_000:
@@ -116,8 +112,6 @@ def purity(groups: Array, labels: Array) -> float:
 
 
 def _tells_number(x: Column, y: Column) -> str:
-    import numpy as np
-
     values = y.to_numpy(float)
     if not np.isfinite(values).all() or np.ptp(values) == 0:
         return ""
@@ -130,11 +124,11 @@ def _tells_number(x: Column, y: Column) -> str:
         return ""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        if abs(np.corrcoef(other, values)[0, 1]) >= LIMIT:
+        if abs(_correlation(other, values)) >= LIMIT:
             return "a straight line through it"
         order = shuffled(len(values))
         a, b = other[order], values[order]
-        if len(np.unique(a)) > CLASSES and abs(_rank_correlation(a, b)) >= 0.999:
+        if len(np.unique(a)) > CLASSES and abs(_correlation(_ranks(a), _ranks(b))) >= 0.999:
             return "a monotone function of it"
         if _smooth(a, b) >= LIMIT:
             return "a smooth function of it"
@@ -144,8 +138,6 @@ def _tells_number(x: Column, y: Column) -> str:
 def explained(groups: Array, values: Array) -> float:
     """R2 of the mean of a row's group, over groups of two rows or more, corrected for their
     number; 0 where those are less than a third of the rows."""
-    import numpy as np
-
     sizes = np.bincount(groups)
     repeated = sizes[groups] >= 2
     rows = int(repeated.sum())
@@ -160,17 +152,17 @@ def explained(groups: Array, values: Array) -> float:
     return 1 - left / spread if spread > 0 else 0.0
 
 
-def _rank_correlation(a: Array, b: Array) -> float:
-    import numpy as np
-    import pandas as pd
+def _correlation(a: Array, b: Array) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.corrcoef(a, b)[0, 1])
 
-    return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])
+
+def _ranks(a: Array) -> Array:
+    return pd.Series(a).rank().to_numpy()
 
 
 def _smooth(a: Array, b: Array) -> float:
     """R2 of the neighbour by x, from the squared steps between neighbours (von Neumann's ratio)."""
-    import numpy as np
-
     ranked = b[np.argsort(a, kind="stable")]
     spread = float(((ranked - ranked.mean()) ** 2).mean())
     return 1 - float((np.diff(ranked) ** 2).mean()) / 2 / spread if spread > 0 else 0.0
@@ -178,8 +170,6 @@ def _smooth(a: Array, b: Array) -> float:
 
 def dates_in(x: Column) -> Column | None:
     """The column as times, or None where it does not look like dates."""
-    import pandas as pd
-
     if x.dtype.kind == "M":
         return x
     first = x.dropna().head(20).map(str)
@@ -243,8 +233,6 @@ def told_by_key(frame: Frame, target: str, when: Column, keys: Sequence[str]) ->
 def tells_within(x: Column, y: Column, groups: Column) -> bool:
     """Whether a straight line through x, another in each group, gives y: a column that was scaled
     group by group."""
-    import numpy as np
-
     known = (x.notna() & y.notna()).to_numpy()
     codes = _groups(groups[known])
     if not len(codes):
@@ -260,43 +248,27 @@ def tells_within(x: Column, y: Column, groups: Column) -> bool:
 
 
 def _exact_line(x: Column, y: Column, least: float = 0.99999) -> bool:
-    import numpy as np
-
     if not is_number(y) or y.nunique() < 2 or x.nunique() < 2:
         return False
     known = y.notna().to_numpy()
-    with np.errstate(all="ignore"):
-        r = np.corrcoef(x.to_numpy(float)[known], y.to_numpy(float)[known])[0, 1]
-    return bool(abs(r) >= least)
+    return abs(_correlation(x.to_numpy(float)[known], y.to_numpy(float)[known])) >= least
 
 
 def nearly(x: Column, y: Column) -> bool:
     """Whether one number is a line of another, or has its order, with an R2 of 0.95."""
-    from scipy.stats import rankdata
-
     if not (is_number(x) and is_number(y)) or "b" in (x.dtype.kind, y.dtype.kind):
         return False
     both = x.notna() & y.notna()
     if both.sum() < 30 or x[both].nunique() < 5 or y[both].nunique() < 5:
         return False
     a, b = (c[both].to_numpy(float) for c in (x, y))
-    return _tied(a, b) or _tied(rankdata(a), rankdata(b))
-
-
-def _tied(a: Any, b: Any) -> bool:
-    import numpy as np
-
-    a, b = a - a.mean(), b - b.mean()
-    with np.errstate(all="ignore"):
-        return bool((a @ b) ** 2 / ((a @ a) * (b @ b)) >= NEAR)
+    pairs = ((a, b), (_ranks(a), _ranks(b)))
+    return any(_correlation(*pair) ** 2 >= NEAR for pair in pairs)
 
 
 def nearly_label(x: Column, y: Column) -> bool:
     """Whether the parts of a feature (its labels, zero, tenths of its numbers) leave at most a
     tenth of the mistakes that the commonest answer makes."""
-    import numpy as np
-    import pandas as pd
-
     both = x.notna() & y.notna()
     x, y = x[both], y[both]
     if len(x) < 60 or not 2 <= y.nunique() <= 20 or (is_number(y) and y.nunique() > 10):
@@ -314,9 +286,6 @@ def nearly_label(x: Column, y: Column) -> bool:
 def owner_of(frame: Frame, name: str, owners: Sequence[str]) -> str:
     """A column of `owners` whose values go far towards this one, of several rows each: rows of one
     person or school on both sides of a split would give answers away. "" where there is none."""
-    import numpy as np
-    import pandas as pd
-
     column = frame[name]
     amount = is_number(column) and column.nunique() > 10
     value = column.astype(float) if amount else column.eq(column.mode().iloc[0]).astype(float)
@@ -341,8 +310,6 @@ def owner_of(frame: Frame, name: str, owners: Sequence[str]) -> str:
 def made_of(frame: Frame, target: str, features: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """(columns that together give the target, how), or ((), ""): a sum, difference, product or
     quotient of two numeric features, or a weighted sum of several."""
-    import numpy as np
-
     names = [f for f in features if is_number(frame[f]) and frame[f].isna().mean() < 0.1]
     y = frame[target]
     if len(names) < 2:
@@ -370,8 +337,6 @@ def made_of(frame: Frame, target: str, features: Sequence[str]) -> tuple[tuple[s
 def two_labels(frame: Frame, target: str, features: Sequence[str]) -> tuple[str, ...]:
     """Two columns of few values whose pairs of values have one label each, () where there are
     none; those with the fewest values are looked at."""
-    import pandas as pd
-
     few = [(int(frame[f].nunique()), f) for f in features if is_label(frame[f])]
     names = [f for count, f in sorted(few, key=lambda pair: pair[0]) if count <= CLASSES][:12]
     y = pd.factorize(frame[target])[0]
@@ -389,8 +354,6 @@ def shared_in_group(frame: Frame, target: str, features: Sequence[str]) -> tuple
     minorities, a state in a year by income and unemployment) in which the target is the same, ()
     where there are none: rows of one group would stand on both sides of a split. Those with the
     most values, each found in two rows or more on average, are looked at."""
-    import pandas as pd
-
     rows = frame[target].notna().to_numpy()
     y = frame[target][rows]
     many = [(int(frame[f].nunique()), f) for f in features]
@@ -411,8 +374,6 @@ def shared_in_group(frame: Frame, target: str, features: Sequence[str]) -> tuple
 
 def _two(block: Array, y: Array) -> tuple[int, int, str] | None:
     """Two columns whose weighted sum, or product of powers, gives y."""
-    import numpy as np
-
     found = _pair(block, y)
     if found is not None:
         return (*found, "their sum or difference")
@@ -429,8 +390,6 @@ def _two(block: Array, y: Array) -> tuple[int, int, str] | None:
 def _relative(block: Array, y: Array) -> tuple[int, int, str] | None:
     """Two columns of which one is the relative change from the other to y, or y per unit of it: y
     by the one runs on a straight line with the other."""
-    import numpy as np
-
     with np.errstate(all="ignore"):
         centred = block - block.mean(axis=0)
         size = np.sqrt((centred**2).sum(axis=0))
@@ -451,8 +410,6 @@ def _relative(block: Array, y: Array) -> tuple[int, int, str] | None:
 def _pair(block: Array, y: Array) -> tuple[int, int] | None:
     """The two columns with the best squared multiple correlation with y, if it is exact. From the
     correlation matrix alone, so all pairs cost no more than one."""
-    import numpy as np
-
     with np.errstate(all="ignore"):
         r = np.corrcoef(np.column_stack([block, y]), rowvar=False)
         own, mutual = r[-1, :-1], r[:-1, :-1]
@@ -467,8 +424,6 @@ def _pair(block: Array, y: Array) -> tuple[int, int] | None:
 
 def _weighted(block: Array, goal: Array) -> list[int]:
     """The columns of the weighted sum that gives every column of `goal`, none where none does."""
-    import numpy as np
-
     if len(block) < 5 * block.shape[1]:
         return []
     spread = block.std(axis=0)
@@ -498,9 +453,6 @@ def given_away(
 
 def _from_one(x: Column, y: Column, asked: Column, truth: Column) -> float:
     """The score of the best function of x: a mapping, the nearest neighbour, a straight line."""
-    import numpy as np
-    import pandas as pd
-
     known = (x.notna() & y.notna()).to_numpy()
     x, y = x[known], y[known]
     if len(x) < FEW or y.nunique() < 2 or truth.nunique(dropna=False) < 2:
@@ -528,9 +480,6 @@ def _from_one(x: Column, y: Column, asked: Column, truth: Column) -> float:
 
 def _commonest(x: Column, y: Column) -> Column:
     """Value of x → the commonest label there; of equally common ones the least."""
-    import numpy as np
-    import pandas as pd
-
     groups, values = pd.factorize(x.to_numpy())
     labels, names = pd.factorize(y.to_numpy(), sort=True)
     pairs, counts = np.unique(groups * len(names) + labels, return_counts=True)
@@ -542,15 +491,11 @@ def _commonest(x: Column, y: Column) -> Column:
 
 def _steps(a: Array, b: Array) -> tuple[Array, Array]:
     """Different values of x with the mean of y there."""
-    import numpy as np
-
     values, part = np.unique(a, return_inverse=True)
     return values, np.bincount(part, b) / np.bincount(part)
 
 
 def _agree(truth: Column, answer: Array, label: bool) -> float:
-    import numpy as np
-
     if label:
         return float((truth.map(str).to_numpy() == np.array([str(v) for v in answer])).mean())
     y, said = truth.to_numpy(float), np.asarray(answer, float)

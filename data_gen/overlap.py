@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.family import family_of
-from assay.fingerprints import ALONE, WORDS, TableMarks, spread, tokens
+from assay.fingerprints import ALONE, WORDS, TableMarks, spread, tables_of, tokens
 from assay.marks import contents, normal
 from assay.rows import blocks
 from assay.task import Task, parse_object, refuse_unfinished, with_absolute_files
+from assay.workers import WorkerPool, limit_threads
 from data_gen.demo.passages import canonical_hash
-from data_gen.groups import Together
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.
@@ -446,3 +446,98 @@ class Side:
             for name in PARTS
         }
         self._chunks = []
+
+
+# --- what belongs together, directly or through others: names, copies of tables, tables that are
+# drawn from one another. Their tasks belong on one side of a split. Copies of whole columns are
+# known before anything is built. A table that holds some of the rows of another is known by the
+# marks of its rows, and one that calls its rows something else, or measures in another unit, by
+# the sketches of its numbers (`assay.fingerprints`), from the files that are shipped: the same
+# marks that `assay tasks check` compares. ---
+
+FEW = 24  # databases that are read before processes for them would have begun
+TRAINING = ("train_v2", "train", "covariates_train")  # clean training files, without their ending
+
+
+class Together:
+    """Groups of names, each called by its least name. A name that was never joined is alone."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def head(self, name: str) -> str:
+        """The least name of the group."""
+        path: list[str] = []
+        while (parent := self._parent.get(name, name)) != name:
+            path.append(name)
+            name = parent
+        self._parent.update(dict.fromkeys(path, name))
+        return name
+
+    def join(self, one: str, two: str) -> None:
+        """Put the groups of two names together."""
+        least, most = sorted((self.head(one), self.head(two)))
+        self._parent[most] = least
+
+    def heads(self, names: Iterable[str]) -> dict[str, str]:
+        """Each name with the least of its group."""
+        return {name: self.head(name) for name in names}
+
+
+def alike(marks: Mapping[str, Collection[Hashable]], like: Callable[[str, str], bool]) -> Together:
+    """The names that are alike by `like`, of which those are asked that have a mark in common."""
+    groups = Together()
+    holders: defaultdict[Hashable, set[str]] = defaultdict(set)
+    for name in sorted(marks):
+        own = set(marks[name])
+        for other in sorted({near for mark in own for near in holders[mark]}):
+            if groups.head(name) != groups.head(other) and like(name, other):
+                groups.join(name, other)
+        for mark in own:
+            holders[mark].add(name)
+    return groups
+
+
+def same_table(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether most columns of the narrower table are columns of the other."""
+    return bool(one and other) and len(one & other) >= 0.6 * min(len(one), len(other))
+
+
+def copies_of_tables(marks: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """Source → the name of its group: copies of one table, and copies of copies, are together.
+    The group's name does not depend on what sources are called where columns say enough."""
+    groups = alike(marks, lambda one, other: same_table(marks[one], marks[other]))
+    least: dict[str, str] = {}
+    for name, head in groups.heads(sorted(marks)).items():
+        key = min(marks[name], default=hashlib.sha256(name.encode()).hexdigest()[:16])
+        least[head] = min(key, least.get(head, "g"))
+    return {name: least[head] for name, head in groups.heads(sorted(marks)).items()}
+
+
+def kin(marks: Mapping[str, Sequence[TableMarks]]) -> dict[str, str]:
+    """Name → the least name among those whose tables are like each other, directly or through
+    others."""
+    own = {name: {m for table in tables for m in table.all()} for name, tables in marks.items()}
+
+    def like(one: str, other: str) -> bool:
+        return any(a.like(b) for a in marks[one] for b in marks[other])
+
+    return alike(own, like).heads(marks)
+
+
+def kin_of_databases(
+    rows: Sequence[Mapping[str, Any]], databases: Path, workers: int = 1
+) -> dict[str, str]:
+    """Group of a table → the group it belongs to, for the rows of a question list (`kin`)."""
+    marks: dict[str, list[TableMarks]] = {}
+    # Every database: what one of them keeps in other files, another has at hand.
+    folders = [databases / str(row["file_path"]) / "source" for row in rows]
+    with WorkerPool(workers, limit_threads, few=FEW) as crew:
+        for row, found in zip(rows, crew.map(_shipped, folders), strict=True):
+            marks.setdefault(str(row["table_group"]), []).extend(found)
+    return kin(marks)
+
+
+def _shipped(folder: Path) -> list[TableMarks]:
+    training = [p for p in sorted(folder.iterdir()) if p.name.partition(".")[0] in TRAINING]
+    return list(tables_of(training))

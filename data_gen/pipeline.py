@@ -23,7 +23,7 @@ from assay.record import GOLD
 from assay.seeds import derive_seed
 from assay.task import Answer, Task, TaskError
 from data_gen.certificate import CERTIFICATE, Shared, certificate, counted, write_set
-from data_gen.licences import add_described
+from data_gen.describe import add_described
 from data_gen.splits import HELDOUT, SPLITS, add_shares, sides_of, wanted_of
 from data_gen.tally import AGREED, Input, Refused, Tally, say_empty, say_inputs
 from rewards.audit.laws import empty_law, gold_law, gold_of, normal, scored

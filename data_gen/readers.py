@@ -108,23 +108,20 @@ def _local(corpus: str) -> list[Source]:
     if root.is_file():
         return [Source(str(root), root.name, root.name, root.stat().st_size)]
     if root.is_dir():
-        found = sorted(p for p in root.rglob("*") if p.is_file() and _is_rows(p, root))
-        home = root.resolve().name
-        return [
-            Source(str(p), f"{home}/{name}", name, p.stat().st_size)
-            for p in found
-            for name in [p.relative_to(root).as_posix()]
-        ]
-    if not glob.has_magic(corpus):
+        base, home = root, root.resolve().name
+        paths = sorted(p for p in root.rglob("*") if p.is_file() and _is_rows(p, root))
+    elif not glob.has_magic(corpus):
         raise CorpusError(f"{corpus}: no such file or folder; give a corpus")
-    paths = [Path(p) for p in sorted(glob.glob(corpus, recursive=True)) if Path(p).is_file()]
-    if not paths:
-        raise CorpusError(f"{corpus}: no file fits this pattern; give a corpus")
-    base = _fixed(corpus)
+    else:
+        base = _fixed(corpus)
+        home = base.name
+        paths = [Path(p) for p in sorted(glob.glob(corpus, recursive=True)) if Path(p).is_file()]
+        if not paths:
+            raise CorpusError(f"{corpus}: no file fits this pattern; give a corpus")
+    names = [p.relative_to(base).as_posix() for p in paths]
     return [
-        Source(str(p), f"{base.name}/{name}" if base.name else name, name, p.stat().st_size)
-        for p in paths
-        for name in [p.relative_to(base).as_posix()]
+        Source(str(p), f"{home}/{name}" if home else name, name, p.stat().st_size)
+        for p, name in zip(paths, names, strict=True)
     ]
 
 

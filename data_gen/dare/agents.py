@@ -16,30 +16,20 @@ from typing import Any
 
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
+from data_gen.dare.models import HOMES
 from rollouts.engines.scripted import Solver
 from rollouts.python_tool import NAME, PREDICTION
 from rollouts.tool_calls import CallFormat
 
-# estimators of scikit-learn, and the modules that they are in
-HOMES = {
-    "LogisticRegression": "linear_model",
-    "GaussianNB": "naive_bayes",
-    "KNeighborsClassifier": "neighbors",
-    "DecisionTreeClassifier": "tree",
-    "RandomForestClassifier": "ensemble",
-    "LinearRegression": "linear_model",
-    "Lasso": "linear_model",
-    "KNeighborsRegressor": "neighbors",
-    "DecisionTreeRegressor": "tree",
-    "RandomForestRegressor": "ensemble",
-    "Ridge": "linear_model",
-    "LinearSVC": "svm",
-    "MLPClassifier": "neural_network",
-    "MLPRegressor": "neural_network",
-}
 MODELS = {
-    "classification": tuple(HOMES)[:5],
-    "regression": tuple(HOMES)[5:10],
+    "classification": (
+        *("LogisticRegression", "GaussianNB", "KNeighborsClassifier"),
+        *("DecisionTreeClassifier", "RandomForestClassifier"),
+    ),
+    "regression": (
+        *("LinearRegression", "Lasso", "KNeighborsRegressor"),
+        *("DecisionTreeRegressor", "RandomForestRegressor"),
+    ),
 }
 
 # --- IF: what the recipe says ---------------------------------------------------------------------

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay.console import progress
 from assay.task import Task, TaskError
 from data_gen.dare.layout import Frame, read_table
@@ -33,8 +35,6 @@ def tables_of(task: Task, root: Path) -> tuple[Frame, Frame]:
 
 def told_by_one_column(gold: TableGold, train: Frame, test: Frame) -> list[str]:
     """Columns whose straight line, fitted on the training file, gives R2 ≥ 0.99 (spec 9.3)."""
-    import numpy as np
-
     (target,) = gold.targets[:1]
     whole = test.merge(read_truth(gold.truth_csv), on=list(gold.key_columns))
     found: list[str] = []

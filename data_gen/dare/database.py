@@ -18,7 +18,7 @@ from assay.tables.settings import Doubt
 from assay.task import TaskError
 from data_gen.dare.layout import Frame, domain_of_text, write_database
 from data_gen.dare.sources import Source, described, fingerprints, table_hash
-from data_gen.dare.wishes import Wishes
+from data_gen.dare.targets import Wishes
 from data_gen.describe import About
 from data_gen.proof.compare import Differs
 from data_gen.proof.forms import opened

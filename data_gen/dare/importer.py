@@ -1,7 +1,17 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """Official databases → tasks. A solver sees the question and the needed files, nothing else.
 
 A training copy is checked against the published evaluation databases by content
 (`data_gen/dare/published.py`): what is one of them is left out, whatever its folder is called.
+
+DSBench's data-modelling tasks become the same format, MM variants only. Layout read:
+`data_resplit/<task>/{train,test,sample_submission}.csv`, the description in `task/<task>.txt`, the
+answers in `answers/<task>/test_answer.csv` (as its release unpacks them; github.com/LiqiangJing/
+DSBench, data_modeling/readme.md). The submission's first column is the key; its others are the
+targets. A task that cannot be read so, or whose answers are free text, is listed in
+`refused.jsonl` with the reason. What is scored is DARE-bench's metric for class and reg tasks.
+DSBench's own number needs a script for each competition: `assay eval dare.dsbench=DIR`.
 """
 
 from __future__ import annotations
@@ -9,6 +19,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import random
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,20 +29,30 @@ from typing import Any, cast
 
 from assay.console import progress
 from assay.hub import local_place
+from assay.lazy import pandas as pd
+from assay.seeds import derive_seed
 from assay.task import Task, TaskError, write_jsonl
 from data_gen.dare.layout import (
+    KIND,
     LISTING,
     SIMULATED,
     VARIANTS,
     Absent,
     Entry,
+    Frame,
+    csv_bytes,
     domain_of_page,
+    json_bytes,
     listed_entries,
     parts_in,
+    read_entries,
+    write_database,
+    write_question_list,
 )
+from data_gen.dare.models import recipe_of, simulate
 from data_gen.dare.published import evaluation_database
-from data_gen.dare.reference_solution import recipe_of, simulate
-from data_gen.licences import spdx
+from data_gen.dare.wording import mm_question
+from data_gen.describe import spdx
 from data_gen.tally import REFUSED, Input, Refusal, say_inputs
 from rewards.dare.score import read_gold
 
@@ -269,3 +291,112 @@ def _is_made(entry: Entry, variant: str, again: bool) -> bool:
     """Whether an answer is of IF and has to be made here."""
     there = (entry.folder / "verify" / SIMULATED).is_file()
     return entry.task_type(variant).endswith("-IF") and (again or not there)
+
+
+# --- DSBench
+
+MOST_CLASSES = 20
+MOST_LABELS = 200  # texts; more are written, not chosen among
+_FILES = (  # training rows, rows to predict, the form of an answer, the answers
+    *(f"data_resplit/{{}}/{name}.csv" for name in ("train", "test", "sample_submission")),
+    "answers/{}/test_answer.csv",
+)
+
+
+def family_of(train: Frame, targets: list[str]) -> str:
+    """`class` for labels, `reg` for numbers of many values."""
+    for target in targets:
+        values = train[target].dropna()
+        whole = values.dtype.kind not in "f" or bool((values == values.round()).all())
+        if not whole or (values.dtype.kind in "iuf" and values.nunique() > MOST_CLASSES):
+            return "reg"
+    return "class"
+
+
+def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
+    """Write one database; returns its row of the question list. Raises `TaskError` for a task that
+    lacks a file or cannot be scored."""
+    paths = [top / place.format(name) for place in _FILES]
+    if lost := [path for path in paths if not path.is_file()]:
+        raise TaskError(f"{name}: {lost[0]} is not there; give DSBench's data_modeling/data folder")
+    train, test, sample, answer = (pd.read_csv(path) for path in paths)
+    key, *targets = [str(c) for c in sample.columns]
+    lost = [t for t in targets if t not in train.columns or t not in answer.columns]
+    if key not in test.columns or key not in answer.columns or lost or not targets:
+        raise TaskError(
+            f"{name}: key {key!r} or targets {targets} of the sample submission are not in "
+            "train.csv, test.csv and test_answer.csv"
+        )
+    family = family_of(train, targets)
+    for target in targets:
+        if train[target].dtype.kind not in "biuf" and train[target].nunique() > MOST_LABELS:
+            raise TaskError(
+                f"{name}: the answers in {target!r} are free text, which a metric for classes "
+                "cannot score"
+            )
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    database = f"dsbench_{slug}_{family}"
+    test = test.drop(columns=[t for t in targets if t in test.columns])
+    truth = test[[key]].merge(answer[[key, *targets]], on=key, how="left", validate="one_to_one")
+    if truth[targets].isna().any().any():
+        raise TaskError(f"{name}: test_answer.csv lacks answers for some rows of test.csv")
+    number = range(1, len(test) + 1)
+    test.insert(0, "row_id", number)
+    truth = truth[targets].copy()
+    truth.insert(0, "row_id", number)
+    recipe: dict[str, Any] = {
+        "target": targets,
+        "problem_type": KIND[family],
+        "save_file_type": "csv",
+        "competition": name,
+        "key": key,
+    }
+    page, about = top / "task" / f"{name}.txt", {"question": recipe, "data_info": {"source": name}}
+    text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
+    files = {
+        "source/train_v2.csv": csv_bytes(train),
+        "source/val_v2.csv": csv_bytes(test),
+        "source/metadata.txt": text.encode(),
+        "verify/ground_truth.csv": csv_bytes(truth),
+        "verify/all_metadata.json": json_bytes(about),
+    }
+    write_database(out, database, files)
+    rng = random.Random(derive_seed(0, database))
+    return {
+        "file_path": database,
+        "task": KIND[family],
+        "question_v1": "",
+        "question_v2": mm_question(recipe, rng),
+        "available_tools": ["python_executor"],
+        "needed_files_v1": [],
+        "needed_files_v2": ["train_v2.csv", "val_v2.csv", "metadata.txt"],
+        "usability_rating": None,
+        "lastUpdated": None,
+    }
+
+
+def import_dsbench(top: Path, out: Path) -> None:
+    """All tasks of the folder → databases, question list and `tasks.jsonl` (split eval)."""
+    names = sorted(p.name for p in (top / "data_resplit").glob("*") if p.is_dir())
+    if not names:
+        raise TaskError(f"{top}: no data_resplit/<task> folders; give data_modeling/data")
+    out.mkdir(parents=True, exist_ok=True)
+    rows, inputs = list[dict[str, Any]](), list[Input]()
+    for name in progress(names, "import", "tasks"):
+        try:
+            rows.append(convert(top, name, out))
+            inputs.append(Input(name, 1))
+        except ValueError as error:  # of pandas too: no table, a key that occurs twice
+            why = str(error) if isinstance(error, TaskError) else f"{name}: {error}"
+            inputs.append(Input(name, 0, (why,)))
+    say_inputs(inputs, out)
+    if not rows:
+        raise TaskError(inputs[0].why[0])
+    write_question_list(out, rows)
+    tasks = list[Task]()
+    for entry in read_entries(out):
+        own = {name: entry.recipe[name] for name in ("competition", "key")}
+        meta = {"published": True, "benchmark": "DSBench", **own}
+        tasks += [task_of(entry, v, out, "eval", meta=meta) for v in variants_of(entry)]
+    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
+    print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from assay.lazy import pandas as pd
 from assay.task import TaskError
 from rewards.dare.score import TASK_TYPES
 
@@ -159,8 +160,6 @@ def _entry(top: Path, row: dict[str, Any], where: str) -> Entry | Absent:
 def read_table(path: Path) -> Frame:
     """A table as the reference reads it: csv with only the empty field missing, sqlite tables
     joined on row_id, parquet as it is."""
-    import pandas as pd
-
     if path.suffix.lower() == ".parquet":
         return pd.read_parquet(path)
     if path.suffix == ".csv":
@@ -241,6 +240,26 @@ def write_question_list(top: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def json_bytes(value: Any) -> bytes:
     """Indented, sorted JSON with a final line end."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def metadata_json(recipe: Mapping[str, Any], name: str, about: dict[str, Any]) -> bytes:
+    """`all_metadata.json`: how the database was made, file names included."""
+    kind, home = recipe["save_file_type"], f"./{name}"
+    question = {
+        **recipe,
+        "target_candidates": recipe["target"],
+        "needed_files_v1": [f"train_v1.{kind}", f"val_v1.{kind}", "metadata.txt"],
+        "needed_files_v2": [f"train_v2.{kind}", f"val_v2.{kind}", "metadata.txt"],
+        "train_v2_save_file": f"{home}/source/train_v2.{kind}",
+        "val_v2_save_file": f"{home}/source/val_v2.{kind}",
+        "val_no_err_save_file": f"{home}/source/val_v1.{kind}",
+        "train_no_err_save_file": f"{home}/source/train_v1_no_err.{kind}",
+        "train_err_split_save_file": f"{home}/source/train_v1.{kind}",
+        "output_file": f"{home}/prediction.csv",
+        "ground_truth_file": f"{home}/verify/ground_truth.csv",
+        "simulated_pred_file": f"{home}/verify/simulated_pred_local.csv",
+    }
+    return json_bytes({"question": question, "data_info": about, "meta_data": {}})
 
 
 # --- domains, by the paper's appendix M as far as rules can: a keyword of a table's source that

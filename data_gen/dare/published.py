@@ -19,7 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay.fingerprints import spread
+from assay.lazy import pandas as pd
 from assay.tables.columns import date_format, days_of
 from data_gen.dare.layout import VARIANTS, Entry, Frame, read_table
 from rewards.published import published_database
@@ -138,8 +141,6 @@ def few(column: Any, least: int) -> bool:
 
 
 def _sketch(column: Any) -> Sketch:
-    import numpy as np
-
     values = _hashed(column)
     if values is None:
         return frozenset()
@@ -157,8 +158,6 @@ def _sketch(column: Any) -> Sketch:
 def plain_values(column: Any) -> Any:
     """The present values of a column as they are however they are kept: numbers and days (in
     seconds) as an array of floats, anything else as a list of texts."""
-    import pandas as pd
-
     column = column.dropna()
     if column.dtype.kind == "M":
         if getattr(column.dtype, "tz", None) is not None:
@@ -188,8 +187,6 @@ def _bare(value: Any) -> str:
 def _hashed(column: Any) -> Any:
     """A 64-bit hash for every value, of numbers in single precision. None for a column that says
     nothing."""
-    import numpy as np
-
     values = plain_values(column)
     if not isinstance(values, list):
         if column.dtype.kind == "b" or _counted(values):
@@ -206,8 +203,6 @@ def _hashed(column: Any) -> Any:
 
 def _counted(numbers: Any) -> bool:
     """Whether these are the numbers of the rows, the same for all tables of a size."""
-    import numpy as np
-
     if not len(numbers) or not bool(np.all(numbers == np.round(numbers))):
         return False
     distinct = len(np.unique(numbers))
@@ -230,8 +225,6 @@ def tells(entry: Entry, name: str) -> bool:
 def tables_of(entry: Entry) -> Iterator[tuple[str, Frame]]:
     """The tables that a database was made of, as far as its files hold them: `whole`; of an
     incomplete copy also the features of IF alone (`features`), or the rows to predict (`test`)."""
-    import pandas as pd
-
     found = {p.stem: p for p in (entry.folder / "source").glob("*.*") if p.is_file()}
     stems = {"whole": ("train", "val_v2"), "test": ("val_v1",)}
     if entry.family != "ts":

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
 from data_gen.columns import look, look_at, speaks_of, words_of
 from data_gen.dare.database import (
@@ -29,9 +30,10 @@ from data_gen.dare.database import (
     write_proved,
 )
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes
+from data_gen.dare.models import TREES, any_beats, design, forecasts
 from data_gen.dare.sources import Listed, Source, database_name, plain_about
-from data_gen.dare.tabular import RATIOS, TREES, any_beats, design, forecasts
-from data_gen.dare.targets import judge, near_ones, told_by
+from data_gen.dare.tabular import RATIOS
+from data_gen.dare.targets import Wish, judge, near_ones, told_by
 from data_gen.dare.time_columns import (
     Timed,
     are_things,
@@ -44,7 +46,6 @@ from data_gen.dare.time_columns import (
     times_in,
     without_counters,
 )
-from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import (
     cf_question,
     check_series,
@@ -392,15 +393,11 @@ def _many(timed: Timed, rule: str) -> bool:
 
 
 def _length(rule: str) -> Any:
-    import pandas as pd
-
     return pd.Timedelta(days=30) if rule == "1M" else pd.Timedelta(_PANDAS[rule])
 
 
 def binned(timed: Timed, target: str, resample: Resample) -> Frame:
     """Every bin that has a value: the keys, `_bin` (its name), `_start`, `_end`, the target."""
-    import pandas as pd
-
     rule, how = resample
     frame = timed.frame
     grouped = frame.groupby(timed.keys, sort=True) if timed.keys else [((), frame)]
@@ -418,8 +415,6 @@ def binned(timed: Timed, target: str, resample: Resample) -> Frame:
 
 
 def _start(labels: Any, rule: str) -> Any:
-    import pandas as pd
-
     if rule == "1W":
         return labels - pd.Timedelta(days=6)
     return labels.dt.to_period("M").dt.start_time if rule == "1M" else labels
@@ -427,8 +422,6 @@ def _start(labels: Any, rule: str) -> Any:
 
 def until(timed: Timed) -> Any:
     """The moment up to which the series is whole: one usual step after its last time."""
-    import pandas as pd
-
     last = timed.frame["_when"].max()
     return last + pd.Timedelta(seconds=float(_gaps(timed).median()))
 

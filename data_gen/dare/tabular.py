@@ -2,27 +2,72 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-"""One table → a class or reg database: split, ranges, noise, recipe, files (spec sections 2-4).
+"""One table → class and reg databases, each with an IF and an MM variant (spec 2-4): split,
+ranges, noise, recipe, files; and whether an IF task is worth asking: its reference twice, a
+faithful solver, every step broken once.
 
 Where the published construction is weak (spec 3.1, section 9) this differs: a noise row breaks a
 random non-empty set of ranges, and every range is broken alone by some rows, so each one matters;
 noise goes beyond a range by a share of its width, not by at most 10; equal feature rows never stand
 on both sides of the split; metadata names every column.
+
+A step is *stated* only if breaking it changes the answer; a range whose loss changes nothing is
+dropped and the noise made again; an answer that is one label throughout is refused. A step that one
+wrong way leaves alone may still matter another way (five seeds, an imputer left out rather than
+exchanged), and steps that do not matter one by one may matter together: so a reader who does only
+what is stated, with other seeds, must come to the same answer.
 """
 
 from __future__ import annotations
 
+import io
 import random
 import string
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pstdev
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from data_gen.dare.layout import Frame, csv_bytes, json_bytes, table_bytes
-from data_gen.dare.targets import Looked
+import numpy as np
+
+from assay.files import machine_failed
+from assay.lazy import pandas as pd
+from assay.seeds import derive_seed
+from data_gen.dare.database import (
+    Built,
+    Settings,
+    list_row,
+    loaded,
+    mark,
+    origin,
+    texts_of,
+    write_proved,
+)
+from data_gen.dare.layout import KIND, Frame, csv_bytes, json_bytes, metadata_json, table_bytes
+from data_gen.dare.models import (
+    in_range,
+    read,
+    solve,
+    tabular_baseline,
+    versions,
+)
+from data_gen.dare.sources import Source, database_name, phrases, plain_about
+from data_gen.dare.targets import LEAST_COLUMNS, LEAST_ROWS, Looked, Plan, clean, narrowed, plans
+from data_gen.dare.time_columns import is_one_series, keys_of
+from data_gen.dare.wording import (
+    column_lines,
+    few_columns,
+    if_question,
+    metadata_text,
+    mini_question,
+    mm_question,
+    mm_short,
+)
+from data_gen.leaks import given_away
 from data_gen.tally import Refused
-from rewards.dare.metrics import macro_f1, raw_r2
+from rewards.dare.score import TableGold, score_table
 
 MODELS = {
     "class": (
@@ -159,9 +204,6 @@ def _kept(
 
 def _related(feature: Frame, target: Frame) -> float:
     """Share of the target's variance (of each label's, for text) between ten bins of a feature."""
-    import numpy as np
-    import pandas as pd
-
     sample = slice(0, 600)
     bins = feature.iloc[sample]
     if feature.dtype.kind in "iuf" and bins.nunique() > 10:
@@ -193,8 +235,6 @@ def _range(column: Frame, kind: str) -> list[Any] | None:
 
 def with_noise(made: Candidate, ranges: dict[str, Any], rng: random.Random) -> Candidate:
     """The same with `ranges` as its expected ranges, and fresh noise that breaks them."""
-    import pandas as pd
-
     clean = replace(made, recipe={**made.recipe, "expected_ranges": ranges})
     base = clean.clean_v1()
     cells = {name: base[name].to_numpy(object) for name in base.columns}
@@ -248,133 +288,311 @@ def files_of(made: Candidate, metadata: str, rng: random.Random) -> dict[str, by
     }
 
 
-def construction(made: Candidate, name: str) -> dict[str, Any]:
-    """`all_metadata.json`'s question part, file names included."""
-    kind = made.recipe["save_file_type"]
-    return {
-        **made.recipe,
-        "target_candidates": made.recipe["target"],
-        "needed_files_v1": [f"train_v1.{kind}", f"val_v1.{kind}", "metadata.txt"],
-        "needed_files_v2": [f"train_v2.{kind}", f"val_v2.{kind}", "metadata.txt"],
-        "train_v2_save_file": f"./{name}/source/train_v2.{kind}",
-        "val_v2_save_file": f"./{name}/source/val_v2.{kind}",
-        "val_no_err_save_file": f"./{name}/source/val_v1.{kind}",
-        "train_no_err_save_file": f"./{name}/source/train_v1_no_err.{kind}",
-        "train_err_split_save_file": f"./{name}/source/train_v1.{kind}",
-        "output_file": f"./{name}/prediction.csv",
-        "ground_truth_file": f"./{name}/verify/ground_truth.csv",
-        "simulated_pred_file": f"./{name}/verify/simulated_pred_local.csv",
-    }
+# --- from one table to its databases
+
+TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table
 
 
-def metadata_json(made: Candidate, name: str, about: dict[str, Any]) -> bytes:
-    return json_bytes({"question": construction(made, name), "data_info": about, "meta_data": {}})
+@dataclass(frozen=True)
+class Table:
+    """A table on its way to databases: what it holds, and what is said of its columns."""
+
+    source: Source
+    settings: Settings
+    looked: Looked
+    texts: Mapping[str, str]
+
+    @property
+    def own(self) -> bool:
+        """Whether the user gives the table, or names its targets."""
+        return not self.source.many or bool(self.settings.wishes.of(self.source.name).targets)
 
 
-# --- simple models: a task that none of them can do, or none can miss, is no task ---
+def build_tabular(source: Source, settings: Settings, built: Built, room: int) -> None:
+    """Add up to `room` class and reg databases of one table. Raises `Refused` where it gives
+    none."""
+    wish = settings.wishes.of(source.name)
+    listed = [one for one in source.listed if one.kind != "series"]
+    if source.many and not listed and not wish.targets:
+        return
+    raw = loaded(source, built)
+    built.doubts += source.doubts
+    texts = texts_of(source, [str(c).strip() for c in raw.columns])
+    free = not wish.targets and not listed
+    if free and is_one_series(raw):
+        said = "its rows are points of one series: no random split of them is fair"
+        raise Refused("series", said)
+    seed = derive_seed(settings.seed, source.name)
+    looked = clean(raw, seed, texts, wish.named(), source.many)
+    if looked is None:
+        usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
+        raise Refused("small", usable)
+    if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
+        raise Refused("unusable", "; ".join(f"{name}: {looked.lost[name]}" for name in lost))
+    mark(built, raw, settings)
+    table = Table(source, settings, looked, texts)
+    kinds, asked = settings.wishes.kinds, () if wish.targets else source.listed
+    made, refused = plans(looked, wish, kinds, seed, asked, several=not settings.mini)
+    built.refused += refused
+    if free:
+        keys = {*keys_of(raw)}  # columns that with a time name its rows
+        made = [plan for plan in made if not set(plan.targets) & keys]
+    for number, plan in enumerate(made[: 3 * room]):
+        if len(built.rows) >= room:
+            break
+        rng = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
+        where = f"{plan.family} {', '.join(plan.targets)}"
+        built.add(partial(_database, table, plan, rng, built, where), where)
 
-FLOOR_F1 = 0.08  # above the constant answer and above chance
-FLOOR_R2 = 0.1
-ORDERS, SURELY = 30, 3.0  # orders of the answers that show what chance reaches, and how surely
-TREES = (10, 40)  # of a forest; the larger one is grown where the smaller does not do
 
-
-def design(train: Frame, test: Frame, names: list[str]) -> tuple[Any, Any]:
-    """Numbers as they are, words one-hot over the training set's 15 commonest; NaN stays."""
-    import numpy as np
-
-    blocks: list[tuple[Any, Any]] = []
-    for name in names:
-        a, b = train[name], test[name]
-        if a.dtype.kind in "iufb":
-            blocks.append((a.to_numpy(float)[:, None], b.to_numpy(float)[:, None]))
+def _database(
+    table: Table, plan: Plan, rng: random.Random, built: Built, where: str
+) -> list[dict[str, Any]]:
+    """Build and write one tabular database. One of a user's own table is drafted several times, and
+    comes without its IF variant when that cannot be proved. Raises `Refused`."""
+    wish, mini = table.settings.wishes.of(table.source.name), table.settings.mini
+    bare = narrowed(table.looked, plan, wish, table.source.many)
+    wanted = table.settings.wishes.variants(plan.family)
+    short = mini and "IF" not in wanted  # a modelling task alone, a question of one line
+    if short:
+        bare = few_columns(bare, plan.targets, rng)
+    fit_: Candidate | None = None
+    why = ""
+    for _ in range(1 if short else OWN_TRIES if table.own else TRIES):
+        made = propose(bare, plan.family, list(plan.targets), rng, mini and not short)
+        if why := _dull(made, mini and not short):
             continue
-        top = a.value_counts().index[:15]
-        parts = [np.stack([(c == t).to_numpy(float) for t in top], 1) for c in (a, b)]
-        blocks.append((parts[0], parts[1]))
-    return (np.concatenate([x for x, _ in blocks], 1), np.concatenate([y for _, y in blocks], 1))
+        if short:
+            made = replace(made, recipe={**made.recipe, "save_file_type": "csv"})
+        made = fit_ = _worded(made, table)
+        if "IF" not in wanted:
+            return [_write(table, bare, made, None, rng, wanted)]
+        proof, why = worth_asking(made, rng)
+        if proof is not None:
+            return [_write(table, bare, proof.made, proof, rng, wanted)]
+    if fit_ is None or not table.own or "MM" not in wanted:
+        raise Refused("draft", why)
+    row = _write(table, bare, fit_, None, rng, wanted)
+    built.refuse("draft", f"only the modelling task: {why}", where)
+    return [row]
 
 
-def tabular_baseline(made: Candidate) -> str:
-    """ "" if a default model beats the floor on every target, else why the task is refused."""
-    import pandas as pd
-
+def _dull(made: Candidate, mini: bool) -> str:
+    """Why nobody learns from a draft: one feature gives the answers, or no model finds them."""
     names = made.recipe["related_features"]
-    x, z = design(made.train, made.test, names)
-    middle = pd.DataFrame(x).median().fillna(0.0).to_numpy()
-    x, z = (pd.DataFrame(t).fillna(pd.Series(middle)).to_numpy() for t in (x, z))
     for target in made.recipe["target"]:
-        if not _beats(made.family, x, z, made.train[target], made.truth[target]):
-            return "a default model does not beat a constant answer or chance"
+        test = made.test.assign(**{target: made.truth[target].to_numpy()})
+        if told := given_away(made.train, test, target, names):
+            return f"{next(iter(told))} alone gives the answers"
+    return "" if mini else tabular_baseline(made)
+
+
+def _worded(made: Candidate, table: Table) -> Candidate:
+    """The draft with the words that its question uses for columns."""
+    if table.settings.mini:
+        return made
+    names = made.recipe["not_filtered_related_features"]
+    said = phrases(list(table.looked.frame.columns), table.texts)
+    words = {n: said[n] for n in names if n in said}
+    return replace(made, recipe={**made.recipe, "column_words": words})
+
+
+def _write(
+    table: Table,
+    bare: Looked,
+    made: Candidate,
+    proof: Proof | None,
+    rng: random.Random,
+    wanted: Sequence[str],
+) -> dict[str, Any]:
+    """Write a database; returns its row of the question list. Without proof it has no IF
+    variant."""
+    source, settings, recipe = table.source, table.settings, made.recipe
+    name = database_name(source, "-".join(recipe["target"]), made.family)
+    about = origin(source, table.looked.frame)
+    text = metadata_text(source.title, plain_about(source.about), column_lines(table.texts, bare))
+    files = files_of(made, text, rng) | {
+        "verify/all_metadata.json": metadata_json(recipe, name, about)
+    }
+    if proof is not None:
+        files["verify/simulated_pred_local.csv"] = proof.answer.encode()
+        files["verify/made_with.json"] = json_bytes(versions())
+    write_proved(source, settings, name, files)
+    ext, ask = recipe["save_file_type"], mini_question if settings.mini else if_question
+    described: Sequence[str] = [] if settings.mini else ["metadata.txt"]
+    free = ""
+    if "MM" in wanted:
+        free = mm_short(recipe) if settings.mini else mm_question(recipe, rng)
+    asked = {
+        **recipe,
+        "question_v1": ask(recipe, rng) if proof is not None else "",
+        "question_v2": free,
+        "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}", *described],
+        "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", *described],
+    }
+    return list_row(about, name, KIND[made.family], asked)
+
+
+# --- is an IF task worth asking? ---
+
+_OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
+_MUST = {  # a task in which these make no difference is refused
+    "model": "the model or the choice of features does not matter",
+    "features": "the model or the choice of features does not matter",
+    "onehot": "the categorical features do not matter",  # the question cannot be put without it
+}
+_FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
+_SEEDS = {"DecisionTreeClassifier": 5, "DecisionTreeRegressor": 5, "LinearSVC": 3}  # others: 1
+
+
+@dataclass(frozen=True)
+class Proof:
+    """An accepted IF task, the steps that its question states among its recipe, and its answer."""
+
+    made: Candidate
+    answer: str
+
+
+def trials(made: Candidate) -> dict[str, list[dict[str, Any]]]:
+    """Step → changes of the recipe that leave it out or get it wrong; first the two that must
+    matter. A step matters if any of them changes the answer."""
+    recipe, ranges = made.recipe, made.recipe["expected_ranges"]
+    chosen, kinds = recipe["selected_features"], recipe["column_type_inference"]
+    model = recipe["model_type"]
+    family = "LogisticRegression" if made.family == "class" else "Ridge"
+    found: dict[str, list[dict[str, Any]]] = {"model": [{"model_type": _OTHER.get(model, family)}]}
+    found["features"] = [{"selected_features": recipe["not_filtered_related_features"]}]
+    if len(chosen) == len(recipe["not_filtered_related_features"]):
+        found["features"] = [{"selected_features": chosen[:-1]}]
+    found |= {
+        f"range:{name}": [{"expected_ranges": {n: r for n, r in ranges.items() if n != name}}]
+        for name in ranges
+    }
+    if any(kinds[f] == "categorical" for f in chosen):
+        found["onehot"] = [{"selected_features": [f for f in chosen if kinds[f] == "numerical"]}]
+    first = recipe["random_state"] + 1
+    found["seed"] = [{"random_state": first + i} for i in range(_SEEDS.get(model, 1))]
+    found["scale"] = [{"scale": False}]
+    found["order"] = [{"selected_features": chosen[::-1]}]
+    if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
+        found["impute"] = [{"imputer_type": _FILL[recipe["imputer_type"]]}, {"imputer_type": None}]
+    return found
+
+
+def readers(made: Candidate, same: list[str]) -> list[dict[str, Any]]:
+    """The changes of readers who do none of the steps that made no difference one by one."""
+    ways: dict[str, list[dict[str, Any]]] = {
+        "seed": trials(made)["seed"],
+        "scale": [{"scale": False}],
+        "impute": [{"imputer_type": None}],
+        "order": [{}, {"selected_features": made.recipe["selected_features"][::-1]}],
+    }
+    left = [ways[name] for name in same if name in ways]
+    most = max(map(len, left), default=0)
+    return [{k: v for one in left for k, v in one[i % len(one)].items()} for i in range(most)]
+
+
+def _shipped(made: Candidate) -> list[Frame]:
+    """The tables (clean, with noise, to predict) read from files as they are shipped: types survive
+    each form differently."""
+    kind = str(made.recipe["save_file_type"])
+    data = {
+        "clean": table_bytes(made.clean_v1(), kind, "train_set"),
+        "noisy": table_bytes(made.noisy, kind, "train_set", 2),
+        "test": table_bytes(made.test_v1(), kind, "val_set"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / f"{name}.{kind}" for name in data}
+        for name, path in paths.items():
+            path.write_bytes(data[name])
+        return [read(path) for path in paths.values()]
+
+
+def _tried(train: Frame, test: Frame, recipe: dict[str, Any]) -> str | None:
+    """The answer; None where it does not run, as a recipe with a broken step may not."""
+    try:
+        return solve(train, test, recipe)
+    except Exception as error:  # whatever scikit-learn says
+        if machine_failed(error):
+            raise
+        return None
+
+
+def worth_asking(made: Candidate, rng: random.Random) -> tuple[Proof | None, str]:
+    """(the proof, "ok"), or (None, why the task is refused)."""
+    for _ in range(3):
+        ranges = made.recipe["expected_ranges"]
+        if not ranges:
+            return None, "no range matters"
+        clean, noisy, test = _shipped(made)
+        why, answer, same = _examined(made, clean, noisy, test)
+        if why:
+            return None, why
+        idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
+        if not idle:
+            stated = [n for n in trials(made) if n not in same and not n.startswith("range:")]
+            recipe = {**made.recipe, "stated": ["filter", *stated]}
+            return Proof(replace(made, recipe=recipe), answer), "ok"
+        made = with_noise(made, {n: r for n, r in ranges.items() if n not in idle}, rng)
+    return None, "no set of ranges in which each matters"
+
+
+def _examined(
+    made: Candidate, clean: Frame, noisy: Frame, test: Frame
+) -> tuple[str, str, list[str]]:
+    """("" or why the draft is refused, the reference's answer, the steps that change nothing)."""
+    recipe = made.recipe
+    first, again = (_tried(clean, test, recipe) for _ in range(2))
+    if first is None or first != again:
+        return "the reference does not run, or not twice alike", "", []
+
+    def agrees(changes: dict[str, Any]) -> bool:
+        """Whether a reader of the file with noise comes to the reference's answer."""
+        other = {**recipe, **changes}
+        kept = in_range(noisy, other["expected_ranges"], recipe["column_type_inference"])
+        answer = _tried(kept, test, other)
+        return answer is not None and _score(made, first, answer) == 1.0
+
+    if not agrees({}):
+        return "filtering the noisy file does not give the reference's answer", "", []
+    if name := _alike(made, first):
+        return f"the reference gives every row one answer for {name}", "", []
+    if name := _decides(made, first):
+        return f"{name} alone decides every answer", "", []
+    same: list[str] = []
+    for name, ways in trials(made).items():
+        if all(map(agrees, ways)):
+            if name in _MUST:
+                return _MUST[name], "", []
+            same.append(name)
+    if not all(map(agrees, readers(made, same))):
+        return "what the question leaves open matters when taken together", "", []
+    return "", first, same
+
+
+def _score(made: Candidate, truth: str, answer: str) -> float:
+    if answer == truth:
+        return 1.0
+    kind = f"{made.family}-IF"
+    gold = TableGold(kind, truth, ("row_id",), tuple(made.recipe["target"]), {})
+    return score_table(gold, answer.encode(), "strict", trusted=True).outcome or 0.0
+
+
+def _alike(made: Candidate, answer: str) -> str:
+    """A target of which all predictions are equal; "" where none is so."""
+    said: Any = pd.read_csv(io.StringIO(answer))
+    return next((t for t in made.recipe["target"] if len(said) > 1 and said[t].nunique() < 2), "")
+
+
+def _decides(made: Candidate, answer: str) -> str:
+    """A feature whose values, looked up in the training rows, give all labels of an answer: nobody
+    would need the rest of the recipe. "" where there is none, and for quantities."""
+    if made.family != "class":
+        return ""
+    said: Any = pd.read_csv(io.StringIO(answer), dtype=str, keep_default_na=False)
+    for target in made.recipe["target"]:
+        test = made.test_v1().assign(**{target: said[target].to_numpy()})
+        names = [n for n in made.recipe["selected_features"] if n in test]
+        if told := given_away(made.clean_v1(), test, target, names, 1.0):
+            return next(iter(told))
     return ""
-
-
-def _beats(family: str, x: Any, z: Any, y: Any, truth: Any) -> bool:
-    """Whether a small forest, fitted on `x` and `y`, predicts `truth` from `z` better than a
-    constant does and, surely, better than its own answers in another order do: a macro-F1 of 0.5
-    says nothing of two classes, and one of 0.6 little where few rows are asked."""
-    import pandas as pd
-    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-
-    for trees in TREES:
-        if family == "class":
-            forest: Any = ExtraTreesClassifier(trees, random_state=0, min_samples_leaf=2)
-            said = pd.Series(forest.fit(x, y).predict(z))
-            lazy = pd.Series([y.value_counts().index[0]] * len(truth))
-            orders = (said.sample(frac=1, random_state=i) for i in range(ORDERS))
-            chance = [macro_f1(truth, order.reset_index(drop=True)) for order in orders]
-            least = max(macro_f1(truth, lazy), fmean(chance)) + FLOOR_F1
-            beats = macro_f1(truth, said) >= max(least, fmean(chance) + SURELY * pstdev(chance))
-        else:
-            forest = ExtraTreesRegressor(trees, random_state=0, min_samples_leaf=2)
-            said = pd.Series(forest.fit(x, y).predict(z))
-            beats = (raw_r2(truth, said) or 0.0) >= FLOOR_R2
-            beats = beats and truth.corr(said) * (len(truth) - 1) ** 0.5 >= SURELY
-        if beats:
-            return True
-    return False
-
-
-def forecasts(train: Frame, test: Frame, time: str, keys: list[str], target: str) -> Iterator[Any]:
-    """Answers that need the past of the target only: by entity, mean, last value, straight line,
-    and last, for they take longest, trees on entity and calendar."""
-    import numpy as np
-    import pandas as pd
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    def days(frame: Frame) -> Any:
-        return (frame[time] - train[time].min()).dt.total_seconds().to_numpy() / 86400
-
-    ordered = train.assign(_d=days(train)).sort_values("_d")
-    past, ask = ordered, test.assign(_d=days(test))
-    whole = past[target].mean()
-    group = past.groupby(keys)[target] if keys else None
-    if group is not None:
-        index: Any = pd.MultiIndex.from_frame(ask[keys]) if len(keys) > 1 else ask[keys[0]]
-        yield group.mean().reindex(index).fillna(whole).to_numpy()
-        yield group.last().reindex(index).fillna(whole).to_numpy()
-    else:
-        yield np.full(len(ask), past[target].iloc[-1])
-        slope, base = np.polyfit(past["_d"], past[target], 1)
-        yield base + slope * ask["_d"].to_numpy()
-    x, z = design(
-        past.assign(**_calendar(past[time])),
-        ask.assign(**_calendar(ask[time])),
-        [*keys, "_d", *_calendar(ask[time])],
-    )
-    for trees in TREES:
-        model = ExtraTreesRegressor(trees, random_state=0, min_samples_leaf=2)
-        yield model.fit(x, past[target]).predict(z)
-
-
-def _calendar(times: Any) -> dict[str, Any]:
-    return {"_month": times.dt.month, "_weekday": times.dt.weekday, "_hour": times.dt.hour}
-
-
-def any_beats(truth: Any, answers: Iterable[Any]) -> bool:
-    """Whether the unclipped R2 of any answer reaches the floor; no more are made than needed."""
-    import pandas as pd
-
-    plain = truth.reset_index(drop=True)
-    found = (raw_r2(plain, pd.Series(answer)) for answer in answers)
-    return any(value is not None and value >= FLOOR_R2 for value in found)

@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from assay.lazy import pandas as pd
 from assay.tables.settings import Doubt
 from data_gen.columns import is_running, look, speaks_of, words_of
 from data_gen.dare.layout import Frame
@@ -41,8 +42,6 @@ def find_time(frame: Frame) -> tuple[str, Any, str] | None:
 
 def times_in(name: str, column: Any, said: bool = False) -> tuple[str, Any, str] | None:
     """The column as times, as `find_time` gives it; `said`: somebody says that it is years."""
-    import pandas as pd
-
     if column.dtype.kind == "M":
         return name, column.dt.tz_localize(None), "%Y-%m-%d %H:%M:%S"
     if column.nunique() < 10 or column.isna().any():
@@ -176,8 +175,6 @@ def is_one_series(frame: Frame) -> bool:
 def _is_elapsed(name: str, column: Any) -> bool:
     """Whether a column counts the time since a start, row by row in steps of one length: seconds,
     or durations such as `0 days 00:00:01`."""
-    import pandas as pd
-
     if not speaks_of(words_of(name), "clock") or column.dtype.kind == "b" or column.isna().any():
         return False
     since = column

@@ -18,6 +18,7 @@ from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError
 from data_gen.dare.layout import Frame
+from data_gen.dare.sources import phrases
 from data_gen.dare.targets import Looked
 from data_gen.rewording import Endpoint, Facts, Rewording, job_of, report, reword_all
 from data_gen.tally import Refused
@@ -191,6 +192,24 @@ def cf_question(
         f"may be unsorted and non-contiguous. Save `prediction.csv` with {_names(keys)}, "
         f"written as in `val_v2.csv`, and `{target}`. More time points than asked are allowed."
     )
+
+
+def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
+    """A line for every column: what the source says, and what the values are."""
+    said = phrases(list(looked.frame.columns), texts)
+    out: dict[str, str] = {}
+    for name in looked.frame.columns:
+        values = looked.frame[name].dropna()
+        if looked.kinds[name] == "numerical":
+            fact = f"number from {values.min():g} to {values.max():g}"
+        else:
+            shown = sorted(map(str, values.unique()))[:6]
+            fact = f"one of {len(values.unique())} categories, such as {', '.join(shown)}"
+        text = texts.get(name, "")
+        if name in said and not text.lower().startswith(said[name].lower()):
+            text = f"{said[name]}; {text}"  # the words of the questions stand first
+        out[name] = f"{text} ({fact})" if text else fact
+    return out
 
 
 def metadata_text(title: str, about: str, columns: dict[str, str]) -> str:

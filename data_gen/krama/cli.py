@@ -12,7 +12,7 @@ import hashlib
 import json
 import tarfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,8 @@ def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode, parts: Mode) -> li
         own = resolve(step.sources, part.gold) or part.gold
         made.append(_hiding(sub_task(part.entry, step, str(part.folder), parts, own), part))
     for task in made:
-        score = score_response(
-            task.gold["answer_type"], task.gold["answer"], {"answer": task.gold["answer"]}
-        )
+        gold = task.gold
+        score = score_response(gold["answer_type"], gold["answer"], {"answer": gold["answer"]})
         if score.outcome != 1.0:
             raise TaskError(f"task {task.id}: its own gold scores {score.outcome}, not 1")
     return made
@@ -98,19 +97,11 @@ def _hiding(task: Task, view: View) -> Task:
     )
 
 
-@dataclass(frozen=True)
-class Lakes:
-    """The lakes that are there, the tasks that can be asked of them, and what is left out: lines to
-    print, and the reason by task."""
-
-    folders: Mapping[str, Path]
-    entries: Sequence[Entry]
-    said: Sequence[str]
-    left_out: Mapping[str, str]
-
-
-def find_lakes(entries: Sequence[Entry], lakes: Path, out: Path) -> Lakes:
-    """Which tasks the lakes in a folder can be asked. Raises `TaskError` where it is none."""
+def find_lakes(
+    entries: Sequence[Entry], lakes: Path, out: Path
+) -> tuple[dict[str, Path], list[str], dict[str, str]]:
+    """(the folder of each lake that is there, what to say of the others, why a task cannot be
+    asked)."""
     folders: dict[str, Path] = {}
     said: list[str] = []
     left_out: dict[str, str] = {}
@@ -137,7 +128,7 @@ def find_lakes(entries: Sequence[Entry], lakes: Path, out: Path) -> Lakes:
                 f"{domain}: {len(absent)} of {len(mine)} tasks are left out, since their files are "
                 f"not in {folder}: {listed}"
             )
-    return Lakes(folders, [e for e in entries if e.id not in left_out], said, left_out)
+    return folders, said, left_out
 
 
 def build(
@@ -152,16 +143,16 @@ def build(
     What the lakes have no files for is left out, and `said` in the manifest; `strict` refuses it.
     Raises `TaskError`."""
     entries, said = gathered(workloads)
-    there = find_lakes(entries, lakes, out)
-    if not there.entries:
-        raise TaskError(f"{lakes}: no task can be asked of what is there. {' '.join(there.said)}")
-    if strict and there.said:
-        raise TaskError(f"--strict: {there.said[0]}; fetch what is missing, or leave --strict out")
+    folders, lacks, left_out = find_lakes(entries, lakes, out)
+    entries = [entry for entry in entries if entry.id not in left_out]
+    if not entries:
+        raise TaskError(f"{lakes}: no task can be asked of what is there. {' '.join(lacks)}")
+    if strict and lacks:
+        raise TaskError(f"--strict: {lacks[0]}; fetch what is missing, or leave --strict out")
     out.mkdir(parents=True, exist_ok=True)
     made: dict[str, list[Task]] = {name: [] for name in PARTS}
-    for entry in there.entries:
-        lake = there.folders[entry.domain]
-        first, *rest = tasks_of(entry, lake, out, mode, parts or mode)
+    for entry in entries:
+        first, *rest = tasks_of(entry, folders[entry.domain], out, mode, parts or mode)
         made["doubted" if entry.doubt else "tasks"].append(first)
         made["doubted_subtasks" if entry.doubt else "subtasks"] += rest
     for name, tasks in made.items():
@@ -172,14 +163,14 @@ def build(
         "subtask_mode": parts or mode,
         "counts": {name: len(tasks) for name, tasks in made.items()},
         "by_domain": dict(Counter(t.meta["domain"] for t in made["tasks"])),
-        "doubted": {e.id: e.doubt for e in there.entries if e.doubt},
-        "left_out": there.left_out,
+        "doubted": {e.id: e.doubt for e in entries if e.doubt},
+        "left_out": left_out,
         "gold_files_hidden": {
             t.id: t.meta["gold_files_hidden"]
             for t in (*made["tasks"], *made["doubted"])
             if "gold_files_hidden" in t.meta
         },
-        "said": [*said, *there.said],
+        "said": [*said, *lacks],
         "sha256": {
             str(p.name): hashlib.sha256(p.read_bytes()).hexdigest()
             for p in [*workloads, *(out / f"{n}.jsonl" for n in made)]
@@ -244,8 +235,8 @@ def _sources(args: Any) -> tuple[Sequence[Path], Path]:
     if args.place is not None:
         if args.workload:
             raise TaskError("give --import PLACE, or --workload and --lakes")
-        copy = find_copy(args.place)
-        return copy.workloads, args.lakes or copy.lakes
+        workloads, lakes = find_copy(args.place)
+        return workloads, args.lakes or lakes
     if not args.workload or args.lakes is None:
         raise TaskError("give --import PLACE, or --workload FILES and --lakes DIR")
     return args.workload, args.lakes

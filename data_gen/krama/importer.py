@@ -86,10 +86,10 @@ class Entry:
 
 def read_workload(path: Path) -> list[Entry]:
     """The tasks of one workload file. Raises `TaskError` naming file, position and field."""
-    return [entry_of(row, path, number) for number, row in enumerate(read_rows(path), 1)]
+    return [entry_of(row, path, number) for number, row in enumerate(workload_rows(path), 1)]
 
 
-def read_rows(path: Path) -> list[Any]:
+def workload_rows(path: Path) -> list[Any]:
     """What one workload file holds, unread. Raises `TaskError`."""
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -103,14 +103,12 @@ def read_rows(path: Path) -> list[Any]:
 
 
 def entry_of(row: Any, path: Path, number: int) -> Entry:
-    """One row of a workload file, the `number`-th. Raises `TaskError`."""
-    return _entry(row, f"{path} task {number}", path.stem)
-
-
-def _entry(row: Any, where: str, stem: str) -> Entry:
+    """One row of a workload file, the `number`-th. Raises `TaskError` naming file, position and
+    field."""
+    where = f"{path} task {number}"
     _check(row, where)
     name = str(row["id"])
-    domain = str(row.get("domain") or name.partition("-")[0] or stem)
+    domain = str(row.get("domain") or name.partition("-")[0] or path.stem)
     steps: list[Step] = []
     for number, sub in enumerate(row.get("subtasks") or [], 1):
         _check(sub, f"{where} sub-task {number}")
@@ -178,16 +176,9 @@ def cleaned(answer: Any) -> Any:
 _LAKES = ("data", "lakes", "lake")  # folders that lakes lie in, beside the workload
 
 
-@dataclass(frozen=True)
-class Copy:
-    """Workload files, and the folder of the lakes that belong to them."""
-
-    workloads: tuple[Path, ...]
-    lakes: Path
-
-
-def find_copy(place: Path) -> Copy:
-    """What lies at a place: the release's checkout, its workload folder, or one workload file.
+def find_copy(place: Path) -> tuple[tuple[Path, ...], Path]:
+    """(workload files, the folder of the lakes that belong to them) at a place: the release's
+    checkout, its workload folder, or one workload file.
 
     Raises `TaskError` where there is no workload, or no folder of lakes beside it.
     """
@@ -208,7 +199,7 @@ def find_copy(place: Path) -> Copy:
         )
     for folder in (root / name for root in (home, home.parent) for name in _LAKES):
         if folder.is_dir():
-            return Copy(workloads, folder)
+            return workloads, folder
     raise TaskError(
         f"{place}: no lakes are beside the workload ({home.parent / _LAKES[0]}/DOMAIN/input); "
         "fetch the release's data folder, or give --workload and --lakes"
@@ -226,7 +217,7 @@ def gathered(workloads: Sequence[Path]) -> tuple[list[Entry], list[str]]:
     read = [
         (path, row, entry_of(row, path, number))
         for path in paths
-        for number, row in enumerate(read_rows(path), 1)
+        for number, row in enumerate(workload_rows(path), 1)
     ]
     own = {path.stem: path for path, _, entry in read if path.stem == entry.domain}
     kept: dict[str, tuple[Path, dict[str, Any], Entry]] = {}
@@ -386,25 +377,17 @@ SYSTEM = (
 )
 
 
+_SUBTASK = ("id", "step", "query", "answer_type", "answer")
+
+
 def end_to_end(entry: Entry, folder: str, mode: Mode, gold: Sequence[str]) -> Task:
     """The whole question over a lake folder; the sub-answers are kept in the gold."""
     gold_row = {
         "answer_type": entry.answer_type,
         "answer": entry.answer,
-        "subtasks": [
-            {
-                "id": s.id,
-                "step": s.step,
-                "query": s.query,
-                "answer_type": s.answer_type,
-                "answer": s.answer,
-            }
-            for s in entry.steps
-        ],
+        "subtasks": [{name: getattr(s, name) for name in _SUBTASK} for s in entry.steps],
     } | _plain(entry.plain)
-    return _task(
-        entry, entry.id, f"krama-{entry.domain}", entry.query, gold_row, folder, mode, gold
-    )
+    return _task(entry, entry.id, "", entry.query, gold_row, folder, mode, gold)
 
 
 def sub_task(entry: Entry, step: Step, folder: str, mode: Mode, gold: Sequence[str]) -> Task:
@@ -412,7 +395,7 @@ def sub_task(entry: Entry, step: Step, folder: str, mode: Mode, gold: Sequence[s
     question = ours(KIND).fill("part", question=entry.query, part=step.query)
     row = {"answer_type": step.answer_type, "answer": step.answer, "step": step.step}
     row |= _plain(step.plain)
-    made = _task(entry, step.id, f"krama-{entry.domain}-sub", question, row, folder, mode, gold)
+    made = _task(entry, step.id, "-sub", question, row, folder, mode, gold)
     return replace(made, group=entry.id)
 
 
@@ -424,7 +407,7 @@ def _plain(answer: Any) -> dict[str, Any]:
 def _task(
     entry: Entry,
     name: str,
-    track: str,
+    kind: str,
     question: str,
     gold: dict[str, Any],
     folder: str,
@@ -436,7 +419,7 @@ def _task(
     return Task(
         id=name,
         family="answer",
-        track=track,
+        track=f"krama-{entry.domain}{kind}",
         split="test",
         prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}],
         gold=gold,

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import TaskError
-from data_gen.proof.books import Area, Grid, grid, sheet, within
-from data_gen.proof.lines import NUMBER, decoded, text_rows
+from data_gen.proof.lines import NUMBER, Area, Grid, decoded, grid, sheet, text_rows, within
 from data_gen.proof.original import (
     NotProvable,
     Opened,
@@ -35,9 +34,9 @@ from data_gen.proof.original import (
     ident,
     literal,
     named,
+    plain_rows,
     said_of,
 )
-from data_gen.proof.plain import plain_rows
 
 _TABLES = "select name from sqlite_master where type = 'table' and name not glob 'sqlite_*'"
 _MOST_TITLES = 40  # rows above the names of a sheet

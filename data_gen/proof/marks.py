@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from data_gen.proof.original import NotProvable, Opened, literal
-from data_gen.proof.plain import NOTHING, is_number_type
+from data_gen.proof.original import NOTHING, NotProvable, Opened, is_number_type, literal
 
 _SIGN, _GROUP = r"[+-]?", r"[ \x{A0}\x{202F}\x{2009}'\x{2019}]"
 # 12E3 is a code, 1.2E3 and 12e-3 are numbers

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from data_gen.proof.compare import (
     Column,
     Differs,
@@ -22,8 +24,7 @@ from data_gen.proof.compare import (
     same,
 )
 from data_gen.proof.marks import number, tidy_words, words
-from data_gen.proof.original import Opened, literal
-from data_gen.proof.plain import NOTHING
+from data_gen.proof.original import NOTHING, Opened, literal
 
 Recipe = Mapping[str, Any]
 
@@ -337,8 +338,6 @@ def _fill(db: Any, clean: Sheet, cell: str, how: str) -> Any:
 
 def matrix(db: Any, sheet: Sheet, recipe: Recipe, known: Facts) -> Any:
     """The design matrix of a table, rows in their order: numeric block, then one-hot."""
-    import numpy as np
-
     cells: list[str] = []
     for name, (fill, mean, spread) in known["numeric"].items():
         scale = spread if _varies(mean, spread, known["rows"]) else 1.0
@@ -361,8 +360,6 @@ def _varies(mean: float, spread: float, rows: int) -> bool:
 
 
 def _targets(db: Any, clean: Sheet, recipe: Recipe) -> Any:
-    import numpy as np
-
     kinds = recipe["column_type_inference"]
     parts: list[Any] = []
     for name in recipe["target"]:
@@ -390,8 +387,6 @@ def check_answer(
 ) -> None:
     """Raise `Differs` unless a model fitted on the SQL matrix of the first sheet gives the answer
     for the second, by the scorer."""
-    import numpy as np
-
     limits: Any = importlib.import_module("threadpoolctl").threadpool_limits
     clean, asked = sheets
     train, test = matrix(db, clean, recipe, known), matrix(db, asked, recipe, known)

@@ -32,10 +32,17 @@ from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
 from assay.workers import MapFunction, WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import counted, shared
-from data_gen.describe import About, Described, names, read_describe
-from data_gen.groups import Together, copies_of_tables, kin
+from data_gen.describe import (
+    About,
+    Described,
+    allowed,
+    names,
+    read_describe,
+    read_licences,
+    unwanted,
+)
 from data_gen.krama.importer import with_relative_files
-from data_gen.licences import allowed, read_licences, unwanted
+from data_gen.overlap import Together, copies_of_tables, kin
 from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.proof.forms import Shelf
 from data_gen.queries.carried import carried_about, export_carried
@@ -129,14 +136,9 @@ class Folder:
     bare: bool = False  # also small tables, and tables without measures
 
 
-def open_lake(folder: Path, described: Described | None = None, licence: str = "") -> Lake:
-    """Reads every table below a folder. Raises `TaskError` for what is no folder."""
-    return open_lakes([Folder(folder, described or {}, licence)], map)[0]
-
-
 def open_lakes(folders: Sequence[Folder], turn: MapFunction) -> list[Lake]:
-    """`open_lake` of each; a file is read in whatever process `turn` has free. Raises `TaskError`
-    for what is no folder."""
+    """Every table below each folder; a file is read in whatever process `turn` has free. Raises
+    `TaskError` for what is no folder."""
     chosen = [_files(folder.path) for folder in folders]
     rules = [read_settings(folder.path) for folder in folders]
     jobs = [

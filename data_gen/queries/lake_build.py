@@ -38,13 +38,8 @@ from data_gen.queries.lake import (
     opened,
     wanted_tasks,
 )
-from data_gen.queries.lake_checks import Checked, refusal, score, validate_all
-from data_gen.queries.lake_questions import KINDS, facts_of, question_for, reworded_tasks
-from data_gen.queries.lake_steps import NoQuestion
-from data_gen.queries.obscured import obscure_tables
-from data_gen.queries.ops import Op, in_order, sources_of
-from data_gen.queries.pandas_code import CALLS, q
-from data_gen.queries.pays import (
+from data_gen.queries.lake_checks import (
+    Checked,
     Watch,
     best_constants,
     best_listing,
@@ -52,8 +47,15 @@ from data_gen.queries.pays import (
     listings_earn,
     paying,
     pays,
+    refusal,
+    score,
+    validate,
 )
-from data_gen.queries.pipeline import Question, gold_subtasks
+from data_gen.queries.lake_questions import KINDS, facts_of, question_for, reworded_tasks
+from data_gen.queries.lake_steps import NoQuestion
+from data_gen.queries.obscured import obscure_tables
+from data_gen.queries.ops import Op, in_order, sources_of
+from data_gen.queries.pipeline import CALLS, Question, gold_subtasks, q
 from data_gen.queries.sql_write import pieces
 from data_gen.queries.tables import ROWS, Table
 from data_gen.rewording import Facts, add_writer, writer_of
@@ -384,7 +386,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
 
 
 def _run(drafts: Sequence[Draft]) -> list[Checked]:
-    return validate_all([(draft.question, draft.lake.folder) for draft in drafts])
+    return validate([(draft.question, draft.lake.folder) for draft in drafts])
 
 
 class ObscuredBuilder(LakeBuilder):

@@ -1,20 +1,34 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 """Which questions become tasks: stable, unambiguous, not trivial, every step matters, and every
-value of the pipeline is computed a second time by SQL.
+value of the pipeline is computed a second time by SQL; and no answer given without looking pays.
+
+Constants are the tasks' own answers, what a lazy model would say, and lists of common elements.
+Listings hold all values of a column that a question names, or of all its tables: they hold the
+right ones too, so a lenient metric pays them. A question for which training would pay one is
+refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, permutations, repeat
 from pathlib import Path
 from typing import Any, cast
 
+from assay.task import Task
 from data_gen.proof.forms import Shelf
-from data_gen.proof.original import NotProvable
+from data_gen.proof.marks import number, text
+from data_gen.proof.original import NotProvable, Opened
 from data_gen.queries import duckdb_sql, ops
+from data_gen.queries.duckdb_sql import part_of
 from data_gen.queries.lake_steps import NAMES_LEAST, enough
-from data_gen.queries.ops import Op
+from data_gen.queries.ops import Op, sources_of
 from data_gen.queries.pipeline import (
     PipelineFailed,
     Question,
@@ -24,7 +38,7 @@ from data_gen.queries.pipeline import (
 )
 from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 from rewards.krama.answer import score_response
-from rewards.krama.judge import deterministic
+from rewards.krama.judge import deterministic, says_much_more
 from rollouts.event_loop import asyncio_run
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
@@ -106,14 +120,8 @@ def score(question: Question, target: Any, answer: Any) -> float:
 Checked = tuple[dict[str, Any] | None, str]  # (values of every step, "") or (None, why)
 
 
-def validate(question: Question, folder: Path) -> Checked:
-    """(values of every step, "") or (None, why)."""
-    (found,) = validate_all([(question, folder)])
-    return found
-
-
-def validate_all(questions: Sequence[tuple[Question, Path]]) -> list[Checked]:
-    """`validate` of many questions, side by side in the sandbox."""
+def validate(questions: Sequence[tuple[Question, Path]]) -> list[Checked]:
+    """What became of each question, side by side in the sandbox."""
 
     async def all_() -> list[Checked]:
         return await asyncio.gather(*(_validate(q, folder) for q, folder in questions))
@@ -156,13 +164,13 @@ async def _validate(question: Question, folder: Path) -> Checked:
 def _agree(question: Question, values: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
     """Every step's value the same; order of rows must not show, not even in the last digits."""
     last = len(question.steps) - 1
-    for number, step in enumerate(question.steps):
-        key = subtask_key(number, last)
+    for place, step in enumerate(question.steps):
+        key = subtask_key(place, last)
         got = score_response(step.answer_type, values[key], {"answer": again[key]}).outcome
         exact = step.answer_type.endswith("exact") or isinstance(values[key], str)
         if got is None or got < (1.0 if exact else 1 - 1e-6):
             return False
-        if isinstance(values[key], list) and not _same_order(values[key], again[key]):
+        if isinstance(values[key], list) and not same(_IN_ORDER, values[key], again[key], 1e-6):
             return False
     return True
 
@@ -177,13 +185,6 @@ def _prints(
     return all(
         score_response(s.answer_type, values[subtask_key(n, last)], {"answer": line}).outcome == 1.0
         for n, (s, line) in enumerate(zip(question.steps, lines, strict=True))
-    )
-
-
-def _same_order(one: Sequence[Any], two: Sequence[Any]) -> bool:
-    return len(one) == len(two) and all(
-        a == b if isinstance(a, str) else math.isclose(a, b, rel_tol=1e-6)
-        for a, b in zip(one, two, strict=True)
     )
 
 
@@ -209,28 +210,193 @@ def refusal(question: Question, values: Mapping[str, Any], shelf: Shelf) -> Refu
     except NotProvable as error:
         return Refusal(UNPROVABLE, str(error))
     last = len(steps) - 1
-    for number, (op, second) in enumerate(zip(steps, found, strict=True)):
-        first = values[subtask_key(number, last)]
+    for place, (op, second) in enumerate(zip(steps, found, strict=True)):
+        first = values[subtask_key(place, last)]
         if not same(op, first, second):
-            kind = question.steps[number].kind
-            said = f"step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
+            kind = question.steps[place].kind
+            said = f"step {place + 1} ({kind}) is {first!r}, by SQL {second!r}"
             return Refusal(DIFFERS, said)
     return None
 
 
-def same(op: Op, first: Any, second: Any) -> bool:
+_IN_ORDER = ops.Each()  # a step whose list has an order
+
+
+def same(op: Op, first: Any, second: Any, tolerance: float = _TOLERANCE) -> bool:
     """Whether two ways gave one value. The order of a list matters where the step has one."""
     if not isinstance(first, list) or not isinstance(second, list):
-        return not isinstance(first, list | tuple) and _alike(first, second)
+        return not isinstance(first, list | tuple) and _alike(first, second, tolerance)
     one, two = cast("list[Any]", first), cast("list[Any]", second)
     if not isinstance(op, ops.Each | ops.Fit):
         one, two = sorted(one, key=str), sorted(two, key=str)
-    return len(one) == len(two) and all(map(_alike, one, two))
+    return len(one) == len(two) and all(map(_alike, one, two, repeat(tolerance)))
 
 
-def _alike(one: Any, two: Any) -> bool:
+def _alike(one: Any, two: Any, tolerance: float) -> bool:
     if isinstance(one, list) or isinstance(two, list):
         return False
     if isinstance(one, str) or isinstance(two, str):
         return one == two
-    return math.isclose(float(one), float(two), rel_tol=_TOLERANCE, abs_tol=1e-12)
+    return math.isclose(float(one), float(two), rel_tol=tolerance, abs_tol=1e-12)
+
+
+# --- what answers without the work earn
+
+MOST = 0.05  # mean reward of a constant over the tasks of a type
+FEW = 30  # tasks of a type from which on it is held to
+_LEAST = MOST * FEW  # what a constant may earn in all, however few the tasks
+_LAZY: tuple[Any, ...] = (0, 1, -1, 0.5, 100, "unknown", "yes", "other", "[]", "0")
+_ELEMENTS = (1, 2, 3, 4, 5, 10, 60)  # sizes of lists of the most frequent elements
+_GRID = [sign * 1.2**n for n in range(-40, 100) for sign in (1, -1)]  # near any number
+
+
+def earns(answer_type: str, target: Any, answer: Any) -> tuple[float, float]:
+    """(outcome, reward) of an answer."""
+    score = score_response(answer_type, target, {"answer": answer})
+    return score.outcome or 0.0, score.reward or 0.0
+
+
+@dataclass
+class Watch:
+    """The answers of one type so far, and what each of them would earn on all."""
+
+    answer_type: str
+    targets: list[Any] = field(default_factory=list[Any])
+    totals: list[float] = field(default_factory=list[float])
+
+    def admits(self, target: Any) -> bool:
+        """Whether no constant pays after this answer; then it is counted."""
+        most = max(_LEAST, MOST * (len(self.targets) + 1))
+        kind = self.answer_type
+        after = [
+            total + earns(kind, target, known)[1]
+            for known, total in zip(self.targets, self.totals, strict=True)
+        ]
+        own = 1.0 + sum(earns(kind, known, target)[1] for known in self.targets)
+        if max([own, *after]) > most:
+            return False
+        wanted = [*self.targets, target]
+        lists = [answer for answer in _common(wanted) if answer not in wanted]
+        if any(sum(earns(kind, known, one)[1] for known in wanted) > most for one in lists):
+            return False
+        self.targets.append(target)
+        self.totals = [*after, own]
+        return True
+
+
+def _common(targets: Sequence[Any]) -> list[list[Any]]:
+    """Lists of the elements that stand in most of the targets."""
+    lists = [cast("list[Any]", t) for t in targets if isinstance(t, list)]
+    seen = Counter(json.dumps(e) for elements in lists for e in elements)
+    common = [json.loads(text) for text, _ in sorted(seen.items(), key=lambda c: (-c[1], c[0]))]
+    return [common[:size] for size in _ELEMENTS if common]
+
+
+def candidates(targets: Sequence[Any]) -> list[Any]:
+    """Answers worth trying on tasks with these targets, each once."""
+    found: list[Any] = [*targets, *_LAZY, _GRID]
+    found += _common(targets)
+    return list({json.dumps(c): c for c in found}.values())
+
+
+def best_constants(tasks: Iterable[Task]) -> dict[str, dict[str, Any]]:
+    """Of each answer type: tasks, and the constants with the best mean outcome and reward."""
+    by_type: dict[str, list[Any]] = {}
+    for task in tasks:
+        by_type.setdefault(str(task.gold["answer_type"]), []).append(task.gold["answer"])
+    return {kind: _best(kind, targets) for kind, targets in sorted(by_type.items())}
+
+
+def _best(kind: str, targets: Sequence[Any]) -> dict[str, Any]:
+    best: dict[str, Any] = {"tasks": len(targets)}
+    for answer in candidates(targets):
+        pairs = [earns(kind, target, answer) for target in targets]
+        for place, name in enumerate(("outcome", "reward")):
+            mean = sum(p[place] for p in pairs) / len(pairs)
+            if mean > best.get(name, {}).get("mean", -1.0):
+                best[name] = {"mean": round(mean, 4), "answer": _short(answer)}
+    return best
+
+
+def _short(answer: Any) -> str:
+    text = json.dumps(answer, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:78] + " …"
+
+
+def paying(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A sentence for every type with enough tasks on which a constant pays."""
+    return [
+        f"the constant {row['reward']['answer']} earns {row['reward']['mean']:.3f} on "
+        f"{row['tasks']} tasks of {kind}; it may earn {MOST:g}"
+        for kind, row in found.items()
+        if row["tasks"] >= FEW and row["reward"]["mean"] > MOST
+    ]
+
+
+_LISTED = 1000  # values of one list
+_PAIRED = 6  # columns of text of which two are listed together, as a pair is asked for
+
+
+def everything(steps: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
+    """Lists of everything that a question could be about: the distinct values of each column it
+    names (as numbers where they are), of each part of a split one, of two columns of text, all of
+    them together, and the names of the columns of its tables."""
+    lists: list[list[Any]] = []
+    for source in sources_of(steps):
+        held = shelf.table(source.path, source.part)
+        for column in source.columns:
+            for read in (text, number):
+                try:
+                    lists.append(_distinct(shelf, held, column, read(held, column)))
+                except NotProvable:
+                    continue  # a column that no question asks so about
+        for op in steps:
+            if isinstance(op, ops.Split) and op.column in held.ids:
+                cell = part_of(text(held, op.column), op.cut)
+                lists.append(_distinct(shelf, held, op.column, cell))
+        lists.append(list(held.ids))
+    texts = [one for one in lists if any(isinstance(c, str) for c in one)]
+    pairs = [[*one, *other] for one, other in permutations(texts[:_PAIRED], 2)]
+    together = list(dict.fromkeys(chain.from_iterable(lists)))
+    return [one for one in [*lists, *pairs, together[:_LISTED]] if one]
+
+
+def _distinct(shelf: Shelf, table: Opened, column: str, cell: str) -> list[Any]:
+    """The distinct values of what SQL makes of the cells of a column, in order. A table of a shelf
+    never changes, so that each is asked for once."""
+    texts = f"SELECT DISTINCT {table.column(column)} FROM {table.table}"
+    query = f"SELECT DISTINCT c FROM (SELECT {cell} AS c FROM ({texts})) ORDER BY c LIMIT {_LISTED}"
+    if query not in shelf.listed:
+        shelf.listed[query] = [c for (c,) in shelf.con.execute(query).fetchall() if c is not None]
+    return shelf.listed[query]
+
+
+def best_listing(kind: str, target: Any, lists: Sequence[list[Any]]) -> tuple[float, float]:
+    """(outcome, reward) of the listing that earns most, as a list or as one text."""
+    found = [(0.0, 0.0)]
+    for listed in lists:
+        for answer in (listed, ", ".join(map(str, listed)), " ".join(map(str, listed))):
+            outcome, reward = earns(kind, target, answer)
+            if kind == "string_approximate" and says_much_more(str(answer), str(target)):
+                reward = 0.0  # gold says `names_only`
+            found.append((outcome, reward))
+    return max(f[0] for f in found), max(f[1] for f in found)
+
+
+def listings_earn(found: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, dict[str, Any]]:
+    """Of each answer type: tasks, and what their best listings earn on average and at most."""
+    return {
+        kind: {
+            "tasks": len(pairs),
+            "outcome": round(sum(p[0] for p in pairs) / len(pairs), 4),
+            "reward": round(sum(p[1] for p in pairs) / len(pairs), 4),
+            "highest reward": round(max(p[1] for p in pairs), 4),
+        }
+        for kind, pairs in sorted(found.items())
+        if pairs
+    }
+
+
+def pays(pair: tuple[float, float]) -> bool:
+    """Whether training would pay for a listing."""
+    return pair[1] > MOST

@@ -12,8 +12,7 @@ from typing import Any
 from assay.files import yaml_beside
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, Op, Sign, Source, Summary
-from data_gen.queries.pandas_code import blocks, fewest, written
-from data_gen.queries.pipeline import LakeStep, Question, StepKind
+from data_gen.queries.pipeline import LakeStep, Question, StepKind, blocks, fewest, written
 from data_gen.queries.tables import Brought, Half, Link, Table, beside
 
 WORDS: dict[Summary, str] = {

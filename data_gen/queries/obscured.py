@@ -29,7 +29,7 @@ from assay.tables.plan import ReadPlan, Skipped
 from assay.tables.settings import FileSettings, read_settings
 from data_gen.describe import About
 from data_gen.krama.obscured import CALENDAR, WORD, exchange, new_words
-from data_gen.queries.files import Frame, Layout, top_lines, write_frames, write_rules
+from data_gen.queries.carried import Frame, Layout, top_lines, write_frames, write_rules
 from data_gen.queries.tables import Half, Refers, Table
 
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
@@ -169,25 +169,19 @@ def texts_in(frame: Frame, table: Table) -> list[str]:
     return sorted(found)
 
 
+_NAMED = (  # fields of a table that list columns
+    *("columns", "numbers", "groups", "names", "keys", "years", "single_years"),
+    *("totals", "holes", "whole"),
+)
+
+
 def change_table(table: Table, key: Key) -> Table:
     """The description of a changed table: every field mapped in its order, so that a question
     composed from the same draws asks the same of it."""
-
-    def names(columns: Sequence[str]) -> tuple[str, ...]:
-        return tuple(key.said(c) for c in columns)
-
     return replace(
         table,
         reading=_renamed(table, key),
-        columns=names(table.columns),
-        numbers=names(table.numbers),
-        groups=names(table.groups),
-        names=names(table.names),
-        years=names(table.years),
-        totals=names(table.totals),
-        holes=names(table.holes),
-        whole=names(table.whole),
-        single_years=names(table.single_years),
+        **{kind: tuple(map(key.said, getattr(table, kind))) for kind in _NAMED},
         halves=tuple(
             Half(key.said(h.column), h.cut, tuple(map(key.said, h.values))) for h in table.halves
         ),
@@ -204,7 +198,6 @@ def change_table(table: Table, key: Key) -> Table:
             table.about.licence,
             columns={key.said(c): key.said(w) for c, w in table.about.columns.items()},
         ),
-        keys=names(table.keys),
         sense={key.said(c): replace(s, name=key.said(c)) for c, s in table.sense.items()},
         doubts=(),
         refers=tuple(

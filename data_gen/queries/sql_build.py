@@ -37,7 +37,7 @@ from data_gen.queries.lake import (
 from data_gen.queries.sql_plans import NoPlan, Plan, draft, kinds_of
 from data_gen.queries.sql_proof import Second, agreed, clauses_needed, focus_of, gold_rows
 from data_gen.queries.sql_write import Written, pieces, prompt, question, written
-from data_gen.queries.tables import Link, Links, Table
+from data_gen.queries.tables import Link
 from data_gen.splits import SPLITS
 from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
 from rewards.sql.compare import Row
@@ -56,18 +56,13 @@ _HARD = ("above_average", "absent", "share", "top_each", "best_group", "having")
 
 @dataclass(frozen=True)
 class Asked:
-    """What is wanted of the tables of a folder that are in one split: `most` tasks of each."""
+    """What is wanted of the tables of a folder that are in one split: `most` tasks of each. `of`:
+    the options of the build."""
 
-    folder: Path
-    name: str
-    tables: tuple[Table, ...]
-    links: Links
+    lake: Lake
     split: str
     most: int
-    rows: int
-    seed: int
-    short: bool
-    licence: str
+    of: argparse.Namespace
 
 
 @dataclass
@@ -111,16 +106,16 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
 
     def units(self) -> Iterator[Unit]:
         """Databases of one table each, then of two tables that can be joined."""
-        asked, tally = self.asked, self.tally
+        lake, of, tally = self.asked.lake, self.asked.of, self.tally
         found: dict[int, Made] = {}
-        for place, table in enumerate(asked.tables):
-            name = f"{asked.name}/{table.key}"
+        for place, table in enumerate(lake.tables):
+            name = lake.input_name(table.key)
             try:
-                frame = load(table.reading, asked.folder)
+                frame = load(table.reading, lake.folder)
             except (TaskError, OSError) as error:
                 tally.unused[name] = str(error)
                 continue
-            one = made(table, frame, asked.rows, SHORT_COLUMNS if asked.short else COLUMNS)
+            one = made(table, frame, of.rows, SHORT_COLUMNS if of.short else COLUMNS)
             if isinstance(one, str):
                 tally.unused[name] = one
                 continue
@@ -128,9 +123,9 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
             if one.cut:
                 tally.cut[name] = one.cut
             yield Unit((one,))
-        for place, one in found.items() if not asked.short else ():
+        for place, one in found.items() if not of.short else ():
             ways: dict[tuple[int, str, str], Link] = {}
-            for link in asked.links[place]:
+            for link in lake.links[place]:
                 ways.setdefault((link.other, link.mine, link.theirs), link)
             pairs = [(found[k.other], k) for k in ways.values() if k.other in found]
             units = [joined(one, o, k) for o, k in pairs if o.table.name != one.table.name]
@@ -146,7 +141,8 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
                 before = len(made)
                 for plan in self._plans(source, kind, rng, shapes):
                     one, text = written(plan, source), question(plan, source, rng)
-                    seed = derive_seed(self.asked.seed, "sql-twins", self.asked.name, plan.shape)
+                    name = self.asked.lake.name
+                    seed = derive_seed(self.asked.of.seed, "sql-twins", name, plan.shape)
                     yield Draft(source, plan, one, text, seed)
                     if len(made) > before:
                         shapes.add(plan.shape)
@@ -172,7 +168,7 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
         return gold_rows(draft.plan, draft.unit, draft.one)
 
     def again(self, draft: Draft, gold: list[Row]) -> str:
-        return agreed(draft.plan, draft.unit, gold, draft.one, self.second, self.asked.rows)
+        return agreed(draft.plan, draft.unit, gold, draft.one, self.second, self.asked.of.rows)
 
     def words(self, draft: Draft, gold: list[Row]) -> str:
         """The question, with the clauses that tell it from what else it might mean."""
@@ -185,17 +181,17 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
         return " ".join([draft.text, *draft.clauses])
 
     def task(self, draft: Draft, gold: list[Row], words: str) -> Task:
-        asked, unit, plan = self.asked, draft.unit, draft.plan
-        body = prompt(words, unit)
-        if len(body) > LONG_CHARACTERS or (asked.short and pieces(body) > SHORT_PIECES):
+        unit, plan, lake, of = draft.unit, draft.plan, self.asked.lake.name, self.asked.of
+        body, stated = prompt(words, unit), of.stated_licence or "unknown"
+        if len(body) > LONG_CHARACTERS or (of.short and pieces(body) > SHORT_PIECES):
             raise Refused("a prompt that is too long")
         tables = [m.described for m in unit.made]
-        name = f"{derive_seed('sql-task', asked.name, *(t.key for t in tables), plan.shape):016x}"
+        name = f"{derive_seed('sql-task', lake, *(t.key for t in tables), plan.shape):016x}"
         return Task(
-            id=f"sql-{asked.name}-{name}",
+            id=f"sql-{lake}-{name}",
             family="sql",
             track=f"sql-{plan.kind}",
-            split=asked.split,
+            split=self.asked.split,
             prompt=[{"role": "user", "content": body}],
             gold={
                 "sql": draft.one.sql,
@@ -208,8 +204,8 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
             },
             meta={
                 "benchmark": "sql",
-                "source": asked.name,
-                "database": f"{asked.name}/{tables[0].key}",
+                "source": lake,
+                "database": f"{lake}/{tables[0].key}",
                 "kind": plan.kind,
                 "question": words,
                 "clauses": list(draft.clauses),
@@ -218,7 +214,7 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
                 "difficulty": "hard" if len(unit.made) > 1 or plan.kind in _HARD else "easy",
                 "tables": sorted({t.digest for t in tables}),
                 "keys": sorted({t.key for t in tables}),
-                "licences": sorted({t.about.licence or asked.licence or "unknown" for t in tables}),
+                "licences": sorted({t.about.licence or stated for t in tables}),
             },
         )
 
@@ -234,18 +230,18 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
         return self._names(draft.unit)
 
     def _names(self, unit: Unit) -> list[str]:
-        return [f"{self.asked.name}/{m.described.key}" for m in unit.made]
+        return [self.asked.lake.input_name(m.described.key) for m in unit.made]
 
 
 def generate(asked: Asked) -> tuple[list[Task], SqlTally]:
     """The tasks of one folder, in an order that depends on the seed and the tables alone."""
-    tally, second = SqlTally(), Second(asked.folder)
+    tally, second = SqlTally(), Second(asked.lake.folder)
     builder = SqlBuilder(asked, second, tally)
     tasks: list[Task] = []
     try:
         for unit in builder.units():
             keys = [m.described.key for m in unit.made]
-            rng = Random(derive_seed(asked.seed, "sql-unit", asked.name, *keys))
+            rng = Random(derive_seed(asked.of.seed, "sql-unit", asked.lake.name, *keys))
             most = asked.most if len(unit.made) == 1 else max(1, asked.most // 3)
             tasks += tasks_of(builder, unit, most, rng, tally)
     finally:
@@ -324,7 +320,10 @@ def build(args: argparse.Namespace) -> int:
         shares = args.heldout_share, args.validation_share
         sides = divided(lakes, [], *shares, args.seed, linked=True)
         wanted = wanted_tasks(sides, args)
-        jobs = _jobs(sides, wanted, args)
+        jobs: list[Asked] = []
+        for split, own in sides.items():
+            each = -(-round(_SPARE * wanted[split]) // max(1, sum(len(k.tables) for k in own)))
+            jobs += [Asked(k, split, max(2, each), args) for k in own if k.tables]
         with Progress("questions", "folders", len(jobs)) as bar:
             for made, found in crew.map(generate, jobs):
                 tasks += made
@@ -360,31 +359,6 @@ def _told(lake: Lake, cut: Mapping[str, str]) -> Lake:
     notes = [(cut[n],) if (n := lake.input_name(t.key)) in cut else () for t in lake.tables]
     tables = [replace(t, notes=(*n, *t.notes)) for t, n in zip(lake.tables, notes, strict=True)]
     return replace(lake, tables=tables)
-
-
-def _jobs(
-    sides: Mapping[str, Sequence[Lake]], wanted: Mapping[str, int], args: argparse.Namespace
-) -> list[Asked]:
-    jobs: list[Asked] = []
-    for split, lakes in sides.items():
-        count = max(1, sum(len(lake.tables) for lake in lakes))
-        jobs += [
-            Asked(
-                folder=lake.folder,
-                name=lake.name,
-                tables=tuple(lake.tables),
-                links=lake.links,
-                split=split,
-                most=max(2, -(-round(_SPARE * wanted[split]) // count)),
-                rows=args.rows,
-                seed=args.seed,
-                short=args.short,
-                licence=args.stated_licence,
-            )
-            for lake in lakes
-            if lake.tables
-        ]
-    return jobs
 
 
 def main(argv: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ SQL and pandas are written from it apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal, cast
 
@@ -92,6 +92,13 @@ def _summary(made: Made, rng: Random, measure: Field) -> Summary:
     return rng.choice(SUMMARIES if total else tuple(s for s in SUMMARIES if s != "total"))
 
 
+def _measure(made: Made, rng: Random, chance: float) -> tuple[Field | None, Summary]:
+    """With some chance, a measure and how it is summarised; else rows are counted."""
+    numbers = made.of_kind("number")
+    measure = _pick(numbers, rng) if numbers and rng.random() < chance else None
+    return measure, _summary(made, rng, measure) if measure else "rows"
+
+
 def _filter(made: Made, rng: Random, *taken: Field) -> Filter:
     """A condition that some rows meet and some do not."""
     field = _pick(made.of_kind("group", "number", "year"), rng, *taken)
@@ -169,13 +176,9 @@ def _aggregate(unit: Unit, rng: Random) -> Plan:
 def _per_group(kind: str, unit: Unit, rng: Random) -> Plan:
     made = unit.made[0]
     group = _pick(made.of_kind("group"), rng)
-    numbers = made.of_kind("number")
-    measure = _pick(numbers, rng) if numbers and rng.random() < 0.75 else None
-    summary = _summary(made, rng, measure) if measure else "rows"
+    measure, summary = _measure(made, rng, 0.75)
     taken = [f for f in (group, measure) if f is not None]
-    filters: tuple[Filter, ...] = ()
-    if rng.random() < 0.5:
-        filters = (_filter(made, rng, *taken),)
+    filters = (_filter(made, rng, *taken),) if rng.random() < 0.5 else ()
     return Plan(kind, filters, group=group, measure=measure, summary=summary)
 
 
@@ -239,9 +242,7 @@ def _date_part(unit: Unit, rng: Random) -> Plan:
     part: Literal["year", "month", "decade"] = "decade"
     if when.kind == "date":
         part = "year" if rng.random() < 0.5 else "month"
-    numbers = made.of_kind("number")
-    measure = _pick(numbers, rng) if numbers and rng.random() < 0.6 else None
-    summary = _summary(made, rng, measure) if measure else "rows"
+    measure, summary = _measure(made, rng, 0.6)
     taken = [f for f in (when, measure) if f is not None]
     filters = (_filter(made, rng, *taken),) if rng.random() < 0.5 else ()
     return Plan("date_part", filters, group=when, measure=measure, summary=summary, part=part)
@@ -265,15 +266,7 @@ def _best_group(unit: Unit, rng: Random) -> Plan:
     if len(values) < 4:
         raise NoPlan
     k = rng.choice((1, 2, 3) if len(values) >= 6 else (1,))
-    return Plan(
-        "best_group",
-        found.filters,
-        group=found.group,
-        measure=found.measure,
-        summary=found.summary,
-        limit=k,
-        down=rng.random() < 0.7,
-    )
+    return replace(found, limit=k, down=rng.random() < 0.7)
 
 
 def _join(unit: Unit, rng: Random) -> Plan:
@@ -282,22 +275,11 @@ def _join(unit: Unit, rng: Random) -> Plan:
     mine, theirs = unit.link
     own = {f.original for f in one.fields}
     group = _pick([f for f in two.of_kind("group") if f.original not in own], rng, theirs)
-    numbers = one.of_kind("number")
-    measure = _pick(numbers, rng) if numbers and rng.random() < 0.8 else None
-    summary = _summary(one, rng, measure) if measure else "rows"
-    filters: tuple[Filter, ...] = ()
-    if rng.random() < 0.5:
-        taken = [f for f in (mine, measure) if f is not None]
-        filters = (_filter(one, rng, *taken),)
-    return Plan(
-        "join",
-        filters,
-        group=group,
-        measure=measure,
-        summary=summary,
-        mine=mine,
-        theirs=theirs,
-    )
+    measure, summary = _measure(one, rng, 0.8)
+    taken = [f for f in (mine, measure) if f is not None]
+    filters = (_filter(one, rng, *taken),) if rng.random() < 0.5 else ()
+    asked = Plan("join", filters, group=group, measure=measure, summary=summary)
+    return replace(asked, mine=mine, theirs=theirs)
 
 
 def _join_filter(unit: Unit, rng: Random) -> Plan:
@@ -307,17 +289,9 @@ def _join_filter(unit: Unit, rng: Random) -> Plan:
     own = {name for f in one.fields for name in (f.original, f.words)}
     free = [f for f in two.of_kind("group", "number", "year") if not {f.original, f.words} & own]
     condition = _condition(two, _pick(free, rng, theirs), rng)
-    numbers = one.of_kind("number")
-    measure = _pick(numbers, rng) if numbers and rng.random() < 0.7 else None
-    summary = _summary(one, rng, measure) if measure else "rows"
-    return Plan(
-        "join_filter",
-        (condition,),
-        measure=measure,
-        summary=summary,
-        mine=mine,
-        theirs=theirs,
-    )
+    measure, summary = _measure(one, rng, 0.7)
+    asked = Plan("join_filter", (condition,), measure=measure, summary=summary)
+    return replace(asked, mine=mine, theirs=theirs)
 
 
 def _unmatched(unit: Unit, rng: Random) -> Plan:

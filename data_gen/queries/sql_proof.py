@@ -13,7 +13,6 @@ hidden databases that training is scored on.
 
 from __future__ import annotations
 
-import importlib
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.lazy import pandas as pd
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable
@@ -65,17 +65,15 @@ class Second:
     def frame(self, table: Table, fields: Iterable[Field], rows: int) -> Frame:
         """The first rows of a table, its columns by their names in the file. Raises
         `NotProvable`."""
-        pandas: Any = importlib.import_module("pandas")
         found: dict[str, Any] = {}
         for one in fields:
             key = (table.key, one.original, rows)
             if key not in self._kept:
                 self._kept[key] = self._column(table, one, rows)
             found[one.original] = self._kept[key]
-        return pandas.DataFrame(found)
+        return pd.DataFrame(found)
 
     def _column(self, table: Table, one: Field, rows: int) -> Any:
-        pandas: Any = importlib.import_module("pandas")
         held = self._shelf.table(table.path, table.reading.part)
         numeric = one.kind in ("number", "year") or (one.kind == "key" and one.whole)
         if numeric:
@@ -87,8 +85,8 @@ class Second:
         query = f"SELECT {said} FROM {held.table} ORDER BY rn LIMIT {rows}"
         cells = [row[0] for row in held.all(query)]
         if numeric:
-            return pandas.Series([float("nan") if c is None else float(c) for c in cells])
-        return pandas.Series(cells, dtype=object)
+            return pd.Series([float("nan") if c is None else float(c) for c in cells])
+        return pd.Series(cells, dtype=object)
 
 
 def values(plan: Plan, frame: Frame, other: Frame | None = None) -> Rows:

@@ -448,9 +448,7 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
         "group": group,
         "measure": _plain(plan.measure),
         "value": _figure(plan),
-        "both": f"Return {'it' if plan.part else group} and the figure."
-        if not plan.part
-        else f"Return the {plan.part} and the figure.",
+        "both": f"Return {f'the {plan.part}' if plan.part else group} and the figure.",
         "part": part.get(plan.part, "{}").format(dated),
         "sign": OF_ROWS[plan.sign],
         "than": {">": "above", "<": "below"}.get(plan.sign, ""),

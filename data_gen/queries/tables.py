@@ -11,12 +11,13 @@ Questions are drawn from this description alone.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+import numpy as np
 
 from assay.fingerprints import TableMarks, marks_of_frame
 from assay.tables.plan import ReadPlan
@@ -138,16 +139,8 @@ _CUTS: dict[Cut, tuple[str, str]] = {  # (a mark that the text has, the part)
 }
 
 
-@dataclass
-class _Found:
-    """Columns by what they are good for (fields of `Table`), while they are looked at."""
-
-    lists: dict[str, Any] = field(default_factory=lambda: defaultdict(list))
-    halves: list[Half] = field(default_factory=list[Half])
-    values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    fewest: dict[str, int] = field(default_factory=dict[str, int])
-    spans: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    levels: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+Lists = defaultdict[str, list[Any]]  # what columns are good for (fields of `Table`): the columns
+Maps = defaultdict[str, dict[str, Any]]  # what is known of them (fields of `Table`): by column
 
 
 def describe(
@@ -158,23 +151,22 @@ def describe(
     least = BARE_ROWS if bare else ROWS[0]
     if not least <= len(frame) <= ROWS[1]:
         return f"{len(frame)} rows; wanted {least} to {ROWS[1]:,}"
-    np: Any = importlib.import_module("numpy")  # heavy, and its types are partial
-    found = _Found()
+    lists: Lists = defaultdict(list)
+    maps: Maps = defaultdict(dict)
     unquoted = [c for c in frame.columns if not _plain_name(c)]
     kept = frame[[c for c in frame.columns if c not in unquoted][:COLUMNS]]
     sense = look_at(kept, about.columns)
     for name, column in sense.items():
-        _sort(column, frame[name].dropna(), found, about)
-    lists = found.lists
+        _sort(column, frame[name].dropna(), about, lists, maps)
     if not bare:  # rows may be counted by years of birth, but are not of these years
         for kind in ("years", "single_years"):
             lists[kind] = [y for y in lists[kind] if not speaks_of(words_of(y), "birth")]
     if not lists["numbers"] and not bare:
         return f"no column of measured numbers{_whys(sense.values())}"
     named = any(lists[kind] for kind in ("groups", "names", "keys", "years"))
-    if not named and not found.halves and not bare:
+    if not named and not lists["halves"] and not bare:
         return f"no column to group by, to match by or to order by{_whys(sense.values())}"
-    if _is_matrix(found):
+    if _is_matrix(lists["numbers"], [maps["values"][n] for n in lists["names"]]):
         return "a matrix: its rows are named as its columns"
     listed = tuple(str(c) for c in frame.columns)
     notes = [f"{c!r}: not asked about, for its name cannot stand in a question" for c in unquoted]
@@ -187,17 +179,13 @@ def describe(
         len(frame),
         listed,
         holes=holes,
-        halves=tuple(found.halves),
-        values=found.values,
-        fewest=found.fewest,
-        spans=found.spans,
-        levels=found.levels,
         marks=marks,
         kin=kin,
         about=about,
         notes=tuple(notes),
         sense=sense,
         **{kind: tuple(names) for kind, names in lists.items()},
+        **maps,
     )
 
 
@@ -207,12 +195,11 @@ def _whys(columns: Iterable[Column]) -> str:
     return f": {'; '.join(said)}" if said else ""
 
 
-def _is_matrix(found: _Found) -> bool:
+def _is_matrix(numbers: Sequence[str], names: Sequence[Sequence[str]]) -> bool:
     """Whether half of the columns of numbers are named in a column of names, as in a table of
     correlations: a mean over its rows says nothing."""
-    numbers, names = found.lists["numbers"], found.lists["names"]
     ends = [{n, re.split(r"[._ ]", n, maxsplit=1)[-1]} for n in numbers]  # "cov.Flags"
-    named = [sum(bool(e & set(found.values[name])) for e in ends) for name in names]
+    named = [sum(bool(e & set(listed)) for e in ends) for listed in names]
     return max(named, default=0) >= max(2, 0.5 * len(ends))
 
 
@@ -238,27 +225,26 @@ def _levels(column: Any, whole: bool) -> list[float]:
     return [v for v in dict.fromkeys(found) if low < v < high]
 
 
-def _sort(column: Column, filled: Any, found: _Found, about: About) -> None:
+def _sort(column: Column, filled: Any, about: About, lists: Lists, maps: Maps) -> None:
     """Note what a column is good for. `filled`: its values."""
     name, kind = column.name, column.kind
-    lists = found.lists
     if kind == "year":
         lists["years"].append(name)
-        found.spans[name] = sorted(int(v) for v in filled.unique())
+        maps["spans"][name] = sorted(int(v) for v in filled.unique())
         if filled.is_unique:
             lists["single_years"].append(name)
     elif kind == "measure":
         lists["numbers"].append(name)
-        found.levels[name] = _levels(filled, column.whole)
+        maps["levels"][name] = _levels(filled, column.whole)
         lists["whole"] += [name] if column.whole else []
         lists["totals"] += [name] if column.adds else []
     elif kind in ("group", "name", "key") and (about.columns.get(name) or not opaque_group(name)):
         counts = filled.astype(str).str.strip().value_counts()
         texts = counts.index.to_series().astype(str)
         lists[f"{kind}s"].append(name)
-        found.values[name] = sorted(texts)
-        found.fewest[name] = int(counts.min())
-        found.halves += _halves(name, texts, counts)
+        maps["values"][name] = sorted(texts)
+        maps["fewest"][name] = int(counts.min())
+        lists["halves"] += _halves(name, texts, counts)
 
 
 def _halves(name: str, texts: Any, counts: Any) -> list[Half]:

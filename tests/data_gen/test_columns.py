@@ -80,9 +80,16 @@ def test_names_say_something_in_any_script() -> None:
 
 
 def test_a_long_table_holds_values_of_many_things() -> None:
-    assert of_many_things("value01", ["date", "variable"])
-    assert not of_many_things("value01", ["date", "town"])
-    assert not of_many_things("height", ["variable"])
+    for name, columns, said, many in (
+        ("value01", ["date", "variable"], "", True),
+        ("value01", ["date", "town"], "", False),
+        ("height", ["variable"], "", False),
+        ("prf_rate", ["measure_title"], "Measure performance rate", True),
+        ("prf_rate", ["city"], "Measure performance rate", False),
+        ("score", ["measure_abbr"], "", True),
+        ("score", ["school"], "", False),
+    ):
+        assert of_many_things(name, columns, said) is many
 
 
 @pytest.mark.parametrize(
@@ -120,12 +127,6 @@ def test_a_total_of_lengths_means_nothing_and_an_even_grid_is_no_measure() -> No
     assert measure("tst", pd.Series([400 + 100 * (i // 2) + 30 * (i % 2) for i in range(20)])) == ""
     assert measure("education", pd.Series([i % 21 for i in range(42)]), "") == ""
     assert opaque_group("e2b") and opaque_group("v1") and not opaque_group("drv")
-
-
-def test_scores_of_several_things_say_nothing_together() -> None:
-    assert of_many_things("prf_rate", ["measure_title"], "Measure performance rate")
-    assert not of_many_things("prf_rate", ["city"], "Measure performance rate")
-    assert of_many_things("score", ["measure_abbr"]) and not of_many_things("score", ["school"])
 
 
 def test_numbers_that_never_come_twice_name_rows_where_chance_would_repeat_some() -> None:

@@ -67,18 +67,8 @@ def alike(one: Any, two: Any) -> bool:
 @pytest.mark.parametrize("settle", [False, True])
 def test_gold_of_lakes_is_right(settle: bool, tmp_path: Path) -> None:
     folder = folder_of(FILES, tmp_path / "lake", settle)
-    words = [
-        "--lakes",
-        str(folder),
-        "--heldout-share",
-        "0",
-        "--count",
-        "60",
-        "--workers",
-        "1",
-        "--validation-share",
-        "0",
-    ]
+    words = ["--lakes", str(folder), "--count", "60", "--workers", "1"]
+    words += ["--heldout-share", "0", "--validation-share", "0"]
     assert command("tasks", "lake")([*words, "--out", str(tmp_path / "out")]) == 0
     tasks = rows(tmp_path / "out" / "train.jsonl")
     assert len(tasks) >= 40

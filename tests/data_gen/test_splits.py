@@ -16,7 +16,7 @@ from assay import family as families
 from assay import main
 from assay.task import Task, read_tasks
 from data_gen.corpora import CorpusError, Document, read_corpus
-from data_gen.groups import Together
+from data_gen.overlap import Together
 from data_gen.splits import read_list, split_documents
 
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]

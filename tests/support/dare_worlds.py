@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 
 from assay.tables.load import load, plan_file
-from data_gen.dare import reference_solution, series
+from data_gen.dare import models, series
 from data_gen.dare import tabular as first
 from data_gen.dare.database import Built, Settings
+from data_gen.dare.layout import metadata_json
 from data_gen.dare.sources import Source
-from data_gen.dare.tabular import files_of, metadata_json, propose
+from data_gen.dare.tabular import files_of, propose
 from data_gen.dare.targets import clean
 from data_gen.proof.original import Original
 
@@ -88,7 +89,7 @@ def tabular(origin: Source, kind: str = "csv", **changes: Any) -> dict[str, byte
         replace(made, recipe=recipe), recipe["expected_ranges"], random.Random(6)
     )
     files = files_of(made, "", random.Random(7))
-    files["verify/all_metadata.json"] = metadata_json(made, "d", {})
+    files["verify/all_metadata.json"] = metadata_json(made.recipe, "d", {})
     return files | answered(files, made.recipe, kind)
 
 
@@ -99,10 +100,10 @@ def answered(files: dict[str, bytes], recipe: dict[str, Any], kind: str) -> dict
         for name in (f"source/train_v1.{kind}", f"source/val_v1.{kind}"):
             paths[name] = Path(folder) / Path(name).name
             paths[name].write_bytes(files[name])
-        noisy, asked = (reference_solution.read(path) for path in paths.values())
+        noisy, asked = (models.read(path) for path in paths.values())
     kinds = recipe["column_type_inference"]
-    train = reference_solution.in_range(noisy, recipe["expected_ranges"], kinds)
-    said = reference_solution.solve(train, asked, recipe)
+    train = models.in_range(noisy, recipe["expected_ranges"], kinds)
+    said = models.solve(train, asked, recipe)
     return {"verify/simulated_pred_local.csv": said.encode()}
 
 

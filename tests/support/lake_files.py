@@ -10,7 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from data_gen.queries.files import Layout, write_frames
+from data_gen.queries import lake_checks
+from data_gen.queries.carried import Layout, write_frames
+from data_gen.queries.lake import Folder, Lake, open_lakes
+from data_gen.queries.pipeline import Question, runs
+from rollouts.event_loop import asyncio_run
 
 KINDS = ("Turm", "Hof", "Büro", "Haus", "Stall", "Halle", "Laden", "Garten", "Kino", "Bad", "Amt")
 TITLES = ("Häuser of the town", "Source: see the notes")
@@ -73,3 +77,16 @@ def surveyed(shift: int, rows: int = 90) -> Any:
 def write_lines(path: Path, head: str, rows: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+
+
+def open_lake(folder: Path, described: Any = None, licence: str = "") -> Lake:
+    return open_lakes([Folder(folder, described or {}, licence)], map)[0]
+
+
+def validate(question: Question, folder: Path) -> lake_checks.Checked:
+    return lake_checks.validate([(question, folder)])[0]
+
+
+def run(question: Question, folder: Path) -> Any:
+    """What a question's pipeline prints."""
+    return asyncio_run(runs(question, folder, [(None, -1)]))[0]

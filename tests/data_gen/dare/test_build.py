@@ -25,9 +25,9 @@ from data_gen.dare.agents import faithful_code, read_question, short_code
 from data_gen.dare.build import inputs_of, question_rows, without_copies, without_repeats
 from data_gen.dare.database import Built
 from data_gen.dare.layout import csv_bytes, read_entries
-from data_gen.dare.sources import fingerprints, listed, sources, tables_in
+from data_gen.dare.sources import fingerprints, listed, sources
 from data_gen.dare.wording import ROWS
-from data_gen.groups import copies_of_tables, kin_of_databases
+from data_gen.overlap import copies_of_tables, kin_of_databases
 from data_gen.tally import Refusal
 from rewards.dare.score import score_table_row
 from rollouts.sandbox.model import Config
@@ -175,22 +175,6 @@ def test_a_build_is_a_copy_that_can_be_imported_and_remade(built: Path, tmp_path
 
 
 # --- tables as people keep them ---
-
-CELLS = [(1, 2.5, "grün"), (2, -0.25, "rot"), (3, None, "blau, hell")]
-
-
-@pytest.mark.parametrize(
-    ("code", "mark", "decimal"),
-    [("utf-8", ",", "."), ("utf-8-sig", ";", ","), ("utf-16", ";", "."), ("utf-8", "\t", ",")],
-)
-def test_csv_of_any_dialect_is_the_same_table(
-    tmp_path: Path, code: str, mark: str, decimal: str
-) -> None:
-    frame = pd.DataFrame(CELLS * 10, columns=["id", "größe", "farbe"])
-    path = tmp_path / "t.csv"
-    path.write_bytes(frame.to_csv(index=False, sep=mark, decimal=decimal).encode(code))
-    ((_, load),) = tables_in(path)
-    pd.testing.assert_frame_equal(load(), frame)
 
 
 def test_every_table_of_a_folder_is_a_source(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ from assay.task import TaskError, read_tasks
 from data_gen.dare import published
 from data_gen.dare.importer import find_copy, licence_of
 from data_gen.dare.layout import Entry, read_entries, read_table, table_bytes
+from data_gen.dare.models import read, solve
 from data_gen.dare.published import Published, same_as_published, sketches_of
-from data_gen.dare.reference_solution import read, solve
 from data_gen.dare.sources import tables_in
-from data_gen.licences import allowed, family, is_open, spdx
+from data_gen.describe import allowed, family, is_open, spdx
 from rewards.dare.score import score_table_row
 from train.run.data import training_tasks
 

@@ -15,12 +15,20 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 import numpy as np
 
-from data_gen.dare.class_reg import _alike, _decides, readers, trials, worth_asking
-from data_gen.dare.reference_solution import in_range
+from data_gen.dare.models import in_range, tabular_baseline
 from data_gen.dare.sources import Listed
-from data_gen.dare.tabular import RATIOS, Candidate, propose, tabular_baseline, with_noise
-from data_gen.dare.targets import Looked, clean, derived_one, judge, narrowed, plans, refusals
-from data_gen.dare.wishes import Wish
+from data_gen.dare.tabular import (
+    RATIOS,
+    Candidate,
+    _alike,
+    _decides,
+    propose,
+    readers,
+    trials,
+    with_noise,
+    worth_asking,
+)
+from data_gen.dare.targets import Looked, Wish, clean, derived_one, judge, narrowed, plans, refusals
 from data_gen.tally import Refused
 
 ROWS = 300

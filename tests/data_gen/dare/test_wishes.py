@@ -22,7 +22,7 @@ from front import command
 from tiny_model import write_tiny_tokenizer
 
 from assay.family import score_answer
-from assay.task import Answer, Task, TaskError, read_tasks
+from assay.task import Answer, Task, read_tasks
 from data_gen.describe import read_describe
 from data_gen.rewording import FILE
 
@@ -185,15 +185,6 @@ def test_with_several_tables_a_column_is_named_with_its_table(
     assert [r["target"] for r in recipes(tmp_path / "b")] == [["rent"]]
     rows = [json.loads(x) for x in (tmp_path / "b" / "refused.jsonl").read_text().splitlines()]
     assert "in_houses" in {row["name"] for row in rows if not row["used"]}
-
-
-@pytest.mark.parametrize(
-    "text", ["colums: {}", "columns: [a]", "columns: {a: [1]}", "a: [", "a: {titel: x}"]
-)
-def test_a_description_that_cannot_be_used(tmp_path: Path, text: str) -> None:
-    (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(TaskError, match="--describe"):
-        read_describe(tmp_path / "a.yaml")
 
 
 def test_a_description_may_be_plain_lines(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from chat_server import serving
 
 from assay.task import TaskError
 from data_gen.dare.sources import described, phrase, phrases, plain_about
-from data_gen.dare.targets import Looked
-from data_gen.dare.wishes import FAMILIES, task_types
+from data_gen.dare.targets import FAMILIES, Looked, task_types
 from data_gen.dare.wording import (
     MOST,
     OPENINGS,

@@ -13,12 +13,15 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
+
 pytest.importorskip("openpyxl")
 pytest.importorskip("python_calamine")
 
+from lake_files import open_lake  # noqa: E402
+
 from assay.tables.load import load  # noqa: E402
 from data_gen.queries.database import Unit, made  # noqa: E402
-from data_gen.queries.lake import Lake, open_lake  # noqa: E402
+from data_gen.queries.lake import Lake  # noqa: E402
 from data_gen.queries.sql_plans import (  # noqa: E402
     ONE,
     NoPlan,

@@ -16,7 +16,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
-from lake_files import FORMS, frame, lake_of_all, surveyed, write_lines  # noqa: E402
+from lake_files import FORMS, frame, lake_of_all, open_lake, surveyed, write_lines  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
 from assay.tables.settings import Doubt  # noqa: E402
@@ -24,8 +24,8 @@ from assay.task import TaskError  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
 from data_gen.proof import marks  # noqa: E402
 from data_gen.queries import carried  # noqa: E402
-from data_gen.queries.files import top_lines, write_frames  # noqa: E402
-from data_gen.queries.lake import Folder, Lake, about, divided, open_lake, open_lakes  # noqa: E402
+from data_gen.queries.carried import top_lines, write_frames  # noqa: E402
+from data_gen.queries.lake import Folder, Lake, about, divided, open_lakes  # noqa: E402
 from data_gen.queries.lake_questions import KINDS, question_for  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion, one_order  # noqa: E402
 from data_gen.queries.ops import Join, Split  # noqa: E402
@@ -171,6 +171,7 @@ def test_what_a_user_says_of_tables(tmp_path: Path) -> None:
         ("a.csv: words\n", "no field 'a.csv'"),
         ("a.csv: {titel: x}\n", "no field 'titel'; did you mean 'title'"),
         ("a.csv: {columns: [x]}\n", "columns: wanted names with values"),
+        ("columns: {a: [1]}\n", "column a: wanted words"),
         ("a: [", "no YAML"),
     ):
         file.write_text(text, encoding="utf-8")

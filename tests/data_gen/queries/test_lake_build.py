@@ -23,13 +23,13 @@ pytest.importorskip("pyarrow")
 
 import front  # noqa: E402
 from chat_server import serving  # noqa: E402
-from lake_files import lake_of_all, surveyed  # noqa: E402
+from lake_files import lake_of_all, open_lake, surveyed, validate  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
 from assay.family import score_answer  # noqa: E402
 from assay.task import Task, read_tasks  # noqa: E402
 from data_gen.queries import lake_build  # noqa: E402
-from data_gen.queries.lake import Lake, open_lake  # noqa: E402
+from data_gen.queries.lake import Lake  # noqa: E402
 from data_gen.queries.lake_build import (  # noqa: E402
     BATCH,
     FULL,
@@ -40,7 +40,6 @@ from data_gen.queries.lake_build import (  # noqa: E402
     script,
     short_lake,
 )
-from data_gen.queries.lake_checks import validate  # noqa: E402
 from data_gen.queries.lake_questions import question_for  # noqa: E402
 from data_gen.queries.pipeline import Question  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lake_files import open_lake
 from places import ROOT
 
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
 from data_gen.queries import ops as o
-from data_gen.queries.lake import Lake, open_lake
+from data_gen.queries.lake import Lake
 from data_gen.queries.lake_checks import refusal
 from data_gen.queries.ops import Op, Source
-from data_gen.queries.pandas_code import written
-from data_gen.queries.pipeline import LakeStep, Question
+from data_gen.queries.pipeline import LakeStep, Question, written
 from data_gen.queries.pipeline_runner import Pandas, answer
 from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 
@@ -111,73 +111,42 @@ OFFICE = o.Join(o.Source("register.tsv", columns=("Objekt", "Amt")), "Name", "Ob
 TOWN = o.Split("Place", "after_comma", "town")
 GROUP = o.Group(("Art",), (False,), "Preis", "median")
 
+PRICED: list[o.Op] = [o.Load(PRICES), o.Clean("Preis")]
+GROUPED = [*PRICED, GROUP]
+RAINED: list[o.Op] = [o.Load(SITES), o.Clean("Rain")]
+YEARLY = [*RAINED, o.Years("Year"), o.Group(("Year",), (True,), "Rain", "mean")]
+SAMPLED: list[o.Op] = [o.Load(SITES), o.Clean("Samples")]
+LEVELLED: list[o.Op] = [o.Load(LEVELS), o.Clean("Stufe")]
 GOOD: dict[str, list[o.Op]] = {
-    "mean": [o.Load(PRICES), o.Clean("Preis"), o.Figure("Preis", "mean", 2)],
-    "total": [o.Load(SITES), o.Clean("Samples"), o.Figure("Samples", "total", 0)],
-    "rain": [o.Load(SITES), o.Clean("Rain"), o.Figure("Rain", "mean", 3)],
+    "mean": [*PRICED, o.Figure("Preis", "mean", 2)],
+    "total": [*SAMPLED, o.Figure("Samples", "total", 0)],
+    "rain": [*RAINED, o.Figure("Rain", "mean", 3)],
     "wind": [
-        o.Load(SITES),
-        o.Clean("Wind"),
-        o.Limit("Wind", "<=", 20.0),
+        *(o.Load(SITES), o.Clean("Wind"), o.Limit("Wind", "<=", 20.0)),
         o.Figure("Wind", "std", 3),
     ],
-    "keep": [
-        o.Load(PRICES),
-        o.Clean("Preis"),
-        o.Keep("Art", "Büro"),
-        o.Figure("Preis", "median", 2),
-    ],
+    "keep": [*PRICED, o.Keep("Art", "Büro"), o.Figure("Preis", "median", 2)],
     "join": [o.Load(PRICES), AREA, o.Figure("Fläche", "mean", 3)],
-    "best": [o.Load(PRICES), o.Clean("Preis"), GROUP, o.Best(True)],
-    "top": [o.Load(PRICES), o.Clean("Preis"), GROUP, o.Top(3, True)],
-    "each": [o.Load(PRICES), o.Clean("Preis"), GROUP, o.Each()],
-    "above": [o.Load(PRICES), o.Clean("Preis"), GROUP, o.Above()],
-    "least": [o.Load(PRICES), o.Clean("Preis"), o.Least(("Art",), (False,), 12), GROUP, o.Each()],
-    "halves": [
-        o.Load(SITES),
-        o.Clean("Rain"),
-        o.Split("Place", "after_comma", "town"),
-        o.Group(("town",), (False,), "Rain", "mean"),
-        o.Best(False),
-    ],
-    "years": [
-        o.Load(SITES),
-        o.Clean("Rain"),
-        o.Years("Year"),
-        o.Group(("Year",), (True,), "Rain", "mean"),
-        o.Interpolate(0.25, 2),
-    ],
-    "nth": [o.Load(PRICES), o.Clean("Preis"), GROUP, o.Nth(2, True)],
-    "spread": [o.Load(PRICES), o.Clean("Preis"), GROUP, o.Spread(2)],
-    "change": [
-        o.Load(SITES),
-        o.Clean("Rain"),
-        o.Years("Year"),
-        o.Group(("Year",), (True,), "Rain", "mean"),
-        o.Change(1992, 2003, 1),
-    ],
-    "share": [o.Load(SITES), o.Clean("Samples"), TOWN, o.Share("town", "Ely", "Samples", 2)],
-    "above own": [o.Load(SITES), o.Clean("Samples"), TOWN, o.AboveOwn("town", "Samples")],
+    "best": [*GROUPED, o.Best(True)],
+    "top": [*GROUPED, o.Top(3, True)],
+    "each": [*GROUPED, o.Each()],
+    "above": [*GROUPED, o.Above()],
+    "least": [*PRICED, o.Least(("Art",), (False,), 12), GROUP, o.Each()],
+    "halves": [*RAINED, TOWN, o.Group(("town",), (False,), "Rain", "mean"), o.Best(False)],
+    "years": [*YEARLY, o.Interpolate(0.25, 2)],
+    "nth": [*GROUPED, o.Nth(2, True)],
+    "spread": [*GROUPED, o.Spread(2)],
+    "change": [*YEARLY, o.Change(1992, 2003, 1)],
+    "share": [*SAMPLED, TOWN, o.Share("town", "Ely", "Samples", 2)],
+    "above own": [*SAMPLED, TOWN, o.AboveOwn("town", "Samples")],
     "two joins": [
-        o.Load(PRICES),
-        AREA,
-        OFFICE,
-        o.Group(("Amt",), (False,), "Fläche", "mean"),
-        o.Each(),
+        *(o.Load(PRICES), AREA, OFFICE),
+        *(o.Group(("Amt",), (False,), "Fläche", "mean"), o.Each()),
     ],
-    "portion": [o.Load(LEVELS), o.Clean("Stufe"), o.Portion("Stufe", ">", 5.0, 1)],
-    "difference": [
-        o.Load(LEVELS),
-        o.Clean("Stufe"),
-        o.Difference("Art", "Hof", "Büro", "Stufe", "mean", 3),
-    ],
-    "correlation": [
-        o.Load(PRICES),
-        o.Clean("Preis"),
-        o.Clean("Stufe"),
-        o.Correlate("Preis", "Stufe"),
-    ],
-    "fit": [o.Load(PRICES), o.Clean("Preis"), AREA, o.Fit("Preis", "Fläche", True)],
+    "portion": [*LEVELLED, o.Portion("Stufe", ">", 5.0, 1)],
+    "difference": [*LEVELLED, o.Difference("Art", "Hof", "Büro", "Stufe", "mean", 3)],
+    "correlation": [*PRICED, o.Clean("Stufe"), o.Correlate("Preis", "Stufe")],
+    "fit": [*PRICED, AREA, o.Fit("Preis", "Fläche", True)],
 }
 # what is broken in the code of a pipeline, by what: each must be found by the second way
 BROKEN = [

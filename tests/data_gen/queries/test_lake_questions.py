@@ -11,14 +11,14 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
-from lake_files import write_lines  # noqa: E402
+from lake_files import open_lake, run, validate, write_lines  # noqa: E402
 
-from data_gen.queries.lake import Lake, open_lake  # noqa: E402
-from data_gen.queries.lake_checks import refusal, validate  # noqa: E402
+from data_gen.queries.lake import Lake  # noqa: E402
+from data_gen.queries.lake_checks import refusal  # noqa: E402
 from data_gen.queries.lake_questions import KINDS, facts_of, question_for  # noqa: E402
 from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
 from data_gen.queries.ops import Join, Keep, Least, Limit, Load  # noqa: E402
-from data_gen.queries.pipeline import LakeStep, Question, run  # noqa: E402
+from data_gen.queries.pipeline import LakeStep, Question  # noqa: E402
 from data_gen.rewording import lacks, named  # noqa: E402
 
 OWNERS = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")

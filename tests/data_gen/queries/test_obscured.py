@@ -18,15 +18,15 @@ pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
 import front  # noqa: E402
-from lake_files import lake_of_all  # noqa: E402
+from lake_files import lake_of_all, open_lake  # noqa: E402
 from messy_files import folder_of  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
 from assay.task import read_tasks  # noqa: E402
 from data_gen.proof.forms import Shelf  # noqa: E402
-from data_gen.queries.files import Layout, write_frames  # noqa: E402
-from data_gen.queries.lake import Folder, open_lake, open_lakes  # noqa: E402
+from data_gen.queries.carried import Layout, write_frames  # noqa: E402
+from data_gen.queries.lake import Folder, open_lakes  # noqa: E402
 from data_gen.queries.obscured import (  # noqa: E402
     change_table,
     make_key,

@@ -14,8 +14,7 @@ from lake_files import write_lines
 from assay.task import Task
 from data_gen.audit import audit_answers
 from data_gen.proof.forms import Shelf
-from data_gen.queries.ops import Group, Load, Source, Split, Top
-from data_gen.queries.pays import (
+from data_gen.queries.lake_checks import (
     MOST,
     Watch,
     best_constants,
@@ -24,6 +23,7 @@ from data_gen.queries.pays import (
     paying,
     pays,
 )
+from data_gen.queries.ops import Group, Load, Source, Split, Top
 
 DRAWS = range(200)
 DRAWN: dict[str, list[Any]] = {
