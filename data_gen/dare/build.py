@@ -367,33 +367,27 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     order = list(range(len(listed)))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
     seen: dict[str, frozenset[str]] = {}
+    kinds, found = settings.wishes.kinds, list(alone)
     with (
         WorkerPool(workers, _start, (list(specs), settings), apart=True) as crew,
         Progress("tables", "databases", wanted) as bar,
     ):
-
-        def through(jobs: Sequence[_Job], most: int) -> list[Built]:
-            """What is built, in the order of `jobs`, until `most` databases are there."""
-            made: list[Built] = []
-            shares = [jobs[i : i + SHARE] for i in range(0, len(jobs), SHARE)]
-            for part in crew.map(_made, shares):
-                new = [without_copies(built, seen) for built in part]
-                made += new
-                bar.add(sum(len(built.rows) for built in new))
-                if sum(len(built.rows) for built in made) >= most:
-                    break
-            return made
-
-        found: list[Built] = list(alone)
-        kinds, with_spare = settings.wishes.kinds, wanted + wanted // SPARE
-        if "ts" in kinds:
-            most = wanted // 3 if len(kinds) > 1 else wanted
-            found += through([("series", i, settings.per_table) for i in order], max(1, most))
-        done = sum(len(built.rows) for built in found)
-        if set(kinds) != {"ts"} and done < with_spare:
+        for kind in _MAKERS:
             gave = Counter(built.source for built in found for _ in built.rows)
-            left = [("tabular", i, settings.per_table - gave[listed[i].name]) for i in order]
-            found += through([job for job in left if job[2] > 0], with_spare - done)
+            if kind == "series":
+                most = max(1, wanted // 3 if len(kinds) > 1 else wanted) if "ts" in kinds else 0
+            else:
+                most = wanted + wanted // SPARE - gave.total() if set(kinds) != {"ts"} else 0
+            rooms = ((i, settings.per_table - gave[listed[i].name]) for i in order)
+            jobs = [(kind, i, room) for i, room in rooms if room > 0]
+            shares = [jobs[i : i + SHARE] for i in range(0, len(jobs), SHARE)]
+            for part in crew.map(_made, shares) if most > 0 else ():
+                new = [without_copies(built, seen) for built in part]
+                found += new
+                bar.add(count := sum(len(built.rows) for built in new))
+                most -= count
+                if most <= 0:
+                    break
     return found + _unasked(listed, found, kinds, wanted)
 
 

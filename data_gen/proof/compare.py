@@ -80,25 +80,24 @@ def by_place(db: Any, columns: Sequence[Column], second: str, first: str, what: 
     counts = [int(db.execute(f"select count(*) from {t}").fetchone()[0]) for t in (second, first)]
     if counts[0] != counts[1]:
         raise difference(counts[0], f"the number of rows of {what}", counts[1])
-    listed = list(enumerate(columns))
+    joined = f"{second} a join {first} b using (pos)"
+    no_odd_cell(db, list(enumerate(columns)), "a.pos", joined, f"in row {{}} of {what}")
+
+
+def no_odd_cell(
+    db: Any, columns: Sequence[tuple[int, Column]], name: str, joined: str, where: str
+) -> None:
+    """Raise `Differs` for the first pair of joined rows `a` (second) and `b` (first) whose columns
+    do not hold the same; `name`: SQL for what a row is called."""
+    shown = [f"a.v{i}, b.v{i}, {same(f'a.v{i}', f'b.v{i}', c.numeric)}" for i, c in columns]
     row = db.execute(
-        f"select a.pos, {', '.join(f'a.v{i}, b.v{i}' for i, _ in listed)} "
-        f"from {second} a join {first} b using (pos) "
-        f"where not ({all_same(listed, 'a', 'b')}) order by a.pos limit 1"
+        f"select {name}, {', '.join(shown)} from {joined} "
+        f"where not ({all_same(columns, 'a', 'b')}) order by {name} limit 1"
     ).fetchone()
-    if row is None:
-        return
-    for i, column in listed:
-        one, other = row[1 + 2 * i], row[2 + 2 * i]
-        if not _equal(one, other):
-            raise difference(one, f"{column.name!r} in row {row[0]} of {what}", other)
-    raise Differs(f"the second computation gives another row {row[0]} of {what}")
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= CLOSE * abs(other)
-    return one == other
+    for place, (_, column) in enumerate(columns if row is not None else ()):
+        second, first, equal = row[1 + 3 * place : 4 + 3 * place]
+        if not equal:
+            raise difference(second, f"{column.name!r} {where.format(row[0])}", first)
 
 
 # --- the files of a database as they are shipped ---

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_gen.proof.compare import Column, Differs, Sheet, all_same, difference, put, row_hash, same
+from data_gen.proof.compare import (
+    Column,
+    Differs,
+    Sheet,
+    by_place,
+    difference,
+    no_odd_cell,
+    put,
+    row_hash,
+)
 from data_gen.proof.marks import number, tidy_words, time, words
 from data_gen.proof.original import NotProvable, Opened
 
@@ -122,16 +131,8 @@ def _match(
     ).fetchone()
     if lost is not None:
         raise difference(lost[0], f"a time of {what}", lost[1])
-    shown = [f"a.v{i}, b.v{i}, {same(f'a.v{i}', f'b.v{i}', c.numeric)}" for i, c in listed]
-    odd = db.execute(
-        f"select a.v0, {', '.join(shown)} "
-        f"from (select *, {key} as k from {second}) a join (select *, {key} as k from {first}) b "
-        f"using (k) where not ({all_same(listed, 'a', 'b')}) order by a.v0 limit 1"
-    ).fetchone()
-    if odd is not None:
-        for i, column in listed:
-            if not odd[3 + 3 * i]:
-                raise difference(odd[1 + 3 * i], f"{column.name!r} at {odd[0]}", odd[2 + 3 * i])
+    one, other = (f"(select *, {key} as k from {table})" for table in (second, first))
+    no_odd_cell(db, listed, "a.v0", f"{one} a join {other} b using (k)", "at {}")
 
 
 def _cut(db: Any, columns: Sequence[Column], width: int, said: str) -> str:
@@ -210,11 +211,5 @@ def _asked(db: Any, files: Mapping[str, bytes], columns: Sequence[Column]) -> No
     """The rows that are asked are those of the answer, in its order."""
     sheet = put(db, "asked", "val_v2.csv", files["source/val_v2.csv"])
     cells = [f"{_cell(sheet, c, timed=i == 0)} as v{i}" for i, c in enumerate(columns)]
-    listed = list(enumerate(columns))
-    odd = db.execute(
-        f"select coalesce(a.pos, b.pos) from said a full join (select pos, {', '.join(cells)} "
-        f"from asked) b using (pos) where a.pos is null or b.pos is null or "
-        f"not ({all_same(listed, 'a', 'b')}) limit 1"
-    ).fetchone()
-    if odd is not None:
-        raise Differs(f"row {odd[0]} of val_v2.csv is not the answer's")
+    db.execute(f"create or replace temp table wanted as select pos, {', '.join(cells)} from asked")
+    by_place(db, columns, "wanted", "said", "val_v2.csv")

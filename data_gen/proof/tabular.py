@@ -19,6 +19,7 @@ from data_gen.proof.compare import (
     all_same,
     by_place,
     difference,
+    no_odd_cell,
     put,
     row_hash,
     same,
@@ -205,16 +206,8 @@ def same_rows(db: Any, columns: Sequence[Column], targets: int) -> None:
         raise _nearest(db, listed, int(lost))
     held, sampled = _complete(db, features, known)
     test = "whole is null" if sampled else "whole is distinct from found"
-    odd = db.execute(f"select pos, found from met where {test} order by pos limit 1").fetchone()
-    if odd is not None:
-        for i, column in goals:
-            one = _cell(db, "want", i, odd[1])
-            other = _cell(db, "have", i, odd[0])
-            agree = same(f"a.v{i}", f"b.v{i}", column.numeric)
-            pair = f"(select v{i} from want where pos = {odd[1]}) a, "
-            pair += f"(select v{i} from have where pos = {odd[0]}) b"
-            if not db.execute(f"select {agree} from {pair}").fetchone()[0]:
-                raise difference(one, f"{column.name!r} in row {odd[0]}", other)
+    pairs = f"(select * from met where {test}) m join have b using (pos) join want a"
+    no_odd_cell(db, goals, "b.pos", f"{pairs} on a.pos = m.found", "in row {}")
     if sampled:
         _missing_kept(db, features, known, held)
 
