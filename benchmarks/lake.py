@@ -61,7 +61,7 @@ def main() -> None:
         }
         took: dict[str, Took] = {name: timed(work) for name, work in works.items()}
         size = sum(p.stat().st_size for p in lake.rglob("*") if p.is_file())
-        print(f"{len(index_lake(lake, cache).files)} files, {size / 1e6:.0f} MB")
+        print(f"{len(index_lake(lake, cache))} files, {size / 1e6:.0f} MB")
     for name, one in took.items():
         print(f"{name:32} {one.wall:8.2f} s wall {one.cpu:8.2f} s processor")
     rival, shown, first = (took[n].cpu for n in (list(works)[3], "snippet", "first index"))

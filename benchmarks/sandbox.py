@@ -22,8 +22,7 @@ from statistics import median
 from benchmarks.runner import Took, machine, proportional_memory
 from rollouts.sandbox import usage
 from rollouts.sandbox.model import STACK, Config
-from rollouts.sandbox.pool import Pool
-from rollouts.sandbox.worker import environment
+from rollouts.sandbox.pool import Pool, environment
 
 IMPORTS = "\n".join(f"import {name}" for name in STACK) + "\n"
 TYPICAL = """

@@ -96,9 +96,7 @@ class TokenConversation:
         """Append one completion, cut to `limit` tokens: (its text, its calls, whether it is cut).
         What was drawn without a meaning (`failure`) is left out."""
         completion = cast("Completion", said)
-        if completion.failure is not None:
-            completion = Completion([], [], [], "error", completion.failure)
-        count = min(len(completion.ids), limit)
+        count = min(len(completion.ids), limit) if completion.failure is None else 0
         self.usage.update(prompt_tokens=len(self.ids), completion_tokens=count)
         ids = list(completion.ids[:count])
         cut = completion.stop == "length" or count < len(completion.ids)

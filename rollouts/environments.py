@@ -36,7 +36,7 @@ from rollouts.environment import (
     Reply,
     shared_name,
 )
-from rollouts.sandbox.model import Limits, SandboxError
+from rollouts.sandbox.model import Config, Limits, SandboxError, worker_count
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
 from rollouts.words.templates import Places, Prompts, Words, prompts_of
@@ -110,19 +110,12 @@ class ToolEnvironment:
 
     async def _answer(self, turn: ModelTurn) -> Reply:
         found = await answer_calls(
-            turn,
-            self.tools,
-            self._run,
-            known=self._known,
-            over=lambda: self._context.finished,
+            turn, self.tools, self._run, known=self._known, over=lambda: self._context.finished
         )
         kept = ("name", "arguments", "answer", "kind")
         nobodys = ("bad_call", "unknown_tool") if self._beside is not None else ()
-        self._calls += [
-            {name: row[name] for name in kept}
-            for row in found.records
-            if row["kind"] not in nobodys
-        ]
+        rows = [row for row in found.records if row["kind"] not in nobodys]
+        self._calls += [{name: row[name] for name in kept} for row in rows]
         return found
 
     async def _run(self, call: ToolCall, arguments: dict[str, Any], left: float) -> Ran:
@@ -132,13 +125,19 @@ class ToolEnvironment:
         if tool.context:
             arguments[tool.context] = self._context
         seconds = min(self._context.run_s, left)
+        limit = asyncio.timeout(None if math.isinf(seconds) else seconds)
         try:
-            return Ran(self._clip(_worded(await _result(tool, arguments, seconds))))
+            async with limit:
+                if inspect.iscoroutinefunction(tool.function):
+                    result = await tool.function(**arguments)
+                else:
+                    result = await _in_thread(partial(tool.function, **arguments))
+            return Ran(self._clip(_worded(result)))
         except (EnvironmentFailure, SandboxError):
             raise
-        except _Late:
-            return Ran(f"error: {tool.name} did not end within {seconds:g} s", "timeout")
         except (Exception, SystemExit) as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                return Ran(f"error: {tool.name} did not end within {seconds:g} s", "timeout")
             report = "".join(traceback.format_exception(error))[-_REPORT:]
             said = self._clip(f"error: {type(error).__name__}: {error}")
             return Ran(said, "tool_error", report={"bug": report})
@@ -147,25 +146,6 @@ class ToolEnvironment:
         if len(text) <= self._most:
             return text
         return f"{text[: self._most]}\n… {len(text) - self._most} characters left out"
-
-
-class _Late(Exception):
-    """The tool's deadline passed."""
-
-
-async def _result(tool: Tool, arguments: dict[str, Any], seconds: float) -> Any:
-    """The tool's result. Raises what it raises, and `_Late` past the deadline."""
-    bound: float | None = None if math.isinf(seconds) else seconds
-    limit = asyncio.timeout(bound)
-    try:
-        async with limit:
-            if inspect.iscoroutinefunction(tool.function):
-                return await tool.function(**arguments)
-            return await _in_thread(partial(tool.function, **arguments))
-    except TimeoutError:
-        if limit.expired():
-            raise _Late from None
-        raise
 
 
 async def _in_thread(call: Callable[[], Any]) -> Any:
@@ -296,11 +276,11 @@ def _factory(given: Any, where: str) -> Factory:
 
 # --- how environments work ------------------------------------------------------------------------
 
-# what has words → where they are, and how they are read out of a release
+# what has words → where it is said which, and how they are read out of a release
 WORDS: Places = {
-    "refinement": ("rollouts.cdr.prompts", "rollouts.cdr.prompts"),
-    "python_executor": ("rollouts.python_tool", "rollouts.words.dare"),
-    "ds_guru": ("rollouts.krama.words", "rollouts.krama.words"),
+    "refinement": "rollouts.cdr.prompts",
+    "python_executor": "rollouts.words.dare",
+    "ds_guru": "rollouts.krama.words",
 }
 
 
@@ -383,7 +363,6 @@ class EnvironmentFactory:
     def pool(self, container: bool = False) -> Pool:
         """The sandbox of the running event loop, made when first asked for. Calls of the one for a
         `container` look like one."""
-        from rollouts.sandbox.model import Config, worker_count
         from rollouts.sandbox.pool import Pool
 
         key = (asyncio.get_running_loop(), container)

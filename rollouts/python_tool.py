@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any
 from assay.seeds import derive_seed
 from assay.task import Message, Task
 from configs.loader import ConfigError
-from rollouts.environment import (
-    EnvironmentFailure,
-    EpisodeEnd,
-    EpisodeStart,
-    ModelTurn,
-    Reply,
-)
+from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.sandbox.model import MIB, Result
 from rollouts.sandbox.pool import FileStore
 from rollouts.tool_calls import ToolCall, ToolSpec
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
 NAME = "python_executor"
 PREDICTION = "prediction.csv"
 ARGUMENTS = ("code", "files_to_load", "files_to_save")
+_SAVED = "saved successfully."
 _STATUS = {"ok": "Finished", "error": "Finished", "timeout": "TimeLimitExceeded"}
 
 KIND = Kind(
@@ -64,12 +59,8 @@ def tool_spec(settings: ToolSettings) -> ToolSpec:
         if not words["brief"]:
             raise ConfigError("brief: these words have no short description; leave brief out")
         return ToolSpec(NAME, words["brief"], parameters({}))
-    about = words.fill(
-        "tool",
-        seconds=f"{settings.run_s:g}",
-        megabytes=settings.file_mb,
-        uses=settings.uses,
-    )
+    bounds = {"seconds": f"{settings.run_s:g}", "megabytes": settings.file_mb}
+    about = words.fill("tool", **bounds, uses=settings.uses)
     shape = parameters({name: words[name] for name in ARGUMENTS})
     return ToolSpec(NAME, about, shape, strict=bool(words["strict"]))
 
@@ -77,11 +68,9 @@ def tool_spec(settings: ToolSettings) -> ToolSpec:
 def parameters(said: Mapping[str, str]) -> dict[str, Any]:
     """The JSON schema of the tool's arguments, with what is said of each, if anything."""
     text, names = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-    shapes: dict[str, dict[str, Any]] = {"code": text, "files_to_load": names}
-    shapes["files_to_save"] = names
     fields = {
         name: {**shape, **({"description": said[name]} if said.get(name) else {})}
-        for name, shape in shapes.items()
+        for name, shape in zip(ARGUMENTS, (text, names, names), strict=True)
     }
     return {
         "type": "object",
@@ -107,17 +96,13 @@ class PythonExecutor:
         self._task, self._seed, self._shop, self._settings = task, seed, shop, shop.settings
         self._spec = tool_spec(shop.settings)
         self._inputs: Mapping[str, bytes] = {}
-        self._saved = FileStore()
+        self._saved = FileStore({}, shop.settings.file_mb, shop.settings.folder_mb)
         self._calls = 0
         self._last = "none"  # how the last call went
         self._level: str | None = None  # of the sandbox
 
     async def open(self) -> EpisodeStart:
         self._inputs = self._shop.files(self._task)
-        self._saved = FileStore(
-            file_mb=self._settings.file_mb,
-            total_mb=self._settings.folder_mb,
-        )
         return EpisodeStart(first_messages(self._task, words_of(self._settings)), [self._spec])
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -134,7 +119,7 @@ class PythonExecutor:
     async def close(self) -> EpisodeEnd:
         """The prediction, if there is one, and what a failure category needs to know."""
         files = {n: d for n, d in self._folder().items() if n == PREDICTION}
-        self._inputs, self._saved = {}, FileStore()
+        self._inputs, self._saved.files = {}, {}
         notes = {"last_call": self._last, "calls": self._calls, "sandbox": self._level}
         return EpisodeEnd(files, notes)
 
@@ -162,7 +147,10 @@ class PythonExecutor:
             raise EnvironmentFailure(f"sandbox: {result.why}")
         fetched = {n: result.files[n] for n in save if n in result.files}
         refused = self._saved.add(fetched)
-        lines = [_kept(name, refused.get(name, "")) for name in fetched]
+        lines = [
+            f"File {name} {f'not saved: {refused[name]}.' if name in refused else _SAVED}\n"
+            for name in fetched
+        ]
         kind = {"ok": "ok", "error": "run_error"}.get(result.status, result.status)
         return Ran(_answer(result, lines), kind, result.wall_s)
 
@@ -185,11 +173,6 @@ class PythonExecutor:
 
 def _refusal(why: str) -> str:
     return json.dumps({"Error": why}, ensure_ascii=False)
-
-
-def _kept(name: str, problem: str) -> str:
-    how = f"not saved: {problem}." if problem else "saved successfully."
-    return f"File {name} {how}\n"
 
 
 def _answer(result: Result, lines: list[str]) -> str:

@@ -112,18 +112,20 @@ def too_deep(value: Any) -> bool:
     """Whether lists and objects stand in one another more than `DEEPEST` deep: what walks over
     such a value by recursion would fail."""
     level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, list | dict)
-            for inner in cast(
-                "list[Any]", list(outer.values() if isinstance(outer, dict) else outer)
-            )
-        ]
-        if not level:
+    for _ in range(DEEPEST + 1):
+        nested: list[Any] = [one for one in level if isinstance(one, list | dict)]
+        if not nested:
             return False
-    return any(isinstance(v, list | dict) for v in level)
+        level = [v for one in nested for v in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+def json_value(text: str, other: Any = None) -> Any:
+    """The value of JSON that a model wrote; `other` where it is none, or nested beyond reading."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return other
 
 
 def _hermes_body(body: str) -> ToolCall:
@@ -184,10 +186,7 @@ def _xml_body(body: str) -> ToolCall:
     for name, text in _parameters(match.group(2)):
         arguments[name] = spelled[name] = text
         if text.lstrip()[:1] in ("[", "{"):  # lists and objects are written as JSON
-            try:
-                arguments[name] = json.loads(text)
-            except (ValueError, RecursionError):
-                continue
+            arguments[name] = json_value(text, text)
     return replace(make_call(match.group(1), arguments), spelled=spelled)
 
 
@@ -269,7 +268,8 @@ def fitting(
     given = dict(call.arguments)
     for name, text in call.spelled.items():
         plain = kinds is not None or wanted.get(name, {}).get("type") == "string"
-        given[name] = text if plain else _as_json(text)
+        value = text if plain else json_value(text, text)
+        given[name] = text if too_deep(value) else value
     for name in spec.parameters.get("required", []):
         if name not in given:
             return given, f"argument {name!r} is missing"
@@ -279,19 +279,10 @@ def fitting(
             known = ", ".join(wanted) or "none"
             return given, f"there is no argument {name!r}; the arguments are {known}"
         try:
-            strict = kinds is None
-            made[name] = _exact(value, wanted[name]) if strict else converted(value, kinds[name])
+            made[name] = _exact(value, wanted[name]) if kinds is None else _fit(value, kinds[name])
         except Misfit as error:
             return given, f"argument {name!r}{error}"
     return made, ""
-
-
-def _as_json(text: str) -> Any:
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return text if too_deep(value) else value
 
 
 def _text(value: Any) -> str:
@@ -342,14 +333,11 @@ _TYPES: dict[str, _Type] = {
     "object": ((dict,), "an object", partial(_container, dict)),
 }
 NULL = {"type": "null"}
-
-
-def _anything(value: Any) -> Any:
-    return value
+_ANYTHING: _Type = ((object,), "", lambda value: value)
 
 
 def _type_of(rule: Mapping[str, Any]) -> _Type:
-    return _TYPES.get(str(rule.get("type")), ((object,), "", _anything))
+    return _TYPES.get(str(rule.get("type")), _ANYTHING)
 
 
 def _has_type(value: Any, rule: Mapping[str, Any]) -> bool:
@@ -362,12 +350,11 @@ def _exact(value: Any, rule: Mapping[str, Any]) -> Any:
     if not _has_type(value, rule):
         raise Misfit(f" must be {_type_of(rule)[1]}; got {_shown(value)}")
     items: Any = rule.get("items")
-    if isinstance(value, list) and isinstance(items, dict):
-        return _each(cast("list[Any]", value), cast("dict[str, Any]", items), _exact)
-    return cast("Any", value)
+    listed = isinstance(value, list) and isinstance(items, Mapping)
+    return _each(value, items, _exact) if listed else value
 
 
-def converted(value: Any, rule: Mapping[str, Any]) -> Any:
+def _fit(value: Any, rule: Mapping[str, Any]) -> Any:
     """`value` as a schema wants it. Raises `Misfit`."""
     if "anyOf" in rule:
         return _first_that_fits(value, rule["anyOf"])
@@ -379,7 +366,7 @@ def converted(value: Any, rule: Mapping[str, Any]) -> Any:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise Misfit(f" must be {wanted}; got {_shown(value)}") from None
     inner = rule.get("items") or rule.get("additionalProperties")
-    return _each(found, inner, converted) if inner else found
+    return _each(found, inner, _fit) if inner else found
 
 
 def _each(value: Any, rule: Mapping[str, Any], how: Callable[[Any, Any], Any]) -> Any:
@@ -413,7 +400,7 @@ def _first_that_fits(value: Any, rules: Sequence[Mapping[str, Any]]) -> Any:
     why = ""
     for rule in sorted(rules, key=place):
         try:
-            return converted(value, rule)
+            return _fit(value, rule)
         except Misfit as error:
             why = why if rule == NULL else str(error)
     raise Misfit(why)

@@ -12,7 +12,7 @@ from assay.task import Message, Task
 from rewards.cdr.score import ANALYSIS_MODES
 from rewards.parse import render
 from rollouts.words.release import called, mark, refused, template
-from rollouts.words.templates import Kind, Read, Release, Slot, Words, ours
+from rollouts.words.templates import Kind, Read, Slot, Words, ours
 
 RUNNER = Path("src/cdrbench_v3/run_inference.py")
 MODES = ("direct", "few_shot", "plan_first", "state_aware")
@@ -101,9 +101,6 @@ def _ask(task: Task, words: Words) -> Task:
     return replace(task, prompt=messages(*said, mode, str(form), words=words), meta=meta)
 
 
-KIND = Kind("refinement", SLOTS, Path(__file__).with_name("words.yaml"), _asks, _ask)
-
-
 def read_release(folder: Path) -> Read | None:
     """The words of a release's checkout: what its runner sends in each mode for a row. Its few-shot
     request holds its own examples."""
@@ -142,4 +139,5 @@ def _request(mode: str, form: str) -> dict[str, Any]:
 KNOWN = {
     "b1532dbcbbc77c1388966fb36a7d204d6c61caf2b0c68ae51c452ce7d9b2eaa5": "CDR-Bench 6df0ac8",
 }
-RELEASE = Release(read_release, KNOWN)
+OURS = Path(__file__).with_name("words.yaml")
+KIND = Kind("refinement", SLOTS, OURS, _asks, _ask, read_release, KNOWN)

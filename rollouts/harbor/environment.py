@@ -25,8 +25,8 @@ from harbor.environments.capabilities import (
 from harbor.models.task.config import NetworkMode
 
 from assay.task import TaskError
+from rollouts.harbor import container
 from rollouts.harbor.container import Container, container_config, tree
-from rollouts.harbor.dockerfile import read_image, refuse_lacking
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
@@ -77,8 +77,8 @@ class JailEnvironment(BaseEnvironment):
                     "network_mode public: the jail has no network; set no-network in task.toml, or "
                     "run the task without one with --environment-kwarg offline=true"
                 )
-            image = read_image(cast("Path", self.environment_dir))
-            refuse_lacking(image, self._python)
+            image = container.read_image(cast("Path", self.environment_dir))
+            container.refuse_lacking(image, self._python)
             key = (asyncio.get_running_loop(), self._workers, self._python)
             if key not in _pools:
                 _pools[key] = Pool(container_config(*key[1:]))

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.task import Task, TaskError
 from rewards.harbor.family import REWARD, read_rewards
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.harbor.container import Container, tree
-from rollouts.harbor.dockerfile import Image, read_image, refuse_lacking
+from rollouts.harbor.container import Container, Image, read_image, refuse_lacking, tree
 from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls, clip

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from assay.family import THOUGHT
 from assay.thoughts import parted
-from rollouts.tool_calls import too_deep
+from rollouts.tool_calls import json_value, too_deep
 
 FAILED = "SUT failed to answer this question."
 MISSING = "Warning: No answer found in the Python pipeline."
@@ -111,13 +111,8 @@ def _printed(printed: Any, name: str) -> Any:
 def printed_values(stdout: str) -> dict[str, Any] | None:
     """The one JSON object of a pipeline's output; None when it is anything else, or nested too
     deeply to be an answer."""
-    try:
-        found: Any = json.loads(stdout)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict) or too_deep(found):
-        return None
-    return cast("dict[str, Any]", without_nan(found))
+    found = json_value(stdout)
+    return without_nan(found) if isinstance(found, dict) and not too_deep(found) else None
 
 
 def answer_of(plan_text: str, stdout: str, failed: bool) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.task import Task
@@ -21,6 +22,7 @@ from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import groups, snippet, title
 from rollouts.krama.words import KIND, csv_files, question_of, tables_of
 from rollouts.sandbox.model import Result
+from rollouts.tool_calls import json_value
 from rollouts.tools import clip
 from rollouts.words.templates import ours, places
 
@@ -51,14 +53,9 @@ class DsGuru:
         words = self._words
         field = "task_without_files" if self._variant == "no-context" else "task"
         question = question_of(self._task, words)
-        values: dict[str, str] = {}
-        for place in places(words.texts[field]):
-            values[place] = await self._value(place, question)
-        text = words.fill(field, **values)
-        system = {"role": "system", "content": words["system"]}
-        return EpisodeStart(
-            [*([system] if words["system"] else []), {"role": "user", "content": text}]
-        )
+        asked = {name: await self._value(name, question) for name in places(words.texts[field])}
+        said = {"system": words["system"], "user": words.fill(field, **asked)}
+        return EpisodeStart([{"role": r, "content": text} for r, text in said.items() if text])
 
     async def _value(self, place: str, question: str) -> str:
         """What stands at a place of the first message."""
@@ -69,7 +66,7 @@ class DsGuru:
             case "question_json":  # inside a JSON text
                 return json.dumps(question)[1:-1]
             case "files":
-                names = [f"data/{name}" for name in lake.index.files]
+                names = [f"data/{name}" for name in lake.index]
                 if len(names) > _NAMES_MOST:
                     names = [title(g) for g in groups(lake.index)]
                 return ", ".join(names)
@@ -109,20 +106,16 @@ class DsGuru:
 
     def _after(self, code: str, output: str, error: str, seconds: float) -> Reply:
         record = {"try": self._tries, "status": self._kind, "seconds": round(seconds, 3)}
+        failed = Reply(records=[record], errors={self._kind: 1}, seconds=seconds)
         if self._tries >= self._most:
             self._give_up(code, output)
-            return Reply(done=True, records=[record], errors={self._kind: 1}, seconds=seconds)
+            return replace(failed, done=True)
         whole = self._words.source == "release"  # which tells all of it
         most = 0 if whole else self._lake.settings.feedback // 3
         if most:
             code, output, error = clip(code, 2 * most), clip(output, most), clip(error, most)
         text = self._words.fill("repair", code=code, output=output, error=error)
-        return Reply(
-            [{"role": "user", "content": text}],
-            records=[record],
-            errors={self._kind: 1},
-            seconds=seconds,
-        )
+        return replace(failed, messages=[{"role": "user", "content": text}])
 
     def _give_up(self, code: str, output: str) -> None:
         if self._variant == "few-shot":
@@ -136,16 +129,9 @@ class DsGuru:
             agent=f"ds-guru {self._variant}",
             tries=self._tries,
             ended=self._kind,
-            plan_read=_is_array(self._plan),
+            plan_read=isinstance(json_value(self._plan), list),
         )
 
 
 def _error(result: Result) -> str:
     return "\n".join(part for part in (result.stderr.rstrip(), result.why) if part)
-
-
-def _is_array(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), list)
-    except (ValueError, RecursionError):
-        return False

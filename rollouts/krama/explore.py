@@ -79,11 +79,9 @@ class LakeAgent:
     async def open(self) -> EpisodeStart:
         await self._lake.open()
         *before, last = self._task.prompt
-        files = len(self._lake.index.files)
-        shown = snippet(
-            self._lake.index, self._lake.settings.snippet_tokens // 4, str(last["content"]), rows=0
-        )
-        text = f"{last['content']}\n\n{_RULES}\n\nThe lake has {files} files:\n{shown}"
+        index, tokens = self._lake.index, self._lake.settings.snippet_tokens
+        shown = snippet(index, tokens // 4, str(last["content"]), rows=0)
+        text = f"{last['content']}\n\n{_RULES}\n\nThe lake has {len(index)} files:\n{shown}"
         return EpisodeStart([*before, {"role": "user", "content": text}], TOOLS)
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -119,10 +117,10 @@ class LakeAgent:
         if call.name == "list_files":
             return _listed(self._lake.index, str(arguments.get("pattern", "*"))), "ok"
         name = str(arguments["path"]).removeprefix("./").removeprefix("data/")
-        if name not in self._lake.index.files:
+        if name not in self._lake.index:
             return f"there is no file {name!r}; list_files shows the names", "no_file"
         if call.name == "peek":
-            return describe(name, self._lake.index.files[name]), "ok"
+            return describe(name, self._lake.index[name]), "ok"
         if abs(int(arguments.get("start", 1))) > _LINES_MOST:
             return f"argument 'start' must be at most {_LINES_MOST}", "bad_arguments"
         return self._lines(name, arguments), "ok"
@@ -133,14 +131,10 @@ class LakeAgent:
         result = await self._lake.run(code, left)
         self._lake.code.append(code)
         most = self._lake.settings.feedback // 2
-        row = {
-            "status": result.status,
-            "stdout": clip(result.stdout, most),
-            "stderr": clip(result.stderr, most),
-        }
-        if result.why:
-            row["why"] = result.why
-        return json.dumps(row, ensure_ascii=False), "ok" if result.status == "ok" else result.status
+        shown = {"stdout": clip(result.stdout, most), "stderr": clip(result.stderr, most)}
+        why = {"why": result.why} if result.why else {}
+        row = {"status": result.status, **shown, **why}
+        return json.dumps(row, ensure_ascii=False), result.status
 
     def _finish(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
         self._lake.response = {"answer": arguments["answer"]}
@@ -151,7 +145,7 @@ class LakeAgent:
     def _lines(self, name: str, arguments: Mapping[str, Any]) -> str:
         start = max(1, int(arguments.get("start", 1)))
         count = max(1, min(int(arguments.get("lines", 40)), 200))
-        note = self._lake.index.files[name]
+        note = self._lake.index[name]
         if note.kind not in ("text", "table", "records", "page"):
             return f"{name} is no text; use run with a library that reads it"
         lines = lines_of(self._lake.path / name, note, start, count)
@@ -162,10 +156,8 @@ class LakeAgent:
 
 
 def _listed(index: LakeIndex, pattern: str) -> str:
-    names = [
-        n for n in index.files if fnmatch(n, pattern) or fnmatch(n.rpartition("/")[2], pattern)
-    ]
-    shown = [f"data/{n} ({index.files[n].size} bytes)" for n in names[:200]]
+    names = [n for n in index if fnmatch(n, pattern) or fnmatch(n.rpartition("/")[2], pattern)]
+    shown = [f"data/{n} ({index[n].size} bytes)" for n in names[:200]]
     if len(names) > 200:
         shown.append(f"… and {len(names) - 200} more; give a narrower pattern")
     return "\n".join(shown) or f"no file matches {pattern!r}"

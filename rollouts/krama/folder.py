@@ -39,7 +39,7 @@ class LakeFolder:
             )
         self._seed, self._pool, self.settings = seed, shop.pool, shop.settings
         self._name = shared_name(self.path)
-        self.index = LakeIndex({})
+        self.index: LakeIndex = {}
         self.run_s = 0.0
         self.runs = 0
         self.level: str | None = None  # of the sandbox

@@ -21,7 +21,7 @@ import os
 import re
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -113,16 +113,14 @@ class FileNote:
         turns = range(max(len(t.head) for t in self.tables))
         return [f"[{t.part}] {t.head[i]}" for i in turns for t in self.tables if i < len(t.head)]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> FileNote:
-        whole: dict[str, Any] = {**row, "tables": []}
-        for table in row["tables"]:
-            given: dict[str, Any] = {**table, "columns": [Column(**c) for c in table["columns"]]}
-            whole["tables"].append(TableNote(**given))
-        return FileNote(**whole)
+        """The note of which this is `asdict`."""
+        tables = [
+            TableNote(**{**table, "columns": [Column(**column) for column in table["columns"]]})
+            for table in row["tables"]
+        ]
+        return FileNote(**{**row, "tables": tables})
 
 
 # ---- what one file holds
@@ -239,9 +237,8 @@ def _table(path: Path, plan: ReadPlan, frame: Frame, rows: int) -> TableNote:
 
 def _column(name: str, plan: ReadPlan, frame: Frame) -> Column:
     notes = [f"as {plan.dates[name]}"] if name in plan.dates else []
-    notes += (
-        [f"{', '.join(map(repr, plan.missing[name]))}: no value"] if plan.missing.get(name) else []
-    )
+    if plan.missing.get(name):
+        notes.append(f"{', '.join(map(repr, plan.missing[name]))}: no value")
     if name in plan.marked:
         notes.append("written like 1,234 or $5 or 40%")
     elif name in plan.numbers and plan.decimal_of(name) == ",":
@@ -306,13 +303,7 @@ def _records(path: Path, plan: ReadPlan) -> Iterator[list[str]]:
 # ---- the index
 
 
-@dataclass(frozen=True)
-class LakeIndex:
-    """Every file of a lake with what it holds, sorted by path. `read` counts the files whose
-    content had to be read this time."""
-
-    files: dict[str, FileNote]
-    read: int = 0
+LakeIndex = dict[str, FileNote]  # every file of a lake, sorted by path
 
 
 def index_lake(folder: Path, cache: Path | None = None, rows: int = ROWS_KEPT) -> LakeIndex:
@@ -322,26 +313,24 @@ def index_lake(folder: Path, cache: Path | None = None, rows: int = ROWS_KEPT) -
     root = Path(os.path.realpath(folder))
     rules = (root / FILE).read_bytes() if (root / FILE).is_file() else b""
     how = f"{VERSION} {max(rows, ROWS_KEPT)} {hashlib.sha1(rules).hexdigest()}"
-    files: dict[str, FileNote] = {}
-    read = 0
+    files: LakeIndex = {}
     with closing(_store(cache or cache_folder())) as store, store:
         for path in sorted(Path(at, name) for at, _, names in os.walk(root) for name in names):
             info, name = path.stat(), path.relative_to(root).as_posix()
             seen = f"{how} {info.st_size} {info.st_mtime_ns} {info.st_ino} {path}"
             note = _kept(store, _kept(store, seen))
             if not note:
-                read += 1
                 with open(path, "rb") as file:
                     content = hashlib.file_digest(file, "blake2b").hexdigest()[:40]
                 # the settings go by the path below the lake; without any a copy is the same file
                 place = name if rules else "".join(path.suffixes[-2:]).lower()
                 digest = f"{how} {place} {content}"
                 note = _kept(store, digest)
-                note = note or json.dumps(look(path, root, max(rows, ROWS_KEPT)).to_json())
+                note = note or json.dumps(asdict(look(path, root, max(rows, ROWS_KEPT))))
                 pairs = [(digest, note), (seen, digest)]
                 store.executemany("INSERT OR REPLACE INTO found VALUES (?, ?)", pairs)
             files[name] = FileNote.from_json(json.loads(note))
-    return LakeIndex(files, read)
+    return files
 
 
 def _store(folder: Path) -> sqlite3.Connection:
@@ -372,12 +361,12 @@ class Group:
 def groups(index: LakeIndex) -> list[Group]:
     """The lake's files in groups, in order of their first file."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for name, note in index.files.items():
+    for name, note in index.items():
         head, _, tail = name.rpartition("/")
         pattern = re.sub(r"\d+", "#", head) + "/" + re.sub(r"\d+", "#", tail)
         key = (pattern.lstrip("/"), note.kind, *(c.name for c in note.columns))
         found.setdefault(key, []).append(name)
-    return [Group(key[0], tuple(names), index.files[names[0]]) for key, names in found.items()]
+    return [Group(key[0], tuple(names), index[names[0]]) for key, names in found.items()]
 
 
 def title(group: Group) -> str:
@@ -436,12 +425,7 @@ def _words(text: str) -> set[str]:
     return {w for w in re.findall(r"[a-z]{3,}|\d{4}", text.lower()) if w not in ("the", "and")}
 
 
-def snippet(
-    index: LakeIndex,
-    budget: int,
-    question: str = "",
-    rows: int = 3,
-) -> str:
+def snippet(index: LakeIndex, budget: int, question: str = "", rows: int = 3) -> str:
     """A description of the lake of at most `budget` tokens (about; see CHARS_A_TOKEN; 0: all).
 
     First every group's name, then columns with their types and odd cells, then up to `rows`
@@ -449,12 +433,9 @@ def snippet(
     The text is ordered by file name.
     """
     room = int((budget or 1 << 50) * CHARS_A_TOKEN) - 40  # for the line that counts what is left
-    wanted = _words(question)
-    listed = groups(index)
-    rank = sorted(
-        range(len(listed)),
-        key=lambda i: (-len(wanted & _words(" ".join(_spoken(listed[i])))), i),
-    )
+    wanted, listed = _words(question), groups(index)
+    alike = [len(wanted & _spoken(group)) for group in listed]
+    rank = sorted(range(len(listed)), key=lambda i: (-alike[i], i))
     lines: list[list[str]] = [[] for _ in listed]
 
     def add(place: int, text: str) -> None:
@@ -476,12 +457,9 @@ def snippet(
                     add(place, text)
     for number in range(rows):
         for place in rank:
-            head = listed[place].note.head
-            if number < len(head) and lines[place]:
-                add(
-                    place,
-                    f"  {'row' if listed[place].note.columns else 'line'}: {head[number][:300]}",
-                )
+            note = listed[place].note
+            if number < len(note.head) and lines[place]:
+                add(place, f"  {'row' if note.columns else 'line'}: {note.head[number][:300]}")
     shown = [line for block in lines for line in block]
     left = sum(len(g.names) for g, block in zip(listed, lines, strict=True) if not block)
     if left:
@@ -489,8 +467,6 @@ def snippet(
     return "\n".join(shown)
 
 
-def _spoken(group: Group) -> Sequence[str]:
-    return [
-        group.names[0].replace("_", " "),
-        *(c.name.replace("_", " ") for c in group.note.columns),
-    ]
+def _spoken(group: Group) -> set[str]:
+    names = [group.names[0], *(c.name for c in group.note.columns)]
+    return _words(" ".join(names).replace("_", " "))

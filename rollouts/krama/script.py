@@ -37,13 +37,13 @@ def printed(stdout: str) -> list[str]:
 def task_text(question: str, index: LakeIndex, settings: ToolSettings) -> str:
     """The question, the files that it names with their first rows, and what to write. Where it
     names no file, the names of the lake's files, within `settings.snippet_tokens`."""
-    named = [name for name in index.files if name in question]
+    named = [name for name in index if name in question]
     if named:
         rows = min(ROWS, settings.snippet_rows)
-        files = "\n".join(_described(name, index.files[name], rows) for name in named)
+        files = "\n".join(_described(name, index[name], rows) for name in named)
     else:
         room = int(settings.snippet_tokens * CHARS_A_TOKEN)
-        files = "Files: " + ", ".join(f"data/{name}" for name in index.files)[: room or None]
+        files = "Files: " + ", ".join(f"data/{name}" for name in index)[: room or None]
     return _TASK.format(question=question, files=files)
 
 

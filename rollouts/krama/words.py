@@ -17,28 +17,13 @@ from assay.family import THOUGHT
 from assay.task import Task
 from rollouts.krama.index import CHARS_A_TOKEN
 from rollouts.words.release import Source, called, mark, refused, template, thing
-from rollouts.words.templates import Kind, Read, Release, Slot, Words, ours, unfilled
+from rollouts.words.templates import Kind, Read, Slot, Words, ours, unfilled
 
 SYSTEM = Path("systems/dsguru/baseline_system.py")
 PROMPTS = Path("systems/dsguru/baseline_prompts.py")
 UTILITIES = Path("systems/dsguru/baseline_utils.py")
 RUNNER = Path("benchmark/benchmark.py")
 _ASKED = ("question_json", "files", "names", "paths")
-KIND = Kind(
-    "ds_guru",
-    {
-        "system": Slot(),
-        "task": Slot((*_ASKED, "snippet", "tables"), ("question",)),
-        "task_without_files": Slot(_ASKED, ("question",)),
-        "table": Slot(("file", "types", "rows")),
-        "part": Slot((), ("question", "part")),
-        "repair": Slot(("code", "output", "error")),
-        "no_code": Slot(),
-        THOUGHT: Slot(),
-    },
-    Path(__file__).with_name("words.yaml"),
-    lambda task: any(tool.startswith("ds_guru") for tool in task.tools),
-)
 
 
 def question_of(task: Task, words: Words) -> str:
@@ -184,4 +169,20 @@ def _tries(folder: Path, loop: ast.FunctionDef) -> int:
 KNOWN = {
     "ff4ba3728eb87d8903708f20d291a44a20a0a9a7d58d4f444402b14f05a40718": "KramaBench 96b8253",
 }
-RELEASE = Release(read_release, KNOWN)
+KIND = Kind(
+    "ds_guru",
+    {
+        "system": Slot(),
+        "task": Slot((*_ASKED, "snippet", "tables"), ("question",)),
+        "task_without_files": Slot(_ASKED, ("question",)),
+        "table": Slot(("file", "types", "rows")),
+        "part": Slot((), ("question", "part")),
+        "repair": Slot(("code", "output", "error")),
+        "no_code": Slot(),
+        THOUGHT: Slot(),
+    },
+    Path(__file__).with_name("words.yaml"),
+    lambda task: any(tool.startswith("ds_guru") for tool in task.tools),
+    read=read_release,
+    known=KNOWN,
+)

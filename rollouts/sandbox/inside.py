@@ -22,7 +22,7 @@ from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.jail import Folders, JailPlan
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.transfer import Capture, Collected, Seen, collect, listing
-from rollouts.sandbox.usage import Watches, descendants, own_pid, watches
+from rollouts.sandbox.usage import Watches, descendants, own_pid
 from rollouts.sandbox.user_process import BEGUN, CLOSED, FAILED, fork_of_init
 
 EXIT = struct.Struct("=iQQ")  # wait status, processor time in microseconds, peak memory in bytes
@@ -84,7 +84,8 @@ def _ahead(plan: JailPlan, channel: socket.socket) -> Job | None:
     sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-    folders = jail.make_folders(plan, Limits())
+    jail.make_folders(plan, Limits())
+    folders = jail.folders_of(plan)
     if not plan.namespaces:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
     proc = os.dup(plan.proc) if plan.proc >= 0 else os.open("/proc", os.O_RDONLY)
@@ -121,15 +122,19 @@ def _run(job: Job) -> None:
     except OSError as error:
         what = "input" if error.errno in _NO_ROOM else "no inputs"
         job.end = f"{what}: {error.strerror or error}"
-        _answer(job, request["fetch"], capture)
-        return
+    else:
+        _play(job, request, stdin, capture)
+    _answer(job, request["fetch"], capture)
+
+
+def _play(job: Job, request: dict[str, Any], stdin: int, capture: list[Capture]) -> None:
+    """Everything between the request and the answer."""
     pipes = [os.pipe(), os.pipe(), os.pipe()]
     given = [stdin, *(write for _, write in pipes)]
     try:
         _begin(job, request, given)
     except (OSError, EOFError) as error:
         job.end = f"no user process: {error}"
-        _answer(job, request["fetch"], capture)
         return
     for descriptor in given:
         os.close(descriptor)
@@ -137,14 +142,13 @@ def _run(job: Job) -> None:
     supervise(job, reads, capture)
     _finish(job, reads, capture)
     _check_begun(job)
-    _answer(job, request["fetch"], capture)
 
 
 def _begin(job: Job, request: dict[str, Any], given: list[int]) -> None:
     """Let the waiting user process go, or fork one where there is none."""
     plan, folders, limits = job.plan, job.folders, job.limits
     if job.channel is None:
-        job.watches = watches(plan, folders, limits, job.proc, own_pid(job.proc))
+        job.watches = Watches(plan, folders, limits, job.proc, own_pid(job.proc))
         job.started = time.monotonic()
         job.user = os.fork()
         if job.user == 0:
@@ -157,7 +161,7 @@ def _begin(job: Job, request: dict[str, Any], given: list[int]) -> None:
         raise EOFError("the warm process could not fork")
     job.user, outer = json.loads(said)
     pid = job.user if plan.own_proc else outer
-    job.watches = watches(plan, folders, limits, job.proc, pid, pid)
+    job.watches = Watches(plan, folders, limits, job.proc, pid, pid)
     if plan.own_proc:
         jail.seal_proc()
     job.started = time.monotonic()
@@ -395,7 +399,11 @@ def _check_begun(job: Job) -> None:
 def _finish(job: Job, pipes: list[int], capture: list[Capture]) -> None:
     """Leave nobody alive, then take what is still in the pipes."""
     while _reap(job) or (job.ending is not None and job.status is None):
-        for pid in _members(job, no_forks=True):
+        # everyone in a pid namespace of our own, else each process below us
+        for pid in [-1] if job.plan.namespaces else descendants(job.proc, os.getpid()):
+            if pid > 0:
+                with contextlib.suppress(OSError):  # no forks while we go through the list
+                    resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if job.ending is not None and job.status is None:
@@ -430,18 +438,6 @@ def _reap(job: Job) -> bool:
             return True
         if pid == job.user and job.ending is None:
             job.status = status
-
-
-def _members(job: Job, no_forks: bool = False) -> Iterator[int]:
-    """Whom to signal: everyone in a pid namespace of our own, else each process below us."""
-    if job.plan.namespaces:
-        yield -1
-        return
-    for pid in descendants(job.proc, os.getpid()):
-        if no_forks:
-            with contextlib.suppress(OSError):  # while we go through the list
-                resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
-        yield pid
 
 
 # The answer

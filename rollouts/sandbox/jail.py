@@ -124,12 +124,9 @@ def enter_user_namespace(extra: int, proc: int) -> None:
     """
     uid, gid = os.geteuid(), os.getegid()
     sc.unshare(sc.CLONE_NEWUSER | extra)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{INSIDE_ID} {uid} 1"),
-        ("gid_map", f"{INSIDE_ID} {gid} 1"),
-    ):
-        write_proc(proc, f"self/{name}", text)
+    write_proc(proc, "self/setgroups", "deny")
+    write_proc(proc, "self/uid_map", f"{INSIDE_ID} {uid} 1")
+    write_proc(proc, "self/gid_map", f"{INSIDE_ID} {gid} 1")
 
 
 def write_proc(proc: int, name: str, text: str) -> None:
@@ -185,11 +182,7 @@ def reach(paths: Iterable[str], base: str = "") -> None:
 def _bind(path: str, source: int, base: str) -> str:
     """Make the mount point for `path` under `base` and bind the open `source` there."""
     target = base + path
-    if stat.S_ISDIR(os.fstat(source).st_mode):
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
+    _mount_point(target, stat.S_ISDIR(os.fstat(source).st_mode))
     sc.mount(f"/proc/self/fd/{source}", target, "", sc.MS_BIND | sc.MS_REC)
     return target
 
@@ -225,6 +218,14 @@ def _kept(top: str, base: str = "") -> list[str]:
     return os.listdir(directory) if os.path.isdir(directory) else []
 
 
+def _mount_point(path: str, folder: bool) -> None:
+    if folder:
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o444))
+
+
 def _show_kept(base: str = "") -> None:
     """In TMP and SHM, what was kept of them: the interpreter's own files, still read only.
 
@@ -235,12 +236,9 @@ def _show_kept(base: str = "") -> None:
             source, target = f"{base}{KEPT}{top}/{name}", f"{base}{top}/{name}"
             if os.path.islink(source):
                 os.symlink(os.readlink(source), target)
-                continue
-            if os.path.isdir(source):
-                os.mkdir(target)
             else:
-                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
-            sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
+                _mount_point(target, os.path.isdir(source))
+                sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
 
 
 def _furnish(base: str) -> None:
@@ -270,9 +268,7 @@ def build_root(plan: JailPlan, keep_proc: bool) -> None:
     devices = {f"/dev/{n}": os.open(f"/dev/{n}", os.O_PATH | os.O_CLOEXEC) for n in _DEVICES}
     base = next((p for p in ("/tmp", "/var/tmp", "/mnt", "/run") if os.path.isdir(p)), "")
     if not base:
-        raise OSError(
-            "no directory to mount the new root on: one of /tmp, /var/tmp, /mnt is needed"
-        )
+        raise OSError("no folder to mount the new root on: /tmp, /var/tmp, /mnt or /run is needed")
     flags = sc.MS_NOSUID | sc.MS_NODEV
     sc.mount("tmpfs", base, "tmpfs", flags, "size=16m,mode=755")
     _furnish(base)
@@ -365,13 +361,13 @@ def hide_shared() -> None:
     sc.mount("tmpfs", SHARED, "tmpfs", sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV, "size=4k")
 
 
-def make_folders(plan: JailPlan, limits: Limits) -> Folders:
+def make_folders(plan: JailPlan, limits: Limits) -> None:
     """In a fresh init: its own mounts and maybe its own network, or else real directories."""
     if not plan.namespaces:
         top = f"{plan.base}/{os.getpid()}"
         for name in ("", "/work", "/tmp"):
             os.mkdir(top + name, 0o700)
-        return folders_of(plan)
+        return
     sc.unshare(sc.CLONE_NEWNS | (sc.CLONE_NEWNET if plan.own_network else 0))
     mount_scratch(limits)
     if plan.own_proc:
@@ -381,7 +377,6 @@ def make_folders(plan: JailPlan, limits: Limits) -> Folders:
         if not bound_backlog(proc):
             raise OSError("the backlog of listening sockets could not be bounded")
         os.close(proc)
-    return folders_of(plan)
 
 
 def folders_of(plan: JailPlan) -> Folders:

@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -157,30 +157,40 @@ def _own_pid_namespace(plan: JailPlan) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
 
 
-def _wake() -> socket.socket:
-    """A socket that is readable after a SIGCHLD."""
-    read, write = socket.socketpair()
-    read.setblocking(False)
-    write.setblocking(False)
-    signal.signal(signal.SIGCHLD, _nothing)
-    signal.set_wakeup_fd(write.detach(), warn_on_full_buffer=False)
-    return read
+class _Events:
+    """What a process that forks on request waits for: requests, and the ends of its children."""
 
+    def __init__(self, requests: socket.socket) -> None:
+        self.requests = requests
+        self.wake, write = socket.socketpair()
+        self.wake.setblocking(False)
+        write.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing is written
+        signal.set_wakeup_fd(write.detach(), warn_on_full_buffer=False)
+        self.poller = select.poll()
+        self.poller.register(self.requests, select.POLLIN)
+        self.poller.register(self.wake, select.POLLIN)
 
-def _nothing(*_: object) -> None:
-    """A handler has to exist for the wake-up descriptor to be written to."""
-
-
-def _drain(wake: socket.socket) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while wake.recv(4096):
-            pass
+    def wait(self) -> bool:
+        """Until something happens; whether it is a request (or the end of those who make them)."""
+        asked = self.requests.fileno() in [descriptor for descriptor, _ in self.poller.poll()]
+        with contextlib.suppress(BlockingIOError):
+            while self.wake.recv(4096):
+                pass
+        return asked
 
 
 def _forget_children() -> None:
-    """In a fresh fork: undo what `_wake` set."""
+    """In a fresh fork: undo what `_Events` set."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _dead() -> Iterator[tuple[int, int, Any]]:
+    """Children that have ended: pid, wait status, what they used."""
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.wait4(-1, os.WNOHANG))[0]:
+            yield found
 
 
 class _ForkServer:
@@ -196,20 +206,18 @@ class _ForkServer:
         self.plan, self.requests = plan, requests
         self.own_pid_ns = _own_pid_namespace(plan)
         self.running: dict[int, socket.socket] = {}
-        self.wake = _wake()
+        self.events = _Events(requests)
 
     def run(self) -> NoReturn:
         """Fork on request until the launcher is gone."""
-        poller = select.poll()
-        poller.register(self.requests, select.POLLIN)
-        poller.register(self.wake, select.POLLIN)
-        while True:
-            for descriptor, _ in poller.poll():
-                if descriptor == self.wake.fileno():
-                    _drain(self.wake)
-                elif not self._request():
-                    os._exit(0)
-            self._reap()
+        while not self.events.wait() or self._request():
+            for pid, status, used in _dead():
+                end = self.running.pop(pid, None)
+                if end is not None:
+                    cpu = int((used.ru_utime + used.ru_stime) * 1e6)
+                    with end, contextlib.suppress(OSError):  # init may be gone already
+                        end.send(inside.EXIT.pack(status, cpu, used.ru_maxrss * 1024))
+        os._exit(0)
 
     def _request(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self.requests, 16, 5)
@@ -243,20 +251,6 @@ class _ForkServer:
         finally:
             os._exit(1)
 
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            end = self.running.pop(pid, None)
-            if end is not None:
-                cpu = int((used.ru_utime + used.ru_stime) * 1e6)
-                with end, contextlib.suppress(OSError):  # init may be gone already
-                    end.send(inside.EXIT.pack(status, cpu, used.ru_maxrss * 1024))
-
 
 @dataclass
 class _Init:
@@ -275,12 +269,13 @@ class _Loop:
         self.own_pid_ns = _own_pid_namespace(plan) if plan.namespaces else -1
         self.spare: deque[_Init] = deque()
         self.running: dict[int, _Init] = {}
-        self.wake = _wake()
+        self.events = _Events(control)
 
     def run(self) -> NoReturn:
         """Serve until the pool closes its end or the fork server has died."""
-        while self._turn():
-            pass
+        self._refill()
+        while (not self.events.wait() or self._message()) and self._reap():
+            self._refill()
         for pid in [*(i.pid for i in self.spare), *self.running, *filter(None, [self.server])]:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -289,19 +284,9 @@ class _Loop:
                 pass
         os._exit(0)
 
-    def _turn(self) -> bool:
-        """One round; false when the pool or the fork server has gone."""
+    def _refill(self) -> None:
         while len(self.spare) < self.wanted:
             self.spare.append(self._fork())
-        poller = select.poll()
-        poller.register(self.control, select.POLLIN)
-        poller.register(self.wake, select.POLLIN)
-        for descriptor, _ in poller.poll():
-            if descriptor == self.wake.fileno():
-                _drain(self.wake)
-            elif not self._message():
-                return False
-        return self._reap()
 
     def _message(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 2)
@@ -316,10 +301,8 @@ class _Loop:
             init = self.spare.popleft() if self.spare else self._fork()
             init.call = message["id"]
             self.running[init.pid] = init
-            with (
-                init.channel,
-                contextlib.suppress(OSError),
-            ):  # if dead, the pool sees its end closed
+            # if it is dead, the pool sees its end closed
+            with init.channel, contextlib.suppress(OSError):
                 socket.send_fds(init.channel, [b"call"], descriptors)
             for given in descriptors:
                 os.close(given)
@@ -345,13 +328,7 @@ class _Loop:
 
     def _reap(self) -> bool:
         """Collect the dead; false when the fork server is among them."""
-        while True:
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return True
-            if pid == 0:
-                return True
+        for pid, _, _ in _dead():
             if pid == self.server:
                 return False
             self.running.pop(pid, None)
@@ -361,6 +338,7 @@ class _Loop:
             if not self.plan.namespaces:
                 _sweep_orphans({*self.running, *(i.pid for i in self.spare)})
                 transfer.remove_tree(f"{self.plan.base}/{pid}")
+        return True
 
 
 def _sweep_orphans(keep: set[int]) -> None:

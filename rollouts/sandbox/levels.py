@@ -20,14 +20,7 @@ from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.jail import JailPlan
 from rollouts.sandbox.model import LEVELS, Level, Limits
 
-_NAMESPACES = (
-    sc.CLONE_NEWNS
-    | sc.CLONE_NEWPID
-    | sc.CLONE_NEWNET
-    | sc.CLONE_NEWIPC
-    | sc.CLONE_NEWUTS
-    | sc.CLONE_NEWCGROUP
-)
+_NAMESPACES = sc.CLONE_NAMESPACES & ~sc.CLONE_NEWUSER
 _PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share/zoneinfo")
 _MADE_ANEW = (jail.WORK, "/proc", jail.SHARED, jail.GIVEN, jail.KEPT)
 

@@ -17,29 +17,15 @@ Level = Literal["full", "confined", "limits"]
 LEVELS: tuple[Level, ...] = ("full", "confined", "limits")  # best first
 
 MIB = 1 << 20
+_SKLEARN = (
+    *("cluster", "compose", "decomposition", "ensemble", "impute", "linear_model", "metrics"),
+    *("model_selection", "neighbors", "pipeline", "preprocessing", "svm", "tree"),
+)
 # What `stack` names is imported once by the launcher; absent packages are left out and reported.
 STACK = (
-    "numpy",
-    "scipy.stats",
-    "scipy.optimize",
-    "pandas",
-    "sqlite3",
-    "sklearn.cluster",
-    "sklearn.compose",
-    "sklearn.decomposition",
-    "sklearn.ensemble",
-    "sklearn.impute",
-    "sklearn.linear_model",
-    "sklearn.metrics",
-    "sklearn.model_selection",
-    "sklearn.neighbors",
-    "sklearn.pipeline",
-    "sklearn.preprocessing",
-    "sklearn.svm",
-    "sklearn.tree",
-    "json",
-    "csv",
-    "subprocess",
+    *("numpy", "scipy.stats", "scipy.optimize", "pandas", "sqlite3"),
+    *(f"sklearn.{name}" for name in _SKLEARN),
+    *("json", "csv", "subprocess"),
 )
 
 

@@ -44,11 +44,9 @@ _HELD: Any = ctypes.PyDLL(None, use_errno=True)  # calls that keep the interpret
 
 ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
 _PIDS = 1 << 22
-CLONE_NEWTIME, CLONE_NEWNS, CLONE_NEWCGROUP = 0x80, 0x00020000, 0x02000000
-CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER = 0x04000000, 0x08000000, 0x10000000
-CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 1 << 28, 1 << 29, 1 << 30
+CLONE_NAMESPACES = 0x7E020000  # of every kind but time, which clone() cannot ask for
 CLONE_PARENT = 0x8000
-CLONE_NAMESPACES = 0x7E020000  # all of the above but NEWTIME, which clone() cannot ask for
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
@@ -148,6 +146,7 @@ pidfd_open getsockname getpeername sendto recvfrom recvmsg recvmmsg setsockopt g
 # a share of the processors of its own where the kernel groups by session; sendmsg hides
 # descriptors, and all they hold, in a socket.
 _LISTENING = "bind listen accept accept4 connect"
+_OF_ITSELF = "prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr"
 _SIGNALLING = "kill tkill tgkill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo"
 
 # ioctls on terminals, pipes and plain files; block clones, attributes and owners stay shut.
@@ -163,6 +162,11 @@ _PRCTLS = (1, 2, 3, 15, 16, 21, 23, 27, 30, 38, 39, 41, 42, 0x53564D41)
 _OPTIONS = (2, 6, 9, 13, 15, 16, 18, 20, 21, 66, 67)
 _BUFFER_SIZES = (7, 8)
 _MSG_OOB = 1
+# Which argument holds the mode of a file that is made or changed (no set-id bits), and the flags of
+# a message.
+_MODES = {**dict.fromkeys(("chmod", "fchmod", "creat"), 1), "openat": 3}
+_MODES |= dict.fromkeys(("fchmodat", "fchmodat2", "open"), 2)
+_MESSAGE_FLAGS = {"sendto": 3, "recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 SHARED_BYTES = 1 << 16  # the largest shared mapping without a file; see usage.py
 
 
@@ -239,37 +243,26 @@ def _rules(policy: Policy) -> dict[str, list[Instruction]]:
         "memfd_secret": [refuse(errno.ENOSYS)],
         "openat2": [refuse(errno.ENOSYS)],  # its mode is behind a pointer
         "sync": [refuse(0)],  # says done: flushing the whole node is not the model's business
-        "setxattr": [refuse(errno.EOPNOTSUPP)],
-        "lsetxattr": [refuse(errno.EOPNOTSUPP)],
-        "fsetxattr": [refuse(errno.EOPNOTSUPP)],
         "ioctl": _only(1, _IOCTLS, errno.ENOTTY),
         "fcntl": _only(1, _FCNTLS, errno.EPERM),
         "prctl": _only(0, _PRCTLS, errno.EPERM),
-        "chmod": _no_bits(1, 0o6000),
-        "fchmod": _no_bits(1, 0o6000),
-        "fchmodat": _no_bits(2, 0o6000),
-        "fchmodat2": _no_bits(2, 0o6000),
-        "open": _no_bits(2, 0o6000),
-        "openat": _no_bits(3, 0o6000),
-        "creat": _no_bits(1, 0o6000),
         "mknod": _no_device(1),
         "mknodat": _no_device(2),
-        "prlimit64": _only(0, own, errno.EPERM),
-        "sched_setaffinity": _only(0, own, errno.EPERM),
-        "sched_setscheduler": _only(0, own, errno.EPERM),
-        "sched_setparam": _only(0, own, errno.EPERM),
-        "sched_setattr": _only(0, own, errno.EPERM),
         "setpriority": [argument(0), op(EQUAL, 0, jf=2), *_only(1, own, errno.EPERM)],
         "socket": _unix_stream() if policy.sockets else [refuse(errno.EACCES)],
         "socketpair": _unix_stream(),
         "setsockopt": _options(),
-        "sendto": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
-        "recvfrom": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
-        "recvmsg": _no_bits(2, _MSG_OOB, errno.EOPNOTSUPP),
-        "recvmmsg": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
         "fallocate": _only(1, (0,), errno.EOPNOTSUPP),  # other modes pass by the size limit
         "mmap": _small_shared(),
     }
+    for name, index in _MODES.items():
+        rules[name] = _no_bits(index, 0o6000)
+    for name, index in _MESSAGE_FLAGS.items():
+        rules[name] = _no_bits(index, _MSG_OOB, errno.EOPNOTSUPP)
+    for name in _OF_ITSELF.split():
+        rules[name] = _only(0, own, errno.EPERM)
+    for name in ("setxattr", "lsetxattr", "fsetxattr"):
+        rules[name] = [refuse(errno.EOPNOTSUPP)]
     for name in _SIGNALLING.split():
         allowed = _only(0, (policy.own_pid,), errno.EPERM) if policy.own_pid else None
         rules[name] = allowed or [op(RETURN, ALLOW)]

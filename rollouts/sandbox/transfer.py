@@ -171,13 +171,13 @@ def collect(directory: int, names: list[str], limits: Limits, before: Seen) -> C
         now = listing(directory)
         wanted += sorted(n for n in now if now[n] != before.get(n) and n not in wanted)
     for name in wanted[:_MOST_NAMES]:
-        cap = min(limits.fetch_mb * MIB, room)
-        reason, descriptor, size = _open(directory, name, cap)
-        if reason:
-            found.refused[name] = reason
-        else:
-            found.files.append((name, descriptor, size))
-            room -= size
+        try:
+            descriptor, size = _open(directory, name, min(limits.fetch_mb * MIB, room))
+        except ValueError as why:
+            found.refused[name] = str(why)
+            continue
+        found.files.append((name, descriptor, size))
+        room -= size
     beyond = wanted[_MOST_NAMES:]
     for name in [n for n in beyond if n in names]:
         found.refused[name] = f"more than {_MOST_NAMES} files"
@@ -186,35 +186,29 @@ def collect(directory: int, names: list[str], limits: Limits, before: Seen) -> C
     return found
 
 
-def _open(directory: int, name: str, cap: int) -> tuple[str, int, int]:
-    """(why not, descriptor, size): the first is empty when the file is fine."""
+def _open(directory: int, name: str, cap: int) -> tuple[int, int]:
+    """(descriptor, size) of a file. Raises ValueError that says why it does not come back."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
-        return "not a plain name", -1, 0
+        raise ValueError("not a plain name")
     try:
-        before = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if not stat.S_ISREG(before.st_mode):
-            return f"not a plain file but a {_kind(before.st_mode)}", -1, 0
+        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(info.st_mode):
+            kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO"}
+            kind = kinds.get(stat.S_IFMT(info.st_mode), "socket or device")
+            raise ValueError(f"not a plain file but a {kind}")
+        if info.st_nlink != 1:
+            raise ValueError(f"{info.st_nlink} hard links")
+        if info.st_size > cap:
+            raise ValueError(f"{info.st_size} bytes; the most is {cap}")
         descriptor = os.open(name, _FLAGS, dir_fd=directory)
     except FileNotFoundError:
-        return "missing", -1, 0
-    except (OSError, ValueError) as error:
-        return f"unreadable: {error}", -1, 0
-    info = os.fstat(descriptor)
-    reason = ""
-    if not stat.S_ISREG(info.st_mode):
-        reason = f"not a plain file but a {_kind(info.st_mode)}"
-    elif info.st_nlink != 1:
-        reason = f"{info.st_nlink} hard links"
-    elif info.st_size > cap:
-        reason = f"{info.st_size} bytes; the most is {cap}"
-    if reason:
+        raise ValueError("missing") from None
+    except OSError as error:
+        raise ValueError(f"unreadable: {error}") from None
+    if not os.path.samestat(info, os.fstat(descriptor)):
         os.close(descriptor)
-    return reason, descriptor, info.st_size
-
-
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO"}
-    return kinds.get(stat.S_IFMT(mode), "socket or device")
+        raise ValueError("unreadable: it changed")
+    return descriptor, info.st_size
 
 
 def remove_tree(top: str) -> None:

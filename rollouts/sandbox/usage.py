@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rollouts.sandbox.jail import BACKLOG, Folders, JailPlan
 from rollouts.sandbox.model import MIB, Limits
@@ -110,29 +110,11 @@ def list_proc(proc: int, name: str) -> list[str]:
         os.close(descriptor)
 
 
-@dataclass(frozen=True)
-class Members:
-    """Who belongs to a call. `everyone`: all in a pid namespace of our own but us. `user` is a
-    member that is not our child; the warm process waits for it."""
-
-    proc: int
-    everyone: bool
-    user: int = 0
-
-    def pids(self) -> list[int]:
-        root = own_pid(self.proc)
-        if self.everyone:
-            return [int(n) for n in os.listdir(self.proc) if n.isdigit() and int(n) != root]
-        apart = [self.user, *descendants(self.proc, self.user)] if self.user else []
-        return [*descendants(self.proc, root), *apart]
-
-
 class _Late(Exception):
     """The look took longer than it may; the deadline of the call decides."""
 
 
-@dataclass(frozen=True)
-class _Use:
+class _Use(NamedTuple):
     size: int  # all mappings
     resident: int
     private: int  # what RLIMIT_DATA counts
@@ -182,26 +164,21 @@ class MemoryWatch:
         self.peak = max(self.peak, min(resident, self.limit))
         if self._too_many_locks(pids):
             return True
-        parts = [
-            (
-                sum(descriptors.values()) * self.socket_bytes * (BACKLOG + 2),
-                lambda: self._sockets(descriptors, until),
-            ),
+        most_sockets = sum(descriptors.values()) * self.socket_bytes * (BACKLOG + 2)
+        parts: list[tuple[int, Callable[[], int]]] = [
+            (most_sockets, lambda: self._sockets(descriptors, until)),
             (sum(map(self._most_tables, uses.values())), lambda: self._tables(uses, until)),
             (sum(map(self._most_mapped, uses.values())), lambda: self._mapped(uses, until)),
             (resident, lambda: self._proportional(uses, until)),
         ]
-        try:
-            return self._sum(parts)
-        except _Late:
-            return False
-
-    def _sum(self, parts: list[tuple[int, Callable[[], int]]]) -> bool:
         total = sum(most for most, _ in parts)
         for most, exact in parts:
             if total <= self.limit:
                 return False
-            found = exact()
+            try:
+                found = exact()
+            except _Late:
+                return False
             total += min(found, most) - most
             if found > self.limit:
                 break  # the other parts cannot bring it down
@@ -209,12 +186,9 @@ class MemoryWatch:
             self.peak = max(self.peak, total)
         return total > self.limit
 
-    def _grown(self, use: _Use) -> int:
-        return max(0, use.size - self.plain.size)
-
     def _most_tables(self, use: _Use) -> int:
         """Page tables map the memory, 8 bytes a page: a small file mapped often is gigabytes."""
-        return self._grown(use) // 512
+        return max(0, use.size - self.plain.size) // 512
 
     def _tables(self, uses: dict[str, _Use], until: float) -> int:
         total = 0
@@ -230,7 +204,8 @@ class MemoryWatch:
     def _most_mapped(self, use: _Use) -> int:
         """The kernel's part of the mappings, and shared memory without a file: at most
         SHARED_BYTES for a mapping of one page, since pages stay when they are unmapped."""
-        mapped = min(self._grown(use) // _PAGE, _MOST_MAPPINGS) * _MAPPING_BYTES
+        grown = max(0, use.size - self.plain.size)
+        mapped = min(grown // _PAGE, _MOST_MAPPINGS) * _MAPPING_BYTES
         plain = self.plain.size - self.plain.private
         shared = max(0, use.size - use.private - plain)
         return mapped + shared // _PAGE * SHARED_BYTES
@@ -403,8 +378,10 @@ class DiskWatch:
     largest that one file may have.
     """
 
-    def __init__(self, proc: int, sizes: dict[str, int], files: int, file_bytes: int) -> None:
-        self.proc, self.sizes, self.files, self.file_bytes = (proc, sizes, files, file_bytes)
+    def __init__(self, proc: int, folders: Folders, limits: Limits) -> None:
+        self.proc, self.files = proc, limits.work_files
+        self.sizes = {folders.work: limits.work_mb * MIB, folders.tmp: limits.tmp_mb * MIB}
+        self.file_bytes = min(limits.file_mb, limits.work_mb) * MIB
         self.known: Sizes = {}
 
     def exceeded(self, pids: list[int]) -> bool:
@@ -447,45 +424,50 @@ class DiskWatch:
     def _nameless(self, pids: list[int], named: Sizes) -> Sizes:
         found: Sizes = {}
         for pid in pids:
-            self._open_files(pid, found)
+            with contextlib.suppress(OSError):  # the process ended while we looked
+                for name in list_proc(self.proc, f"{pid}/fd"):
+                    info = os.stat(f"{pid}/fd/{name}", dir_fd=self.proc)
+                    if stat.S_ISREG(info.st_mode) and info.st_nlink == 0:
+                        found[info.st_ino] = info.st_blocks * 512
+        tops = tuple(os.fsencode(top) + b"/" for top in self.sizes)
         for pid in pids:
-            self._mapped_files(pid, named, found)
+            text = b""
+            with contextlib.suppress(Shut):
+                text = read_proc(self.proc, f"{pid}/maps", 1 << 24)
+            for number, path in _DELETED.findall(text) if b"(deleted)" in text else ():
+                inode = int(number)
+                if inode not in found and inode not in named and path.startswith(tops):
+                    found[inode] = self.known.get(inode, self.file_bytes)
         return found
 
-    def _open_files(self, pid: int, found: Sizes) -> None:
-        with contextlib.suppress(OSError):  # the process ended while we looked
-            for name in list_proc(self.proc, f"{pid}/fd"):
-                info = os.stat(f"{pid}/fd/{name}", dir_fd=self.proc)
-                if stat.S_ISREG(info.st_mode) and info.st_nlink == 0:
-                    found[info.st_ino] = info.st_blocks * 512
 
-    def _mapped_files(self, pid: int, named: Sizes, found: Sizes) -> None:
-        text = b""
-        with contextlib.suppress(Shut):
-            text = read_proc(self.proc, f"{pid}/maps", 1 << 24)
-        if b"(deleted)" not in text:
-            return
-        for number, path in _DELETED.findall(text):
-            inode = int(number)
-            if inode not in found and inode not in named and self._ours(path):
-                found[inode] = self.known.get(inode, self.file_bytes)
-
-    def _ours(self, path: bytes) -> bool:
-        return any(path.startswith(os.fsencode(top) + b"/") for top in self.sizes)
-
-
-@dataclass
 class Watches:
-    """What looks after a call from before its first line to its end."""
+    """What looks after a call from before its first line to its end.
 
-    members: Members
-    memory: MemoryWatch
-    processor: ProcessorWatch
-    disk: DiskWatch | None  # with namespaces the mounts have their sizes
+    To be made before the code runs: `like` is a process as its own will begin, by its number in
+    `proc`. `user` is the user process where it is not init's child: the warm process waits for it.
+    """
+
+    def __init__(
+        self, plan: JailPlan, folders: Folders, limits: Limits, proc: int, like: int, user: int = 0
+    ) -> None:
+        self.proc, self.own_proc, self.user = proc, plan.own_proc, user
+        self.memory = MemoryWatch(proc, limits.total_mb * MIB, like)
+        self.processor = ProcessorWatch(proc, limits.cpu_seconds)
+        # with namespaces the mounts have their sizes
+        self.disk = None if plan.namespaces else DiskWatch(proc, folders, limits)
+
+    def pids(self) -> list[int]:
+        """Who belongs to the call: all in a pid namespace of our own but us, else by parent."""
+        root = own_pid(self.proc)
+        if self.own_proc:
+            return [int(n) for n in os.listdir(self.proc) if n.isdigit() and int(n) != root]
+        apart = [self.user, *descendants(self.proc, self.user)] if self.user else []
+        return [*descendants(self.proc, root), *apart]
 
     def exceeded(self, until: float) -> str:
         """The first limit that is exceeded, by its word in `Job.end`; empty when none is."""
-        pids = self.members.pids()
+        pids = self.pids()
         if self.memory.exceeded(pids, until):
             return "memory"
         if self.processor.exceeded(pids):
@@ -495,25 +477,7 @@ class Watches:
     def over_at_the_end(self, until: float) -> str:
         """The limit that is exceeded by what is there when the code has ended: its files, and the
         memory of processes that it left behind."""
-        pids = self.members.pids()
+        pids = self.pids()
         if self.disk is not None and self.disk.exceeded(pids):
             return "disk"
         return "memory" if pids and self.memory.exceeded(pids, until) else ""
-
-
-def watches(
-    plan: JailPlan, folders: Folders, limits: Limits, proc: int, like: int, user: int = 0
-) -> Watches:
-    """To be made before the code runs: `like` is a process as its own will begin, by its number in
-    `proc`. `user` is the user process where it is not init's child."""
-    disk = None
-    if not plan.namespaces:
-        sizes = {folders.work: limits.work_mb * MIB, folders.tmp: limits.tmp_mb * MIB}
-        most = min(limits.file_mb, limits.work_mb) * MIB
-        disk = DiskWatch(proc, sizes, limits.work_files, most)
-    return Watches(
-        Members(proc, plan.own_proc, user),
-        MemoryWatch(proc, limits.total_mb * MIB, like),
-        ProcessorWatch(proc, limits.cpu_seconds),
-        disk,
-    )

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tool_calls import ToolCall, ToolSpec, make_call
@@ -26,9 +26,8 @@ class RequestError(ValueError):
         self.field, self.status, self.code = field, status, code
 
 
-@dataclass(frozen=True)
-class Limits:
-    """`context`: tokens a sequence may have; `name`: of the model, as clients say it."""
+class Limits(NamedTuple):
+    """`name` of the model, as clients say it; `context`: tokens a sequence may have."""
 
     name: str
     context: int
@@ -160,22 +159,13 @@ def _request(
     room = limits.context - len(ids)
     if room < (most or 1):
         asked = f" and {most} for the answer" if most else ""
-        raise RequestError(
-            f"this model's maximum context length is {limits.context} tokens; the prompt has "
-            f"{len(ids)}{asked}",
-            "messages",
-            400,
-            "context_length_exceeded",
-        )
-    stop = row.get("stop", [])
+        said = f"this model's maximum context length is {limits.context} tokens; the prompt has "
+        raise RequestError(f"{said}{len(ids)}{asked}", "messages", code="context_length_exceeded")
+    stop, top_k = row.get("stop", []), max(0, row.get("top_k", 0))
+    law = float(row.get("temperature", 1.0)), top_k, float(row.get("top_p", 1.0))
     return Request(
         ids=ids,
-        sampling=Sampling(
-            max_new_tokens=most or room,
-            temperature=float(row.get("temperature", 1.0)),
-            top_p=float(row.get("top_p", 1.0)),
-            top_k=max(0, row.get("top_k", 0)),
-        ),
+        sampling=Sampling(most or room, *law),
         n=row.get("n", 1),
         seed=row.get("seed"),
         stops=(stop,) if isinstance(stop, str) else tuple(stop),
@@ -215,13 +205,11 @@ def _message(value: Any, place: int, tokenizer: ChatTokenizer) -> Row:
     if role not in ("system", "user", "assistant", "tool"):
         raise refused(".role: wanted system, user, assistant or tool")
     content: Any = row.get("content")
-    parts: list[Any] = [{"type": "text", "text": content or ""}]
-    if isinstance(content, list):
-        parts = cast("list[Any]", content)
-    texts = [p.get("text") if p.get("type") == "text" else None for p in map(_row, parts)]
-    if not all(isinstance(text, str) for text in texts):
+    listed = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    parts = [_row(part) for part in cast("list[Any]", listed)]
+    if not all(p.get("type") == "text" and isinstance(p.get("text"), str) for p in parts):
         raise refused(".content: wanted a text; only text is read")
-    said = ["\n".join(cast("list[str]", texts))]
+    said = ["\n".join(part["text"] for part in parts)]
     calls: Any = row.get("tool_calls") or []
     if calls and (role != "assistant" or not isinstance(calls, list)):
         raise refused(".tool_calls: wanted a list, in an assistant's")
@@ -294,14 +282,11 @@ def _in_words(
     ends = [place for stop in asked.stops if (place := text.find(stop)) >= 0]
     if ends:
         text, reason = text[: min(ends)], "stop"
-        ids = completion.ids
+        ids, logprobs = completion.ids, completion.logprobs
         count = bisect_left(
             range(len(ids)), True, key=lambda k: tokenizer.text(ids[:k]).startswith(text)
         )
-        laws = completion.logprobs[:count], completion.sampling_logprobs[:count]
-        completion = replace(
-            completion, ids=ids[:count], logprobs=laws[0], sampling_logprobs=laws[1], stop="eos"
-        )
+        completion = replace(completion, ids=ids[:count], logprobs=logprobs[:count])
     calls = tokenizer.calls.read(text) if asked.reads_calls else []
     if not calls or any(call.error for call in calls):
         return text, [], reason, completion
@@ -311,14 +296,11 @@ def _in_words(
 def _assistant(text: str, calls: Sequence[ToolCall], name: str) -> Row:
     if not calls:
         return {"role": "assistant", "content": text}
-    functions = [
-        {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
-        for call in calls
-    ]
-    listed = [
-        {"id": f"call-{name}-{i}", "type": "function", "function": function}
-        for i, function in enumerate(functions)
-    ]
+    listed: list[Row] = []
+    for i, call in enumerate(calls):
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        function = {"name": call.name, "arguments": arguments}
+        listed.append({"id": f"call-{name}-{i}", "type": "function", "function": function})
     return {"role": "assistant", "content": text or None, "tool_calls": listed}
 
 
@@ -332,12 +314,13 @@ def chunks(whole: Row, usage_too: bool) -> Iterator[bytes]:
         place: Row = {"index": choice["index"], "finish_reason": None}
         first = {k: choice[k] for k in ("logprobs", "token_ids") if choice.get(k) is not None}
         said: Row = {"text": choice.get("text")}
+        nothing: Row = {"text": ""}
         if chat:
             message: Row = choice["message"]
-            said = {"delta": {"role": "assistant", "content": message["content"] or ""}}
+            nothing = {"delta": Row()}
+            said = {"delta": {**message, "content": message["content"] or ""}}
             if calls := message.get("tool_calls"):
                 said["delta"]["tool_calls"] = [{"index": i} | c for i, c in enumerate(calls)]
-        nothing: Row = {"delta": Row()} if chat else {"text": ""}
         last = place | nothing | {"finish_reason": choice["finish_reason"]}
         yield _event(head | {"choices": [place | first | said]})
         yield _event(head | {"choices": [last]})

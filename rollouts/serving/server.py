@@ -8,10 +8,9 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from importlib import metadata
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.seeds import derive_seed
 from rollouts.engines.engine import Engine
@@ -37,13 +36,12 @@ BUSY_S = 5  # what a client is told to wait when the queue is full
 GATHER_S = 0.005  # clients that ask side by side are a few milliseconds apart
 
 
-@dataclass(eq=False)
-class _Job:
+class _Job(NamedTuple):
     ids: Sequence[int]
     sampling: Sampling
     n: int
     seed: int
-    done: asyncio.Future[list[Completion]] = field(repr=False)
+    done: asyncio.Future[list[Completion]]
 
 
 class Batches:
@@ -156,10 +154,8 @@ class Service:
         number = next(self._numbers)
         waits: list[Any] = []
         for i, one in enumerate(asked):
-            seed = one.seed
-            if seed is None:
-                seed = derive_seed(self._seed, "request", number, i)
-            waits.append(self.batches.ask(one.ids, one.sampling, one.n, seed))
+            own = derive_seed(self._seed, "request", number, i) if one.seed is None else one.seed
+            waits.append(self.batches.ask(one.ids, one.sampling, one.n, own))
         groups = await asyncio.gather(*waits)
         head: Row = {"id": f"{name}-{number}", "object": kind, "created": int(time.time())}
         whole = reply(head | {"model": self.limits.name}, asked, groups, self.tokenizer)

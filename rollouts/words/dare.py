@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+from rollouts import python_tool
 from rollouts.python_tool import parameters
 from rollouts.words.release import called, mark, refused, template, thing
-from rollouts.words.templates import Read, Release
+from rollouts.words.templates import Read
 
 TOOL = Path("scripts/tools/python_executor/python_executor.py")
 PROMPT = Path("scripts/agentic_reason/prompt_manager.py")
@@ -57,4 +59,4 @@ def read_release(folder: Path) -> Read | None:
 KNOWN = {
     "58ea7d97898eb440693ce767eba1a844d200e286126f680e9771eb0c3c827ef8": "DARE-bench 0144714",
 }
-RELEASE = Release(read_release, KNOWN)
+KIND = replace(python_tool.KIND, read=read_release, known=KNOWN)

@@ -80,22 +80,17 @@ class Read:
 @dataclass(frozen=True)
 class Kind:
     """What has words, by the section's name. `ours` is the file of the default; `asks` says whether
-    a task is asked in these words, and `ask` asks it in others."""
+    a task is asked in these words, and `ask` asks it in others. `read` reads them out of a user's
+    copy of a release, None where a folder holds none; `known` names releases by the hash of their
+    words."""
 
     name: str
     slots: Mapping[str, Slot]
     ours: Path
     asks: Callable[[Task], bool]
     ask: Callable[[Task, Words], Task] = unchanged
-
-
-@dataclass(frozen=True)
-class Release:
-    """Where a kind's words are in a release: `read` reads a user's copy of it, None where a folder
-    holds none; `known` names releases by the hash of their words."""
-
-    read: Callable[[Path], Read | None]
-    known: Mapping[str, str]
+    read: Callable[[Path], Read | None] = lambda folder: None
+    known: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @lru_cache(maxsize=1024)
@@ -198,11 +193,11 @@ def own(kinds: Mapping[str, Kind], path: Path) -> dict[str, Words]:
     return found
 
 
-def of_release(kind: Kind, release: Release, folder: Path) -> Words | None:
+def of_release(kind: Kind, folder: Path) -> Words | None:
     """The words of a user's copy of the release in `folder`, None where it holds none. Raises
     `ConfigError` naming file and line for a form that is not read."""
     try:
-        read = release.read(folder)
+        read = kind.read(folder)
     except ConfigError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
@@ -213,23 +208,15 @@ def of_release(kind: Kind, release: Release, folder: Path) -> Words | None:
     texts = checked(kind, read.texts, str(folder))
     code = [hashlib.sha256(text.encode()).hexdigest() for text in read.code]
     whole = hash_of(texts, [dict(read.settings), code])
-    return Words(
-        kind.name,
-        texts,
-        "release",
-        whole[:16],
-        release.known.get(whole, ""),
-        str(folder),
-        read.settings,
-    )
+    known = kind.known.get(whole, "")
+    return Words(kind.name, texts, "release", whole[:16], known, str(folder), read.settings)
 
 
 # ---- `prompts=…`: a file, a folder, or a copy of a release
 
 RELEASE = "release:"
 NOT_COMPARABLE = "not comparable with published numbers"
-# section → (the module with its `KIND`, the module with its `RELEASE`)
-Places = Mapping[str, tuple[str, str]]
+Places = Mapping[str, str]  # section → the module with its `KIND`
 
 
 @dataclass(frozen=True)
@@ -273,7 +260,7 @@ class Prompts:
 
 
 def kind_of(places: Places, name: str) -> Kind:
-    found: Kind = importlib.import_module(places[name][0]).KIND
+    found: Kind = importlib.import_module(places[name]).KIND
     return found
 
 
@@ -304,10 +291,9 @@ def prompts_of(places: Places, text: str, strict: bool = False) -> Prompts:
 def _released(places: Places, text: str, folder: Path, strict: bool) -> dict[str, Words]:
     inner = sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
     words: dict[str, Words] = {}
-    for name, (_, module) in places.items():
-        release: Release = importlib.import_module(module).RELEASE
+    for name in places:
         for place in (folder, *inner):
-            found = of_release(kind_of(places, name), release, place)
+            found = of_release(kind_of(places, name), place)
             if found is None:
                 continue
             if name in words:

@@ -15,7 +15,6 @@ import ast
 import asyncio
 import functools
 import inspect
-import json
 import math
 import queue
 import threading
@@ -32,7 +31,7 @@ from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.agents.notebook import FINAL, Notebook, output_of
 from rollouts.krama.contract import without_nan
 from rollouts.sandbox.model import Result
-from rollouts.tool_calls import too_deep
+from rollouts.tool_calls import json_value, too_deep
 
 if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory
@@ -131,9 +130,8 @@ class CodeAgent:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._stopped = self._answered = False
+        self._version, self._messages, self.printed = "", 0, ""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._version = ""
-        self._messages = 0
         self._seconds = 0.0
         self._records: list[dict[str, Any]] = []
         self._errors: Counter[str] = Counter()
@@ -211,7 +209,7 @@ class CodeAgent:
         self._records.append({"kind": kind, "seconds": round(result.wall_s, 3)})
         if kind != "ok":
             self._errors[kind] += 1
-        self.printed = result.stdout
+        self.printed = result.stdout  # also of a cell that failed
         if ended:
             value = read_answer(result.files[FINAL])
             self._answered = True
@@ -221,8 +219,6 @@ class CodeAgent:
             raise RuntimeError(output_of(Result("error", stderr=result.stderr, why=result.why)))
         value = result.files.get(_SHOWN, b"").decode("utf-8", "replace") or None
         return value, result.stdout, False
-
-    printed = ""  # by the last cell, also one that failed
 
     def step_done(self, step: Any, agent: Any = None) -> None:
         """Count replies in which the agent found no code."""
@@ -252,12 +248,7 @@ class CodeAgent:
             """The episode's model."""
 
             def generate(
-                self,
-                messages: list[Any],
-                stop_sequences: list[str] | None = None,
-                response_format: dict[str, str] | None = None,
-                tools_to_call_from: list[Any] | None = None,
-                **_: Any,
+                self, messages: list[Any], stop_sequences: list[str] | None = None, **_: Any
             ) -> Any:
                 rows = models.get_clean_message_list(
                     messages, models.tool_role_conversions, flatten_messages_as_text=True
@@ -327,10 +318,7 @@ with open({_SHOWN!r}, "w", encoding="utf-8", errors="replace") as __assay_file:
 def read_answer(data: bytes) -> Any:
     """The answer that the interpreter left; its text where it is none that can be scored."""
     text = data.decode("utf-8", "replace")
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return text[:10_000]
+    value = json_value(text, text[:10_000])
     if too_deep(value):
         return text[:10_000]
     return without_nan(value) if not isinstance(value, float) or math.isfinite(value) else None

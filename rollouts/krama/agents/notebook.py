@@ -158,7 +158,7 @@ class Notebook:
         self._files: Mapping[str, bytes] = {}
         self._names: list[tuple[Path, int]] = []
         self._interpreter: Interpreter | None = None
-        self._prelude, self._lost = prelude, False
+        self._prelude = prelude
         self._prediction: bytes | None = None
         self._answer: dict[str, Any] = {}
         self._runs, self._run_s, self._last = 0, 0.0, "none"
@@ -183,18 +183,14 @@ class Notebook:
 
     def restart(self) -> None:
         """Forget all variables and all files that cells made."""
-        self._end()
-        self._prediction = None
-
-    def _end(self) -> None:
         if self._interpreter is not None:
             self._interpreter.close()
-        self._interpreter, self._lost = None, False
+        self._interpreter = self._prediction = None
 
     async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
         """Run a cell of the agent's. Raises `EnvironmentFailure` when the sandbox broke."""
-        lost = self._lost
-        if self._interpreter is None:
+        lost = self._interpreter is not None and self._interpreter.ended
+        if self._interpreter is None or lost:
             seed = derive_seed(self._seed, self._runs) % (1 << 32)
             shared = self.lake.shared if self.lake is not None else None
             self._interpreter = Interpreter(
@@ -205,9 +201,6 @@ class Notebook:
             result = await self._interpreter.run(code, wanted)
         except SandboxError as error:
             raise EnvironmentFailure(f"sandbox: {error}") from None
-        self._lost = self._interpreter.ended
-        if self._lost:
-            self._interpreter = None
         self._level = str(result.layers.get("level") or self._level)
         self._run_s += result.wall_s
         if result.status == "sandbox_error":
@@ -228,8 +221,9 @@ class Notebook:
 
     def close(self, agent: str, messages: int) -> EpisodeEnd:
         """What is left to be scored, and what it cost. `messages` that the model wrote."""
-        self._end()
-        done = bool(self._answer) if self.lake is not None else self._prediction is not None
+        prediction = self._prediction
+        self.restart()
+        done = bool(self._answer) if self.lake is not None else prediction is not None
         notes = {
             "agent": agent,
             "tries": messages,
@@ -243,8 +237,7 @@ class Notebook:
         if self.lake is not None:
             self.lake.response, self.lake.code = self._answer, self._code
             return self.lake.close(**notes)
-        left = {} if self._prediction is None else {PREDICTION: self._prediction}
-        return EpisodeEnd(left, notes)
+        return EpisodeEnd({} if prediction is None else {PREDICTION: prediction}, notes)
 
 
 def output_of(result: Result) -> str:

@@ -65,7 +65,7 @@ def test_every_form_is_found_read_back_and_the_same_bytes_twice(tmp_path: Path) 
 
 def test_an_index_shows_columns_and_a_file_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
     lake = lake_of_all(tmp_path / "lake")
-    notes = index_lake(lake).files
+    notes = index_lake(lake)
     for name, kind in (
         ("records.json", "records"),
         ("rows.jsonl", "records"),
@@ -82,7 +82,7 @@ def test_an_index_shows_columns_and_a_file_that_cannot_be_read_ends_nothing(tmp_
     lists.to_parquet(lake / "lists.parquet")
     for name in ("paper.pdf", "README.md"):
         (lake / name).write_bytes(b"no table")
-    again, found = index_lake(lake).files, open_lake(lake)
+    again, found = index_lake(lake), open_lake(lake)
     assert (again["broken.parquet"].kind, again["deep.json"].kind) == ("binary", "text")
     assert "no readable parquet file" in found.refused["broken.parquet"]
     assert "holds objects or lists" in found.refused["deep.json"]

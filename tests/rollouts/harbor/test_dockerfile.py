@@ -9,7 +9,7 @@ import pytest
 from places import tables
 
 from assay.task import TaskError
-from rollouts.harbor.dockerfile import Image, read_image, refuse_lacking
+from rollouts.harbor.container import Image, read_image, refuse_lacking
 
 CASES = tables("rollouts")
 

@@ -4,47 +4,49 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_lake import make_lake
 
-from rollouts.krama.index import (
-    CHARS_A_TOKEN,
-    FileNote,
-    describe,
-    index_lake,
-    lines_of,
-    look,
-    snippet,
-)
+from rollouts.krama import index
+from rollouts.krama.index import CHARS_A_TOKEN, FileNote, describe, index_lake, lines_of, look
 
 
 def test_types_headers_and_odd_cells(tmp_path: Path) -> None:
-    index = index_lake(make_lake(tmp_path / "lake"))
-    rain = index.files["rain_amherst.csv"]
+    notes = index_lake(make_lake(tmp_path / "lake"))
+    rain, sites = notes["rain_amherst.csv"], notes["sites.csv"]
     assert (rain.kind, rain.rows) == ("table", 31)
     assert [(c.kind, c.note) for c in rain.columns[:2]] == [("in doubt", "[sentinel]")] * 2
     assert [any(word in said for said in rain.said) for word in ("'Mean'", "'M'")] == [True] * 2
-    sites = index.files["sites.csv"]
     assert sites.tables[0].header == 2
     assert [c.kind for c in sites.columns] == ["text"] * 3 + ["in doubt"]
     assert sites.columns[3].note == "[number_mark]"
-    assert index.files["notes.txt"].head[1] == "M is missing."
-    assert FileNote.from_json(rain.to_json()) == rain
+    assert notes["notes.txt"].head[1] == "M is missing."
 
 
-def test_files_are_read_once_and_copies_never(tmp_path: Path) -> None:
+def test_files_are_looked_at_once_and_copies_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def counted(path: Path, *more: Any) -> FileNote:
+        looked.append(path.name)
+        return look(path, *more)
+
+    monkeypatch.setattr(index, "look", counted)
     lake = make_lake(tmp_path / "lake")
+    shutil.copy(lake / "notes.txt", lake / "copy.txt")
     first = index_lake(lake)
-    again = index_lake(lake)
-    assert (first.read, again.read, again.files) == (4, 0, first.files)
+    assert index_lake(lake) == first and len(looked) == 4
     (lake / "rain_amherst.csv").write_text("a,b\n1,2\n3,4\n", encoding="utf-8")
-    changed = index_lake(lake)
-    assert changed.read == 1
-    assert [c.name for c in changed.files["rain_amherst.csv"].columns] == ["a", "b"]
+    assert [c.name for c in index_lake(lake)["rain_amherst.csv"].columns] == ["a", "b"]
+    assert looked[4:] == ["rain_amherst.csv"]
 
 
 @pytest.mark.parametrize("budget", [60, 200, 1000, 20_000])
@@ -52,7 +54,7 @@ def test_a_snippet_keeps_to_its_budget(tmp_path: Path, budget: int) -> None:
     lake = make_lake(tmp_path / "lake")
     for year in range(2000, 2100):
         (lake / f"level_{year}.csv").write_text("Date,Level\n1,2\n3,4\n", encoding="utf-8")
-    text = snippet(index_lake(lake), budget, "How high was the level?")
+    text = index.snippet(index_lake(lake), budget, "How high was the level?")
     assert len(text) <= budget * CHARS_A_TOKEN
     if budget >= 200:
         assert "100 files data/level_#.csv" in text
@@ -97,7 +99,7 @@ def test_the_index_reads_tables_as_the_builders_do(name: str, data: bytes, tmp_p
     assert kinds == [("town", "text"), ("price", "number"), ("day", "date")]
     assert (note.kind, note.rows) == ("table", 30)
     assert note.head[0].startswith("Köln") and "01.01.2024" in note.head[0]
-    assert FileNote.from_json(json.loads(json.dumps(note.to_json()))) == note
+    assert FileNote.from_json(json.loads(json.dumps(asdict(note)))) == note
     assert lines_of(tmp_path / name, note, 2, 1)[0].startswith("Köln")
 
 
@@ -106,17 +108,16 @@ def test_a_table_in_doubt_is_text_and_its_settings_are_obeyed(tmp_path: Path) ->
     lake.mkdir()
     rows = "".join(f"Town {n};{1 + n % 9}.{100 + n}\n" for n in range(40))
     (lake / "open.csv").write_text("town;residents\n" + rows, encoding="utf-8")
-    before = index_lake(lake, cache).files["open.csv"]
+    before = index_lake(lake, cache)["open.csv"]
     text = describe("open.csv", before)
     assert "residents" in text and ("in doubt" in text or "not read as a table" in text)
     assert not any(c.kind in ("integer", "number") for c in before.columns)
     settings = 'open.csv: {decimal: ",", thousands: "."}\n'
     (lake / "tables.yaml").write_text(settings, encoding="utf-8")
-    after = index_lake(lake, cache)
-    assert after.read == 2
-    assert [c.kind for c in after.files["open.csv"].columns] == ["text", "integer"]
+    after = index_lake(lake, cache)["open.csv"]
+    assert [c.kind for c in after.columns] == ["text", "integer"]
     (lake / "tables.yaml").write_text("- no settings", encoding="utf-8")
-    assert "tables.yaml" in describe("open.csv", index_lake(lake, cache).files["open.csv"])
+    assert "tables.yaml" in describe("open.csv", index_lake(lake, cache)["open.csv"])
 
 
 def test_more_rows_than_the_index_keeps_are_read_from_the_start(tmp_path: Path) -> None:
@@ -125,13 +126,13 @@ def test_more_rows_than_the_index_keeps_are_read_from_the_start(tmp_path: Path) 
     (lake / "wide.csv").write_bytes(("Ort;Wert\n" + "Köln;1\n" * 30).encode("utf-16"))
     (lake / "gone.parquet").write_bytes(b"PAR1\0\0")
     few, many = (index_lake(lake, rows=rows) for rows in (5, 25))
-    found = {name: note.head for name, note in many.files.items()}
+    found = {name: note.head for name, note in many.items()}
     assert found["rain_amherst.csv"][:2] == ["2000,1.0,2.0", "2001,1.25,2.0"]
     assert found["sites.csv"][0].startswith("Site 0,Amherst,Fresh")  # below title and names
     assert found["plain.json"][24] == '{"a": 24}'
     assert found["wide.csv"] == ["Köln;1"] * 25
     assert {len(found[name]) for name in ("rain_amherst.csv", "sites.csv", "plain.json")} == {25}
     assert found["notes.txt"][1] == "M is missing." and found["gone.parquet"] == []
-    shown = [snippet(one, 8000, "", rows) for one, rows in ((few, 5), (many, 25))]
+    shown = [index.snippet(one, 8000, "", rows) for one, rows in ((few, 5), (many, 25))]
     assert [text.count("row: 20") for text in shown] == [10, 50]  # two towns
-    assert len(snippet(many, 200, "", 25)) <= 200 * CHARS_A_TOKEN
+    assert len(index.snippet(many, 200, "", 25)) <= 200 * CHARS_A_TOKEN

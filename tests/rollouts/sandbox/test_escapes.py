@@ -54,7 +54,7 @@ time.sleep(0.5)
 
 
 def test_the_jail_that_was_late_is_killed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollouts.sandbox.worker.GRACE_S", -28.0)
+    monkeypatch.setattr("rollouts.sandbox.pool.GRACE_S", -28.0)
 
     async def two() -> tuple[str, str, int]:
         async with Pool(Config(workers=2, stack=(), min_level="limits")) as pool:
@@ -113,7 +113,8 @@ LEFT_BEHIND = """
 import os, subprocess, sys, time
 from rollouts.sandbox.inside import Job, supervise
 from rollouts.sandbox.jail import Folders, JailPlan
-from rollouts.sandbox.usage import Members, MemoryWatch, ProcessorWatch, Watches
+from rollouts.sandbox.model import Limits
+from rollouts.sandbox.usage import Watches
 from rollouts.sandbox.user_process import BEGUN, CLOSED
 import socket
 proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
@@ -121,11 +122,10 @@ mine, theirs = socket.socketpair()
 code = "x = b'1' * (64 << 20); print(1, flush=True); import time; time.sleep(60)"
 left = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 left.stdout.readline()
-job = Job(mine, JailPlan(False, 0, proc=proc), Folders("/", "/"), proc, -1)
-limit = int(sys.argv[1]) << 20
-job.watches = Watches(
-    Members(proc, False), MemoryWatch(proc, limit, os.getpid()), ProcessorWatch(proc, 60.0), None
-)
+plan, folders, limits = JailPlan(False, 0), Folders("/", "/"), Limits(total_mb=int(sys.argv[1]))
+job = Job(mine, plan, folders, proc, -1)
+job.watches = Watches(plan, folders, limits, proc, os.getpid())
+job.watches.disk = None
 job.said = CLOSED + BEGUN
 ended = subprocess.Popen(["true"])  # kept: a Popen that goes takes its process's status with it
 job.user = ended.pid

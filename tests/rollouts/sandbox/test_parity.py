@@ -14,8 +14,8 @@ from harness import running
 from places import ROOT
 
 from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import environment
 from rollouts.sandbox.transfer import neutral
-from rollouts.sandbox.worker import environment
 
 CORPUS: dict[str, str | bytes] = {
     **yaml.safe_load((ROOT / "tests" / "data" / "same_as_python.yaml").read_text()),
