@@ -111,12 +111,13 @@ DEEPEST = 64  # lists and objects in one another that anything of a model's may 
 def too_deep(value: Any) -> bool:
     """Whether lists and objects stand in one another more than `DEEPEST` deep: what walks over
     such a value by recursion would fail."""
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(DEEPEST + 1):
-        nested: list[Any] = [one for one in level if isinstance(one, list | dict)]
-        if not nested:
+        lists = [cast("list[Any]", one) for one in level if isinstance(one, list)]
+        lists += [[*cast("dict[str, Any]", one).values()] for one in level if isinstance(one, dict)]
+        if not lists:
             return False
-        level = [v for one in nested for v in (one.values() if isinstance(one, dict) else one)]
+        level = [inner for one in lists for inner in one]
     return True
 
 
@@ -350,8 +351,9 @@ def _exact(value: Any, rule: Mapping[str, Any]) -> Any:
     if not _has_type(value, rule):
         raise Misfit(f" must be {_type_of(rule)[1]}; got {_shown(value)}")
     items: Any = rule.get("items")
-    listed = isinstance(value, list) and isinstance(items, Mapping)
-    return _each(value, items, _exact) if listed else value
+    if isinstance(value, list) and isinstance(items, dict):
+        return _each(value, cast("dict[str, Any]", items), _exact)
+    return cast("Any", value)
 
 
 def _fit(value: Any, rule: Mapping[str, Any]) -> Any:

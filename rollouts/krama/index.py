@@ -116,11 +116,11 @@ class FileNote:
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> FileNote:
         """The note of which this is `asdict`."""
-        tables = [
-            TableNote(**{**table, "columns": [Column(**column) for column in table["columns"]]})
-            for table in row["tables"]
-        ]
-        return FileNote(**{**row, "tables": tables})
+        whole: dict[str, Any] = {**row, "tables": []}
+        for table in row["tables"]:
+            given: dict[str, Any] = {**table, "columns": [Column(**c) for c in table["columns"]]}
+            whole["tables"].append(TableNote(**given))
+        return FileNote(**whole)
 
 
 # ---- what one file holds

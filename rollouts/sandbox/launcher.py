@@ -165,11 +165,14 @@ class _Events:
         self.wake, write = socket.socketpair()
         self.wake.setblocking(False)
         write.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing is written
+        signal.signal(signal.SIGCHLD, self._nothing)  # without a handler nothing is written
         signal.set_wakeup_fd(write.detach(), warn_on_full_buffer=False)
         self.poller = select.poll()
         self.poller.register(self.requests, select.POLLIN)
         self.poller.register(self.wake, select.POLLIN)
+
+    @staticmethod
+    def _nothing(*_: object) -> None: ...
 
     def wait(self) -> bool:
         """Until something happens; whether it is a request (or the end of those who make them)."""

@@ -164,8 +164,10 @@ _BUFFER_SIZES = (7, 8)
 _MSG_OOB = 1
 # Which argument holds the mode of a file that is made or changed (no set-id bits), and the flags of
 # a message.
-_MODES = {**dict.fromkeys(("chmod", "fchmod", "creat"), 1), "openat": 3}
-_MODES |= dict.fromkeys(("fchmodat", "fchmodat2", "open"), 2)
+_MODES = {
+    **dict.fromkeys(("chmod", "fchmod", "creat"), 1),
+    **{"fchmodat": 2, "fchmodat2": 2, "open": 2, "openat": 3},
+}
 _MESSAGE_FLAGS = {"sendto": 3, "recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 SHARED_BYTES = 1 << 16  # the largest shared mapping without a file; see usage.py
 

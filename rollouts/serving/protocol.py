@@ -205,8 +205,8 @@ def _message(value: Any, place: int, tokenizer: ChatTokenizer) -> Row:
     if role not in ("system", "user", "assistant", "tool"):
         raise refused(".role: wanted system, user, assistant or tool")
     content: Any = row.get("content")
-    listed = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    parts = [_row(part) for part in cast("list[Any]", listed)]
+    whole: list[Any] = [{"type": "text", "text": content or ""}]
+    parts = [_row(p) for p in (cast("list[Any]", content) if isinstance(content, list) else whole)]
     if not all(p.get("type") == "text" and isinstance(p.get("text"), str) for p in parts):
         raise refused(".content: wanted a text; only text is read")
     said = ["\n".join(part["text"] for part in parts)]

@@ -248,7 +248,12 @@ class CodeAgent:
             """The episode's model."""
 
             def generate(
-                self, messages: list[Any], stop_sequences: list[str] | None = None, **_: Any
+                self,
+                messages: list[Any],
+                stop_sequences: list[str] | None = None,
+                response_format: dict[str, str] | None = None,
+                tools_to_call_from: list[Any] | None = None,
+                **_: Any,
             ) -> Any:
                 rows = models.get_clean_message_list(
                     messages, models.tool_role_conversions, flatten_messages_as_text=True
