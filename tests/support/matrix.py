@@ -213,7 +213,8 @@ def write(entries: dict[str, str]) -> None:
         for name, row in ROWS.items()
     ]
     below = "\n".join(line for line in rest.splitlines() if not line.startswith("|"))
-    PAGE.write_text(head + rule + "\n".join(lines) + "\n" + below.rstrip() + "\n", "utf-8")
+    page = head + rule + "\n".join(lines) + "\n" + below
+    PAGE.write_text(page.rstrip() + "\n", "utf-8")
 
 
 def main() -> int:
