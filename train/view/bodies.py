@@ -47,11 +47,8 @@ def body_of(
     thought that `gold` holds is text."""
     body: dict[str, Any] = {"where": where, "text": text}
     if messages:
-        rest = (
-            list(messages[len(prompt) :])
-            if list(messages[: len(prompt)]) == list(prompt)
-            else (list(messages))
-        )
+        begun = list(messages[: len(prompt)]) == list(prompt)
+        rest = list(messages[len(prompt) :] if begun else messages)
         if rest != [{"role": "assistant", "content": text}]:
             body["messages"] = [_apart(message, gold) for message in rest]
     if "messages" not in body:
@@ -63,15 +60,15 @@ def body_of(
         body["answer"] = answer
     if calls := list_of(row.get("tool_calls")):
         body["calls"] = calls
-    if tools := list_of(row.get("tools")):
-        body["tools"] = [str((t.get("function") or t).get("name")) for t in tools if _named(t)]
-    more = row.get("more") if isinstance(row.get("more"), dict) else {}
-    for name in _KEPT:
-        if (value := row.get(name, (more or {}).get(name))) not in (None, {}, []):
-            body[name] = value
-    if rest := {
-        n: v for n, v in (more or {}).items() if n not in _KEPT and v not in (None, {}, [])
-    }:
+    if tools := [tool for tool in list_of(row.get("tools")) if isinstance(tool, dict)]:
+        named = [tool.get("function") or tool for tool in tools]
+        body["tools"] = [str(tool.get("name")) for tool in named if isinstance(tool, dict)]
+    held = row.get("more")
+    more = held if isinstance(held, dict) else {}
+    noted = {name: row.get(name, more.get(name)) for name in _KEPT}
+    rest = {name: value for name, value in more.items() if name not in _KEPT}
+    body |= {name: value for name, value in noted.items() if value not in (None, {}, [])}
+    if rest := {name: value for name, value in rest.items() if value not in (None, {}, [])}:
         body["more"] = rest
     if found is not None:
         finding = found.finding
@@ -98,10 +95,6 @@ def _apart(message: Any, gold: str | Callable[[], str], thought: str = "") -> An
         return message
     shown = {"content": read.answer} if read.thought else {}
     return {**message, **shown, "thought": "\n\n".join(thoughts)}
-
-
-def _named(tool: Any) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("function", tool), dict)
 
 
 def tokens_of(row: Mapping[str, Any], pieces: Pieces | None) -> str:

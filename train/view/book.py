@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from assay.task import TaskError
 from train.run.log import read_metrics
@@ -19,7 +19,9 @@ from train.view.pieces import Pieces, find_tokenizer
 from train.view.rollouts import Asked, Reader, Rollout
 from train.view.sources import Source, Tail, find_sources, labels_of
 
-_METRICS = ("reward/mean", "outcome/mean")
+# numbers of a rollout, and the digits that the page has of them
+DIGITS = {"sample": 0, "outcome": 4, "reward": 4, "length": 0, "seconds": 3, "calls": 0}
+T = TypeVar("T")
 
 
 @dataclass
@@ -66,39 +68,30 @@ def open_runs(
 ) -> list[Run]:
     """The runs, not read yet. `tasks`: files of tasks beside those that the runs name; `model`: a
     folder with the tokenizer. Raises `TaskError`."""
-    runs: list[Run] = []
     noted = [read_records(place) for place in places]
     files = [task_files(place, records) for place, records in zip(places, noted, strict=True)]
+    runs: list[Run] = []
     for n, (place, label) in enumerate(zip(places, labels_of(places), strict=True)):
-        records = noted[n]
         # runs that are compared answer the same tasks: where one does not know them, another may
         known = [*files[n], *(file for other in files for file in other)]
-        path = model / "tokenizer.json" if model else find_tokenizer(place, records)
-        pieces = _pieces(path, asked=model is not None)
+        path = model / "tokenizer.json" if model else find_tokenizer(place, noted[n])
+        try:
+            pieces = Pieces(path) if path else None
+        except TaskError:
+            if model:
+                raise
+            pieces = None
         reader = Reader(Tasks(tasks, list(dict.fromkeys(known))), pieces)
-        runs.append(Run(place, label, reader, _divides(_first(records))))
+        runs.append(Run(place, label, reader, _divides(noted[n])))
     return runs
 
 
-def _first(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return records[0] if records else {}
-
-
-def _pieces(path: Path | None, asked: bool) -> Pieces | None:
-    try:
-        return Pieces(path) if path else None
-    except TaskError:
-        if asked:
-            raise
-        return None
-
-
-def _divides(record: Mapping[str, Any]) -> bool:
+def _divides(records: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the run divided its advantages by the group's spread."""
-    held: Any = record
-    for name in ("config", "rl", "divide_by_std"):
-        held = cast("Mapping[str, Any]", held).get(name) if isinstance(held, Mapping) else None
-    return held is True
+    try:
+        return records[0]["config"]["rl"]["divide_by_std"] is True
+    except (IndexError, KeyError, TypeError):
+        return False
 
 
 def advantages(rewards: Sequence[float | None], by_std: bool) -> list[float | None]:
@@ -114,17 +107,11 @@ def advantages(rewards: Sequence[float | None], by_std: bool) -> list[float | No
     return [None if r is None else (r - mean) / scale for r in rewards]
 
 
-class Names:
-    """Words as numbers, in the order they come."""
-
-    def __init__(self) -> None:
-        self.of: dict[Any, int] = {}
-
-    def __call__(self, word: Any) -> int:
-        return self.of.setdefault(word, len(self.of))
-
-    def list(self) -> list[Any]:
-        return [*self.of]
+def numbered(words: Iterable[T]) -> tuple[list[T], list[int]]:
+    """(the words that there are, in the order they come; the number of each word)."""
+    of: dict[T, int] = {}
+    numbers = [of.setdefault(word, len(of)) for word in words]
+    return [*of], numbers
 
 
 @dataclass
@@ -139,45 +126,44 @@ class Book:
 
 def bind(runs: Sequence[Run], title: str, live: bool = False) -> Book:
     """The runs as one book. The same files give the same book."""
-    sets, tasks, answers = Names(), Names(), Names()
-    rollouts: list[Rollout] = []
-    columns: dict[str, list[Any]] = {name: [] for name in ("task", "set", "answer")}
-    for number, run in enumerate(runs):
-        for rollout in (r for mine in run.rollouts.values() for r in mine):
-            rollouts.append(rollout)
-            columns["set"].append(sets((number, rollout.set_name)))
-            columns["task"].append(tasks(rollout.task))
-            columns["answer"].append(answers(rollout.answer))
-    asked = [_best(runs, key) for key in tasks.list()]
-    known_sets = cast("list[tuple[int, str]]", sets.list())
-    columns |= _plain_columns(rollouts)
-    columns["advantage"] = _advantages(rollouts, columns, runs, known_sets)
-    words = {name: Names() for name in ("why", "stop", "wrong", "label", "said")}
-    for name, known in words.items():
-        columns[name] = [known(getattr(r, name)) for r in rollouts]
-    families, tracks = Names(), Names()
+    found = [(n, r) for n, run in enumerate(runs) for mine in run.rollouts.values() for r in mine]
+    rollouts = [rollout for _, rollout in found]
+    sets, set_of = numbered((number, r.set_name) for number, r in found)
+    tasks, task_of = numbered(r.task for r in rollouts)
+    asked = [_best(runs, key) for key in tasks]
+    columns: dict[str, list[Any]] = {"task": task_of, "set": set_of}
+    columns["answer"] = numbered(r.answer for r in rollouts)[1]
+    columns["step"] = [-1 if r.step is None else r.step for r in rollouts]
+    for name, digits in DIGITS.items():
+        columns[name] = [_short(getattr(r, name), digits) for r in rollouts]
+    columns["advantage"] = _advantages(rollouts, columns, runs, sets)
+    names: dict[str, list[str]] = {}
+    for name in ("why", "stop", "wrong", "label", "said"):
+        names[name], columns[name] = numbered(str(getattr(r, name)) for r in rollouts)
+    names["family"], families = numbered(a.family for a in asked)
+    names["track"], tracks = numbered(a.track for a in asked)
+    parts = dict.fromkeys(n for r in rollouts for n in r.parts)
     index = {
         "title": title,
         "live": live,
         "runs": [run.label for run in runs],
         "sets": [
             {"run": n, "name": name, "key": name if len(runs) == 1 else f"{runs[n].label}:{name}"}
-            for n, name in known_sets
+            for n, name in sets
         ],
         "by_std": [run.by_std for run in runs],
         "tasks": {
             "id": [a.task_id for a in asked],
             "prompt": [a.prompt for a in asked],
-            "family": [families(a.family) for a in asked],
-            "track": [tracks(a.track) for a in asked],
+            "family": families,
+            "track": tracks,
             "group": [a.group for a in asked],
             "slices": _slices([a.slices for a in asked]),
         },
-        "names": {n: known.list() for n, known in words.items()}
-        | {"family": families.list(), "track": tracks.list()},
-        "parts": _parts(rollouts),
+        "names": names,
+        "parts": {name: [_short(r.parts.get(name)) for r in rollouts] for name in parts},
         "rows": columns,
-        "metrics": _metrics(runs, known_sets),
+        "metrics": _metrics(runs, sets),
     }
     return Book(rollouts, [a.body for a in asked], index)
 
@@ -186,18 +172,6 @@ def _best(runs: Sequence[Run], key: tuple[str, int]) -> Asked:
     """A task as the run shows it that knows its gold, else as any run does."""
     found = [run.reader.asked[key] for run in runs if key in run.reader.asked]
     return next((asked for asked in found if asked.known), found[0])
-
-
-def _plain_columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
-    return {
-        "step": [-1 if r.step is None else r.step for r in rollouts],
-        "sample": [r.sample for r in rollouts],
-        "outcome": [_short(r.outcome) for r in rollouts],
-        "reward": [_short(r.reward) for r in rollouts],
-        "length": [r.length for r in rollouts],
-        "seconds": [_short(r.seconds, 3) for r in rollouts],
-        "calls": [r.calls for r in rollouts],
-    }
 
 
 def _short(value: float | None, digits: int = 4) -> float | int | None:
@@ -232,15 +206,11 @@ def _slices(found: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[Any]
     """Name of a slice → its values, and a number a task (−1: it has none)."""
     out: dict[str, dict[str, list[Any]]] = {}
     for name in dict.fromkeys(n for mine in found for n in mine):
-        values = Names()
-        numbers = [values(mine[name]) if name in mine else -1 for mine in found]
-        out[name] = {"values": values.list(), "of": numbers}
+        values, numbers = numbered(mine[name] for mine in found if name in mine)
+        left = iter(numbers)
+        of = [next(left) if name in mine else -1 for mine in found]
+        out[name] = {"values": values, "of": of}
     return out
-
-
-def _parts(rollouts: Sequence[Rollout]) -> dict[str, list[float | int | None]]:
-    names = dict.fromkeys(n for r in rollouts for n in r.parts)
-    return {name: [_short(r.parts.get(name)) for r in rollouts] for name in names}
 
 
 def _metrics(runs: Iterable[Run], sets: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
@@ -248,14 +218,6 @@ def _metrics(runs: Iterable[Run], sets: Sequence[tuple[int, str]]) -> list[dict[
     for number, run in enumerate(runs):
         mine = sets.index((number, TRAINING)) if (number, TRAINING) in sets else None
         for row in run.metrics():
-            reward, outcome = (_short(number_of(row.get(name))) for name in _METRICS)
-            found.append(
-                {
-                    "run": number,
-                    "set": mine,
-                    "step": int(row["step"]),
-                    "reward": reward,
-                    "outcome": outcome,
-                }
-            )
+            means = {n: _short(number_of(row.get(f"{n}/mean"))) for n in ("reward", "outcome")}
+            found.append({"run": number, "set": mine, "step": int(row["step"]), **means})
     return found

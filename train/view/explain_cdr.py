@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -26,9 +26,9 @@ from train.view.explain import (
     GOLD,
     INPUT,
     NO_STEP,
+    Char,
     Explanation,
     Finding,
-    Piece,
     Step,
     Work,
     align,
@@ -45,17 +45,9 @@ _NO_FORM = (
 )
 
 
-@dataclass(frozen=True)
-class Attribution:
-    """The change to the recipe that gives exactly this wrong answer.
-
-    `kind` is `none` (nothing explains it), `correct` (there is nothing to explain),
-    `ignored_filter`, `omitted`, `duplicated`, `permuted`, `stopped_early` or `no_op`; `detail`
-    names the operators.
-    """
-
-    kind: str
-    detail: str = ""
+Change = tuple[frozenset[int], str]
+"""A change to a recipe: the steps that it is about (none: those that the answer's differences are
+put down to), and the change in words, "" for the recipe as it is."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +55,9 @@ class _Known:
     """A task's work, with what it takes to align answers with it."""
 
     work: Work
-    pieces: tuple[Piece, ...]
+    spine: tuple[Char, ...]
     filters: tuple[tuple[int, str, str], ...] = ()  # (step, what it said, the text it saw)
-    exact: Mapping[tuple[str, str], Attribution] | None = None
+    exact: Mapping[tuple[str, str], Change] | None = None
 
 
 def explain(task: Task, answer: Answer) -> Explanation:
@@ -76,7 +68,7 @@ def explain(task: Task, answer: Answer) -> Explanation:
     said = parse_strict(result_of(task.gold, answer.text))
     if said.why != "ok":
         return Explanation(work, Finding(answer.text, "", (), (), _NO_FORM))
-    segments = align(known.pieces, work.input, work.gold, said.text)
+    segments = align(known.spine, work.input, work.gold, said.text)
     same_text = normalise(said.text) == normalise(work.gold)
     spaces = same_text and said.text != work.gold
     wrong, words = _judged(known, said.status, said.text, segments, same_text)
@@ -178,40 +170,16 @@ def _judged(
         return set(), "Status and text are those of gold."
     if work.unknown:
         return set(), f"No step can be named: {work.unknown}."
-    named = known.exact.get((status, normalise(text))) if known.exact else None
     blamed, words = _blamed(known, text, segments) if not same_text else (set[int](), [])
     if not right_status:
         found, said = _of_status(known, status, text)
         blamed |= found
         words = [said, *words]
-    if named is not None and named.kind not in ("correct", "none"):
-        steps, said = _exactly(named, known, blamed)
-        return steps or blamed, " ".join([said, *words])
+    steps, change = (known.exact or {}).get((status, normalise(text)), (frozenset[int](), ""))
+    if change:
+        said = f"This is exactly what the recipe gives when {change}."
+        return set(steps & blamed or steps or blamed), " ".join([said, *words])
     return blamed, " ".join(words)
-
-
-def _exactly(named: Attribution, known: _Known, blamed: set[int]) -> tuple[set[int], str]:
-    """The steps of a change to the recipe that gives exactly this answer, and the change."""
-    names = [step.name for step in known.work.steps]
-    mine = {i for i, name in enumerate(names) if name == named.detail}
-    filters = {i for i, said, _ in known.filters if said == "DROP"}
-    kinds = {
-        "omitted": (mine & blamed or mine, f"{named.detail} is left out"),
-        "duplicated": (mine, f"{named.detail} is run twice"),
-        "permuted": (blamed, f"the steps are run in another order ({named.detail})"),
-        "ignored_filter": (filters, "the filter is ignored"),
-        "no_op": (blamed, "nothing is changed"),
-        "stopped_early": (blamed, f"it stops {_early(named.detail)}"),
-    }
-    steps, change = kinds[named.kind]
-    return steps, f"This is exactly what the recipe gives when {change}."
-
-
-def _early(detail: str) -> str:
-    """`after 2, dropped` in words."""
-    count, _, dropped = detail.removeprefix("after ").partition(", ")
-    said = "after its first mapper" if count == "1" else f"after its first {count} mappers"
-    return said + (" and says DROP" if dropped else "")
 
 
 def _of_status(known: _Known, status: str, text: str) -> tuple[set[int], str]:
@@ -230,103 +198,90 @@ def _of_status(known: _Known, status: str, text: str) -> tuple[set[int], str]:
     )
 
 
+# what differs, in the order in which it is said
+_SAID = (
+    "{step} removes {many} still there.",
+    "The answer lacks {many} that no step removes.",
+    "It has {many} of neither the input nor gold.",
+    "{step} was not reached, and the answer carries it out.",
+    "{step} writes {many} missing here.",
+)
+# (bits, whether a step is known) → which of these
+_KINDS = {
+    (INPUT | ANSWER, True): 0,
+    (GOLD, False): 1,
+    (INPUT | GOLD, False): 1,
+    (INPUT | ANSWER, False): 2,
+    (ANSWER, False): 2,
+    (INPUT | GOLD, True): 3,
+    (GOLD, True): 4,
+}
+
+
 def _blamed(
     known: _Known, text: str, segments: Sequence[tuple[int, int, int]]
 ) -> tuple[set[int], list[str]]:
     """Steps with characters that the answer has wrong, and what they are in words. Blanks count
     only where nothing else is wrong."""
-    counts = _differences(known.work, text, segments, blanks=False)
-    counts = counts or _differences(known.work, text, segments, blanks=True)
-    name = [f"Step {i + 1} ({step.name})" for i, step in enumerate(known.work.steps)]
-    words: list[str] = []
-    for (kind, step), number in sorted(counts.items()):
-        many = _count(number)
-        words.append(
-            {
-                "left": f"{name[step]} removes {many} still there.",
-                "over": f"{name[step]} was not reached, and the answer carries it out.",
-                "unmade": f"{name[step]} writes {many} missing here.",
-                "lost": f"The answer lacks {many} that no step removes.",
-                "more": f"It has {many} of neither the input nor gold.",
-            }[kind]
-        )
-    return {step for kind, step in counts if kind in ("left", "over", "unmade")}, words
-
-
-def _differences(
-    work: Work, text: str, segments: Sequence[tuple[int, int, int]], blanks: bool
-) -> Counter[tuple[str, int]]:
-    """(kind of difference, step) → characters."""
-    found = Counter[tuple[str, int]]()
-    texts, at = {INPUT: work.input, GOLD: work.gold, ANSWER: text}, Counter[int]()
+    work = known.work
+    texts, at = {ANSWER: text, GOLD: work.gold, INPUT: work.input}, Counter[int]()
+    every, visible = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for bits, length, step in segments:
-        mine = next(bit for bit in (ANSWER, GOLD, INPUT) if bits & bit)
+        mine = next(bit for bit in texts if bits & bit)
         chars = texts[mine][at[mine] : at[mine] + length]
-        for bit in texts:
-            at[bit] += length if bits & bit else 0
-        number = length if blanks else sum(not c.isspace() for c in chars)
+        at.update({bit: length for bit in texts if bits & bit})
         kind = _KINDS.get((bits, step != NO_STEP))
-        if kind and number:
-            found[kind, step] += number
-    return found
+        if kind is not None:
+            every[kind, step] += length
+            visible[kind, step] += sum(not c.isspace() for c in chars)
+    counts = sorted((+visible or every).items())
+    words = [
+        _SAID[kind].format(
+            step=f"Step {step + 1} ({work.steps[step].name})",
+            many=f"{number} character{'s' * (number != 1)}",
+        )
+        for (kind, step), number in counts
+    ]
+    return {step for (_, step), _ in counts if step != NO_STEP}, words
 
 
-# (bits, whether a step is known) → what kind of difference
-_KINDS = {
-    (INPUT | ANSWER, True): "left",
-    (INPUT | ANSWER, False): "more",
-    (GOLD, True): "unmade",
-    (GOLD, False): "lost",
-    (INPUT | GOLD, True): "over",
-    (INPUT | GOLD, False): "lost",
-    (ANSWER, False): "more",
-}
-
-
-def _count(number: int) -> str:
-    return f"{number} character{'s' * (number != 1)}"
-
-
-# ---- the change to a recipe that gives exactly this answer
-
-
-def counterfactuals(gold: Mapping[str, Any]) -> dict[tuple[str, str], Attribution]:
+def counterfactuals(gold: Mapping[str, Any]) -> dict[tuple[str, str], Change]:
     """(status, normalised text) → the simplest change to the recipe that gives it. Raises what the
     gold executors raise for a recipe that cannot be executed."""
-    found: dict[tuple[str, str], Attribution] = {}
-    for change, (status, text) in _counterfactuals(str(gold["input_text"]), bound_recipe(gold)):
-        found.setdefault((status, normalise(text)), change)
-    return found
+    source, steps = str(gold["input_text"]), bound_recipe(gold)
+    names, run = [step.operator.name for step in steps], run_bound(source, steps)
+    found: dict[tuple[str, str], Change] = {}
 
+    def note(status: str, text: str, words: str, about: Collection[int] = ()) -> None:
+        found.setdefault((status, normalise(text)), (frozenset(about), words))
 
-def _counterfactuals(
-    source: str, steps: Sequence[BoundStep]
-) -> Iterator[tuple[Attribution, tuple[str, str]]]:
-    names = [s.operator.name for s in steps]
-    run = run_bound(source, steps)
+    def note_run(order: Sequence[int], words: str, name: str = "") -> None:
+        done = run_bound(source, [steps[i] for i in order])
+        note(done.status, done.text, words, [i for i, own in enumerate(names) if own == name])
 
-    yield Attribution("correct"), (run.status, run.text)
-
-    def outcome(changed: Sequence[BoundStep]) -> tuple[str, str]:
-        done = run_bound(source, changed)
-        return done.status, done.text
-
-    if any(s.operator.kind == "filter" for s in steps):
-        yield Attribution("ignored_filter"), ("KEEP", run.full_run_text)
-        yield Attribution("ignored_filter", "status only"), (run.status, run.full_run_text)
-    yield Attribution("no_op"), (run.status, source)
-    for i, name in enumerate(names):
-        yield Attribution("omitted", name), outcome([*steps[:i], *steps[i + 1 :]])
-    for i, name in enumerate(names):
-        yield Attribution("duplicated", name), outcome([*steps[: i + 1], *steps[i:]])
-    orders = permutations(range(len(steps))) if len(steps) <= _MOST_PERMUTED else _swaps(len(steps))
+    note(run.status, run.text, "")
+    filters = [i for i, step in enumerate(steps) if step.operator.kind == "filter"]
+    if filters:
+        seen = {int(entry["step_index"]): entry for entry in run.trace}
+        rejecting = [i for i in filters if i in seen and not seen[i]["keep"]]
+        for status in ("KEEP", run.status):
+            note(status, run.full_run_text, "the filter is ignored", rejecting)
+    note(run.status, source, "nothing is changed")
+    every = range(len(steps))
+    for i in every:
+        note_run([*every[:i], *every[i + 1 :]], f"{names[i]} is left out", names[i])
+    for i in every:
+        note_run([*every[: i + 1], *every[i:]], f"{names[i]} is run twice", names[i])
+    orders = permutations(every) if len(steps) <= _MOST_PERMUTED else _swaps(len(steps))
     for order in orders:
         if list(order) != sorted(order):
             detail = " ".join(names[i] for i in order)
-            yield Attribution("permuted", detail), outcome([steps[i] for i in order])
+            note_run(order, f"the steps are run in another order ({detail})")
     for k, state in enumerate(run.states[1:-1], 1):
-        yield Attribution("stopped_early", f"after {k}"), ("KEEP", state)
-        yield Attribution("stopped_early", f"after {k}, dropped"), ("DROP", state)
+        stops = f"it stops after its first {'mapper' if k == 1 else f'{k} mappers'}"
+        note("KEEP", state, stops)
+        note("DROP", state, f"{stops} and says DROP")
+    return found
 
 
 def _swaps(count: int) -> Iterator[tuple[int, ...]]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.family import family_named, gold_answer, slices_of
+from assay.family import family_named, slices_of
 from assay.task import Task, TaskError
 from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
 from train.view.explain import Explanation
@@ -75,11 +75,15 @@ class Reader:
         prompt = _prompt(task, messages, inline)
         key = (task_id, crc(json.dumps(prompt, sort_keys=True)))
         found = explained(task, row, text)
+
+        def gold() -> str:
+            return gold_of(task).get("text", "") if task is not None else ""
+
         known = self.asked.get(key)
         if known is None or (found is not None and not known.known):
             self.asked[key] = _asked(task_id, key[1], row, task, prompt, found)
-        calls = list_of(row.get("tool_calls"))
-        count = row.get("tool_calls")
+        calls, length = row.get("tool_calls"), number_of(row.get("tokens", row.get("tokens_out")))
+        wrong = found.finding.wrong if found else ()
         return Rollout(
             task=key,
             set_name=source.set_name,
@@ -90,39 +94,25 @@ class Reader:
             parts=_parts(row.get("parts")),
             why=str(row.get("why") or ""),
             stop=str(row.get("stop") or ""),
-            length=_length(row),
+            length=None if length is None else int(length),
             seconds=number_of(row.get("wall_s", row.get("seconds"))),
-            calls=count if isinstance(count, int) and not isinstance(count, bool) else len(calls),
-            wrong=_wrong(found),
+            calls=calls if type(calls) is int else len(list_of(calls)),
+            # the first step that went wrong
+            wrong=found.work.steps[wrong[0]].name if found and wrong else "",
             label=str(row.get("label") or ""),
-            said=_said(row),
+            # the class the answer names, where gold has one
+            said=str(row.get("said") or "none") if row.get("label") else "",
             answer=crc(text),
-            body=body_of(row, messages, prompt, text, found, line.shown, lambda: _gold(task)),
+            body=body_of(row, messages, prompt, text, found, line.shown, gold),
             tokens=tokens_of(row, self._pieces),
         )
-
-
-def _gold(task: Task | None) -> str:
-    """The gold text, where it is known."""
-    try:
-        made = gold_answer(family_named(task.family), task) if task is not None else None
-    except Exception:  # of a family of somebody's own
-        return ""
-    return "" if made is None else made.text
 
 
 def _needed(line: Line) -> tuple[str, str]:
     row = line.row
     task_id, text = row.get("task_id"), row.get("text", row.get("output"))
-    lacks = [
-        name
-        for name, there in (
-            ("task_id", isinstance(task_id, str | int)),
-            ("text or output", isinstance(text, str)),
-            ("outcome", "outcome" in row),
-        )
-        if not there
-    ]
+    needed = {"task_id": isinstance(task_id, str | int), "text or output": isinstance(text, str)}
+    lacks = [name for name, there in {**needed, "outcome": "outcome" in row}.items() if not there]
     if lacks:
         raise TaskError(
             f"{line.where}: no rollout, for it lacks {', '.join(lacks)}; give a run directory, "
@@ -135,11 +125,6 @@ def _parts(value: Any) -> dict[str, float]:
     held = value if isinstance(value, dict) else {}
     found = {str(name): number_of(part) for name, part in held.items()}
     return {name: part for name, part in found.items() if part is not None}
-
-
-def _length(row: Mapping[str, Any]) -> int | None:
-    number = number_of(row.get("tokens", row.get("tokens_out")))
-    return None if number is None else int(number)
 
 
 def _prompt(task: Task | None, messages: Sequence[Any], inline: Any) -> list[Any]:
@@ -203,18 +188,3 @@ def _slices(row: Mapping[str, Any], task: Task | None) -> dict[str, str]:
         return {str(k): str(v) for k, v in slices_of(family_named(task.family), task).items()}
     except Exception:  # a family of somebody's own
         return {}
-
-
-def _said(row: Mapping[str, Any]) -> str:
-    """The class the answer names, where gold has one; "none" where it names none."""
-    if row.get("label"):
-        return str(row.get("said") or "none")
-    return ""
-
-
-def _wrong(found: Explanation | None) -> str:
-    """The first step that went wrong."""
-    if found is None or not found.finding.wrong:
-        return ""
-    step = found.finding.wrong[0]
-    return found.work.steps[step].name
