@@ -34,7 +34,7 @@ from typing import Any
 
 from assay.files import write_text
 from rollouts.cdr.prompts import MODES
-from train.evaluation.benchmarks import BENCHMARKS
+from train.evaluation.benchmarks import FAMILIES, benchmark
 from train.evaluation.comparing import compare_rows, signed
 from train.evaluation.results import read_results
 
@@ -159,7 +159,7 @@ def main(words: Sequence[str]) -> int:
         lines.append(line(name, rows, first))
         first = first or rows
     runs = [args.out / folder_of(setting) for setting in settings]
-    several = [benchmark.several for benchmark in BENCHMARKS.values() if benchmark.several]
+    several = [found.several for found in map(benchmark, FAMILIES) if found.several]
     text = "\n".join([table(lines), *filter(None, (more(runs, args.out, "") for more in several))])
     kept = {"given": given, "settings": lines}
     write_text(args.out / "sweep.json", json.dumps(kept, indent=1))

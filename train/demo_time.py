@@ -10,13 +10,14 @@ without it, on any machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from configs.loader import to_dict
 from configs.schema import DEMO_SIZES, DemoConfig
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
@@ -33,7 +34,6 @@ SHARED, BESIDE = 50, 6  # of a prompt's tokens all begin with; rows of SFT that 
 DRAWN, LEARNED = 0.6, 0.35
 START_S = 30.0  # tasks, loading the model three times, the report
 PROMPTS, ROWS, NEW = 4, 64, 12  # prompts, answers and tokens of the measurement
-LONGEST = 512  # tokens of a text that is learned from to measure
 GPU_TEXTS = 8  # such texts at a time: a GPU takes about as long for one
 LEAST = {"train_sft": 40, "steps": 2, "tasks": 48}
 
@@ -48,45 +48,36 @@ class Speeds:
 
 
 def measured_speeds(policy: Policy, tokenizer: ChatTokenizer, slots: int) -> Speeds:
-    """Some seconds of the engine's own work. Draws from no random state that a run uses."""
-    engine = policy.engine(tokenizer.stop_ids, slots)
+    """Some seconds of the engine's own work, and of a forward and backward pass over a text (on a
+    GPU over a few). Draws from no random state that a run uses."""
+    engine, device = policy.engine(tokenizer.stop_ids, slots), device_of(policy)
     prompts = [
         tokenizer.prompt([{"role": "user", "content": f"{name} " * PROMPT}])[:PROMPT]
         for name in ("one", "two", "six", "ten")[:PROMPTS]
     ]
+    rows, texts = min(ROWS, slots), GPU_TEXTS if device.type == "cuda" else 1
+    answer = prompts[1][:ANSWER] or [0]
 
     def answers(asked: list[list[int]], n: int, new: int) -> int:
         made = asyncio_run(engine.generate(asked, Sampling(new), n, list(range(len(asked)))))
         return sum(len(one.ids) for group in made for one in group)
 
-    rows = min(ROWS, slots)
+    def learn() -> None:
+        segments = [Segment(prompts[0], [answer], [row]) for row in range(texts)]
+        logp_N, _ = policy.logp(pack(segments, device))
+        backward(-logp_N.mean())
+        for _, tensor in policy.named():
+            tensor.grad = None
+
     answers(prompts[:1], rows, 1)  # the first call makes what all others use
     read = timed(lambda: answers(prompts, 1, 1))
     start = timed(lambda: answers(prompts[:1], rows, 1))
     tokens: list[int] = []
     whole = timed(lambda: tokens.append(answers(prompts[:1], rows, NEW)))
     decode = max(tokens[0] - rows, 1) / max(whole - start, 1e-3)
-    learn = learning_speed(policy, prompts[0], prompts[1][:ANSWER])
-    return Speeds(PROMPTS * PROMPT / read, decode, learn)
-
-
-def learning_speed(policy: Policy, prompt: Sequence[int], answer: Sequence[int]) -> float:
-    """Tokens a second of a forward and backward pass over (the end of) a text, on a GPU over a few
-    of it."""
-    answer = list(answer)[-LONGEST:] or [0]
-    prompt = list(prompt)[-max(LONGEST - len(answer), 1) :]
-    device = device_of(policy)
-    texts = GPU_TEXTS if device.type == "cuda" else 1
-
-    def learn() -> None:
-        rows = [Segment(prompt, [answer], [row]) for row in range(texts)]
-        logp_N, _ = policy.logp(pack(rows, device))
-        backward(-logp_N.mean())
-        for _, tensor in policy.named():
-            tensor.grad = None
-
     timed(learn)
-    return texts * (len(prompt) + len(answer)) / timed(learn)
+    learned = texts * (len(prompts[0]) + len(answer)) / timed(learn)
+    return Speeds(PROMPTS * PROMPT / read, decode, learned)
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -146,34 +137,32 @@ def fitted_to(config: DemoConfig, speeds: Speeds, minutes: float) -> DemoConfig:
         return min(size, max(LEAST[name], round(size * share / by) * by))
 
     tasks = less(config.eval.tasks, "tasks", 12)
+    train_sft = less(config.tasks.train_sft, "train_sft", 8)
+    return _sized(config, train_sft, tasks, less(config.rl.steps, "steps", 1), tasks)
+
+
+def _sized(config: DemoConfig, train_sft: int, heldout: int, steps: int, tasks: int) -> DemoConfig:
+    """`config` with these sizes, in the order of `DEMO_SIZES`."""
     return replace(
         config,
-        tasks=replace(
-            config.tasks, train_sft=less(config.tasks.train_sft, "train_sft", 8), heldout=tasks
-        ),
-        rl=replace(config.rl, steps=less(config.rl.steps, "steps", 1)),
+        tasks=replace(config.tasks, train_sft=train_sft, heldout=heldout),
+        rl=replace(config.rl, steps=steps),
         eval=replace(config.eval, tasks=tasks),
     )
 
 
+def _sizes(config: Mapping[str, Any]) -> list[int]:
+    """The sizes of settings as they are written down."""
+    return [config[section][key] for section, key in (name.split(".") for name in DEMO_SIZES)]
+
+
 def sizes_of(config: DemoConfig) -> str:
     """The sizes as settings: the same run without measuring."""
-    values = (config.tasks.train_sft, config.tasks.heldout, config.rl.steps, config.eval.tasks)
+    values = _sizes(to_dict(config))
     return " ".join(f"{name}={value}" for name, value in zip(DEMO_SIZES, values, strict=True))
 
 
 def begun_with(config: DemoConfig) -> DemoConfig | None:
     """`config` with the sizes of the run in its folder; None where none has begun."""
     old: Mapping[str, Any] = read_run_record(Path(config.out)).get("config") or {}
-    if not old:
-        return None
-    return replace(
-        config,
-        tasks=replace(
-            config.tasks,
-            train_sft=old["tasks"]["train_sft"],
-            heldout=old["tasks"]["heldout"],
-        ),
-        rl=replace(config.rl, steps=old["rl"]["steps"]),
-        eval=replace(config.eval, tasks=old["eval"]["tasks"]),
-    )
+    return _sized(config, *_sizes(old)) if old else None

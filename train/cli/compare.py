@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +20,16 @@ from train.evaluation.show import aligned
 from train.evaluation.tables import Draw, groups_of, in_order, instances_of, mean, wordings
 
 Rows = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Model:
-    """What answered in a run, and the run's `meta`."""
-
-    rows: Rows
-    meta: Mapping[str, Any]
+Model = tuple[Rows, Mapping[str, Any]]  # what answered in a run, and the run's `meta`
 
 
 def models(run: Path) -> dict[str, Model]:
     """What answered in a run, by the name it is compared under. Raises `TaskError`."""
-    path = run / "results.json" if run.is_dir() else run
-    data = read_results(path)
-    meta: dict[str, Any] = data.get("meta") or {}
-    rows = named_rows(data)
-    found = {name: mine for name, mine in rows.items() if not is_baseline(name)} or dict(rows)
-    if len(found) == 1:
-        return {str(run): Model(mine, meta) for mine in found.values()}
-    return {f"{run}:{name}": Model(mine, meta) for name, mine in found.items()}
+    data = read_results(run / "results.json" if run.is_dir() else run)
+    rows, meta = named_rows(data), data.get("meta") or {}
+    found = {name: mine for name, mine in rows.items() if not is_baseline(name)} or rows
+    named = {name: str(run) if len(found) == 1 else f"{run}:{name}" for name in found}
+    return {named[name]: (mine, meta) for name, mine in found.items()}
 
 
 def by_part(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
@@ -61,60 +51,47 @@ Parts = dict[str, Comparison]
 
 @dataclass(frozen=True)
 class Compared:
-    """One pair of runs. `whole` and `parts` (by family and slice) compare outcomes; `wholes` holds
-    the same for RS@K and OCS@K, where instances were asked in several ways and where there are
-    groups; `differ` says which settings of the two evaluations differ; `tokens` are means of an
-    answer, before and after."""
+    """One pair of runs. `by` has, of outcomes under "" and of RS@K and OCS@K where instances were
+    asked in several ways and where there are groups, the comparison of all tasks and those by
+    family and slice; `differ` says which settings of the two evaluations differ; `tokens` are means
+    of an answer, before and after."""
 
-    whole: Comparison
-    parts: Parts
-    wholes: Mapping[str, tuple[Comparison, Parts]]
-    tokens: tuple[float | None, float | None]
+    by: Mapping[str, tuple[Comparison, Parts]]
+    tokens: Sequence[float | None]
     differ: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **_json(self.whole, self.parts),
-            **{name: _json(*found) for name, found in self.wholes.items()},
-            "tokens_out": list(self.tokens),
-            "differ": list(self.differ),
+        found = {
+            name: {**whole.to_json(), "parts": {n: part.to_json() for n, part in parts.items()}}
+            for name, (whole, parts) in self.by.items()
         }
+        return {**found.pop(""), **found, "tokens_out": self.tokens, "differ": self.differ}
 
 
-def _json(whole: Comparison, parts: Parts) -> dict[str, Any]:
-    return {**whole.to_json(), "parts": {name: c.to_json() for name, c in parts.items()}}
-
-
-def compare(before: str, after: str, old: Rows, new: Rows, draw: Draw) -> Compared:
+def compare(before: str, after: str, found: Mapping[str, Model], draw: Draw) -> Compared:
     """Over all shared tasks, and by family and slice. Raises `TaskError` without a shared task."""
-    pairs = pairs_of(old, new)
-    if not pairs:
+    (old, one), (new, other) = found[before], found[after]
+    pairs = {"": pairs_of(old, new)}
+    if not pairs[""]:
         raise TaskError(
             f"{before} and {after} have no task with an outcome in common; compare runs on the "
             "same tasks"
         )
-    whole, parts = _compared(before, after, pairs, draw)
     # each instance then has the same wordings in both
     shared = {str(row["task_id"]) for row in old} & {str(row["task_id"]) for row in new}
-    one, other = ([r for r in rows if str(r["task_id"]) in shared] for rows in (old, new))
-    k = wordings(one)
+    first, last = ([r for r in rows if str(r["task_id"]) in shared] for rows in (old, new))
+    if (k := wordings(first)) > 1:
+        pairs[f"RS@{k}"] = pairs_of(instances_of(first), instances_of(last))
+    pairs[f"OCS@{k}"] = pairs_of(groups_of(first), groups_of(last))
     made: dict[str, tuple[Comparison, Parts]] = {}
-    for name, rows_of in ((f"RS@{k}", instances_of), (f"OCS@{k}", groups_of)):
-        if k > 1 or rows_of is groups_of:
-            found = pairs_of(rows_of(one), rows_of(other))
-            made |= {name: _compared(before, after, found, draw)} if found else {}
-    tokens = (mean(r.get("tokens_out") for r in one), mean(r.get("tokens_out") for r in other))
-    return Compared(whole, parts, made, tokens, ())
-
-
-def _compared(
-    before: str, after: str, pairs: Sequence[Pair], draw: Draw
-) -> tuple[Comparison, Parts]:
-    parts = {n: p for n, p in by_part(pairs).items() if len(p) < len(pairs)}
-    return compare_pairs(before, after, pairs, draw), {
-        name: compare_pairs(before, after, parts[name], draw)
-        for name in sorted(parts, key=in_order)
-    }
+    for name, mine in pairs.items():
+        parts = {n: part for n, part in by_part(mine).items() if len(part) < len(mine)}
+        compared = {
+            n: compare_pairs(before, after, parts[n], draw) for n in sorted(parts, key=in_order)
+        }
+        made |= {name: (compare_pairs(before, after, mine, draw), compared)} if mine else {}
+    tokens = [mean(row.get("tokens_out") for row in rows) for rows in (first, last)]
+    return Compared(made, tokens, differing(one, other))
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -135,27 +112,19 @@ def _word(value: Any) -> str:
 
 def text(found: Compared) -> str:
     """The line of all tasks, what differs, and a table by family and slice."""
-    lines = [found.whole.line()]
-    for name, (whole, _) in found.wholes.items():
-        lines.append(f"{name} {whole.said()}")
+    (whole, parts), wholes = found.by[""], {n: one for n, one in found.by.items() if n}
+    lines = [whole.line(), *(f"{name} {one.said()}" for name, (one, _) in wholes.items())]
     if None not in found.tokens:
         lines.append("tokens an answer: {:.0f} → {:.0f}".format(*found.tokens))
     if found.differ:
         lines.append(f"asked differently: {'; '.join(found.differ)}")
-    return "\n".join([*lines, *_table(found)])
-
-
-def _table(found: Compared) -> list[str]:
     heads = ["part", "tasks", "sources", "outcome [95 %]", "gained", "lost", "McNemar p"]
-    lines = [[*heads, *(f"{name} [95 %]" for name in found.wholes)]]
-    for name, c in found.parts.items():
+    table = [[*heads, *(f"{name} [95 %]" for name in wholes)]]
+    for name, c in parts.items():
         numbers = [str(c.gained), str(c.lost), f"{c.p:.2g}"]
-        wholes = [
-            signed(parts[name].outcome) if name in parts else "–"
-            for _, parts in found.wholes.values()
-        ]
-        lines.append([name, str(c.n), str(c.sources), signed(c.outcome), *numbers, *wholes])
-    return aligned(lines) if len(lines) > 1 else []
+        more = [signed(of[name].outcome) if name in of else "–" for _, of in wholes.values()]
+        table.append([name, str(c.n), str(c.sources), signed(c.outcome), *numbers, *more])
+    return "\n".join([*lines, *(aligned(table) if parts else ())])
 
 
 def main(argv: list[str]) -> int:
@@ -175,16 +144,10 @@ def main(argv: list[str]) -> int:
         raise TaskError(f"{args.runs[0]} has one model; give two runs to compare")
     first, *others = found
     draw = Draw(args.resamples, args.seed)
-    made = [(other, _pair(first, other, found, draw)) for other in others]
+    made = [compare(first, other, found, draw) for other in others]
     if args.json:
-        shown = [pair.to_json() for _, pair in made]
+        shown = [pair.to_json() for pair in made]
         print(json.dumps({"comparisons": shown}, ensure_ascii=False))
     else:
-        print("\n\n".join(text(pair) for _, pair in made))
+        print("\n\n".join(map(text, made)))
     return 0
-
-
-def _pair(before: str, after: str, found: Mapping[str, Model], draw: Draw) -> Compared:
-    old, new = found[before], found[after]
-    made = compare(before, after, old.rows, new.rows, draw)
-    return replace(made, differ=differing(old.meta, new.meta))

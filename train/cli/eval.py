@@ -7,7 +7,7 @@ from pathlib import Path
 from assay import console
 from configs.answers import EvaluationConfig
 from train.cli import model_options
-from train.evaluation.benchmarks import BENCHMARKS
+from train.evaluation.benchmarks import FAMILIES
 
 DESCRIPTION = """Score a model on tasks of any families, mixed, and write results.json, rows.jsonl
 and report.html. A killed evaluation goes on when the same command is run again."""
@@ -17,7 +17,7 @@ def parser() -> console.Parser:
     """Every option and setting, with its default in the help."""
     made = model_options.parser("eval", DESCRIPTION, EvaluationConfig)
     add = made.add_argument
-    names = ", ".join(f"{name}:DIR" for name in BENCHMARKS)
+    names = ", ".join(f"{name}:DIR" for name in FAMILIES)
     add(
         "--model",
         required=True,

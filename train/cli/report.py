@@ -10,7 +10,7 @@ from typing import Any
 from assay import console
 from assay.family import use_families
 from assay.task import TaskError
-from train.evaluation.benchmarks import BENCHMARKS
+from train.evaluation.benchmarks import FAMILIES, benchmark
 from train.evaluation.results import ResultsError, read_results, text_table
 from train.report.inspect_log import write_logs
 from train.report.page import tables_text
@@ -96,16 +96,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.inspect:
             for log in write_logs(run, data, options.inspect, label, options.tasks):
                 print(f"inspect log: {log}")
-        for benchmark in BENCHMARKS.values():
-            if more := benchmark.report and benchmark.report(run):
+        for bench in map(benchmark, FAMILIES):
+            if more := bench.report and bench.report(run):
                 print(f"{more}\n")
     evaluated = {str(run): data for run, data in runs.items() if data}
     if len(evaluated) > 1:
         print(seeds_table(evaluated))
     if len(runs) > 1:
         page = write_several(runs, options.out)
-        for benchmark in BENCHMARKS.values():
-            more = benchmark.several
+        for bench in map(benchmark, FAMILIES):
+            more = bench.several
             if more and (text := more(list(runs), page.parent, options.base_model)):
                 print(f"{text}\n")
         print(f"side by side: {page}")

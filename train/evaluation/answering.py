@@ -18,7 +18,7 @@ from assay.journal import Journal, Key, Row, read_record
 from assay.task import Answer, Task, TaskError
 from configs.machine import EngineConfig
 from rollouts.engines.context import context_of
-from rollouts.engines.server.process import EMBEDDED, URLS
+from rollouts.engines.server.process import EMBEDDED, URLS, served
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.event_loop import asyncio_run
@@ -272,10 +272,21 @@ def opened(
         elif model.startswith(SOLVER):
             yield _scripted(args, asked.tasks, tokenizer)
         elif model.startswith(CANNED):
-            yield Each(_canned(model), in_flight=args.in_flight, name=model)
+            path = Path(model.removeprefix(CANNED))
+            if not path.is_file():
+                raise TaskError(f"--model {model}: no such file; give rows of canned replies")
+            from rollouts.engines.scripted import CannedEngine
+
+            yield Each(CannedEngine.from_file(path), in_flight=args.in_flight, name=model)
         elif args.engine != EMBEDDED:
-            with _server(args, folders, tokenizer, job, note) as found:
-                yield found
+            with (
+                served(args, folders[0] if folders else None, job.servers) as found,
+                _entered(found.engine(args)) as engine,
+            ):
+                note({"engine": args.engine, "version": engine.version})
+                words = tokenizer or found.tokenizer
+                bounded = _bounded(args, engine, words)
+                yield Each(bounded.complete, words, args.in_flight, model)
         elif is_remote(model):
             with _entered(_endpoint(args)) as engine:
                 yield Each(engine, None, args.in_flight, model)
@@ -308,15 +319,6 @@ def _scripted(args: Any, tasks: Sequence[Task], tokenizer: ChatTokenizer | None)
     return Batch(engine, tokenizer, args.slots)
 
 
-def _canned(model: str) -> Any:
-    from rollouts.engines.scripted import CannedEngine
-
-    path = Path(model.removeprefix(CANNED))
-    if not path.is_file():
-        raise TaskError(f"--model {model}: no such file; give rows of canned replies")
-    return CannedEngine.from_file(path)
-
-
 def _endpoint(args: Any) -> Any:
     from rollouts.engines.http_engine import OpenAIEngine
 
@@ -331,28 +333,6 @@ def _endpoint(args: Any) -> Any:
         calls=args.calls,
         extra=({"chat_template_kwargs": template} if template else {}) | args.request_fields,
     )
-
-
-@contextmanager
-def _server(
-    args: Any,
-    folders: Sequence[Path],
-    tokenizer: ChatTokenizer | None,
-    job: Job,
-    note: Note,
-) -> Generator[Model]:
-    """Token ids from servers of one's own, or from the one at a URL."""
-    from rollouts.engines.server.process import served
-
-    folder = folders[0] if folders else None
-    with (
-        served(args, folder, job.servers) as found,
-        _entered(found.engine(args)) as engine,
-    ):
-        note({"engine": args.engine, "version": engine.version})
-        words = tokenizer or found.tokenizer
-        bounded = _bounded(args, engine, words)
-        yield Each(bounded.complete, words, args.in_flight, args.model)
 
 
 def _bounded(args: Any, engine: Any, tokenizer: ChatTokenizer) -> Any:
@@ -374,7 +354,24 @@ def _entered(engine: Any) -> Generator[Any]:
 # --- what is said at the end ---------------------------------------------------------------------
 
 
-OFTEN_LATE = 0.5  # share of episodes at the turn limit from which that is said
+# field of a row, its value, from which share of answers on that is said, and what
+ENDED = (
+    (
+        *("stop", "length", 0.0),
+        "were cut by the token limit or the model's context; sampling.max_new_tokens raises the "
+        "first",
+    ),
+    (
+        *("why", THOUGHT, 0.0),
+        "ended inside their thought and earn nothing; raise sampling.max_new_tokens, or bound the "
+        "thought: sampling.max_thinking_tokens",
+    ),
+    (
+        *("stop", "turns", 0.5),
+        "stopped at the turn limit, before the model said that it was done; raise tools.turns, or "
+        "teach it to end",
+    ),
+)
 
 
 def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> int:
@@ -383,28 +380,10 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
     def say(words: str) -> None:
         print(f"{command}: {words}", file=sys.stderr)
 
-    def share(field: str, value: str) -> tuple[int, str]:
-        count = sum(row.get(field) == value for row in rows)
-        return count, f"{count} of {len(rows)} answers ({count / max(len(rows), 1):.0%})"
-
-    count, many = share("stop", "length")
-    if count:
-        say(
-            f"{many} were cut by the token limit or the model's context; "
-            "sampling.max_new_tokens raises the first"
-        )
-    count, many = share("why", THOUGHT)
-    if count:
-        say(
-            f"{many} ended inside their thought and earn nothing; raise sampling.max_new_tokens, "
-            "or bound the thought: sampling.max_thinking_tokens"
-        )
-    count, many = share("stop", "turns")
-    if count >= OFTEN_LATE * len(rows) > 0:
-        say(
-            f"{many} stopped at the turn limit, before the model said that it was done; raise "
-            "tools.turns, or teach it to end"
-        )
+    for key, value, least, words in ENDED:
+        count = sum(row.get(key) == value for row in rows)
+        if count and count >= least * len(rows):
+            say(f"{count} of {len(rows)} answers ({count / len(rows):.0%}) {words}")
     if given.missing:
         say(
             f"{given.limit}: {len(given.missing)} answers were not asked for; the same command "

@@ -7,8 +7,9 @@ import importlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +100,6 @@ def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budge
     return Budget(count, count * run_s if seconds is None else seconds, args.max_length)
 
 
-def nothing_more(task: Task, run: Trajectory, score: Score, args: Args) -> Row:
-    return {}
-
-
-def no_rewards(args: Args) -> Mapping[str, Mapping[str, Any]]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Benchmark:
     """A benchmark, on the evaluation's floor.
@@ -122,8 +115,8 @@ class Benchmark:
 
     open: Callable[[str, Args], Opened]
     plan: Callable[[Task, Args, ChatTokenizer | None], Plan] = plain_plan
-    more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
-    rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards
+    more: Callable[[Task, Trajectory, Score, Args], Row] = lambda task, run, score, args: {}
+    rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = lambda args: {}
     tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
     report: Callable[[Path], str] | None = None
     several: Callable[[Sequence[Path], Path, str], str] | None = None
@@ -145,23 +138,11 @@ FAMILIES = {  # of the tasks of each benchmark
 }
 
 
-class Rooms(Mapping[str, Benchmark]):
-    """Benchmark by name. A room is loaded when it is first asked for: a command that samples
-    answers needs one of them at most."""
-
-    def __getitem__(self, name: str) -> Benchmark:
-        if name not in FAMILIES:
-            raise KeyError(name)
-        return importlib.import_module(f"train.evaluation.{name}").BENCHMARK
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(FAMILIES)
-
-    def __len__(self) -> int:
-        return len(FAMILIES)
-
-
-BENCHMARKS = Rooms()
+@cache
+def benchmark(name: str) -> Benchmark:
+    """A benchmark by its name; its room is loaded when it is first asked for: a command that
+    samples answers needs one of them at most."""
+    return importlib.import_module(f"train.evaluation.{name}").BENCHMARK
 
 
 def benchmark_of(family: str) -> str:
@@ -169,10 +150,10 @@ def benchmark_of(family: str) -> str:
     return next((name for name, families in FAMILIES.items() if family in families), "")
 
 
-def plan_of(task: Task, args: Args, tokenizer: ChatTokenizer | None, benchmark: str = "") -> Plan:
-    """How a task is asked: its benchmark's way, or the plain one."""
-    name = benchmark or benchmark_of(task.family)
-    return (BENCHMARKS[name].plan if name else plain_plan)(task, args, tokenizer)
+def plan_of(task: Task, args: Args, tokenizer: ChatTokenizer | None, asked: str = "") -> Plan:
+    """How a task is asked: the way of the benchmark that it was `asked` of, or its own."""
+    name = asked or benchmark_of(task.family)
+    return (benchmark(name).plan if name else plain_plan)(task, args, tokenizer)
 
 
 # --- `krama.agent`: who acts on a benchmark's tasks, beside the benchmark's own agents ------------

@@ -75,22 +75,21 @@ def pick_rows(rest: str, all_rows: bool = False) -> Picked:
     """
     word, names = parse_tracks(rest)
     place = _fetched(word, names)
-    if place.is_file() and not _holds_rows(place):  # a list of a build's tasks
-        return _of_split(_Source(place.parent, names), place, all_rows)
-    source = _Source(place, names)
-    split = _split_file(source.home)
-    if split is not None:
-        return _of_split(source, split, all_rows)
+    listed = place.is_file() and not _holds_rows(place)  # a list of a build's tasks
+    home, files = _files(place.parent if listed else place, names)
+    split = place if listed else _split_file(home)
     lacks: list[str] = []
-    tracks = source.read(lacks.append if not names else None)
+    tracks = _read(home, files, names, lacks.append if split is None and not names else None)
+    if split is not None:
+        return _of_split(tracks, home, split, all_rows)
     if not any(tracks.values()):
         why = f" ({lacks[0]})" if lacks else ""
-        raise TaskError(f"--tasks cdr:{rest}: no row of a track is in {source.home}{why}")
+        raise TaskError(f"--tasks cdr:{rest}: no row of a track is in {home}{why}")
     tracks = {track: rows for track, rows in tracks.items() if rows}
     # rows of our builds name their document; of a build without its lists the sides are not known
     official = not any("doc_id" in rows[0] for rows in tracks.values())
-    lacks += _lacking(tracks, names, source.home) if official else []
-    return Picked(tracks, 0, True, official, lacks, source.home)
+    lacks += _lacking(tracks, names, home) if official else []
+    return Picked(tracks, 0, True, official, lacks, home)
 
 
 def _fetched(word: str, names: Sequence[str]) -> Path:
@@ -129,48 +128,44 @@ def _split_file(home: Path) -> Path | None:
     return None
 
 
-class _Source:
-    """Files with rows: `home` is the folder of tracks, or the file, or the folder of a view."""
+def _files(place: Path, names: Sequence[str]) -> tuple[Path, dict[Path, str]]:
+    """(the folder of tracks, or the file, or the folder of a view; the files with rows, each with
+    its track, "" where rows of several lie in it)."""
+    if place.is_file():
+        refuse_unfinished(place.parent)
+        return place, {place: ""}
+    try:
+        tracks = find_tracks(place, names)
+    except TaskError:
+        if mixed := _view(place):
+            return place, dict.fromkeys(mixed, "")
+        raise
+    return next(iter(tracks.values())).parent, {path: track for track, path in tracks.items()}
 
-    def __init__(self, place: Path, names: Sequence[str]) -> None:
-        self._names = list(names)
-        self._tracks: dict[str, Path] = {}
-        self._mixed: list[Path] = []
-        if place.is_file():
-            refuse_unfinished(place.parent)
-            self.home, self._mixed = place, [place]
-            return
-        try:
-            self._tracks = find_tracks(place, names)
-            self.home = next(iter(self._tracks.values())).parent
-        except TaskError as error:
-            self._mixed = _view(place)
-            self.home = place
-            if not self._mixed:
-                raise error from None
 
-    def read(self, torn: Callable[[str], None] | None = None) -> dict[str, list[Row]]:
-        """Checked rows by track, in the benchmark's order. What cannot be read is told to `torn`,
-        and its track goes as far as it can be read; without `torn` it is an error."""
-        found: dict[str, list[Row]] = {}
-        for track, path in self._tracks.items():
-            found[track] = list(_checked(_rows(path), torn))
-            if not found[track] and torn is not None:
-                torn(f"{path}: no rows in it")
-        for path in self._mixed:
-            for row in _checked(_rows(path), torn):
-                found.setdefault(str(row["source_track"]), []).append(row)
-        for name in self._names:
-            if name not in found:
-                there = ", ".join(found) or "none"
-                raise TaskError(f"{self.home}: no track {name!r}; there is {there}")
-            if not found[name]:
-                raise TaskError(f"track {name}: no rows in its file")
-        order = [*CORE, *SEMANTIC]
-        chosen = self._names or sorted(
-            found, key=lambda n: (order.index(n) if n in order else len(order), n)
-        )
-        return {name: found[name] for name in chosen}
+def _read(
+    home: Path,
+    files: Mapping[Path, str],
+    names: Sequence[str],
+    torn: Callable[[str], None] | None,
+) -> dict[str, list[Row]]:
+    """Checked rows by track, in the benchmark's order. What cannot be read is told to `torn`, and
+    its track goes as far as it can be read; without `torn` it is an error."""
+    found: dict[str, list[Row]] = {track: [] for track in files.values() if track}
+    for path, track in files.items():
+        for row in _checked(_rows(path), torn):
+            found.setdefault(track or str(row["source_track"]), []).append(row)
+        if torn is not None and track and not found[track]:
+            torn(f"{path}: no rows in it")
+    for name in names:
+        if name not in found:
+            there = ", ".join(found) or "none"
+            raise TaskError(f"{home}: no track {name!r}; there is {there}")
+        if not found[name]:
+            raise TaskError(f"track {name}: no rows in its file")
+    rank = {name: place for place, name in enumerate((*CORE, *SEMANTIC))}
+    chosen = names or sorted(found, key=lambda name: (rank.get(name, len(rank)), name))
+    return {name: found[name] for name in chosen}
 
 
 def _view(folder: Path) -> list[Path]:
@@ -224,14 +219,13 @@ def _lacking(tracks: Mapping[str, Sequence[Row]], names: Sequence[str], home: Pa
     return found
 
 
-def _of_split(source: _Source, split: Path, all_rows: bool) -> Picked:
+def _of_split(everything: dict[str, list[Row]], home: Path, split: Path, all_rows: bool) -> Picked:
     """The rows of a build that a list of its tasks names."""
-    everything = source.read()
     for track, rows in everything.items():
         if not rows:
             raise TaskError(f"track {track}: no rows in its file")
     if all_rows:
-        return Picked(everything, heldout=False, home=source.home)
+        return Picked(everything, heldout=False, home=home)
     wanted = {str(row.get("id")) for _, row in read_rows(split)} if split.is_file() else set[str]()
     held = {t: [r for r in rows if r["instance_id"] in wanted] for t, rows in everything.items()}
     if not any(held.values()):
@@ -243,7 +237,7 @@ def _of_split(source: _Source, split: Path, all_rows: bool) -> Picked:
         {track: rows for track, rows in held.items() if rows},
         sum(map(len, everything.values())) - sum(map(len, held.values())),
         split.name == HELDOUT,
-        home=source.home,
+        home=home,
         split=split,
     )
 

@@ -4,8 +4,9 @@ the model was trained on, drawn down to `--limit` and to one `--part` of several
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from assay.task import (
 )
 from train.evaluation.answering import is_folder
 from train.evaluation.benchmarks import (
-    BENCHMARKS,
+    FAMILIES,
     HELDOUT,
     OF_A_RELEASE,
     Opened,
     all_heldout,
+    benchmark,
     benchmark_of,
     splits_of,
 )
@@ -42,7 +44,7 @@ class Seen:
     they are among the tasks evaluated only if `included`. `said`: the same in words.
     """
 
-    stages: tuple[str, ...] | None = None
+    stages: Sequence[str] | None = None
     ids: frozenset[str] = frozenset()
     included: bool = False
     said: str = ""
@@ -68,18 +70,18 @@ def without_trained(tasks: Sequence[Task], args: Any) -> tuple[list[Task], Seen]
     if record is None:
         said = f"{args.model} has no {NAME}: what it was trained on is not known; none is left out"
         return list(tasks), Seen(said=said)
-    stages = tuple(map(str, record.stages))
+    stages, every = [*map(str, record.stages)], len(tasks)
     ids = frozenset(task.id for task in tasks if record.saw(task))
     if not ids:
-        said = f"none of {len(tasks)} rows was trained on ({record})"
+        said = f"none of {every} rows was trained on ({record})"
         return list(tasks), Seen(stages, said=said)
-    said = f"{len(ids)} of {len(tasks)} rows were trained on ({record})"
+    said = f"{len(ids)} of {every} rows were trained on ({record})"
     if args.include_trained:
         said += "; they are asked too: this is no held-out result"
         return list(tasks), Seen(stages, ids, True, said)
-    if len(ids) == len(tasks):
+    if len(ids) == every:
         raise TaskError(
-            f"--model {args.model}: all {len(tasks)} rows of --tasks were trained on ({record}) "
+            f"--model {args.model}: all {every} rows of --tasks were trained on ({record}) "
             "and are left out; give held-out tasks, or --include-trained to ask them"
         )
     said += " and are left out; --include-trained asks them too"
@@ -134,8 +136,8 @@ def open_all(words: Sequence[str], args: Any) -> Asked:
 def open_word(word: str, args: Any) -> Opened:
     """One word of `--tasks`. Raises `TaskError`."""
     name, colon, rest = word.partition(":")
-    if colon and name in BENCHMARKS:
-        opened = BENCHMARKS[name].open(rest, args)
+    if colon and name in FAMILIES:
+        opened = benchmark(name).open(rest, args)
         published = bool(opened.tasks) and all(t.meta.get("published") for t in opened.tasks)
         called = opened.asked or (OF_A_RELEASE if published else "")
         return replace(opened, benchmark=name, asked=called)
@@ -143,7 +145,7 @@ def open_word(word: str, args: Any) -> Opened:
     if path.is_dir():
         path = _in_folder(path)
     if not path.is_file():
-        known = ", ".join(f"{n}:DIR" for n in BENCHMARKS)
+        known = ", ".join(f"{n}:DIR" for n in FAMILIES)
         raise TaskError(f"--tasks {word}: no such file; give a tasks.jsonl, a folder, or {known}")
     found = [with_absolute_files(task, path.parent) for task in read_tasks(path)]
     if not found:
@@ -161,7 +163,7 @@ def _in_folder(folder: Path) -> Path:
     for name in (HELDOUT, "tasks.jsonl"):
         if (folder / name).is_file():
             return folder / name
-    known = ", ".join(f"{n}:{folder}" for n in BENCHMARKS)
+    known = ", ".join(f"{n}:{folder}" for n in FAMILIES)
     raise TaskError(
         f"--tasks {folder}: the folder holds neither {HELDOUT} nor tasks.jsonl; name a file of it, "
         f"or a benchmark ({known})"
@@ -201,44 +203,33 @@ def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:
     tracks: dict[str, list[str]] = {}
     for unit, members in units.items():
         tracks.setdefault(members[0].track, []).append(unit)
-    draws = [_Draw(track, names, units, seed) for track, names in tracks.items()]
+    draws = [_drawn(track, names, units, seed) for track, names in tracks.items()]
     taken: set[str] = set()
     count = 0
-    while count < limit and any(draw.left for draw in draws):
-        for draw in draws:
-            if draw.left and count < limit:
-                unit = draw.next()
-                taken.add(unit)
-                count += len({task.meta.get("instance") or task.id for task in units[unit]})
+    for unit in chain.from_iterable(zip_longest(*draws)):
+        if count >= limit:
+            break
+        if unit is not None:
+            taken.add(unit)
+            count += len({task.meta.get("instance") or task.id for task in units[unit]})
     return [task for task in tasks if unit_of(task) in taken]
 
 
-class _Draw:
+def _drawn(
+    track: str, names: Sequence[str], units: Mapping[str, Sequence[Task]], seed: int
+) -> Iterator[str]:
     """Units of one track, drawn so that values of slices come up as evenly as they can; those of
     the same values in an order by seed."""
-
-    def __init__(
-        self, track: str, names: Sequence[str], units: Mapping[str, Sequence[Task]], seed: int
-    ) -> None:
-        self.left = len(names)
-        self._had: Counter[tuple[str, str]] = Counter()
-        self._alike: dict[tuple[tuple[str, str], ...], deque[tuple[int, str]]] = {}
-        for key, name in sorted((derive_seed(seed, "limit", track, n), n) for n in names):
-            self._alike.setdefault(_slices(units[name][0]), deque()).append((key, name))
-
-    def next(self) -> str:
-        """The next unit: of those whose slices were drawn least."""
-
-        def rank(pairs: tuple[tuple[str, str], ...]) -> tuple[int, tuple[int, str]]:
-            return sum(self._had[pair] for pair in pairs), self._alike[pairs][0]
-
-        chosen = min(self._alike, key=rank)
-        self._had.update(chosen)
-        self.left -= 1
-        _, name = self._alike[chosen].popleft()
-        if not self._alike[chosen]:
-            del self._alike[chosen]
-        return name
+    had: Counter[tuple[str, str]] = Counter()
+    alike: dict[tuple[tuple[str, str], ...], deque[tuple[int, str]]] = {}
+    for key, name in sorted((derive_seed(seed, "limit", track, n), n) for n in names):
+        alike.setdefault(_slices(units[name][0]), deque()).append((key, name))
+    while alike:  # next are those whose slices were drawn least
+        chosen = min(alike, key=lambda pairs: (sum(had[pair] for pair in pairs), alike[pairs][0]))
+        had.update(chosen)
+        yield alike[chosen].popleft()[1]
+        if not alike[chosen]:
+            del alike[chosen]
 
 
 def _slices(task: Task) -> tuple[tuple[str, str], ...]:

@@ -103,11 +103,12 @@ def draw_of(data: Mapping[str, Any]) -> Draw:
 
 
 def shown(data: Mapping[str, Any]) -> list[Shown]:
-    """Every model's tables, baselines first: as results.json holds them, else computed."""
-    draw = draw_of(data)
+    """Every model's tables, baselines first (but the one that was the model): as results.json holds
+    them, else computed."""
+    draw, models = draw_of(data), named_rows(data)
     stored = data.get("baselines") or {}
-    found = [Shown(name, stored[name], True) for name in ordered(list(stored))]
-    for name, rows in named_rows(data).items():
+    found = [Shown(n, stored[n], True) for n in ordered(list(stored)) if n not in models]
+    for name, rows in models.items():
         there = data.get("tables") if isinstance(data["rows"], list) else None
         made = there or tables([{"family": "", **row} for row in rows], draw)
         found.append(Shown(name, made, is_baseline(name) and not isinstance(data["rows"], list)))

@@ -46,7 +46,7 @@ from train.evaluation.answering import (
     is_remote,
     say_end,
 )
-from train.evaluation.benchmarks import BENCHMARKS, plan_of
+from train.evaluation.benchmarks import benchmark, plan_of
 from train.evaluation.opening import Asked, files_of, open_all
 from train.evaluation.results import RECORD, RESULTS, ROWS, text_table
 from train.evaluation.rows import baseline_rows, reference_answer, row_of, scorer
@@ -132,7 +132,7 @@ def weights_of_args(args: Any, asked: Asked) -> dict[str, Any]:
     for. Raises `ConfigError`."""
     reward: dict[str, dict[str, Any]] = {name: dict(own) for name, own in args.rewards.items()}
     for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
-        for family, values in BENCHMARKS[name].rewards(args).items():
+        for family, values in benchmark(name).rewards(args).items():
             reward.setdefault(family, {}).update(values)
     if args.reading:
         for family in _reading_families(args.reading, asked.tasks):
@@ -164,7 +164,7 @@ def _answered(
         scored, name = score(task, run), asked.benchmark(task)
         made = row_of(task, run, scored, args.price)
         if name:
-            made["more"] = BENCHMARKS[name].more(task, run, scored, args)
+            made["more"] = benchmark(name).more(task, run, scored, args)
         if task.id in asked.seen.ids:
             made["trained_on"] = True
         if task.tools or name:  # the prompts of a benchmark stand in no file of tasks
@@ -227,7 +227,7 @@ def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
     """The own files and numbers of every benchmark that was opened by name."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
-        write = BENCHMARKS[name].tables
+        write = benchmark(name).tables
         if write is None:
             continue
         by_id = {t.id: t for t in asked.tasks if asked.opened[asked.of[t.id]].benchmark == name}
