@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.rows import read_rows
-from train.evaluation.show import with_interval
 from train.evaluation.stats import Interval, clustered_mean, mean_interval
+from train.evaluation.tables import with_interval
 from train.model.source import resolve_model
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -35,8 +35,8 @@ from typing import Any
 from assay.files import write_text
 from rollouts.cdr.prompts import MODES
 from train.evaluation.benchmarks import FAMILIES, benchmark
-from train.evaluation.comparing import compare_rows, signed
 from train.evaluation.results import read_results
+from train.evaluation.tables import compare_rows, signed
 
 ROOT = Path(__file__).parent.parent
 _ROWS = "krama.agent=ds-guru-few-shot krama.settings=end-to-end tools.snippet_tokens=100000"

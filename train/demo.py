@@ -49,7 +49,7 @@ from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
 from train.scoring import scorer
 from train.sft import train_sft
-from train.view.links import PAGE
+from train.view.sources import PAGE
 
 Row = dict[str, Any]
 SPLITS = ("train_sft", "train_rl", "heldout")

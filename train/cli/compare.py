@@ -13,12 +13,28 @@ from typing import Any
 from assay import console
 from assay.family import use_families
 from assay.task import TaskError
-from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
+from rollouts.words.templates import in_short
 from train.evaluation.results import is_baseline, named_rows, read_results
-from train.evaluation.settings import asked_how
-from train.evaluation.show import aligned
-from train.evaluation.tables import Draw, groups_of, in_order, instances_of, mean, wordings
+from train.evaluation.tables import (
+    Comparison,
+    Draw,
+    Pair,
+    aligned,
+    compare_pairs,
+    groups_of,
+    in_order,
+    instances_of,
+    mean,
+    pairs_of,
+    signed,
+    wordings,
+)
 
+# settings that a comparison of two evaluations does not name: what was compared, and how it ran
+OF_ITSELF = (
+    *("weights", "tokenizer", "families", "model", "endpoint_model", "dtype", "engine"),
+    *("device", "limit"),
+)
 Rows = Sequence[Mapping[str, Any]]
 Model = tuple[Rows, Mapping[str, Any]]  # what answered in a run, and the run's `meta`
 
@@ -92,6 +108,13 @@ def compare(before: str, after: str, found: Mapping[str, Model], draw: Draw) -> 
         made |= {name: (compare_pairs(before, after, mine, draw), compared)} if mine else {}
     tokens = [mean(row.get("tokens_out") for row in rows) for rows in (first, last)]
     return Compared(made, tokens, differing(one, other))
+
+
+def asked_how(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an evaluation's record says how the model was asked, for a comparison of two."""
+    settings: Mapping[str, Any] = meta.get("settings") or {}
+    found = {name: value for name, value in settings.items() if name not in OF_ITSELF}
+    return found | {"thinking": meta.get("thinking"), "words": in_short(meta.get("words"))}
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

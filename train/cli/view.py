@@ -12,8 +12,8 @@ from assay import console
 from assay.family import use_families
 from assay.task import TaskError
 from train.view.book import Run, bind, open_runs
-from train.view.links import PAGE
 from train.view.page import write_page
+from train.view.sources import PAGE
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,3 +1,6 @@
+# Records here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """From a command's options to answers: who answers, what is there already, and what it costs. What
 `assay rollout` and `assay eval` do alike stands here; the sampler is rollouts/sampler.py."""
 
@@ -14,7 +17,7 @@ from typing import Any
 from assay.console import Progress
 from assay.family import THOUGHT
 from assay.files import exclusive_file
-from assay.journal import Journal, Key, Row, read_record
+from assay.journal import Journal, Key, Row, families_hash, read_record, weights_hash
 from assay.task import Answer, Task, TaskError
 from configs.machine import EngineConfig
 from rollouts.engines.context import context_of
@@ -22,7 +25,7 @@ from rollouts.engines.server.process import EMBEDDED, URLS, served
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.event_loop import asyncio_run
-from rollouts.prompts import ChatTokenizer
+from rollouts.prompts import ChatTokenizer, template_arguments
 from rollouts.sampler import (
     Allowance,
     Answers,
@@ -39,7 +42,6 @@ from rollouts.trajectory import Sampling, Trajectory
 from rollouts.words.templates import line
 from train.evaluation.evaluate import Tally
 from train.evaluation.rows import CHEAT, REFERENCES
-from train.evaluation.settings import settings_of
 
 Note = Callable[[dict[str, str]], None]
 Gathered = tuple[dict[Key, Row], list[dict[str, str]]]
@@ -400,3 +402,51 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
             "them again"
         )
     return 3 if broken or given.missing else 0
+
+
+# options that change neither an answer nor a score; tasks and code stand for themselves
+FREE = (
+    *("out", "in_flight", "threads", "json", "key_env", "name", "price", "slots", "device"),
+    *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
+    *("part", "gather", "limit", "track", "licence", "max_cost", "max_total_tokens", "words"),
+    *("server_python", "gpus", "prompts", "asked_in"),
+)
+THINKING = "enable_thinking"  # the argument of chat templates
+
+
+def settings_of(
+    args: Any,
+    tasks: Sequence[Task],
+    folders: Sequence[Path] = (),
+    tokenizer: ChatTokenizer | None = None,
+) -> dict[str, Any]:
+    """For the record, and to refuse going on with something else. `folders` hold the weights, an
+    adapter's and its base model's."""
+    found: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in sorted(vars(args).items())
+        if name not in FREE
+    }
+    if folders:
+        found["weights"] = weights_hash(folders)
+    if tokenizer is not None:
+        found["tokenizer"] = tokenizer.fingerprint
+    found["families"] = families_hash(tasks)
+    prompts = getattr(args, "asked_in", None)
+    if prompts is not None and (words := prompts.settings(tasks)):
+        found["words"] = words
+    return found
+
+
+def thinking(args: Any) -> bool | None:
+    """Whether the model is told to think before it answers: by the arguments of its chat template
+    on the command line, by `server.request`, else by its folder. None where nothing says so."""
+    fields: Mapping[str, Any] = getattr(args, "request_fields", None) or {}
+    asked = fields.get("chat_template_kwargs")
+    found = dict(asked) if isinstance(asked, dict) else {}
+    found |= getattr(args, "chat_template_kwargs", None) or {}
+    folder = Path(args.model).expanduser()
+    if THINKING not in found and folder.is_dir():
+        found = template_arguments(folder)
+    value = found.get(THINKING)
+    return None if value is None else bool(value)

@@ -62,7 +62,7 @@ def splits_of(where: object, tasks: Sequence[Task]) -> str:
 @dataclass(frozen=True)
 class Found:
     """A benchmark's own results: numbers for results.json, and text to print and keep. Among the
-    numbers, `shown` are tables for the report, fields of `train.evaluation.show.Table`."""
+    numbers, `shown` are tables for the report, fields of `train.evaluation.tables.Table`."""
 
     numbers: Mapping[str, Any]
     text: str

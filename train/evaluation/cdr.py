@@ -29,6 +29,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Plan
 from rollouts.words.templates import Words, places
 from train.evaluation import cdr_tables
+from train.evaluation.answering import thinking
 from train.evaluation.benchmarks import (
     OF_A_RELEASE,
     Benchmark,
@@ -41,9 +42,7 @@ from train.evaluation.benchmarks import (
     published_room,
 )
 from train.evaluation.cdr_layout import TRAIN, Picked, parse_tracks, pick_rows, tell
-from train.evaluation.settings import thinking
-from train.evaluation.show import aligned, points
-from train.evaluation.tables import Draw
+from train.evaluation.tables import Draw, aligned, points
 
 ANSWER_TOKENS = 32_768  # of an answer, in the paper (App. B.1); an endpoint has its own bound
 STYLES = 3  # of wording, in the semantic extension

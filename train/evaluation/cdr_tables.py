@@ -30,9 +30,22 @@ from rewards.cdr.release_files import (
     slot_name,
     write_json,
 )
-from train.evaluation.show import NONE, Table, aligned, number, percent, points, with_interval
 from train.evaluation.stats import mean_interval
-from train.evaluation.tables import Draw, ends, grouped, in_order, known, rs_curve
+from train.evaluation.tables import (
+    NONE,
+    Draw,
+    Table,
+    aligned,
+    ends,
+    grouped,
+    in_order,
+    known,
+    number,
+    percent,
+    points,
+    rs_curve,
+    with_interval,
+)
 
 Row = Mapping[str, Any]
 Pairs = Sequence[tuple[Row, Row]]  # a row, and the scores of its instance or of one answer

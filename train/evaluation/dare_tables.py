@@ -13,9 +13,8 @@ from typing import Any
 from assay.task import RIGHT, Score, Task
 from rollouts.trajectory import Trajectory
 from train.evaluation.benchmarks import Row
-from train.evaluation.show import markdown, number
 from train.evaluation.stats import mean_interval
-from train.evaluation.tables import ends, mean, source
+from train.evaluation.tables import ends, markdown, mean, number, source
 
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 READINGS = ("strict", "release")

@@ -10,9 +10,8 @@ from typing import Any
 
 from assay.task import RIGHT, Task
 from rewards.krama.release import COUNTS, total
-from train.evaluation.show import NONE, markdown, number, points
 from train.evaluation.stats import wilson
-from train.evaluation.tables import grouped, mean
+from train.evaluation.tables import NONE, grouped, markdown, mean, number, points
 
 Row = dict[str, Any]
 DOUBTED, TRUSTED = "of these doubted", "without the doubted"  # rows of a table, after `overall`

@@ -20,9 +20,18 @@ from typing import Any
 
 from assay.task import TaskError
 from rollouts.words.templates import lines
-from train.evaluation.comparing import Comparison, compare_rows
-from train.evaluation.show import aligned, number, percent, with_interval
-from train.evaluation.tables import Cell, Draw, in_order, tables
+from train.evaluation.tables import (
+    Cell,
+    Comparison,
+    Draw,
+    aligned,
+    compare_rows,
+    in_order,
+    number,
+    percent,
+    tables,
+    with_interval,
+)
 
 Row = Mapping[str, Any]
 TRAINED = ("untouched", "sft", "rl")  # in the order in which a run makes them

@@ -45,12 +45,12 @@ from train.evaluation.answering import (
     is_reference,
     is_remote,
     say_end,
+    thinking,
 )
 from train.evaluation.benchmarks import benchmark, plan_of
 from train.evaluation.opening import Asked, files_of, open_all
 from train.evaluation.results import RECORD, RESULTS, ROWS, text_table
 from train.evaluation.rows import baseline_rows, reference_answer, row_of, scorer
-from train.evaluation.settings import thinking
 from train.evaluation.tables import Draw, tables
 from train.report.write import write_page, write_rollouts
 from train.run.record import PACKAGES, machine

@@ -1,7 +1,8 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownVariableType=false
-"""Numbers of an evaluation, from its rows alone: overall, by family and by slice.
+"""Numbers of an evaluation, from its rows alone: overall, by family and by slice; two runs on the
+same tasks compared; and tables of texts, shown as plain text, as Markdown and in the report.
 
 `outcome` is the benchmark's metric, `reward` what RL sees; they are never mixed. A row without an
 outcome counts nowhere but in `no_outcome`.
@@ -18,12 +19,64 @@ from typing import Any
 
 from assay.task import RIGHT
 from train.evaluation.stats import (
+    NOTHING,
     RESAMPLES,
     Interval,
     clustered_mean,
+    mcnemar_exact,
     mean_interval,
     pass_at_k,
 )
+
+NONE = "–"
+Lines = Sequence[Sequence[str]]  # headings first
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a benchmark: its first line has the headings, its first column what the lines are
+    about. `curves`: the same numbers as named lines of (x, y) to be drawn over `across`."""
+
+    title: str
+    lines: Lines
+    note: str = ""
+    curves: Sequence[tuple[str, Sequence[tuple[float, float]]]] = ()
+    across: str = ""
+
+
+def aligned(lines: Lines) -> list[str]:
+    """Columns of equal width, the first to the left, under a ruled head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    out = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in lines
+    ]
+    return [out[0], "-" * max(map(len, out)), *out[1:]]
+
+
+def markdown(lines: Lines) -> list[str]:
+    head, *rest = [f"| {' | '.join(line)} |" for line in lines]
+    return [head, "|---" * len(lines[0]) + "|", *rest]
+
+
+def number(value: float | None, form: str = "{:.3f}") -> str:
+    return NONE if value is None else form.format(value)
+
+
+def percent(value: float | None, form: str = "{:.0%}") -> str:
+    return number(value, form)
+
+
+def points(value: float | None) -> str:
+    """A fraction in per cent, without the sign."""
+    return NONE if value is None else f"{100 * value:.2f}"
+
+
+def with_interval(value: float | None, ends: Sequence[float] | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
+
 
 Row = Mapping[str, Any]
 Cell = dict[str, Any]
@@ -292,3 +345,106 @@ def known(value: float) -> float | None:
 def ends(found: Interval) -> list[float] | None:
     """The bounds of an interval, None where there are none."""
     return None if math.isnan(found.low) or math.isnan(found.value) else [found.low, found.high]
+
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`after` minus `before` over the tasks both answered. `balanced` weighs classes alike (NaN
+    where tasks have none); gained and lost count tasks whose outcome rose and fell; `p` is
+    McNemar's, exact and two-sided."""
+
+    before: str
+    after: str
+    n: int
+    sources: int
+    outcome: Interval
+    balanced: Interval
+    gained: int
+    lost: int
+    p: float
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"before": self.before, "after": self.after, "tasks": self.n}
+        found["sources"] = self.sources
+        for name, value in (("outcome", self.outcome), ("balanced", self.balanced)):
+            found[name] = {"difference": known(value.value), "interval": ends(value)}
+        return found | {"gained": self.gained, "lost": self.lost, "mcnemar_p": self.p}
+
+    def line(self) -> str:
+        """One line of text."""
+        return f"{self.before} → {self.after}: outcome {self.said()}"
+
+    def said(self) -> str:
+        """The numbers of the line."""
+        even = known(self.balanced.value)
+        return (
+            signed(self.outcome)
+            + (f", balanced {signed(self.balanced)}" if even is not None else "")
+            + f" on {self.n} tasks of {self.sources} sources, {self.gained} gained, "
+            f"{self.lost} lost, McNemar p {self.p:.2g}"
+        )
+
+
+def signed(found: Interval) -> str:
+    if known(found.value) is None:
+        return "–"
+    bounds = ends(found)
+    return f"{found.value:+.3f}" + (f" [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" if bounds else "")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One task in both runs: mean outcomes over its samples."""
+
+    row: Row
+    before: float
+    after: float
+
+
+def pairs_of(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:
+    """The tasks both runs have an outcome for, whatever their order."""
+    old = grouped(scored(before), lambda row: str(row["task_id"]))
+    new = grouped(scored(after), lambda row: str(row["task_id"]))
+    return [
+        Pair(rows[0], _mean(old[name]), _mean(rows)) for name, rows in new.items() if name in old
+    ]
+
+
+def _mean(rows: Sequence[Row]) -> float:
+    return sum(float(row["outcome"]) for row in rows) / len(rows)
+
+
+def compare_rows(
+    before: str, after: str, old: Sequence[Row], new: Sequence[Row], draw: Draw | None = None
+) -> Comparison:
+    """Paired over the tasks that both answered."""
+    return compare_pairs(before, after, pairs_of(old, new), draw)
+
+
+def compare_pairs(
+    before: str, after: str, pairs: Sequence[Pair], draw: Draw | None = None
+) -> Comparison:
+    draw = draw or Draw()
+    gains = [pair.after - pair.before for pair in pairs]
+    sources = [source(pair.row) for pair in pairs]
+    classes = [str(pair.row.get("label") or "") for pair in pairs]
+    even = (
+        clustered_mean(gains, sources, classes, draw.resamples, draw.seed)
+        if any(classes)
+        else NOTHING
+    )
+    gained, lost = sum(g > 0 for g in gains), sum(g < 0 for g in gains)
+    return Comparison(
+        before=before,
+        after=after,
+        n=len(pairs),
+        sources=len(set(sources)),
+        outcome=clustered_mean(gains, sources, None, draw.resamples, draw.seed),
+        balanced=even,
+        gained=gained,
+        lost=lost,
+        p=mcnemar_exact(gained, lost),
+    )

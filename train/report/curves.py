@@ -7,9 +7,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from train.evaluation.show import number
-from train.report.chart import AREAS, COLOURS, Series, line_chart, stacked_chart
-from train.report.markup import EMPTY, Links, pieces, together
+from train.evaluation.tables import number
+from train.report.markup import (
+    AREAS,
+    COLOURS,
+    EMPTY,
+    Links,
+    Series,
+    line_chart,
+    pieces,
+    stacked_chart,
+    together,
+)
 
 Metrics = Sequence[Mapping[str, Any]]
 Wanted = tuple[str, str, str]  # stage, metric, name in the key

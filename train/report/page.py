@@ -17,7 +17,6 @@ import yaml
 from markupsafe import Markup
 
 from assay.task import RIGHT
-from train.evaluation.comparing import Comparison, compare_pairs, pairs_of, signed
 from train.evaluation.results import (
     TRAINED,
     Shown,
@@ -38,17 +37,30 @@ from train.evaluation.results import (
     texts,
 )
 from train.evaluation.results import provenance as splits_and_words
-from train.evaluation.show import NONE, Table, aligned, number, percent, with_interval
-from train.evaluation.tables import ends, mean
-from train.report.chart import COLOURS, interval_mark
+from train.evaluation.tables import (
+    NONE,
+    Comparison,
+    Table,
+    aligned,
+    compare_pairs,
+    ends,
+    mean,
+    number,
+    pairs_of,
+    percent,
+    signed,
+    with_interval,
+)
 from train.report.curves import charts, figure, training
 from train.report.markup import (
+    COLOURS,
     EMPTY,
     Line,
     Links,
     Section,
     document,
     ends_text,
+    interval_mark,
     pieces,
     plain,
     together,

@@ -18,11 +18,20 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
 from train.evaluation.results import TRAINED, draw_of, is_baseline, named_rows, ordered, shown
-from train.evaluation.show import NONE, number
-from train.evaluation.tables import Cell, Draw, cell, ends
-from train.report.chart import interval_mark
+from train.evaluation.tables import (
+    NONE,
+    Cell,
+    Comparison,
+    Draw,
+    Pair,
+    cell,
+    compare_pairs,
+    ends,
+    number,
+    pairs_of,
+    signed,
+)
 from train.report.curves import charts, figure, line_of, validation_key
 from train.report.markup import (
     EMPTY,
@@ -30,11 +39,12 @@ from train.report.markup import (
     Links,
     document,
     ends_text,
+    interval_mark,
     pieces,
     plain,
     together,
 )
-from train.view.links import PAGE
+from train.view.sources import PAGE
 
 Row = Mapping[str, Any]
 Change = tuple[Comparison, Sequence[float]]  # over all runs, and the difference in each

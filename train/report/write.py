@@ -17,9 +17,8 @@ from train.report.several import One, several
 from train.run.log import read_metrics
 from train.run.record import read_run_record
 from train.view.book import bind, open_runs
-from train.view.links import PAGE
 from train.view.page import write_page as write_view
-from train.view.sources import labels_of
+from train.view.sources import PAGE, labels_of
 
 RUNS_PAGE = "runs.html"
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from assay.family import family_named, slices_of
 from assay.task import Task, TaskError
-from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
+from train.view.bodies import Pieces, body_of, dumps, list_of, number_of, tokens_of
 from train.view.explain import Explanation
 from train.view.gold import Tasks, explained, gold_of
-from train.view.pieces import Pieces
 from train.view.sources import Line, Source, crc
 
 

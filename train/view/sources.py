@@ -4,23 +4,46 @@
 """Which files hold the rollouts of a run, and reading them while something is still writing.
 
 A folder may hold `rollouts/step_*.jsonl` (training), `rows.jsonl` (the journal of an evaluation)
-and `results.json`; a file is one of the last two or what `assay rollout` wrote.
+and `results.json`; a file is one of the last two or what `assay rollout` wrote. Also the address of
+one rollout in a page: the part of a link behind `#`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from assay.rows import is_plain, parse_object, read_rows
 from assay.task import TaskError
 from train.evaluation.results import named_rows, read_results
-from train.view.links import ANSWERS, EVALUATION, TRAINING
+
+PAGE = "view.html"
+TRAINING, ANSWERS, EVALUATION = "training", "rollouts", "evaluation"  # names of sets
+
+
+def fragment(set_name: str, step: int | None, task: str, sample: int, again: int = 0) -> str:
+    """`/set/step/task/sample`, and a count where several rollouts have the same four."""
+    parts = [set_name, "-" if step is None else str(step), task, str(sample)]
+    parts += [str(again)] if again else []
+    return "/" + "/".join(_quoted(part) for part in parts)
+
+
+def list_fragment(words: Mapping[str, str]) -> str:
+    """The list of the rollouts that pass a filter: facet → value, such as `set`, `step`, `outcome`
+    (right, partly, wrong, none), `why`, `stop`, `label`, `said`, `slice:NAME`. `left`, `right` and
+    `differ` (outcome, up, down) ask for two sets side by side."""
+    said = (f"{_quoted(name)}={_quoted(value)}" for name, value in words.items())
+    return "?" + "&".join(said)
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="", errors="replace")
 
 
 @dataclass(frozen=True)

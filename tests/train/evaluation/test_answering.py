@@ -29,10 +29,10 @@ from configs.machine import EngineConfig  # noqa: E402
 from rollouts.engines.server.process import EMBEDDED  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
+from train.cli.compare import asked_how  # noqa: E402
 from train.evaluation import cdr, dare  # noqa: E402
-from train.evaluation.answering import _say_context  # noqa: E402
+from train.evaluation.answering import _say_context, thinking  # noqa: E402
 from train.evaluation.local import folders_of, load_local, tokenizer_of  # noqa: E402
-from train.evaluation.settings import asked_how, thinking  # noqa: E402
 
 HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
 Body = dict[str, Any]

@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 
 import assay
 from assay.task import json_text
-from train.evaluation.comparing import compare_rows
 from train.evaluation.evaluate import Tally
 from train.evaluation.results import figures
-from train.evaluation.tables import Draw, groups_of, in_order, instances_of, tables, wordings
+from train.evaluation.tables import (
+    Draw,
+    compare_rows,
+    groups_of,
+    in_order,
+    instances_of,
+    tables,
+    wordings,
+)
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ from places import ROOT
 from small_run import make_evaluation, make_run
 
 from train.view.book import Book, bind, open_runs
-from train.view.links import fragment, list_fragment
+from train.view.sources import fragment, list_fragment
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
