@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import islice
@@ -28,7 +29,7 @@ from assay.rows import read_rows
 from assay.workers import usable_cores
 from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
-from rollouts.sandbox.model import LEVELS, Level
+from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
 from train.backends.verl.compose import require_attention, require_verl
 from train.backends.verl.ray_cluster import STEP, base_port
@@ -39,8 +40,10 @@ from train.model.source import local_model
 from train.run.record import PACKAGES, cpu_name
 from train.run.settings import load_run
 
+Run = DemoConfig | SftRunConfig | GrpoRunConfig
 BACKENDS = ("embedded", "deepspeed", "verl")
 OVER_GPUS = {"sft": "deepspeed", "grpo": "verl"}
+KINDS: dict[str, type[Run]] = {"demo": DemoConfig, "sft": SftRunConfig, "grpo": GrpoRunConfig}
 GLIBC = {"sglang": "2.34", "vllm": "2.28"}  # of the wheels: manylinux_2_34, manylinux_2_28
 DRIVERS = {"13": 580, "12": 525, "11": 450}  # oldest that runs a CUDA of that number
 SHM = Path("/dev/shm")
@@ -67,13 +70,11 @@ def check(topic: str, ok: object, text: str, cure: str = "") -> Finding:
 
 def said(command: Sequence[str], seconds: float = 30.0) -> str:
     """What a command prints; "" where it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=seconds, errors="replace"
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
+        ).stdout
+    return ""
 
 
 def version(distribution: str) -> str:
@@ -327,8 +328,6 @@ def refused(topic: str, wish: Callable[[], None]) -> list[Finding]:
 
 # --- a run -----------------------------------------------------------------------------------
 
-Run = DemoConfig | SftRunConfig | GrpoRunConfig
-
 
 def wanted(file: str, settings: Sequence[str], backend: str | None = None) -> tuple[str, str, Run]:
     """(command, backend, settings) of the run that a file is meant for: by its sections. Raises
@@ -346,50 +345,44 @@ def wanted(file: str, settings: Sequence[str], backend: str | None = None) -> tu
     if chosen not in ("embedded", wide):
         have = "embedded alone" if wide is None else f"embedded and {wide}"
         raise ConfigError(f"--backend {chosen}: `assay {command}` has {have}; set one of those")
-    if command == "demo":
-        return command, chosen, load_run(DemoConfig, file, settings)
-    if command == "sft":
-        return command, chosen, load_run(SftRunConfig, file, settings)
-    return command, chosen, load_run(GrpoRunConfig, file, settings)
+    return command, chosen, load_run(KINDS[command], file, settings)
 
 
 def needs_of(command: str, backend: str, config: Run, environ: Mapping[str, str]) -> list[Finding]:
     """The lines that this run needs, those that are missing among them."""
     lines = [*packages(backend, config), model(config.model.path, environ)]
     if isinstance(config, DemoConfig) or backend == "embedded":
-        lines += _one_device(config, environ)
-    else:
-        lines += _many(command, backend, config, environ)
-    uses = uses_tools(Path(config.data)) if isinstance(config, GrpoRunConfig) else False
-    return [*lines, *(sandbox_lines(sandbox(), uses) if uses is not False else ())]
+        return [*lines, *_one_device(config, environ), *_tools(config)]
+    return [*lines, *_many(command, backend, config, environ), *_tools(config)]
+
+
+def _tools(config: Run) -> list[Finding]:
+    """The sandbox, where one of the first tasks has tools, or its file cannot be read yet."""
+    if not isinstance(config, GrpoRunConfig):
+        return []
+    try:
+        uses = any(row.get("tools") for _, row in islice(read_rows(Path(config.data)), ROWS))
+    except (OSError, ValueError):
+        uses = None
+    return sandbox_lines(sandbox(), uses) if uses is not False else []
 
 
 def packages(backend: str, config: Run) -> list[Finding]:
     """Distributions, by name: what can be imported may be something else of that name."""
-    cluster = None if isinstance(config, DemoConfig) else config.cluster
-    wants = {
-        ("torch", "train"): True,
-        ("transformers", "train"): True,
-        ("safetensors", "train"): True,
-        ("deepspeed", "deepspeed"): backend == "deepspeed",
-        ("ray", "cluster"): backend == "verl",
-        (cluster.rollout if cluster else "", "cluster"): backend == "verl"
-        and cluster
-        and cluster.device == "cuda",
-        ("peft", "lora"): config.model.lora_rank,
-        ("wandb", "wandb"): config.log.wandb != "off",
-        ("tensorboard", "tensorboard"): config.log.tensorboard,
-    }
-    lines = [
-        check(
-            "package",
-            version(name),
-            f"{name} {version(name)}".rstrip(),
-            f" is not installed; install the extra `{extra}` (docs/clusters.md)",
+    wants = {name: "train" for name in ("torch", "transformers", "safetensors")}
+    wants |= {"deepspeed": "deepspeed"} if backend == "deepspeed" else {}
+    if backend == "verl" and not isinstance(config, DemoConfig):
+        served = config.cluster.device == "cuda"
+        wants |= {"ray": "cluster"} | ({config.cluster.rollout: "cluster"} if served else {})
+    wants |= {"peft": "lora"} if config.model.lora_rank else {}
+    wants |= {"wandb": "wandb"} if config.log.wandb != "off" else {}
+    wants |= {"tensorboard": "tensorboard"} if config.log.tensorboard else {}
+    lines: list[Finding] = []
+    for name, extra in wants.items():
+        have, cure = version(name), f" is not installed; install the extra `{extra}`"
+        lines.append(
+            check("package", have, f"{name} {have}".rstrip(), f"{cure} (docs/clusters.md)")
         )
-        for (name, extra), needed in wants.items()
-        if needed
-    ]
     return [*lines, *(refused("package", require_verl) if backend == "verl" else ())]
 
 
@@ -456,14 +449,6 @@ def _many(
     return lines
 
 
-def uses_tools(data: Path) -> bool | None:
-    """Whether one of the first tasks has tools; None for a file that cannot be read yet."""
-    try:
-        return any(row.get("tools") for _, row in islice(read_rows(data), ROWS))
-    except (OSError, ValueError):
-        return None
-
-
 def _shape(path: str | None) -> Shape | None:
     try:
         return shape_of(path)
@@ -512,16 +497,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in missing:
         print(f"assay doctor: {line.topic}: {line.text}", file=sys.stderr)
     status = console.UNUSABLE if missing else console.DONE
-    return (_attack(options.level) or status) if options.attack else status
-
-
-def _attack(level: Level | None) -> int:
+    if not options.attack:
+        return status
     from rollouts.sandbox.canaries import run_all
 
-    outcomes = run_all(level)
-    for outcome in outcomes:
-        if not outcome.stopped:
-            print(f"open: {outcome.name}: {outcome.detail}")
-    stopped = sum(outcome.stopped for outcome in outcomes)
+    outcomes = run_all(options.level)
+    through = [outcome for outcome in outcomes if not outcome.stopped]
+    for outcome in through:
+        print(f"open: {outcome.name}: {outcome.detail}")
+    stopped = len(outcomes) - len(through)
     print(f"{'attacks':<10} level {outcomes[0].level}: {stopped} of {len(outcomes)} stopped")
-    return int(stopped < len(outcomes))
+    return 1 if through else status
