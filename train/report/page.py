@@ -51,19 +51,21 @@ from train.evaluation.tables import (
     signed,
     with_interval,
 )
-from train.report.curves import charts, figure, training
 from train.report.markup import (
     COLOURS,
     EMPTY,
     Line,
     Links,
     Section,
+    charts,
     document,
     ends_text,
+    figure,
     interval_mark,
     pieces,
     plain,
     together,
+    training,
 )
 from train.run.log import warnings_of
 

@@ -32,17 +32,20 @@ from train.evaluation.tables import (
     pairs_of,
     signed,
 )
-from train.report.curves import charts, figure, line_of, validation_key
 from train.report.markup import (
     EMPTY,
     Line,
     Links,
+    charts,
     document,
     ends_text,
+    figure,
     interval_mark,
+    line_of,
     pieces,
     plain,
     together,
+    validation_key,
 )
 from train.view.sources import PAGE
 

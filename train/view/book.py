@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from assay.task import TaskError
 from train.run.log import read_metrics
-from train.view.bodies import Pieces, find_tokenizer, number_of
 from train.view.gold import Tasks, read_records, task_files
-from train.view.rollouts import Asked, Reader, Rollout
+from train.view.rollouts import Asked, Pieces, Reader, Rollout, find_tokenizer, number_of
 from train.view.sources import TRAINING, Source, Tail, find_sources, labels_of
 
 # numbers of a rollout, and the digits that the page has of them

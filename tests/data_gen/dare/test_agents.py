@@ -43,7 +43,7 @@ from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 from rollouts.scripted_agents import script
 from rollouts.trajectory import Sampling
-from train.evaluation.dare_tables import category
+from train.evaluation.dare import category
 
 CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
 CRASH = "import pandas as pd\npd.read_csv('nowhere.csv')"

@@ -18,8 +18,14 @@ from front import command
 from tiny_model import write_tiny_tokenizer
 
 from assay.task import Task, TaskError, read_tasks, with_absolute_files
-from train.evaluation.dare import competitions_line, relative_gap
-from train.evaluation.dare_tables import by_track, costs, text_tables, totals
+from train.evaluation.dare import (
+    by_track,
+    competitions_line,
+    costs,
+    relative_gap,
+    text_tables,
+    totals,
+)
 
 main, tasks_main = command("eval"), command("tasks")
 

@@ -20,7 +20,7 @@ from assay.task import Task, TaskError, write_jsonl
 from data_gen.krama.cli import build
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rollouts.environments import EnvironmentFactory
-from train.evaluation.krama_tables import summary, text_tables
+from train.evaluation.krama import summary, text_tables
 
 evaluate = command("eval")
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20}

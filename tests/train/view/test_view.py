@@ -22,9 +22,9 @@ from assay.family import score_answer
 from assay.task import TaskError, json_line, write_jsonl
 from train.report.write import write_report
 from train.view import serve
-from train.view.bodies import Pieces
 from train.view.book import Run, advantages, bind, open_runs
 from train.view.page import CHUNK, MOST, starts, whole_page
+from train.view.rollouts import Pieces
 from train.view.serve import Followed, Server
 from train.view.sources import fragment
 
