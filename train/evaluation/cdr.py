@@ -5,8 +5,8 @@
 from generic rows. The paper's tables stand in cdr_tables.py.
 
 Every row is asked in its K prompt variants; the files' answers are read and scored exactly as the
-release does it. Requests that failed are no answers. Rows lie in the release and its copies, in what
-`assay tasks cdr` wrote, or in one file:
+release does it. Requests that failed are no answers. Rows lie in the release and its copies, in
+what `assay tasks cdr` wrote, or in one file:
 
 tracks/TRACK.jsonl                   the release, and our builds; also in data/benchmark_v3
 data/CONFIG/test.jsonl               the data set as the hub's viewer shows it
