@@ -217,17 +217,12 @@ def _lengths(core: Tracks, draw: Draw) -> Table:
     return Table("CDR-Bench by recipe length", _grid("operators", by), note, drawn, "operators")
 
 
-def _family(core: Tracks, tracks: Sequence[str]) -> Pairs:
-    return [pair for track in tracks if track in core for pair in core[track].instances]
-
-
 def _domains(core: Tracks, draw: Draw) -> Table:
-    there = {name: pairs for name, of in FAMILIES.items() if (pairs := _family(core, of))}
-    by = {
-        name: {v: rate(p, "rs_at_k", draw) for v, p in split(pairs, SLICES["domain"]).items()}
-        for name, pairs in there.items()
-    }
-    by = {name: cells for name, cells in by.items() if cells}
+    by: dict[str, dict[str, Rate]] = {}
+    for name, tracks in FAMILIES.items():
+        pairs = [pair for track in tracks if track in core for pair in core[track].instances]
+        if parts := split(pairs, SLICES["domain"]):
+            by[name] = {value: rate(mine, "rs_at_k", draw) for value, mine in parts.items()}
     lines = _grid("domain", by)
     lines[0].append("gap")
     for line in lines[1:]:
@@ -293,18 +288,16 @@ def _styles(core: Tracks, tracks: Tracks, draw: Draw) -> Table | None:
 
 def _curve(core: Tracks, tracks: Tracks) -> Table | None:
     """RS@1 … RS@K, unbiased, over the instances that have all K wordings scored."""
-    sets = {
-        n: [v for t in of if t in core for v in core[t].scored.variants]
-        for n, of in FAMILIES.items()
-    }
-    sets |= {track: list(found.scored.variants) for track, found in tracks.items()}
+    sets = {name: [core[t] for t in tracks if t in core] for name, tracks in FAMILIES.items()}
+    sets |= {track: [found] for track, found in tracks.items()}
     curves: dict[str, tuple[int, dict[str, float | None]]] = {}
-    for name, variants in sets.items():
+    for name, of in sets.items():
+        variants = [variant for found in of for variant in found.scored.variants]
         asked = grouped(variants, lambda variant: str(variant["instance_id"])).values()
         k = max(map(len, asked), default=0)
         whole = [m for m in asked if len(m) == k and all(v["scorable"] for v in m)]
-        right = [sum(bool(v["recipe_success"]) for v in mine) for mine in whole]
         if whole:
+            right = [sum(bool(v["recipe_success"]) for v in mine) for mine in whole]
             curves[name] = len(whole), rs_curve(right, k)
     ks = sorted({int(k) for _, curve in curves.values() for k in curve})
     if len(ks) < 2:
@@ -371,10 +364,8 @@ def _rates(core: Tracks) -> Table:
         parts = {track: answers} if answers else {}
         parts |= {f"{track} {slot}": mine for slot, mine in split(answers, _slot).items()}
         for name, mine in parts.items():
-            pairs = [
-                (_status(row["reference_status"]), _status(one.get("predicted_status")))
-                for row, one in mine
-            ]
+            said = [(row["reference_status"], one.get("predicted_status")) for row, one in mine]
+            pairs = [[str(status or "").strip().upper() for status in both] for both in said]
             shares = (
                 mean(gold == "DROP" for gold, _ in pairs),
                 mean(said == "DROP" for _, said in pairs),
@@ -387,10 +378,6 @@ def _rates(core: Tracks) -> Table:
         "kept: share of texts to drop that the answer keeps."
     )
     return Table("CDR-Bench statuses", lines, note)
-
-
-def _status(status: Any) -> str:
-    return str(status or "").strip().upper()
 
 
 def _subtasks(domain: str, tracks: Tracks, draw: Draw) -> Table:

@@ -605,16 +605,14 @@ def build(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("model", ["empty", "cheat:drop"])
-def test_held_out_rows_are_asked_whoever_answers_and_cut_by_slices(
-    build: Path, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
+def test_held_out_rows_are_asked_and_cut_by_slices_or_all_rows_on_demand(
+    build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--tasks", f"cdr:{build}", "--model", model, "--out", str(tmp_path / "o"), "cdr.k=1"]
-    assert evaluate(words) == 0
+    words = ["--tasks", f"cdr:{build}", "--model", "cheat:drop", "cdr.k=1", "--out"]
+    assert evaluate([*words, str(tmp_path / "o")]) == 0
     found = results(tmp_path / "o")
-    assert {r["task_id"].partition("#")[0] for r in found["rows"]} == {
-        f"i{n}" for n in range(4, 12)
-    }
+    asked = {r["task_id"].partition("#")[0] for r in found["rows"]}
+    assert asked == {f"i{n}" for n in range(4, 12)}
     assert found["meta"]["heldout"] and found["meta"]["rows_left_out"] == 4
     said = capsys.readouterr().out
     assert f"the held-out split of {build} (8 rows)" in said
@@ -627,12 +625,8 @@ def test_held_out_rows_are_asked_whoever_answers_and_cut_by_slices(
     }
     shortcut = found["baselines"]["cheat:filter means drop"]["by_slice"]["refinement"]["filter"]
     assert shortcut["with a filter"]["mean_outcome"] == 0.5
-
-
-def test_all_rows_are_not_called_held_out(build: Path, tmp_path: Path) -> None:
-    words = ["--tasks", f"cdr:{build}", "--model", "gold", "--out", str(tmp_path / "o")]
-    assert evaluate([*words, "cdr.k=1", "cdr.all_rows=true"]) == 0
-    found = results(tmp_path / "o")
+    assert evaluate([*words, str(tmp_path / "p"), "--no-baselines", "cdr.all_rows=true"]) == 0
+    found = results(tmp_path / "p")
     assert len(found["rows"]) == 12 and not found["meta"]["heldout"]
-    page = (tmp_path / "o" / "report.html").read_text()
+    page = (tmp_path / "p" / "report.html").read_text()
     assert "<h2>Results</h2>" in page and "training rows among them" in page
