@@ -12,6 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from assay.memory import PROC, available_memory, machine_memory
@@ -29,17 +31,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 def total_memory(device: str) -> tuple[str, int]:
     """(name, bytes) of the device that an embedded run would use; 0 where it cannot be told."""
     if device != "cpu":
-        try:
-            said = subprocess.run(
-                ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=10,
-            ).stdout
-            return "this GPU", int(said.split()[0]) << 20
-        except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-            pass
+        asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+        with suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):
+            said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
+            return "this GPU", int(said.stdout.split()[0]) << 20
     return "this machine", machine_memory(PROC, "MemTotal") or 0
 
 
@@ -83,21 +78,20 @@ def choose_allocation() -> None:
         _set_malloc({_M_MMAP_THRESHOLD: 32 << 20, _M_TRIM_THRESHOLD: 1 << 30})  # 32 MiB is its most
 
 
-def _set_malloc(values: dict[int, int]) -> None:
-    try:
-        library = ctypes.CDLL(None)
-        for name, value in values.items():
-            library.mallopt(name, value)
-    except (OSError, AttributeError):  # another C library
-        return
+def _set_malloc(values: Mapping[int, int]) -> None:
+    for name, value in values.items():
+        _glibc("mallopt", name, value)
 
 
 def give_back_memory() -> None:
     """Return freed heap pages to the system."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)  # glibc only
-    except (OSError, AttributeError):
-        return
+    _glibc("malloc_trim", 0)
+
+
+def _glibc(name: str, *values: int) -> None:
+    """Call a function of glibc; nothing where there is another C library."""
+    with suppress(OSError, AttributeError):
+        getattr(ctypes.CDLL(None), name)(*values)
 
 
 class Heap:
@@ -430,7 +424,7 @@ def grpo_report(config: GrpoRunConfig) -> str:
     if cluster.device == "cpu":
         return "\n".join([*lines, "device: the CPU; no memory is estimated"])
     phases = {"updating": updating(config, shape), "rolling out": rolling_out(config, shape)}
-    _refuse_cache(config, shape, phases["rolling out"])
+    _refuse_cache(config, shape, *list(phases["rolling out"].values())[:2])
     advice = (
         "raise cluster.sequence_parallel or cluster.nodes, set cluster.offload=true, or "
         "lower cluster.micro_tokens, cluster.server_memory or rl.max_length"
@@ -441,11 +435,13 @@ def grpo_report(config: GrpoRunConfig) -> str:
 def _refuse_impossible(config: GrpoRunConfig, shape: Shape) -> None:
     """Raises `ConfigError` for what would stop verl or SGLang at the first step of a run."""
     rl, cluster = config.rl, config.cluster
-    for name in ("sequence_parallel", "tensor_parallel"):
-        if shape.heads % getattr(cluster, name):
+    cuts = {"sequence_parallel": cluster.sequence_parallel}
+    cuts["tensor_parallel"] = cluster.tensor_parallel
+    for name, count in cuts.items():
+        if shape.heads % count:
             raise ConfigError(
-                f"cluster.{name}={getattr(cluster, name)} does not divide the model's "
-                f"{shape.heads} attention heads; set a divisor"
+                f"cluster.{name}={count} does not divide the model's {shape.heads} attention "
+                "heads; set a divisor"
             )
     _refuse_length("rl.max_length", rl.max_length, shape)
     piece = cluster.micro_tokens * cluster.sequence_parallel
@@ -457,9 +453,8 @@ def _refuse_impossible(config: GrpoRunConfig, shape: Shape) -> None:
         )
 
 
-def _refuse_cache(config: GrpoRunConfig, shape: Shape, server: Parts) -> None:
-    cluster: ClusterConfig = config.cluster
-    weights, cache = (server[name] for name in list(server)[:2])
+def _refuse_cache(config: GrpoRunConfig, shape: Shape, weights: float, cache: float) -> None:
+    cluster = config.cluster
     if cache <= 0:
         raise ConfigError(
             f"cluster.server_memory={cluster.server_memory}: the server's weights alone are "
