@@ -43,7 +43,7 @@ from train.run.settings import load_run
 Run = DemoConfig | SftRunConfig | GrpoRunConfig
 BACKENDS = ("embedded", "deepspeed", "verl")
 OVER_GPUS = {"sft": "deepspeed", "grpo": "verl"}
-KINDS: dict[str, type[Run]] = {"demo": DemoConfig, "sft": SftRunConfig, "grpo": GrpoRunConfig}
+KINDS: dict[str, Any] = {"demo": DemoConfig, "sft": SftRunConfig, "grpo": GrpoRunConfig}
 GLIBC = {"sglang": "2.34", "vllm": "2.28"}  # of the wheels: manylinux_2_34, manylinux_2_28
 DRIVERS = {"13": 580, "12": 525, "11": 450}  # oldest that runs a CUDA of that number
 SHM = Path("/dev/shm")

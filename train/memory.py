@@ -18,7 +18,7 @@ from pathlib import Path
 
 from assay.memory import PROC, available_memory, machine_memory
 from configs.loader import ConfigError
-from configs.machine import ClusterConfig, EngineConfig, ModelConfig
+from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rollouts.engines.engine import ModelError
 from train.model.shape import Shape, shape_of

@@ -347,9 +347,6 @@ def ends(found: Interval) -> list[float] | None:
     return None if math.isnan(found.low) or math.isnan(found.value) else [found.low, found.high]
 
 
-Row = Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class Comparison:
     """`after` minus `before` over the tasks both answered. `balanced` weighs classes alike (NaN
