@@ -21,6 +21,7 @@ from typing import Any
 from assay.task import TaskError
 from rollouts.words.templates import lines
 from train.evaluation.tables import (
+    NONE,
     Cell,
     Comparison,
     Draw,
@@ -181,41 +182,33 @@ def asked_as(parts: Sequence[Shown]) -> str:
     return "wordings" if any("rs@k" in part.cell for part in parts) else "tasks"
 
 
-def columns(parts: Sequence[Shown]) -> list[str]:
-    """Headings of the results table; those that no model has a number for are left out."""
-    cells = [part.cell for part in parts]
+def results_table(parts: Sequence[Shown]) -> list[list[str]]:
+    """Headings, and a line a model; columns that no model has a number for are left out."""
     several = asked_as(parts) == "wordings"
-    names = ["model", *(("instances", "wordings") if several else ("tasks",)), "outcome [95 %]"]
-    names += ["balanced"] * any("balanced" in cell for cell in cells)
-    names += ["reward", "no answer", "cut", "tokens"]
-    names += [key for key in ("rs@k", "ocs@k") if any(key in cell for cell in cells)]
-    ks = {int(k) for cell in cells for k in cell.get("pass@k", {})}
-    names += [f"pass@{k}" for k in sorted(ks)]
-    names += ["no outcome"] * any(cell["no_outcome"] for cell in cells)
-    return names + ["cost $"] * any(cell.get("cost") is not None for cell in cells)
-
-
-def texts(part: Shown, names: Sequence[str]) -> list[str]:
-    """One line under `columns`."""
-    cell = part.cell
-    made = {
-        "model": part.name,
-        "tasks": str(cell["tasks"]),
-        "instances": str(cell["rs@k"]["n"]) if "rs@k" in cell else "–",
-        "wordings": str(cell["tasks"]),
-        "outcome [95 %]": with_interval(cell["mean_outcome"], cell["interval"]),
-        "balanced": number(cell.get("balanced")),
-        "reward": number(cell["mean_reward"]),
-        "no answer": percent(cell.get("no_answer")),
-        "cut": percent(cell.get("cut")),
-        "tokens": number(cell.get("tokens_out"), "{:.0f}"),
-        "no outcome": str(cell["no_outcome"]),
-        "cost $": number(cell.get("cost"), "{:.4f}"),
-    }
-    for key in ("rs@k", "ocs@k"):
-        made[key] = number(cell[key]["value"]) if key in cell else "–"
-    made |= {f"pass@{k}": number(v) for k, v in cell.get("pass@k", {}).items()}
-    return [made.get(name, "–") for name in names]
+    ks = sorted({int(k) for part in parts for k in part.cell.get("pass@k", {})})
+    lost = any(part.cell["no_outcome"] for part in parts)
+    lines: list[dict[str, str]] = []
+    for part in parts:
+        cell = part.cell
+        instances = str(cell["rs@k"]["n"]) if "rs@k" in cell else NONE
+        line = {"model": part.name, **({"instances": instances} if several else {})}
+        line |= {
+            asked_as(parts): str(cell["tasks"]),
+            "outcome [95 %]": with_interval(cell["mean_outcome"], cell["interval"]),
+            "balanced": number(cell.get("balanced")),
+            "reward": number(cell["mean_reward"]),
+            "no answer": percent(cell.get("no_answer")),
+            "cut": percent(cell.get("cut")),
+            "tokens": number(cell.get("tokens_out"), "{:.0f}"),
+        }
+        line |= {k: number((cell.get(k) or {}).get("value")) for k in ("rs@k", "ocs@k")}
+        line |= {f"pass@{k}": number(cell.get("pass@k", {}).get(str(k))) for k in ks}
+        line |= {"no outcome": str(cell["no_outcome"])} if lost else {}
+        lines.append(line | {"cost $": number(cell.get("cost"), "{:.4f}")})
+    there = {key for part in parts for key, value in part.cell.items() if value is not None}
+    needs = {"balanced": "balanced", "rs@k": "rs@k", "ocs@k": "ocs@k", "cost $": "cost"}
+    heads = [name for name in lines[0] if needs.get(name, "n") in there]
+    return [heads, *([line[name] for name in heads] for line in lines)]
 
 
 @dataclass(frozen=True)
@@ -314,8 +307,7 @@ def family_table(parts: Sequence[Shown]) -> list[list[str]]:
 def text_table(data: Mapping[str, Any]) -> str:
     """The results, families and slices, who is taken for what, and paired comparisons."""
     parts = shown(data)
-    names = columns(parts)
-    out = aligned([names, *(texts(part, names) for part in parts)])
+    out = aligned(results_table(parts))
     counts = sorted({asked_of(data, part.cell) for part in parts if not part.baseline})
     out.append(
         f"{' or '.join(counts)}; outcome is the benchmark's metric, reward what "

@@ -24,7 +24,6 @@ from train.evaluation.results import (
     asked_as,
     asked_of,
     at_k,
-    columns,
     comparisons,
     curve_table,
     draw_of,
@@ -32,9 +31,9 @@ from train.evaluation.results import (
     heldout,
     is_baseline,
     named_rows,
+    results_table,
     shown,
     slices_of,
-    texts,
 )
 from train.evaluation.results import provenance as splits_and_words
 from train.evaluation.tables import (
@@ -177,11 +176,11 @@ BEHIND: dict[str, Mapping[str, str]] = {
 
 
 def _results(parts: Sequence[Shown], links: Links) -> Markup:
-    names = columns(parts)
+    names, *made = results_table(parts)
     lines: list[Line] = []
-    for part in parts:
+    for part, line in zip(parts, made, strict=True):
         cells: list[str] = []
-        for name, text in zip(names, texts(part, names), strict=True):
+        for name, text in zip(names, line, strict=True):
             href = _href(part, links, BEHIND[name]) if name in BEHIND and text != NONE else ""
             value, bracket, _ = text.partition(" [")
             note = ends_text(part.cell["interval"]) if bracket else ""

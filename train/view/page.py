@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from html import escape
 from importlib import resources
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ SCRIPTS = (
     "filters",
     "app",
 )
-KINDS = ("body", "token", "task")
 
 
 @lru_cache(maxsize=1)
@@ -50,14 +50,16 @@ def assets() -> tuple[str, str]:
     return style, '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
 
 
-def starts(items: Sequence[str]) -> list[int]:
-    """Where each chunk begins."""
-    found, size, count = [0] if items else [], 0, 0
-    for i, item in enumerate(items):
-        if count and (size + len(item) > CHUNK or count == MOST):
-            found.append(i)
-            size = count = 0
-        size, count = size + len(item), count + 1
+def chunked(items: Sequence[str]) -> list[list[str]]:
+    """The items in chunks."""
+    found: list[list[str]] = []
+    size = 0
+    for item in items:
+        if not found or len(found[-1]) == MOST or size + len(item) > CHUNK:
+            found.append([])
+            size = 0
+        found[-1].append(item)
+        size += len(item)
     return found
 
 
@@ -71,25 +73,22 @@ class Chunks:
     """The three kinds of bodies in chunks; packed when they are asked for."""
 
     def __init__(self, book: Book) -> None:
-        self.items = {
-            "body": [r.body for r in book.rollouts],
-            "token": [r.tokens for r in book.rollouts],
-            "task": book.bodies,
+        self.of = {
+            "body": chunked([r.body for r in book.rollouts]),
+            "token": chunked([r.tokens for r in book.rollouts]),
+            "task": chunked(book.bodies),
         }
-        self.starts = {kind: starts(self.items[kind]) for kind in KINDS}
+        # where each begins
+        self.starts = {
+            kind: [*accumulate(map(len, chunks[:-1]), initial=0)] if chunks else []
+            for kind, chunks in self.of.items()
+        }
 
-    def names(self) -> Iterator[tuple[str, int]]:
-        for kind in KINDS:
-            for number in range(len(self.starts[kind])):
-                yield kind, number
-
-    def data(self, kind: str, number: int) -> str:
-        """Raises `IndexError` for a chunk that there is not."""
-        begins = self.starts[kind]
-        ends = [*begins[1:], len(self.items[kind])]
-        if number < 0:
-            raise IndexError(number)
-        return packed(self.items[kind][begins[number] : ends[number]])
+    def all(self) -> Iterator[tuple[str, int, str]]:
+        """Kind, number and data of each."""
+        for kind, chunks in self.of.items():
+            for number, items in enumerate(chunks):
+                yield kind, number, packed(items)
 
 
 def index_text(book: Book, chunks: Chunks, **more: Any) -> str:
@@ -125,8 +124,8 @@ def whole_page(book: Book) -> str:
     """One file that carries everything."""
     chunks = Chunks(book)
     inline = (
-        f'<script type="text/plain" id="{kind}-{number}">{chunks.data(kind, number)}</script>\n'
-        for kind, number in chunks.names()
+        f'<script type="text/plain" id="{kind}-{number}">{data}</script>\n'
+        for kind, number, data in chunks.all()
     )
     title = str(book.index["title"])
     return "".join(shell(title, index_text(book, chunks), inline, "inline"))
@@ -142,8 +141,8 @@ def write_page(book: Book, out: Path) -> Path:
     stale = [f"chunks/{p.name}" for p in (out / "chunks").glob("*.js")]
     with atomic_write_set(out, stale) as folder:
         (folder / "chunks").mkdir()
-        for kind, number in chunks.names():
-            text = f'assayChunk("{kind}",{number},"{chunks.data(kind, number)}");\n'
+        for kind, number, data in chunks.all():
+            text = f'assayChunk("{kind}",{number},"{data}");\n'
             (folder / "chunks" / f"{kind}-{number}.js").write_text(text, encoding="ascii")
         title = str(book.index["title"])
         page = "".join(shell(title, index_text(book, chunks), iter(()), "files"))

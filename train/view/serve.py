@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from assay.task import TaskError
 from train.view.book import Run, bind
-from train.view.page import KINDS, Chunks, index_text, shell
+from train.view.page import Chunks, index_text, packed, shell
 
 HOST = "127.0.0.1"
 _PAUSE = 1.0  # seconds between two looks at the files
@@ -48,12 +48,9 @@ class Followed:
     def chunk(self, version: int, kind: str, number: int) -> str | None:
         """A chunk of the newest book; None for another book's, or one that there is not."""
         with self._lock:
-            if version != self.version or kind not in KINDS:
-                return None
-            try:
-                return self.chunks.data(kind, number)
-            except IndexError:
-                return None
+            chunks = self.chunks.of.get(kind, ())
+            there = version == self.version and number < len(chunks)
+            return packed(chunks[number]) if there else None
 
 
 class Server(ThreadingHTTPServer):

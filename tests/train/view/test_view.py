@@ -23,7 +23,7 @@ from assay.task import TaskError, json_line, write_jsonl
 from train.report.write import write_report
 from train.view import serve
 from train.view.book import Run, advantages, bind, open_runs
-from train.view.page import CHUNK, MOST, starts, whole_page
+from train.view.page import CHUNK, MOST, chunked, whole_page
 from train.view.rollouts import Pieces
 from train.view.serve import Followed, Server
 from train.view.sources import fragment
@@ -370,9 +370,9 @@ def test_advantages_are_the_trainers() -> None:
 
 
 def test_chunks_are_bounded_and_keep_long_items_whole() -> None:
-    assert starts([]) == []
-    assert starts(["x"] * (2 * MOST + 1)) == [0, MOST, 2 * MOST]
-    assert starts(["x", "y" * 2 * CHUNK, "z"]) == [0, 1, 2]
+    assert chunked([]) == []
+    assert [*map(len, chunked(["x"] * (2 * MOST + 1)))] == [MOST, MOST, 1]
+    assert [*map(len, chunked(["x", "y" * 2 * CHUNK, "z"]))] == [1, 1, 1]
 
 
 def test_a_family_from_outside_names_its_own_steps(tmp_path: Path) -> None:
