@@ -21,7 +21,8 @@ from assay.task import Task, read_tasks
 from configs.loader import to_dict
 from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig
 from data_gen.corpora import read_corpus
-from data_gen.demo.cli import write_demo
+from data_gen.demo.build import DemoBuilder
+from data_gen.demo.cli import write
 from data_gen.demo.settings import preset
 from rollouts.prompts import ChatTokenizer
 from train.demo_time import (
@@ -170,7 +171,7 @@ def build_tasks(config: TasksConfig, seed: int, folder: Path) -> dict[str, list[
             print(f"left out: {problem}", file=sys.stderr)
         if corpus.problems:
             print(f"{len(corpus.problems)} corpus rows left out", file=sys.stderr)
-        write_demo(corpus, preset(config.difficulty, **config.changes()), seed, folder)
+        write(DemoBuilder(preset(config.difficulty, **config.changes()), seed), corpus, folder)
     return {name: read_tasks(folder / f"{name}.jsonl") for name in SPLITS}
 
 

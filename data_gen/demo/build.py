@@ -7,7 +7,7 @@ the two counts (KEEP and DROP) are asked to be equal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
@@ -16,24 +16,13 @@ from typing import Any
 from assay.console import progress
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from data_gen.corpora import Corpus
 from data_gen.demo.inject import WEAVERS, Woven, frame, pick, weave, weave_markup, wrap
 from data_gen.demo.passages import Passage, canonical_hash
-from data_gen.demo.refinements import Draft, Refinements, split_tasks, with_states
-from data_gen.demo.settings import DemoTaskSettings, preset
-from data_gen.demo.wording import filter_number, filter_step, read_requirement, say_recipe
-from data_gen.splits import shuffled
-from data_gen.tally import Tally
+from data_gen.demo.refinements import Draft, Refinements
+from data_gen.demo.settings import DemoTaskSettings
+from data_gen.demo.wording import filter_number, filter_step, say_recipe
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
-
-__all__ = [
-    "DemoTaskSettings",
-    "build_demo_splits",
-    "build_demo_tasks",
-    "preset",
-    "with_states",
-]
 
 # Spoken thresholds. Passages come clearly below or clearly above all of them.
 THRESHOLDS: dict[str, tuple[int, ...]] = {
@@ -44,33 +33,6 @@ THRESHOLDS: dict[str, tuple[int, ...]] = {
 }
 _RECIPE_TRIES = 60
 _TEXT_TRIES = 40
-
-
-def build_demo_tasks(
-    corpus: Corpus, settings: DemoTaskSettings, seed: int
-) -> tuple[list[Task], list[Task], list[Task]]:
-    """(SFT, RL, held-out) tasks: `build_demo_splits` without a validation split."""
-    found = build_demo_splits(corpus, replace(settings, validation=0), seed)
-    return found["train_sft"], found["train_rl"], found["heldout"]
-
-
-def build_demo_splits(
-    corpus: Corpus,
-    settings: DemoTaskSettings,
-    seed: int,
-    listed: Collection[str] = (),
-    tally: Tally | None = None,
-) -> dict[str, list[Task]]:
-    """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`. Same corpus, settings and seed
-    give the same tasks; documents whose ids are listed are held out. `tally` counts how often gold
-    was computed twice.
-
-    No document, sentence or input of the held-out and validation splits occurs in any other; SFT
-    and RL share documents but no input. Raises `TaskError` when the corpus is too small for the
-    settings.
-    """
-    found = split_tasks(DemoBuilder(settings, seed), corpus, listed, tally)
-    return {n: shuffled(tasks, derive_seed(seed, n, "order")) for n, tasks in found.items()}
 
 
 @dataclass(frozen=True)
@@ -90,29 +52,10 @@ class Recipe:
         return next((i for i, s in enumerate(self.steps) if _is_filter(s)), None)
 
 
-@dataclass(frozen=True)
-class _Fitting:
-    """A text for which a recipe ends as wanted, and the statistic of its filter."""
-
-    passage: Passage
-    text: str
-    run: Execution
-    statistic: float | None
-
-
 class DemoBuilder(Refinements[DemoTaskSettings]):
     """Draws recipes and texts for one split until they fit each other."""
 
-    sentences = 3
-
-    def counts(self) -> dict[str, int]:
-        asked = self.settings
-        return {
-            "train_sft": asked.train_sft,
-            "train_rl": asked.train_rl,
-            "validation": asked.validation,
-            "heldout": asked.heldout,
-        }
+    name, sentences, mixed = "demo", 3, True
 
     def drafts(self, source: str, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
         """Pairs for the filters, single texts for the rest."""
@@ -123,39 +66,29 @@ class DemoBuilder(Refinements[DemoTaskSettings]):
             for number in THRESHOLDS[name]
         ]
         cells.sort(key=lambda s: derive_seed(self.seed, source, s.operator, *filter_number(s)))
-        plan = _plan(self.counts()[source], self.settings)
+        plan = _plan(self.count(source), self.settings)
         for index, statuses in enumerate(progress(plan, f"tasks {source}", "tasks")):
             step = cells[index % len(cells)] if statuses != ("",) else None
-            for recipe, found in self._group(source, index, step, statuses):
-                yield Draft(
-                    id=f"demo-{source}-{len(made):05d}",
-                    track="demo",
-                    passage=found.passage,
-                    text=found.text,
-                    steps=recipe.steps,
-                    run=found.run,
-                    requirement=recipe.requirement,
-                    meta=_meta(recipe, found),
-                )
+            for one in self._group(source, index, step, statuses):
+                yield replace(one, id=f"demo-{source}-{len(made):05d}")
 
     def _group(
         self, split: str, index: int, filter_: Step | None, statuses: tuple[str, ...]
-    ) -> list[tuple[Recipe, _Fitting]]:
+    ) -> list[Draft]:
         """One recipe with a text for each status. Raises `TaskError` after many tries."""
         for attempt in range(_RECIPE_TRIES):
             rng = Random(derive_seed(self.seed, split, index, attempt))
             recipe = self._recipe(rng, split, index + attempt, filter_)
-            found: list[_Fitting] = []
+            found: list[Draft] = []
             for status in statuses:
                 one = self._fitting(rng, recipe, status)
                 if one is None:
                     break
                 found.append(one)
-            if len(found) == len(statuses):
+            else:
                 for one in found:
-                    self.pool.mark_used(one.passage)
-                    self.used.add(canonical_hash(one.text))
-                return [(recipe, one) for one in found]
+                    self.take(one.passage, one.text)
+                return found
         what = filter_.operator if filter_ else "no filter"
         raise TaskError(
             f"split {split}: no passage fits recipe {index} ({what}); use a larger corpus, "
@@ -177,11 +110,9 @@ class DemoBuilder(Refinements[DemoTaskSettings]):
             places = {"any": int(rng.random() * (count + 1)), "first": 0, "last": count}
             steps.insert(places[settings.filter_place], filter_)
         said = say_recipe(steps, rng, settings.forms, settings.polarities)
-        if read_requirement(said) != steps:
-            raise TaskError(f"the wording {said!r} does not read back to its recipe")
         return Recipe(tuple(steps), said)
 
-    def _fitting(self, rng: Random, recipe: Recipe, status: str) -> _Fitting | None:
+    def _fitting(self, rng: Random, recipe: Recipe, status: str) -> Draft | None:
         """A text for which the recipe ends as wanted and does only what its words say."""
         at = recipe.filter_at
         filter_ = recipe.steps[at] if at is not None else None
@@ -195,15 +126,16 @@ class DemoBuilder(Refinements[DemoTaskSettings]):
             if canonical_hash(text) in self.used:
                 continue
             run = execute(text, recipe.steps)
-            statistic = _statistic(run, at) if at is not None else None
-            if filter_ is not None and statistic is not None:
-                reached = [statistic]
+            if at is not None and filter_ is not None:
+                reached = [_statistic(run, at)]
                 if self.settings.steady:
                     reached.append(_statistic(execute(text, [filter_]), 0))
                 if not all(self._clear(filter_, value, high) for value in reached):
                     continue
             if (run.status == status or not status) and _as_meant(woven, recipe, run):
-                return _Fitting(passage, text, run, statistic)
+                meta = _meta(recipe, run)
+                said = recipe.requirement
+                return Draft("", "demo", passage, text, recipe.steps, run, said, meta)
         return None
 
     def _clear(self, filter_: Step, value: float, high: bool) -> bool:
@@ -278,7 +210,7 @@ def _plan(count: int, settings: DemoTaskSettings) -> list[tuple[str, ...]]:
     return [("KEEP", "DROP")] * pairs + single + [("",)] * (count - with_filter)
 
 
-def _meta(recipe: Recipe, draft: _Fitting) -> dict[str, Any]:
+def _meta(recipe: Recipe, run: Execution) -> dict[str, Any]:
     at = recipe.filter_at
     spoken: dict[str, Any] | None = None
     if at is not None:
@@ -288,12 +220,11 @@ def _meta(recipe: Recipe, draft: _Fitting) -> dict[str, Any]:
             "direction": direction,
             "number": number,
             "step": at,
-            "statistic": draft.statistic,
+            "statistic": _statistic(run, at),
         }
-    kind = "keep" if at is None else "drop" if draft.run.status == "DROP" else "keep_filter"
     return {
         "difficulty": len(recipe.steps),
-        "class": kind,
+        "class": "keep" if at is None else "drop" if run.status == "DROP" else "keep_filter",
         "has_filter": at is not None,
         "filter": spoken,
         "mappers": list(recipe.mappers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -14,9 +15,9 @@ from assay.task import Task
 from data_gen.builder_settings import given_values
 from data_gen.certificate import counted
 from data_gen.corpora import Corpus, Document, read_corpus
-from data_gen.demo.build import build_demo_splits
-from data_gen.demo.order import OrderSettings, build_order_tasks
-from data_gen.demo.settings import DemoTaskSettings, preset
+from data_gen.demo.build import DemoBuilder
+from data_gen.demo.order import OrderBuilder
+from data_gen.demo.settings import DemoTaskSettings, OrderSettings, preset
 from data_gen.pipeline import finish
 from data_gen.splits import add_splits, read_list, shared_passages
 from data_gen.tally import Input, Tally
@@ -32,29 +33,26 @@ def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
 
 
 def write(
-    builder: str,
-    splits: Mapping[str, Sequence[Task]],
-    out: Path,
-    corpus: Corpus,
-    settings: Any,
-    seed: int,
-    tally: Tally,
+    builder: DemoBuilder | OrderBuilder, corpus: Corpus, out: Path, listed: Collection[str] = ()
 ) -> int:
-    """Write the splits, certificate.json and a line for each source; returns the exit status.
-    Raises `TaskError` when a split would share anything with the held-out one."""
+    """Write the splits, certificate.json and a line for each source; documents whose ids are listed
+    are held out. Returns the exit status. Raises `TaskError` when a split would share anything with
+    the held-out one."""
+    tally = Tally()
+    splits = builder.splits(corpus, listed, tally)
     if not splits["validation"]:
-        splits = {name: tasks for name, tasks in splits.items() if name != "validation"}
+        del splits["validation"]
     return finish(
-        builder,
+        builder.name,
         out,
         splits,
         shared_passages(splits),
         inputs_of(splits, corpus),
-        seed,
+        builder.seed,
         tally=tally,
         kind=_class,
         hint="set heldout=N and validation=N above 0",
-        settings=asdict(settings),
+        settings=asdict(builder.settings),
         corpus={
             "sha256": corpus.sha256,
             "documents": len(corpus.documents),
@@ -83,15 +81,6 @@ def inputs_of(splits: Mapping[str, Sequence[Task]], corpus: Corpus) -> list[Inpu
     return found + [Input(f"row {n}", 0, (said,)) for n, said in enumerate(corpus.problems, 1)]
 
 
-def write_demo(
-    corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path, listed: Collection[str] = ()
-) -> int:
-    """Build and write the demo's splits; documents whose ids are listed are held out."""
-    tally = Tally()
-    splits = build_demo_splits(corpus, settings, seed, listed, tally)
-    return write("demo", splits, out, corpus, settings, seed, tally)
-
-
 def _options(name: str, what: str, settings: type) -> Parser:
     """A parser whose help lists the settings with their defaults."""
     defaults = settings()
@@ -111,35 +100,32 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _corpus(path: str | None) -> Corpus:
-    corpus = read_corpus(path)
+def _built(builder: DemoBuilder | OrderBuilder, args: Namespace) -> int:
+    corpus = read_corpus(args.corpus)
     for problem in corpus.problems[:5]:
         print(f"assay tasks: {problem}", file=sys.stderr)
     if corpus.problems:
         print(f"assay tasks: {len(corpus.problems)} corpus rows left out", file=sys.stderr)
-    return corpus
+    return write(builder, corpus, args.out, read_list(args.heldout))
 
 
-def _shares(args: Any) -> list[str]:
-    """The flags as the settings that they stand for."""
+def _words(args: Namespace) -> list[str]:
+    """The settings, with the flags as the settings that they stand for."""
     given = {"heldout_documents": args.heldout_share, "validation_documents": args.validation_share}
-    return [f"{name}={value}" for name, value in given.items() if value is not None]
+    shares = [f"{name}={value}" for name, value in given.items() if value is not None]
+    return [*args.settings, *shares]
 
 
 def demo(argv: Sequence[str]) -> int:
     """`assay tasks demo`: exit status 0; errors that a user can mend are raised."""
     what = "Short refinement tasks from real prose, for a small model (docs/tasks.md)."
     args = _options("demo", what, DemoTaskSettings).parse_intermixed_args(argv)
-    settings = parse_settings([*args.settings, *_shares(args)])
-    listed = read_list(args.heldout)
-    return write_demo(_corpus(args.corpus), settings, args.seed, args.out, listed)
+    return _built(DemoBuilder(parse_settings(_words(args)), args.seed), args)
 
 
 def order(argv: Sequence[str]) -> int:
     """`assay tasks order`: exit status 0; errors that a user can mend are raised."""
     what = "Short order groups: one filter and one mapper in both orders."
     args = _options("order", what, OrderSettings).parse_intermixed_args(argv)
-    settings = OrderSettings(**given_values(OrderSettings, [*args.settings, *_shares(args)]))
-    corpus, tally = _corpus(args.corpus), Tally()
-    splits = build_order_tasks(corpus, settings, args.seed, read_list(args.heldout), tally)
-    return write("order", splits, args.out, corpus, settings, args.seed, tally)
+    settings = OrderSettings(**given_values(OrderSettings, _words(args)))
+    return _built(OrderBuilder(settings, args.seed), args)

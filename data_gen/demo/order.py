@@ -14,20 +14,17 @@ Made for models too small for the benchmark's own inputs; `assay tasks cdr` make
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from assay.console import progress
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from data_gen.corpora import Corpus
-from data_gen.demo.inject import Woven, before_sentence, pick, weave
+from data_gen.demo.inject import before_sentence, pick, weave
 from data_gen.demo.passages import Passage, canonical_hash
-from data_gen.demo.refinements import Draft, Refinements, split_tasks
+from data_gen.demo.refinements import Draft, Refinements
 from data_gen.demo.settings import OrderSettings
-from data_gen.demo.wording import filter_step, read_requirement, say_recipe
-from data_gen.tally import Tally
+from data_gen.demo.wording import filter_step, say_recipe
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
 
@@ -35,53 +32,25 @@ LOW, HIGH = 0.9, 1.4
 REPEATED = 0.6  # of `max_chars`: the longest sentence that is said twice
 REPEATS = Step("remove_repeat_sentences_mapper")
 _TRIES = 400
-
-
-def build_order_tasks(
-    corpus: Corpus,
-    settings: OrderSettings,
-    seed: int,
-    listed: Collection[str] = (),
-    tally: Tally | None = None,
-) -> dict[str, list[Task]]:
-    """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`, siblings side by side;
-    documents whose ids are listed are held out; `tally` counts how often gold was computed
-    twice.
-
-    No document or sentence of the held-out and validation splits occurs in any other. Raises
-    `TaskError` when the corpus is too small.
-    """
-    return split_tasks(OrderBuilder(settings, seed), corpus, listed, tally)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A text, the recipe of each slot, and what the executor makes of them."""
-
-    passage: Passage
-    text: str
-    orders: Mapping[str, tuple[Step, ...]]
-    runs: Mapping[str, Execution]
+_Runs = dict[str, tuple[tuple[Step, ...], Execution]]  # by slot: the recipe, and what it does
+_Group = tuple[Passage, str, _Runs]  # with the text that both recipes are of
 
 
 class OrderBuilder(Refinements[OrderSettings]):
     """Draws a text for each group: both of its tasks ask for the same steps."""
 
-    sentences = 2
+    name, sentences = "order", 2
 
     def __init__(self, settings: OrderSettings, seed: int) -> None:
         super().__init__(settings, seed)
         self.brief = settings.brief
 
-    def counts(self) -> dict[str, int]:
-        asked = self.settings
-        valid = asked.heldout // 3 if asked.validation is None else asked.validation
-        groups = (asked.train_sft, asked.train_rl, valid, asked.heldout)
-        names = ("train_sft", "train_rl", "validation", "heldout")
-        return {name: 2 * count for name, count in zip(names, groups, strict=True)}
+    def count(self, split: str) -> int:
+        asked: int | None = getattr(self.settings, split)
+        return 2 * (self.settings.heldout // 3 if asked is None else asked)
 
     def drafts(self, source: str, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
-        count, seed = self.counts()[source] // 2, self.seed
+        count, seed = self.count(source) // 2, self.seed
         swapped = round(count * self.settings.mapper_share)
         turns = sorted(range(count), key=lambda i: derive_seed(seed, source, "track", i))
         mapped = {index for index in range(count) if turns[index] < swapped}
@@ -102,21 +71,18 @@ class OrderBuilder(Refinements[OrderSettings]):
             made = self._filtered(status, mapper, rng) if status else self._mapped(mapper, rng)
             if made is None:
                 continue
-            self.pool.mark_used(made.passage)
-            self.used.add(canonical_hash(made.text))
-            for slot, steps in made.orders.items():
-                said, run = say_recipe(steps, rng, 3), made.runs[slot]
-                if read_requirement(said) != list(steps):
-                    raise TaskError(f"the wording {said!r} does not read back to its recipe")
+            passage, text, runs = made
+            self.take(passage, text)
+            for slot, (steps, run) in runs.items():
                 dropped = run.status == "DROP"
                 yield Draft(
                     id=f"order-{split}-{index:04d}-{slot}",
                     track="order_f" if status else "order_m",
-                    passage=made.passage,
-                    text=made.text,
+                    passage=passage,
+                    text=text,
                     steps=steps,
                     run=run,
-                    requirement=said,
+                    requirement=say_recipe(steps, rng, 3),
                     group=f"order-{split}-{index:04d}",
                     meta={
                         "order_slot": slot,
@@ -137,17 +103,16 @@ class OrderBuilder(Refinements[OrderSettings]):
         made = before_sentence(passage.text, mapper.operator, rng)
         copies = [made.render(), passage.text]
         text = " ".join(copies if rng.random() < 0.5 else copies[::-1])
-        orders = {"canonical": (mapper, REPEATS), "swap_0_1": (REPEATS, mapper)}
-        wanted = {"canonical": passage.text, "swap_0_1": f"{passage.text} {passage.text}"}
-        group = self._group(passage, text, orders)
-        if group is None or any(
-            normalise(run.text) != normalise(wanted[slot]) for slot, run in group.runs.items()
+        if (runs := self._runs(text, canonical=(mapper, REPEATS), swap_0_1=(REPEATS, mapper))) and (
+            normalise(runs["canonical"][1].text) == normalise(passage.text)
+            and normalise(runs["swap_0_1"][1].text) == normalise(f"{passage.text} {passage.text}")
         ):
-            return None
-        return group
+            return passage, text, runs
+        return None
 
     def _filtered(self, status: str, mapper: Step, rng: Random) -> _Group | None:
-        """For a group of track order_f: a filter and a mapper, on a text that gets `status`."""
+        """For a group of track order_f: a filter and a mapper, on a text that gets `status`; the
+        mapper does what its words mean, and both orders end as wanted."""
         number = pick(rng, self.settings.thresholds)
         filter_ = filter_step("text_length_filter", "min", number)
         low, high = (18, int(LOW * number)) if status == "DROP" else (int(HIGH * number), 10_000)
@@ -155,30 +120,19 @@ class OrderBuilder(Refinements[OrderSettings]):
         if passage is None:
             return None
         woven = weave(passage.text, (mapper.operator,), rng)
-        text = woven.render()
+        text, cleaned = woven.render(), normalise(woven.render((mapper.operator,)))
         if status == "DROP" and len(text) > LOW * number:
             return None
-        group = self._group(passage, text, {"pre": (filter_, mapper), "post": (mapper, filter_)})
-        return group if group and _as_meant(woven, mapper, group.runs, status) else None
+        if (runs := self._runs(text, pre=(filter_, mapper), post=(mapper, filter_))) and (
+            cleaned == normalise(runs["post"][1].full_run_text)
+            and cleaned not in ("", normalise(text))
+            and all(run.status == status for _, run in runs.values())
+        ):
+            return passage, text, runs
+        return None
 
-    def _group(
-        self, passage: Passage, text: str, orders: Mapping[str, tuple[Step, ...]]
-    ) -> _Group | None:
+    def _runs(self, text: str, **orders: tuple[Step, ...]) -> _Runs | None:
         """None for a text that occurs already, or is too long."""
         if canonical_hash(text) in self.used or len(text) > self.settings.max_chars + 30:
             return None
-        runs = {slot: execute(text, steps) for slot, steps in orders.items()}
-        return _Group(passage, text, orders, runs)
-
-
-def _as_meant(woven: Woven, mapper: Step, runs: Mapping[str, Execution], status: str) -> bool:
-    """The mapper does what its words mean, and both orders end as wanted."""
-    cleaned = woven.render((mapper.operator,))
-    post = runs["post"]
-    meant = normalise(post.full_run_text) == normalise(cleaned)
-    return (
-        meant
-        and normalise(cleaned) != normalise(woven.render())
-        and bool(normalise(cleaned))
-        and all(run.status == status for run in runs.values())
-    )
+        return {slot: (steps, execute(text, steps)) for slot, steps in orders.items()}

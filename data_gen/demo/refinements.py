@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Generic, TypeVar
 
+from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from data_gen.corpora import Corpus, Document
 from data_gen.demo.passages import Passage, PassagePool, canonical_hash, cut_passages
 from data_gen.demo.settings import DemoTaskSettings, OrderSettings
 from data_gen.demo.wording import read_requirement
 from data_gen.pipeline import Builder, tasks_of
-from data_gen.splits import sentence_keys, split_documents
+from data_gen.splits import sentence_keys, shuffled, split_documents
 from data_gen.tally import DIFFERS, Refused, Tally
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import MODE, TAG, gold_answer
@@ -55,24 +55,32 @@ class Refinements(Builder[str, Draft, Execution], Generic[Settings]):
     """Tasks over short passages. A source is the passages of one split: `pool`, of which `used` are
     texts that occur already."""
 
+    name: str
     sentences: int  # of a passage at most
+    mixed = False  # tasks stand in an order of their own, not in that of their drafts
     brief = False  # a short system message without the answer's form
 
     def __init__(self, settings: Settings, seed: int) -> None:
         self.settings, self.seed = settings, seed
         self.pool, self.used = PassagePool(()), set[str]()
 
-    @abstractmethod
-    def counts(self) -> dict[str, int]:
-        """How many tasks each split is asked for."""
+    def count(self, split: str) -> int:
+        """How many tasks a split is asked for."""
+        return getattr(self.settings, split)
+
+    def take(self, passage: Passage, text: str) -> None:
+        """Note what a task is made of."""
+        self.pool.mark_used(passage)
+        self.used.add(canonical_hash(text))
 
     def gold(self, draft: Draft) -> Execution:
         return draft.run
 
     def again(self, draft: Draft, gold: Execution) -> None:
         """Run the recipe that the task's own words stand for."""
-        run = execute(draft.text, read_requirement(draft.requirement))
-        if (run.status, run.text) != (gold.status, gold.text):
+        steps = read_requirement(draft.requirement)
+        run = execute(draft.text, steps)
+        if steps != [*draft.steps] or (run.status, run.text) != (gold.status, gold.text):
             raise Refused(DIFFERS, f"{draft.requirement!r} does not lead to gold", draft.id)
 
     def words(self, draft: Draft, gold: Execution) -> str:
@@ -108,43 +116,48 @@ class Refinements(Builder[str, Draft, Execution], Generic[Settings]):
         )
         return with_states(task, self.brief) if self.settings.states else task
 
+    def splits(
+        self, corpus: Corpus, listed: Collection[str] = (), tally: Tally | None = None
+    ) -> dict[str, list[Task]]:
+        """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`. Same corpus, settings and
+        seed give the same tasks; documents whose ids are listed are held out; `tally` counts how
+        often gold was computed twice.
 
-def split_tasks(
-    builder: Refinements[Settings], corpus: Corpus, listed: Collection[str], tally: Tally | None
-) -> dict[str, list[Task]]:
-    """Tasks of every split. No document and no sentence is on two of the three sides; both training
-    splits draw from one. Raises `TaskError` where a draft is refused."""
-    tally = Tally() if tally is None else tally
-    settings, counts = builder.settings, builder.counts()
-    rest, heldout = split_documents(
-        corpus.documents, settings.heldout_documents, builder.seed, listed
-    )
-    share = settings.validation_documents if counts["validation"] else 0.0
-    train, chosen = split_documents(rest, share, builder.seed, key="validation")
+        No document, sentence or input of the held-out and validation splits occurs in any other;
+        SFT and RL share documents but no input. Raises `TaskError` when the corpus is too small for
+        the settings, and where a draft is refused.
+        """
+        tally = Tally() if tally is None else tally
+        settings, seed = self.settings, self.seed
+        rest, heldout = split_documents(corpus.documents, settings.heldout_documents, seed, listed)
+        share = settings.validation_documents if self.count("validation") else 0.0
+        train, chosen = split_documents(rest, share, seed, key="validation")
 
-    def pool(documents: list[Document], others: list[Document]) -> PassagePool:
-        cut = (
-            passage
-            for document in documents
-            for passage in cut_passages(document, settings.max_chars, builder.sentences)
-        )
-        return PassagePool(cut, sentence_keys(others))
+        def pool(documents: list[Document], others: list[Document]) -> PassagePool:
+            cut = (
+                passage
+                for document in documents
+                for passage in cut_passages(document, settings.max_chars, self.sentences)
+            )
+            return PassagePool(cut, sentence_keys(others))
 
-    # Held-out and validation tasks do not depend on the training counts.
-    training = pool(train, []), set[str]()
-    sides = {
-        "train_sft": training,
-        "train_rl": training,
-        "validation": (pool(chosen, train), set[str]()),
-        "heldout": (pool(heldout, rest), set[str]()),
-    }
-    made: dict[str, list[Task]] = {}
-    for split, (builder.pool, builder.used) in sides.items():
-        found = tasks_of(builder, split, counts[split], Random(0), tally)
-        if tally.refused:
-            raise TaskError(f"split {split}: refused {dict(tally.refused)}: {tally.examples}")
-        made[split] = [replace(task, split=split) for task in found]
-    return made
+        # Held-out and validation tasks do not depend on the training counts.
+        training = pool(train, []), set[str]()
+        sides = {
+            "train_sft": training,
+            "train_rl": training,
+            "validation": (pool(chosen, train), set[str]()),
+            "heldout": (pool(heldout, rest), set[str]()),
+        }
+        made: dict[str, list[Task]] = {}
+        for split, (self.pool, self.used) in sides.items():
+            found = tasks_of(self, split, self.count(split), Random(0), tally)
+            if tally.refused:
+                raise TaskError(f"split {split}: refused {dict(tally.refused)}: {tally.examples}")
+            made[split] = [replace(task, split=split) for task in found]
+            if self.mixed:
+                made[split] = shuffled(made[split], derive_seed(seed, split, "order"))
+        return made
 
 
 def with_states(task: Task, brief: bool = False) -> Task:

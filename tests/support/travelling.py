@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from demo_splits import demo_splits
 from places import ROOT
 
 from assay.family import use_families
 from assay.task import Task, write_jsonl
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import build_demo_tasks, preset
+from data_gen.demo.settings import preset
 from data_gen.exports.cli import main as export
 from rewards.adapters.words import said_gold
 
@@ -21,7 +22,7 @@ FIGS = {"sql": "SELECT boxes FROM stock WHERE fruit = 'fig'"}  # the call of `qu
 def demo_tasks(count: int) -> list[Task]:
     """Refinement tasks over the corpus that ships."""
     settings = preset("easy", train_sft=1, train_rl=1, heldout=count)
-    return list(build_demo_tasks(read_corpus(), settings, seed=3)[2])
+    return list(demo_splits(read_corpus(), settings, 3)[2])
 
 
 def own_tasks(count: int) -> list[Task]:

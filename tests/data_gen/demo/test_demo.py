@@ -11,18 +11,19 @@ from random import Random
 from typing import Any
 
 import pytest
+from demo_splits import demo_splits
 from front import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.task import Task, TaskError, read_tasks
 from data_gen.corpora import Corpus, read_corpus
-from data_gen.demo.build import THRESHOLDS, DemoBuilder, build_demo_tasks, preset
+from data_gen.demo.build import THRESHOLDS, DemoBuilder
 from data_gen.demo.cli import order, parse_settings
 from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
-from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.demo.order import OrderBuilder
 from data_gen.demo.refinements import BRIEF
-from data_gen.demo.settings import PRESETS
+from data_gen.demo.settings import PRESETS, OrderSettings, preset
 from data_gen.demo.wording import (
     FILTER_FORMS,
     FILTERS,
@@ -50,12 +51,12 @@ def corpus() -> Corpus:
 
 @lru_cache
 def built(difficulty: str = "medium") -> tuple[list[Task], ...]:
-    return build_demo_tasks(corpus(), preset(difficulty, **SIZES), 7)
+    return demo_splits(corpus(), preset(difficulty, **SIZES), 7)
 
 
 @lru_cache
 def orders() -> dict[str, list[Task]]:
-    return build_order_tasks(read_corpus(None), FEW, 0)
+    return OrderBuilder(FEW, 0).splits(read_corpus(None))
 
 
 def every_task() -> list[Task]:
@@ -83,7 +84,7 @@ def test_words_that_do_not_lead_to_gold_are_refused(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(DemoBuilder, "drafts", draft)
     with pytest.raises(TaskError, match="does not lead to gold"):
-        build_demo_tasks(corpus(), preset("easy", **SIZES), 7)
+        demo_splits(corpus(), preset("easy", **SIZES), 7)
 
 
 def test_counts_and_classes_are_as_asked_and_no_instruction_tells_the_status() -> None:
@@ -118,7 +119,7 @@ def test_held_out_tasks_share_nothing_with_training_and_do_not_depend_on_its_cou
         assert not any(n for pair in pairs.values() for n in pair.values())
         inputs = [t.gold["input_text"] for t in (*sft, *rl, *heldout)]
         assert len({*inputs}) == len(inputs)
-    other = build_demo_tasks(corpus(), preset("medium", **SIZES | {"train_sft": 3}), 7)
+    other = demo_splits(corpus(), preset("medium", **SIZES | {"train_sft": 3}), 7)
     assert other[2] == built()[2]
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from demo_splits import demo_splits
 from places import SHARED
 from sql_tasks import sql_tasks
 
@@ -17,8 +18,8 @@ from assay import scorer_timeout as guard
 from assay.family import BUILT_IN, Cheat, Family
 from assay.task import Answer, Score, Task, TaskError
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import build_demo_tasks, preset
-from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.demo.order import OrderBuilder
+from data_gen.demo.settings import OrderSettings, preset
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rewards.audit.laws import cheat_laws, examine, mean_scores, split_law
 
@@ -32,9 +33,9 @@ def refinement() -> list[Task]:
     shipped = read_corpus()
     corpus = replace(shipped, documents=shipped.documents[::5])
     sizes = {"train_sft": 6, "train_rl": 6, "heldout": 12}
-    splits = [*build_order_tasks(corpus, OrderSettings(3, 3, 3), 3).values()]
+    splits = [*OrderBuilder(OrderSettings(3, 3, 3), 3).splits(corpus).values()]
     for difficulty in ("easy", "hard"):
-        splits += build_demo_tasks(corpus, preset(difficulty, **sizes), 3)
+        splits += demo_splits(corpus, preset(difficulty, **sizes), 3)
     return [task for split in splits for task in split]
 
 

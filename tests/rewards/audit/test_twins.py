@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from demo_splits import demo_splits
 from mixed_tasks import asked
 
 from assay import family as families
 from assay.family import BUILT_IN, Audit, Family, Score, Task
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import build_demo_tasks, preset
+from data_gen.demo.settings import preset
 from rewards.audit.laws import Audited, gold_of, scored
 from rewards.audit.variants import find_twins
 from rewards.cdr.audit import refinement_twin
@@ -30,7 +31,7 @@ def demo() -> list[Task]:
     shipped = read_corpus()
     corpus = replace(shipped, documents=shipped.documents[::5])
     sizes = {"train_sft": 6, "train_rl": 6, "heldout": 12}
-    return [*build_demo_tasks(corpus, preset("medium", **sizes), 3)[0]]
+    return [*demo_splits(corpus, preset("medium", **sizes), 3)[0]]
 
 
 def test_a_refinement_twin_is_executed_and_remembering_fails() -> None:

@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from demo_splits import demo_splits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import tables
 
 from assay.task import Task, TaskError
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import build_demo_tasks, preset, with_states
-from data_gen.demo.order import OrderSettings, build_order_tasks
-from data_gen.demo.refinements import STATES_SYSTEM
+from data_gen.demo.order import OrderBuilder
+from data_gen.demo.refinements import STATES_SYSTEM, with_states
+from data_gen.demo.settings import OrderSettings, preset
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import (
     RefinementReward,
@@ -92,13 +93,13 @@ def test_a_check_says_number_bound_and_verdict(step: Step, text: str, said: str)
 @pytest.fixture(scope="module")
 def order() -> list[Task]:
     few = OrderSettings(train_sft=6, train_rl=12, heldout=3, mapper_share=0.5, states=True)
-    return build_order_tasks(read_corpus(None), few, 0)["train_rl"]
+    return OrderBuilder(few, 0).splits(read_corpus(None))["train_rl"]
 
 
 @pytest.fixture(scope="module")
 def demo() -> list[Task]:
     few: dict[str, Any] = {"train_sft": 12, "train_rl": 4, "heldout": 4, "states": True}
-    return build_demo_tasks(read_corpus(None), preset("hard", **few), 0)[0]
+    return demo_splits(read_corpus(None), preset("hard", **few), 0)[0]
 
 
 def test_gold_writes_every_executed_state_and_scores_one(
