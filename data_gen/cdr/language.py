@@ -8,9 +8,11 @@ The reader is the proof behind every written instruction: it accepts exactly the
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from random import Random
 from typing import Any, TypeVar
 
@@ -127,158 +129,75 @@ def _say_deletion(noun: str, mood: str, some: Callable[[Sequence[Any]], Any]) ->
     return f"{determiner}{noun} are {participle}"
 
 
-def _any(options: Sequence[str]) -> str:
-    ranked = sorted(set(options), key=lambda o: (-len(o), o))
-    return "(?:" + "|".join(map(re.escape, ranked)) + ")"
-
-
-Meaning = tuple[Step, str, int]  # a step, the bound of a filter that is said, the manner
-
-
-@dataclass(frozen=True)
-class _Alternative:
-    """One way of saying one step: the words it can begin with, and three patterns side by side.
-    Many ways have the first and the last in common."""
-
-    heads: frozenset[str]
-    before: str
-    pattern: str
-    after: str
-    meaning: Meaning
-
-
-def _head(text: str) -> str:
-    found = re.match(r"\w+", text)
-    assert found, f"{text!r}: a phrase must begin with a word"
-    return found.group().lower()
-
-
-def _heads(options: Sequence[str]) -> frozenset[str]:
-    return frozenset(map(_head, options))
+# What ends a clause behind its first words, and what it says: operator, bound, manner. Behind the
+# words before a number stands the number.
+Ending = tuple[re.Pattern[str], str, str, int]
+_WORD = re.compile(r"\w+")
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 @cache
-def _alternatives() -> tuple[_Alternative, ...]:
-    """Every clause of the grammar, longest first, so that none hides another."""
-    found = [*_deletions(), *_sentences(), *_conditions()]
-    return tuple(alternative for _, alternative in sorted(found, key=lambda pair: -pair[0]))
-
-
-def _deletions() -> Iterator[tuple[int, _Alternative]]:
-    verbs, gerunds, participles = ([v[i] for v in VERBS] for i in range(3))
-    start, the = f"(?:{_any(verbs)}|{_any(gerunds)})", _any(DETERMINERS)
-    said = [determiner for determiner in DETERMINERS if determiner]
-    nouns = [form for form in _all_forms() if isinstance(form[2], str)]
-    for mood in ("active", "passive", "negative"):
-        for name, manner, noun in nouns:
-            assert isinstance(noun, str)
-            word = re.escape(noun)
-            heads, before, after = {
-                "active": (_heads([*verbs, *gerunds]), f"{start} {the}", ""),
-                "passive": (_heads([*said, noun]), the, f" are {_any(participles)}"),
-                "negative": (_heads(["no"]), "no ", ""),
-            }[mood]
-            step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
-            yield len(noun), _Alternative(heads, before, word, after, (step, "", manner))
-
-
-def _sentences() -> Iterator[tuple[int, _Alternative]]:
+def _beginnings() -> tuple[dict[str, list[Ending]], dict[str, list[int]]]:
+    """(endings by what clauses begin with, all of it or up to the number; how long beginnings with
+    a first word are; all with the longest first, so that none hides another)."""
+    found: dict[str, list[Ending]] = {}
     for name, manner, form in _all_forms():
-        if isinstance(form, str):
-            continue
-        step = Step(name, dict(RECIPE_PARAMS.get(name, {})))
-        for said in form.values():
-            word = re.escape(said)
-            yield len(said), _Alternative(_heads([said]), "", word, "", (step, "", manner))
-
-
-def _conditions() -> Iterator[tuple[int, _Alternative]]:
-    frames = FILTER_FRAMES
+        for said in _ways(form):
+            found.setdefault(said.translate(_LOWER), []).append((_ending(""), name, "", manner))
     for manner, known in enumerate((CONDITIONS, CONDITIONS_TO_THE_LETTER)):
         for (name, bound), sides in known.items():
-            meaning = (Step(name), bound, manner)
             for side, conditions in enumerate(sides):
-                starts = [f.split("{c}")[0] for mood in MOODS for f in frames[mood][side]]
-                for condition in conditions:
-                    left, right = (re.escape(part) for part in condition.split("{n}"))
-                    body = f"{left}(?:{NUMBER}){right}"
-                    said = _Alternative(_heads(starts), _any(starts), body, "", meaning)
-                    yield len(condition) + 30, said
+                frames = [f.split("{c}")[0] for mood in MOODS for f in FILTER_FRAMES[mood][side]]
+                for frame, condition in product(frames, conditions):
+                    left, right = (frame + condition).translate(_LOWER).split("{n}")
+                    ending = _ending(f"{NUMBER}{re.escape(right)}")
+                    found.setdefault(left, []).append((ending, name, bound, manner))
+    sizes: dict[str, set[int]] = {}
+    for said, endings in found.items():
+        endings.sort(key=lambda ending: -len(ending[0].pattern))
+        sizes.setdefault(_WORD.findall(said)[0], set()).add(len(said))
+    return found, {head: sorted(own, reverse=True) for head, own in sizes.items()}
 
 
-Reader = tuple[re.Pattern[str], tuple[Meaning, ...]]
-
-
-@cache
-def _begins() -> frozenset[str]:
-    """Every word that a clause can begin with."""
-    return frozenset(head for a in _alternatives() for head in a.heads)
-
-
-def _reader_of(word: str) -> Reader | None:
-    """What reads the clauses that can begin with a word; None where none can. Words are looked up
-    before anything is kept: they are a model's, without end."""
-    if word.isascii():
-        head = word.lower()
-        return _reader(head) if head in _begins() else None
-    folded = word.translate(_LIKE_ASCII)
-    return _any_reader() if folded.isascii() and folded.lower() in _begins() else None
-
-
-# The letters beyond ASCII that IGNORECASE takes for ASCII ones.
-_LIKE_ASCII = str.maketrans({"\u017f": "s", "\u212a": "k", "\u0130": "i", "\u0131": "i"})
+def _ways(form: Form) -> Iterator[str]:
+    """Every clause that a form of a mapper gives."""
+    if not isinstance(form, str):
+        yield from form.values()
+        return
+    yield f"no {form}"
+    for determiner, (imperative, gerund, participle) in product(DETERMINERS, VERBS):
+        yield f"{imperative} {determiner}{form}"
+        yield f"{gerund} {determiner}{form}"
+        yield f"{determiner}{form} are {participle}"
 
 
 @cache
-def _reader(head: str) -> Reader:
-    """The pattern of the clauses that can begin with a word, and what its groups stand for."""
-    return _reader_for([a for a in _alternatives() if head in a.heads])
-
-
-@cache
-def _any_reader() -> Reader:
-    """The same of all clauses, for words whose case is not plain."""
-    return _reader_for(_alternatives())
-
-
-def _reader_for(chosen: Sequence[_Alternative]) -> Reader:
-    """What alternatives have in common is tried once for all of them."""
-    alike: dict[tuple[str, str], list[_Alternative]] = {}
-    for one in chosen:
-        alike.setdefault((one.before, one.after), []).append(one)
-    body = "|".join(
-        f"{before}(?:{'|'.join(f'({one.pattern})' for one in group)}){after}"
-        for (before, after), group in alike.items()
-    )
-    meanings = tuple(one.meaning for group in alike.values() for one in group)
-    return re.compile(rf"(?:{body})(?!\w)", re.IGNORECASE), meanings
-
-
-_WORD = re.compile(r"\w+")
+def _ending(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"{pattern}(?!\w)")
 
 
 def read_clauses(text: str) -> list[Clause]:
-    """Every clause of the grammar in a text, in order. Other words are passed over.
-
-    Clauses begin with a word; each word is tried against those that can begin with it, which
-    finds what one pattern of all clauses finds, some ten times as fast.
-    """
+    """Every clause of the grammar in a text, in order. Other words are passed over; the case of
+    ASCII letters does not matter."""
+    text = text.translate(_LOWER)
     found: list[Clause] = []
-    at = 0
     for word in _WORD.finditer(text):
-        if word.start() < at:  # inside the last clause, which ends with a word
-            continue
-        reader = _reader_of(word.group())
-        match = reader[0].match(text, word.start()) if reader else None
-        if reader is not None and match is not None:
-            at = match.end()
-            meaning = reader[1][int(match.lastindex or 1) - 1]
-            found.append(Clause(word.start(), at, *_meant(meaning, match.group())))
+        if not found or word.start() >= found[-1].end:
+            clause = _clause_at(text, word.start(), word[0])
+            found += [clause] if clause else []
     return found
 
 
-def _meant(meaning: Meaning, said: str) -> tuple[Step, int]:
-    step, bound, manner = meaning
-    if not bound:
-        return Step(step.operator, dict(step.params)), manner
-    return Step(step.operator, {bound: read_number(bound, re.findall(NUMBER, said)[-1])}), manner
+def _clause_at(text: str, start: int, head: str) -> Clause | None:
+    """The clause that begins here with a word."""
+    beginnings, sizes = _beginnings()
+    for size in sizes.get(head, ()):
+        at = start + size
+        for pattern, name, bound, manner in beginnings.get(text[start:at], ()):
+            if not (end := pattern.match(text, at)):
+                continue
+            params: Any = RECIPE_PARAMS.get(name, {})
+            if bound:
+                params = {bound: read_number(bound, re.findall(NUMBER, end[0])[0])}
+            return Clause(start, end.end(), Step(name, dict(params)), manner)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isnan
 from typing import Any, Literal
 
@@ -13,12 +14,13 @@ from configs.cdr import LibraryConfig
 from data_gen.cdr.facts import Replays
 from data_gen.cdr.mining import MinedRecipe
 
-SLOTS = ("front", "middle", "end")
-SLOT_TYPES = {
+# places of the filter of an order family: the type of a recipe with one there
+SLOTS = {
     "front": "filter-then-clean",
     "middle": "clean-filter-clean",
     "end": "clean-then-filter",
 }
+Point = tuple[str, int]  # a filter, and after how many mappers it stands
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,13 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Variant:
-    """A recipe with at most one filter; `params` is the library's first guess at its threshold."""
+    """A recipe with at most one filter, which stands at `point`; `params` is the library's first
+    guess at its threshold."""
 
     id: str
     recipe_type: str
     sequence: tuple[str, ...]
-    filter: str | None = None
+    point: Point | None = None
     params: dict[str, float] | None = None
 
 
@@ -58,8 +61,10 @@ class OrderFamily:
     slots: dict[str, Checkpoint]
     sequences: dict[str, tuple[str, ...]]
 
-    def variant_id(self, slot: str) -> str:
-        return f"{self.id}__{slot}"
+    @property
+    def points(self) -> list[Point]:
+        """Where its filter stands in front, in the middle and at the end."""
+        return [(self.filter, self.slots[slot].step) for slot in SLOTS]
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,13 @@ class LibraryRecipe:
     support_records: int
     variants: tuple[Variant, ...]
     families: tuple[OrderFamily, ...]
+
+    @cached_property
+    def points(self) -> list[Point]:
+        """Where filters of its variants and families stand, but for those on the input itself."""
+        found = {one.point for one in self.variants if one.point}
+        found.update(point for family in self.families for point in family.points)
+        return sorted(point for point in found if point[1])
 
 
 def support_table(
@@ -101,17 +113,22 @@ def attach_filters(
         for point in _checkpoints(name, [table[row] for table in runs], len(recipe.ordered))
         if point.count >= config.min_filter_support
     ]
-    last = len(recipe.ordered)
-    most = config.max_filters_per_recipe
-    front = _best([p for p in points if p.step == 0])[:most]
-    end = _best([p for p in points if p.step == last])[:most]
-    variants = (
-        Variant(f"{recipe.id}__clean_only", "clean-only", recipe.ordered),
-        *_main(recipe, "filter_then_clean", front),
-        *_main(recipe, "clean_then_filter", end),
-    )
+    last, most = len(recipe.ordered), config.max_filters_per_recipe
+    variants = [Variant(f"{recipe.id}__clean_only", "clean-only", recipe.ordered)]
+    for kind, step in (("filter_then_clean", 0), ("clean_then_filter", last)):
+        best = sorted((p for p in points if p.step == step), key=Checkpoint.rank, reverse=True)
+        variants += [
+            Variant(
+                f"{recipe.id}__{kind}_{number:02d}",
+                kind.replace("_", "-"),
+                place_filter(recipe.ordered, point.filter, step),
+                (point.filter, step),
+                point.params,
+            )
+            for number, point in enumerate(best[:most], 1)
+        ]
     families = _families(recipe, points, last)[:most]
-    return LibraryRecipe(recipe, domain, len(tables), variants, tuple(families))
+    return LibraryRecipe(recipe, domain, len(tables), tuple(variants), tuple(families))
 
 
 def _checkpoints(name: str, runs: Sequence[Sequence[float]], last: int) -> list[Checkpoint]:
@@ -129,24 +146,6 @@ def _checkpoints(name: str, runs: Sequence[Sequence[float]], last: int) -> list[
         points.append(Checkpoint(name, step, len(values), delta, relative, params))
         before = mean
     return points
-
-
-def _best(points: list[Checkpoint]) -> list[Checkpoint]:
-    return sorted(points, key=lambda p: p.rank(), reverse=True)
-
-
-def _main(recipe: MinedRecipe, kind: str, points: Sequence[Checkpoint]) -> list[Variant]:
-    recipe_type = kind.replace("_", "-")
-    return [
-        Variant(
-            f"{recipe.id}__{kind}_{number:02d}",
-            recipe_type,
-            place_filter(recipe.ordered, point.filter, point.step),
-            point.filter,
-            point.params,
-        )
-        for number, point in enumerate(points, 1)
-    ]
 
 
 def place_filter(mappers: tuple[str, ...], name: str, step: int) -> tuple[str, ...]:
@@ -202,11 +201,11 @@ LEAST_RATIO = 0.001
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """A calibrated filter: `params` is None when the policy drops the variant."""
+class Rule:
+    """A filter with its threshold, and how it was made; `params` is None where the policy drops
+    it."""
 
     params: dict[str, float] | None
-    raw: float
     meta: dict[str, Any]
 
 
@@ -254,9 +253,7 @@ def quantile_of(filter_name: str, drop_rate: float) -> float:
     return drop_rate if BOUNDS[filter_name][1] == "min" else 1 - drop_rate
 
 
-def calibrated(
-    filter_name: str, raw: float, drop_rate: float, zero_policy: ZeroPolicy
-) -> Threshold:
+def calibrated(filter_name: str, raw: float, drop_rate: float, zero_policy: ZeroPolicy) -> Rule:
     """Round `raw` to a threshold of a filter. `raw` is the percentile `quantile_of` of the texts'
     statistics, so that the filter drops about the share `drop_rate` of them.
 
@@ -264,7 +261,6 @@ def calibrated(
     (the hidden lower bounds of spec section 2).
     """
     key, direction = BOUNDS[filter_name]
-    quantile = quantile_of(filter_name, drop_rate)
     value = round_threshold(raw, key)
     zero = key.endswith("_ratio") and value == 0
     if zero and zero_policy == "min-positive":
@@ -272,7 +268,7 @@ def calibrated(
     meta: dict[str, Any] = {
         "threshold_source": "instance_balanced_quantile",
         "target_drop_rate": drop_rate,
-        "threshold_quantile": quantile,
+        "threshold_quantile": quantile_of(filter_name, drop_rate),
         "threshold_direction": direction,
         "threshold_raw_value": round(raw, 6),
         "threshold_value": value,
@@ -280,5 +276,4 @@ def calibrated(
         "zero_ratio_threshold": zero,
         "zero_ratio_action": zero_policy if zero else None,
     }
-    skipped = zero and zero_policy == "skip"
-    return Threshold(None if skipped else {key: value}, round(raw, 6), meta)
+    return Rule(None if zero and zero_policy == "skip" else {key: value}, meta)

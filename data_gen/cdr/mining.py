@@ -80,8 +80,16 @@ def mine_counts(domain: str, counts: Mapping[Signature, int], config: MiningConf
         if kept:  # a family left with no recipe does not use up a number
             name = f"{domain}_family_{len(families) + 1:02d}"
             support = sum(exact[s] for s in assigned[anchor])
-            ranked = kept[: config.max_recipes_per_family]
-            recipes = _recipes(domain, len(families) + 1, ranked, exact)
+            recipes = tuple(
+                MinedRecipe(
+                    f"{domain}_recipe_{len(families) + 1:02d}_{rank:02d}",
+                    name,
+                    signature,
+                    execution_order(domain, signature),
+                    exact[signature],
+                )
+                for rank, signature in enumerate(kept[: config.max_recipes_per_family], 1)
+            )
             families.append(Family(name, anchor, coverage[anchor], support, recipes))
     fallback = _fallback([s for s in left if exact[s] >= config.min_recipe_support], exact)
     return Mined(domain, total, threshold, tuple(families), fallback)
@@ -158,21 +166,6 @@ def _assign(
     return assigned, left
 
 
-def _recipes(
-    domain: str, family: int, members: list[Signature], exact: Counter[Signature]
-) -> tuple[MinedRecipe, ...]:
-    return tuple(
-        MinedRecipe(
-            id=f"{domain}_recipe_{family:02d}_{rank:02d}",
-            family_id=f"{domain}_family_{family:02d}",
-            operators=signature,
-            ordered=execution_order(domain, signature),
-            support=exact[signature],
-        )
-        for rank, signature in enumerate(members, 1)
-    )
-
-
 def _fallback(
     left: list[Signature], exact: Counter[Signature]
 ) -> tuple[tuple[Signature, int], ...]:
@@ -221,11 +214,11 @@ def compose(
         taken.add(operators)
         found.append(
             MinedRecipe(
-                id=f"{domain}_composed_{len(found) + 1:03d}",
-                family_id=f"{domain}_composed",
-                operators=operators,
-                ordered=execution_order(domain, operators),
-                support=support,
+                f"{domain}_composed_{len(found) + 1:03d}",
+                f"{domain}_composed",
+                operators,
+                execution_order(domain, operators),
+                support,
                 composed=True,
             )
         )

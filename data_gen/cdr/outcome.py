@@ -14,13 +14,14 @@ apart state by state: whatever two orders have done alike is computed once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from itertools import pairwise
+from functools import cache
+from itertools import pairwise, product
 from random import Random
 from typing import Any, TypeVar
+
+import regex
 
 from assay.files import yaml_beside
 from assay.task import TaskError
@@ -40,7 +41,6 @@ T = TypeVar("T")
 _MEANT = "I mean those there "
 _KEPT = ("It is accepted only if", "; else it is rejected as it then stands.")
 _DROPPED = ("It is rejected, as it then stands, if", ".")
-_AND = (", the ", " and the ")
 _FIRST, _LAST = "before any change", "once all this holds"
 _BETWEEN = " and all else is untouched"
 _REST = "once all holds but before "
@@ -250,14 +250,80 @@ def say_outcome(outcome: Outcome, style: str, rng: Random, forms: int = 0) -> st
 
 
 def read_outcome(text: str) -> tuple[Outcome, str]:
-    """(what is said, style). Raises `OutcomeError` unless clauses account for the whole text."""
-    reader = _Reader(text)
-    for style, kinds in _words()["OPENINGS"].items():
-        if reader.take(kinds["mapped"]) is not None:
-            return reader.described(), style
-        if reader.take(kinds["judged"]) is not None:
-            return reader.sentences(frozenset()), style
-    raise reader.error()
+    """(what is said, style). Raises `OutcomeError` unless clauses account for the whole text, and
+    what they say of order is told in just these words."""
+    pattern, conditions = _grammar()
+    found = pattern.fullmatch(text)
+    if found is None:
+        raise OutcomeError(f"not a description of this grammar: {text[:60]!r}")
+    states = [_state_of()[said] for said in found.captures("state")]
+    names = {name for name, _ in states}
+    pairs: dict[str, set[tuple[str, str]]] = {"once": set(), "before": set()}
+    told = (found.captures(part) for part in ("meant", "word", "done"))
+    for meant, word, done in zip(*told, strict=True):
+        pairs[word] |= set(product(_named_in(meant), _named_in(done)))
+    judged, before, when = None, set[str](), found["when"] or ""
+    if found["left"]:
+        side = int(found["start"] == _KEPT[0])
+        if (side, found["left"], found["right"]) not in conditions:
+            raise OutcomeError(f"no condition of this grammar: {found['left']!r}")
+        name, bound, manner = conditions[side, found["left"], found["right"]]
+        judged = Judged(name, bound, read_number(bound, found["number"]), manner)
+        before = names if when == _LAST else _named_in(when)
+        before = names - before if when.startswith(_REST) else before
+    once = frozenset((first, second) for second, first in pairs["once"])
+    made = Outcome(frozenset(states), once, frozenset(pairs["before"]), judged, frozenset(before))
+    spoken = {name for pair in made.once | made.ahead for name in pair} | before
+    if len(names) < len(states) or not spoken <= names or not (names or judged):
+        raise OutcomeError("it says a thing twice, or speaks of what it does not ask for")
+    wanted = _say_when(made) if judged and names else ""
+    if found.captures("order") != _say_order(made) or when != wanted:
+        raise OutcomeError("its order is not told in these words")
+    return made, next(style for style in _words()["OPENINGS"] if found[style])
+
+
+Conditions = dict[tuple[int, str, str], tuple[str, str, int]]
+
+
+@cache
+def _grammar() -> tuple[regex.Pattern[str], Conditions]:
+    """(the pattern of every description; filter, bound and manner of a condition by its side and
+    the words around its number)."""
+    conditions: Conditions = {}
+    for manner in (1, 0):
+        for (name, bound), sides in _conditions(manner).items():
+            for side, said in enumerate(sides):
+                for one in said:
+                    left, right = one.split("{n}")
+                    conditions[side, left, right] = name, bound, manner
+    words = _words()
+    openings = words["OPENINGS"].items()
+    mapped, alone = (
+        "|".join(f"(?P<{style}>{_any(said[kind])})" for style, said in openings)
+        for kind in ("mapped", "judged")
+    )
+    absent = [said for said, (name, _) in _state_of().items() if _is_absent(name)]
+    nouns, others = (f"(?P<state>{_any(own)})" for own in (absent, _state_of().keys() - absent))
+    state = f"(?:{_any(words['ABSENT'])}{nouns}(?:, (?:and )?no {nouns})*|{others})"
+    order = f"By (?P<meant>[^.]+) {_MEANT}(?P<word>once|before) (?P<done>[^.]+)[.]"
+    lefts, rights = (_any({condition[i] for condition in conditions}) for i in (1, 2))
+    judged = (
+        f"(?P<start>{_any([_KEPT[0], _DROPPED[0]])})(?:, (?P<when>.+?),)? (?P<left>{lefts})"
+        f"(?P<number>{NUMBER})(?P<right>{rights})(?:{_any([_KEPT[1], _DROPPED[1]])})"
+    )
+    described = f"(?:{mapped}){state}(?:, {state})*{_any(words['TAILS'])}"
+    pattern = f"(?:{described}|(?:{alone}))(?: (?P<order>{order}))*(?: {judged})?"
+    return regex.compile(pattern), conditions
+
+
+def _any(options: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(regex.escape, sorted(options, key=len, reverse=True)))})"
+
+
+def _named_in(text: str) -> set[str]:
+    """The mappers of the names that stand in what is said of order."""
+    known = {noun: name for name, (noun, _) in _words()["REFERENCES"].items()}
+    return {known[noun] for noun in regex.findall(rf"the ({_any(known)})(?!\w)", text)}
 
 
 @cache
@@ -373,153 +439,3 @@ def _state_of() -> dict[str, tuple[str, int]]:
         for manner, forms in enumerate(manners)
         for said in forms
     }
-
-
-@cache
-def _named() -> dict[str, str]:
-    """The mapper of a name that sentences about order use."""
-    return {noun: name for name, (noun, _) in _words()["REFERENCES"].items()}
-
-
-@cache
-def _judging() -> dict[int, list[tuple[re.Pattern[str], str, str, int]]]:
-    """By side, the pattern of every condition with its filter, bound and manner."""
-    found: dict[int, list[tuple[re.Pattern[str], str, str, int]]] = {0: [], 1: []}
-    for manner in (1, 0):  # a longer condition may begin as a short one does
-        for (name, bound), sides in _conditions(manner).items():
-            for side, conditions in enumerate(sides):
-                for condition in conditions:
-                    left, right = map(re.escape, condition.split("{n}"))
-                    pattern = re.compile(f"{left}({NUMBER}){right}")
-                    found[side].append((pattern, name, bound, manner))
-    return found
-
-
-@lru_cache(maxsize=64)
-def _longest_first(options: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(options, key=lambda one: (-len(one), one)))
-
-
-class _Reader:
-    """Goes through a text clause by clause."""
-
-    def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
-
-    def error(self) -> OutcomeError:
-        left = self._text[self._at :]
-        return OutcomeError(f"not a description of this grammar from {left[:60]!r} on")
-
-    def take(self, options: Iterable[str]) -> str | None:
-        """The longest of the options that comes next; None where none does."""
-        for one in _longest_first(tuple(options)):
-            if self._text.startswith(one, self._at):
-                self._at += len(one)
-                return one
-        return None
-
-    def must(self, *options: str) -> str:
-        found = self.take(options)
-        if found is None:
-            raise self.error()
-        return found
-
-    def described(self) -> Outcome:
-        """Predicates, then sentences."""
-        nouns = [said for said, (name, _) in _state_of().items() if _is_absent(name)]
-        others = [said for said, (name, _) in _state_of().items() if not _is_absent(name)]
-        found: list[tuple[str, int]] = []
-        while True:
-            if self.take(_words()["ABSENT"]) is not None:
-                found.append(_state_of()[self.must(*nouns)])
-                while self.take([", and no ", ", no "]) is not None:
-                    found.append(_state_of()[self.must(*nouns)])
-            else:
-                found.append(_state_of()[self.must(*others)])
-            if self.take(_words()["TAILS"]) is not None:
-                break
-            self.must(", ")
-        if len({name for name, _ in found}) < len(found):
-            raise OutcomeError("the same thing is said twice")
-        return self.sentences(frozenset(found))
-
-    def sentences(self, states: frozenset[tuple[str, int]]) -> Outcome:
-        """What follows the description, up to the end of the text."""
-        names = frozenset(name for name, _ in states)
-        pairs: dict[str, set[tuple[str, str]]] = {"once": set(), "before": set()}
-        judged: Judged | None = None
-        before: frozenset[str] = frozenset()
-        while self._at < len(self._text):
-            self.must(" ")
-            if judged is None and self.take(["By "]) is not None:
-                meant = self._names()
-                self.must(f" {_MEANT}")
-                word = self.must("once", "before")
-                self.must(" ")
-                done = self._done()
-                self.must(".")
-                pairs[word] |= {(name, other) for name in meant for other in done}
-            elif judged is None:
-                judged, before = self._judged(names)
-            else:
-                raise self.error()
-        once = frozenset((first, second) for second, first in pairs["once"])
-        ahead = frozenset(pairs["before"])
-        spoken = {name for pair in once | ahead for name in pair} | before
-        if not spoken <= names or not (names or judged):
-            raise OutcomeError("it speaks of what it does not ask for")
-        return Outcome(states, once, ahead, judged, before)
-
-    def _judged(self, names: frozenset[str]) -> tuple[Judged, frozenset[str]]:
-        start = self.must(_KEPT[0], _DROPPED[0])
-        side = int(start == _KEPT[0])
-        before: frozenset[str] = frozenset()
-        if names:
-            self.must(", ")
-            if self.take([_LAST]) is not None:
-                before = names
-            elif self.take([_REST]) is not None:
-                before = names - self._done()
-            elif self.take([_FIRST]) is None:
-                self.must("once ")
-                before = frozenset(self._done())
-                self.must(_BETWEEN)
-            self.must(",")
-        self.must(" ")
-        for pattern, name, bound, manner in _judging()[side]:
-            found = pattern.match(self._text, self._at)
-            end = (_DROPPED, _KEPT)[side][1]
-            if found and self._text.startswith(end, found.end()):
-                self._at = found.end() + len(end)
-                value = read_number(bound, found[1])
-                return Judged(name, bound, value, manner), before
-        raise self.error()
-
-    def _names(self) -> list[str]:
-        """Names of mappers' objects: "the links, the tags and the macros"."""
-        self.must("the ")
-        return [_named()[self.must(*_named())], *self._others()]
-
-    def _others(self) -> list[str]:
-        """Further names of a list; a condition may begin with "the" too."""
-        found: list[str] = []
-        while True:
-            start = self._at
-            name = self.take(_AND) and self.take(_named())
-            if name is None:
-                self._at = start
-                return found
-            found.append(_named()[name])
-
-    def _done(self) -> set[str]:
-        """What is done: lists of names, each with what is then so of them."""
-        found: set[str] = set()
-        own = self._names()
-        while own:
-            done = {_words()["REFERENCES"][name][1] for name in own}
-            if len(done) > 1:
-                raise self.error()
-            self.must(f" {done.pop()}")
-            found.update(own)
-            own = self._others()
-        return found

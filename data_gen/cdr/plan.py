@@ -7,13 +7,12 @@ order, in queries that see numbers alone, never a text.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from assay.console import Progress
 from assay.workers import WorkerPool
@@ -21,17 +20,24 @@ from configs.cdr import CdrConfig, SwapConfig
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.facts import BITS, CALIBRATED_FILTERS, Replays, bound_filter, filters_of
 from data_gen.cdr.instruct import Pool, pool_of
-from data_gen.cdr.library import LibraryRecipe, OrderFamily, calibrated, percentile, quantile_of
+from data_gen.cdr.library import (
+    LibraryRecipe,
+    OrderFamily,
+    Point,
+    Rule,
+    calibrated,
+    percentile,
+    quantile_of,
+)
 from data_gen.cdr.paraphrase import paraphrase_units
-from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY, Point, point_of, points_of, wanted
+from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY
 from data_gen.cdr.sampling import picked
 from data_gen.cdr.sources import Record
 from data_gen.cdr.units import (
     SLOT_BITS,
     Asked,
     Instance,
-    RowPlan,
-    Rule,
+    Plans,
     atomic,
     instances,
     main_row,
@@ -50,8 +56,6 @@ COLUMNS = {
     **{"unit": "int64", "plan": "int32", "number": "int64", "bits": "int8"},
     **{"kind": "int8", "place": "int64"},
 }
-Array = np.ndarray[Any, np.dtype[Any]]
-Plans = tuple[RowPlan, ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def make_plan(work: Work, crew: WorkerPool, kept: Path) -> None:
             chosen.recipe(number, entry)
             progress.add(1)
     for number, i, document in _swaps(db, chosen, entries, crew):
-        chosen.add(swap_rows(entries[number], i), [document], 1)
+        chosen.add(swap_rows(entries[number], i), [(document, 1)])
     plan = Plan(chosen.plans)
     places: dict[int, int] = {}
     if work.config.tracks:
@@ -132,180 +136,166 @@ def _pools(job: tuple[list[Asked], Any]) -> dict[Asked, Pool]:
     return {asked: pool_of(asked, job[1]) for asked in job[0]}
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Documents side by side, in corpus order: numbers, bits, statistics by point, ids, and what is
-    hashed of each (`id||source_name||url`)."""
-
-    numbers: Array
-    bits: Array
-    values: dict[Point, Array]
-    ids: list[bytes]
-    keys: list[bytes]
-    english: Array
-
-    def ranked(self, mask: Array, salt: str) -> Array:
-        """Places of the documents of a mask in the order of a hash, ties in corpus order."""
-        places = np.flatnonzero(mask)
-        made = hashes(salt, [self.keys[place] for place in places.tolist()])
-        return places[np.argsort(made, kind="stable")]
-
-
-def hashes(salt: str, rests: Sequence[bytes]) -> Array:
-    """`stable_id(salt, …)` of each rest (its parts joined by `||`), as unsigned integers."""
-    start = hashlib.sha1(f"{salt}||".encode("utf-8", "surrogatepass"))
-    digests: list[bytes] = []
-    for rest in rests:
-        made = start.copy()
-        made.update(rest)
-        digests.append(made.digest()[:8])
-    return np.frombuffer(b"".join(digests), ">u8")
-
-
 class Chooser:
-    """Goes through the tracks as the reference does, and counts how many rows each document has."""
+    """Goes through the tracks as the reference does, and counts how many rows each document has.
+
+    What can be chosen from stands in the table `seen`: documents with bits, what is hashed of each
+    (`id`, and `key`: `id||source_name||url`), and a column of statistics for each point.
+    """
 
     def __init__(self, db: Any, config: CdrConfig) -> None:
         self.db, self.config = db, config
-        (count,) = db.execute("SELECT count(*) FROM documents").fetchone()
-        self._usage = np.zeros(count, np.uint16)
+        db.execute("CREATE TABLE used AS SELECT number, 0 AS times FROM documents")
         self.plans: list[Plans] = []
         self.units: list[tuple[int, int, int]] = []  # plan, document, bits
-        self.swaps: list[Array] = []  # by recipe, the documents that order pairs are looked for in
+        self.swaps: list[
+            list[int]
+        ] = []  # by recipe, the documents that order pairs are looked for in
 
-    def _seen(self, source: str, points: Mapping[Point, str]) -> Seen:
+    def _look(self, source: str, points: Mapping[Point, str]) -> None:
         """`points`: where their statistics are, in SQL."""
-        columns = ", ".join(["number", "bits", "english", "id", "id || rest", *points.values()])
-        found = self.db.execute(f"SELECT {columns} FROM {source} ORDER BY number").fetchnumpy()
-        numbers, bits, english, ids, keys, *values = found.values()
-        return Seen(
-            numbers,
-            bits,
-            dict(zip(points, values, strict=True)),
-            [bytes(one) for one in ids],
-            [bytes(one) for one in keys],
-            english.astype(np.bool_),
-        )
+        listed = [f"{where} AS {_at(point)}" for point, where in points.items()]
+        columns = ", ".join(["number", "bits", "english", "id", "id || rest AS key", *listed])
+        self.db.execute(f"CREATE OR REPLACE TABLE seen AS SELECT {columns} FROM {source}")
 
     def atomic(self) -> None:
         """The units of one operator."""
         most = self.config.instances.per_operator
         points = {(name, 0): f'"{name}"' for name in CALIBRATED_FILTERS}
-        source = "(SELECT *, active & changes AS bits FROM documents WHERE usable)"
-        seen = self._seen(source, points)
+        self._look("(SELECT *, active & changes AS bits FROM documents WHERE usable)", points)
         for name in ALL_MAPPERS:
-            places = seen.ranked(seen.bits & BITS[name] != 0, f"atomic:{name}")
-            self.take(atomic(name), seen.numbers[places], most, 1)
+            self._take(atomic(name), f"bits & {BITS[name]} != 0", f"atomic:{name}", most)
         for name in sorted(filters_of(self.config)):
-            salt, named = f"atomic:{name}:select", f"atomic||{name}"
-            fine = ~np.isnan(seen.values[name, 0])
-            rule, sides = self._sides(seen, (name, 0), fine, salt, named, atomic_filter=True)
-            self._balanced(atomic(name, rule), sides, most)
+            salts = f"atomic:{name}:select", f"atomic||{name}"
+            make = partial(atomic, name)
+            self._balanced(make, (name, 0), "true", salts, most, atomic_filter=True)
 
     def recipe(self, number: int, entry: LibraryRecipe) -> None:
         """The units of a recipe but its order pairs."""
-        limits, points = self.config.instances, wanted(entry).points
-        steps = {point: f"stats[{place}]" for place, point in enumerate(points, 1)}
+        most = self.config.instances.per_variant
+        steps = {point: f"stats[{place}]" for place, point in enumerate(entry.points, 1)}
         starts = {(name, 0): f'"{name}"' for name in CALIBRATED_FILTERS}
-        source = f"(SELECT * FROM traces JOIN documents USING (number) WHERE recipe = {number})"
-        seen = self._seen(source, steps | starts)
+        self._look(f"traces JOIN documents USING (number) WHERE recipe = {number}", steps | starts)
         clean = entry.variants[0].id
-        whole, fine = seen.bits & (CHANGED | FAILED) == CHANGED, seen.bits & FAILED == 0
-        places = seen.ranked(whole, clean)
-        self.take(main_row(entry, 0), seen.numbers[places], limits.per_variant, 1)
-        for place, variant in enumerate(entry.variants[1:], 1):
-            point = point_of(variant)
-            own = fine & ~np.isnan(seen.values[point])
-            rule, sides = self._sides(seen, point, own, f"{variant.id}:select", variant.id)
-            self._balanced(main_row(entry, place, rule), sides, limits.per_variant)
+        whole = f"bits & {CHANGED | FAILED} = {CHANGED}"
+        self._take(main_row(entry, 0), whole, clean, most)
+        for place, variant in enumerate(entry.variants):
+            if variant.point:
+                salts = f"{variant.id}:select", variant.id
+                make = partial(main_row, entry, place)
+                self._balanced(make, variant.point, f"bits & {FAILED} = 0", salts, most)
         for place, family in enumerate(entry.families):
-            self._groups(seen, entry, family, place)
+            self._groups(entry, family, place)
         salt = f"{entry.domain}:{entry.recipe.id}:{clean}"
-        ranked = seen.ranked(seen.english, salt)[: self.config.swaps.max_records]
-        self.swaps.append(seen.numbers[ranked])
+        ranked = self._first("english", salt, self.config.swaps.max_records, by="")
+        self.swaps.append([document for document, _ in ranked])
 
-    def take(self, plans: Plans, numbers: Array, most: int, bits: Any) -> None:
-        """Units of the documents used least so far, of those in the order of their hash."""
-        places = np.argsort(self._usage[numbers], kind="stable")[:most]
-        self.add(plans, numbers[places].tolist(), bits if isinstance(bits, int) else bits[places])
+    def _first(
+        self,
+        where: str,
+        salt: str,
+        most: int,
+        key: str = "key",
+        bits: str = "1",
+        by: str = "times,",
+    ) -> list[tuple[int, int]]:
+        """(document, bits) of those used least so far, then in the order of `stable_id(salt, key)`,
+        ties in corpus order."""
+        query = (
+            f"SELECT number, {bits} FROM seen JOIN used USING (number) WHERE {where} "
+            f"ORDER BY {by} left(sha1(encode(?) || {key}), 16), number LIMIT ?"
+        )
+        return self.db.execute(query, [f"{salt}||", most]).fetchall()
 
-    def add(self, plans: Plans, numbers: Sequence[int], bits: Any) -> None:
-        np.add.at(self._usage, numbers, len(plans))
-        each = np.broadcast_to(bits, len(numbers)).tolist()
+    def _take(
+        self, plans: Plans, where: str, salt: str, most: int, least: int = 0, **more: str
+    ) -> None:
+        """Units of the first documents; none where there are fewer than `least`."""
+        chosen = self._first(where, salt, most, **more)
+        if chosen and len(chosen) >= least:
+            query = "UPDATE used SET times = times + ? WHERE number IN (SELECT unnest(?))"
+            self.db.execute(query, [len(plans), [number for number, _ in chosen]])
+            self.add(plans, chosen)
+
+    def add(self, plans: Plans, chosen: Sequence[tuple[int, int]]) -> None:
         if not self.plans or self.plans[-1] != plans:
             self.plans.append(plans)
-        self.units += [
-            (len(self.plans) - 1, number, kept) for number, kept in zip(numbers, each, strict=True)
-        ]
+        self.units += [(len(self.plans) - 1, number, bits) for number, bits in chosen]
 
-    def _sides(
-        self, seen: Seen, point: Point, fine: Array, salt: str, named: str, **more: Any
-    ) -> tuple[Rule, list[Array]]:
-        """The threshold of a filter, and the documents that it keeps and drops, each in the order
-        of a hash. `named` makes an instance's id from its document's: H(named, id)."""
-        values = seen.values[point]
-        rule = self._threshold(point[0], values[fine], **more)
-        if rule.params is None:
-            return rule, []
-        kept = keeps(point[0], rule, values)
-        sides: list[Array] = []
-        for side, mask in (("keep", fine & kept), ("drop", fine & ~kept)):
-            places = np.flatnonzero(mask)
-            ids = [seen.ids[place] for place in places.tolist()]
-            names = hashes(named, ids).tolist()
-            rests = [b"%b||%016x" % pair for pair in zip(ids, names, strict=True)]
-            order = np.argsort(hashes(f"{salt}:{side}", rests), kind="stable")
-            sides.append(seen.numbers[places[order]])
-        return rule, sides
-
-    def _threshold(self, name: str, values: Array, **more: Any) -> Rule:
-        """The threshold of a filter from its statistics."""
+    def _rule(self, name: str, values: str, where: str, **more: Any) -> Rule | None:
+        """The threshold of a filter from its statistics; None where there is none."""
+        query = f"SELECT {values} AS found FROM seen WHERE {where}"
+        found = self.db.execute(query).fetchnumpy()["found"]
+        if not len(found):
+            return None
         limits = self.config.instances
-        if not len(values):
-            return Rule(None, {})
-        raw = percentile(values, quantile_of(name, limits.target_drop_rate))
+        raw = percentile(found, quantile_of(name, limits.target_drop_rate))
         made = calibrated(name, raw, limits.target_drop_rate, limits.zero_policy)
         meta = {
             "filter_name": name,
             "status_value_key": bound_filter(name).operator.stat_key,
-            "value_count": len(values),
+            "value_count": len(found),
         }
-        return Rule(made.params, made.meta | meta | more)
+        return replace(made, meta=made.meta | meta | more) if made.params else None
 
-    def _balanced(self, plans: Plans, sides: Sequence[Array], most: int) -> None:
-        """KEEP and DROP by quota; none when one side is too thin."""
-        limits = self.config.instances
-        if not sides or len(sides[0]) < limits.min_keep or len(sides[1]) < limits.min_drop:
+    def _balanced(
+        self,
+        make: Callable[[Rule], Plans],
+        point: Point,
+        where: str,
+        salts: tuple[str, str],
+        most: int,
+        **more: Any,
+    ) -> None:
+        """KEEP and DROP of a filter by quota; none when one side is too thin. `salts`: of the order
+        of a side, and what makes an instance's id from its document's: H(named, id)."""
+        limits, (salt, named) = self.config.instances, salts
+        where = f"{where} AND NOT isnan({_at(point)})"
+        rule = self._rule(point[0], _at(point), where, **more)
+        if rule is None:
+            return
+        keep = _keeps(point, rule)
+        query = f"SELECT count(*), count(*) FILTER ({keep}) FROM seen WHERE {where}"
+        count, kept = self.db.execute(query).fetchone()
+        if kept < limits.min_keep or count - kept < limits.min_drop:
             return
         drops = max(1, round(most * limits.target_drop_rate))
-        self.take(plans, sides[0], max(most - drops, 0), 1)
-        self.take(plans, sides[1], drops, 0)
+        key = f"id || encode('||' || left(sha1(encode('{named}||') || id), 16))"
+        for side, judged, wanted in (
+            ("keep", keep, max(most - drops, 0)),
+            ("drop", f"NOT {keep}", drops),
+        ):
+            salted, bits = f"{salt}:{side}", "1" if side == "keep" else "0"
+            self._take(make(rule), f"{where} AND {judged}", salted, wanted, key=key, bits=bits)
 
-    def _groups(self, seen: Seen, entry: LibraryRecipe, family: OrderFamily, place: int) -> None:
+    def _groups(self, entry: LibraryRecipe, family: OrderFamily, place: int) -> None:
         """Groups whose three results are not all the same."""
-        own = [seen.values[point] for point in points_of(family)]
-        fine = (seen.bits & FAILED == 0) & ~np.isnan(own).any(axis=0)
-        values = np.concatenate([one[fine] for one in own])
-        rule = self._threshold(family.filter, values, shared_across_order_slots=True)
-        if rule.params is None:
+        points, limits = family.points, self.config.instances
+        where = " AND ".join(f"NOT isnan({_at(point)})" for point in points)
+        where = f"bits & {FAILED} = 0 AND {where}"
+        values = f"unnest([{', '.join(map(_at, points))}])"
+        rule = self._rule(family.filter, values, where, shared_across_order_slots=True)
+        if rule is None:
             return
-        kept = np.array([keeps(family.filter, rule, one) for one in own])
-        same = seen.bits & (FAMILY << place) != 0
-        differ = ~kept.all(axis=0) & (kept.any(axis=0) | ~same)
-        places = seen.ranked(fine & differ, family.id)
-        limits = self.config.instances
-        if min(len(places), limits.groups_per_family) >= limits.min_groups:
-            bits = np.array(SLOT_BITS) @ kept
-            plans = order_rows(entry, family, rule)
-            self.take(plans, seen.numbers[places], limits.groups_per_family, bits[places])
+        each = zip(SLOT_BITS.values(), points, strict=True)
+        bits = " + ".join(f"{bit} * {_keeps(point, rule)}::TINYINT" for bit, point in each)
+        differ = f"({bits}) != 7 AND (({bits}) > 0 OR bits & {FAMILY << place} = 0)"
+        most, least = limits.groups_per_family, limits.min_groups
+        plans = order_rows(entry, family, rule)
+        self._take(plans, f"{where} AND {differ}", family.id, most, least, bits=bits)
 
 
-def keeps(name: str, rule: Rule, values: Array) -> Array:
-    """Which statistics a filter keeps, its operator's defaults behind the calibrated bound."""
-    step = bind(Step(name, dict(rule.params or {})))
-    low = -np.inf if step.low is None else step.low
-    high = np.inf if step.high is None else step.high
-    return (values >= low) & (values <= high)
+def _at(point: Point) -> str:
+    """The column of a point."""
+    return f'"{point[0]} {point[1]}"'
+
+
+def _keeps(point: Point, rule: Rule) -> str:
+    """Whether a filter keeps, its operator's defaults behind the calibrated bound, in SQL."""
+    step = bind(Step(point[0], dict(rule.params or {})))
+    low = -inf if step.low is None else step.low
+    high = inf if step.high is None else step.high
+    return f"({_at(point)} BETWEEN '{low!r}'::DOUBLE AND '{high!r}'::DOUBLE)"
 
 
 Swapping = tuple[int, LibraryRecipe, SwapConfig, list[tuple[int, str, int, int]]]
@@ -317,11 +307,11 @@ def _swaps(
 ) -> list[Swap]:
     """The order pairs: two neighbouring mappers exchanged, where it changes the result."""
     config = chosen.config.swaps
-    wanted = list({number for own in chosen.swaps for number in own.tolist()})
+    wanted = list({number for own in chosen.swaps for number in own})
     query = "SELECT number, file, start, size FROM documents WHERE number IN (SELECT unnest(?))"
     places = {row[0]: row for row in db.execute(query, [wanted]).fetchall()}
     jobs = (
-        (recipe, entry, config, [places[number] for number in own.tolist()])
+        (recipe, entry, config, [places[number] for number in own])
         for recipe, (entry, own) in enumerate(zip(entries, chosen.swaps, strict=True))
     )
     found: list[Swap] = []

@@ -26,14 +26,7 @@ from data_gen.cdr.facts import (
     mask_of,
     names_of,
 )
-from data_gen.cdr.library import (
-    SLOTS,
-    LibraryRecipe,
-    OrderFamily,
-    Variant,
-    attach_filters,
-    support_table,
-)
+from data_gen.cdr.library import LibraryRecipe, attach_filters, support_table
 from data_gen.cdr.mining import Mined, MinedRecipe, Signature, compose, mine_counts
 from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.work import Row, Work, packed, quoted, raw, read, said, write_part
@@ -228,41 +221,7 @@ def _replay(job: tuple[list[Support], tuple[str, ...]]) -> dict[tuple[int, int],
 
 FAILED, CHANGED, FAMILY = 1, 2, 4  # bits of a trace; FAMILY << i: texts of family i are all equal
 TRACES = {"recipe": "int32", "number": "int64", "bits": "uint32", "stats": "float64[]"}
-Point = tuple[str, int]  # a filter, and after how many mappers it stands
 Place = tuple[str, int, int, int, str, int]  # file, start, size, number, domain, active mappers
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is looked at along a recipe. `points` with a step after the input; `inner`: the middle
-    step of each order family."""
-
-    entry: LibraryRecipe
-    mask: int
-    points: tuple[Point, ...]
-    inner: tuple[int, ...]
-
-
-def wanted(entry: LibraryRecipe) -> Wanted:
-    points = {point_of(variant) for variant in entry.variants[1:]}
-    points |= {point for family in entry.families for point in points_of(family)}
-    return Wanted(
-        entry,
-        mask_of(entry.recipe.operators),
-        tuple(sorted(point for point in points if point[1])),
-        tuple(family.slots["middle"].step for family in entry.families),
-    )
-
-
-def point_of(variant: Variant) -> Point:
-    """Where the filter of a variant stands."""
-    name = str(variant.filter)
-    return name, variant.sequence.index(name)
-
-
-def points_of(family: OrderFamily) -> list[Point]:
-    """Where the filter stands in front, in the middle and at the end."""
-    return [(family.filter, family.slots[slot].step) for slot in SLOTS]
 
 
 def trace_shard(work: Work, shard: int, crew: WorkerPool) -> None:
@@ -282,27 +241,28 @@ def trace_part(path: Path, job: tuple[Work, list[Place]]) -> int:
     """Write the traces of some documents. Recipes share prefixes, so what mappers and filters do
     to one document is remembered while its recipes run, and forgotten after it."""
     work, places = job
-    recipes = [wanted(entry) for entry in work.load("library").entries]
-    write_part(path, TRACES, [row for place in places for row in _traced(place, recipes)])
+    entries: list[LibraryRecipe] = work.load("library").entries
+    recipes = [(number, one, mask_of(one.recipe.operators)) for number, one in enumerate(entries)]
+    rows: list[Row] = []
+    for file, start, size, document, domain, active in places:
+        text, replays = packed(file, start, size)["text"], Replays()
+        rows += [
+            (number, document, *trace(text, one, replays))
+            for number, one, mask in recipes
+            if one.domain == domain and active & mask == mask
+        ]
+    write_part(path, TRACES, rows)
     return len(places)
 
 
-def _traced(place: Place, recipes: list[Wanted]) -> Iterator[Row]:
-    file, start, size, number, domain, active = place
-    text, replays = packed(file, start, size)["text"], Replays()
-    for place_, recipe in enumerate(recipes):
-        if recipe.entry.domain == domain and active & recipe.mask == recipe.mask:
-            yield place_, number, *trace(text, recipe, replays)
-
-
-def trace(text: str, recipe: Wanted, replays: Replays) -> tuple[int, list[float]]:
-    """(bits, statistics) of one recipe on one text."""
+def trace(text: str, entry: LibraryRecipe, replays: Replays) -> tuple[int, list[float]]:
+    """(bits, statistics at the recipe's points) of one recipe on one text."""
     try:
-        states = replays.states(text, recipe.entry.recipe.ordered)
+        states = replays.states(text, entry.recipe.ordered)
     except (ValueError, RecursionError):
-        return FAILED, [nan] * len(recipe.points)
+        return FAILED, [nan] * len(entry.points)
     bits = CHANGED if states[-1] != text else 0
-    for place, step in enumerate(recipe.inner):
-        if text == states[step] == states[-1]:
+    for place, family in enumerate(entry.families):
+        if text == states[family.slots["middle"].step] == states[-1]:
             bits |= FAMILY << place
-    return bits, [replays.statistic(name, states[step]) for name, step in recipe.points]
+    return bits, [replays.statistic(name, states[step]) for name, step in entry.points]

@@ -34,6 +34,7 @@ from data_gen.cdr.said.check import decided_in, holds, manner_of, says
 from data_gen.cdr.sources import record_of
 from data_gen.cdr.units import (
     FILTER,
+    MADE_AS,
     MAPPER,
     RELEASED_SLOTS,
     RULES,
@@ -133,7 +134,7 @@ def _instance_row(row: Instance) -> Row:
     plan = row.plan
     return {
         "kind": "pipeline_instance",
-        "track": plan.made_as,
+        "track": MADE_AS[plan.kind],
         "instance_id": row.id,
         "doc_id": row.record.id,
         "domain": label(row.record.domain),
@@ -145,7 +146,7 @@ def _instance_row(row: Instance) -> Row:
         "order_group_instance_id": row.group,
         "operator_sequence": list(plan.sequence),
         "filter_params_by_name": plan.filter_params,
-        "threshold_raw_value": (plan.threshold_meta or {}).get("threshold_raw_value"),
+        "threshold_raw_value": plan.rule and plan.rule.meta["threshold_raw_value"],
         "status": row.status,
         "text_len": len(row.text),
         "text_sha256": sha256(row.text),
@@ -246,7 +247,7 @@ def release_row(
         filter_params_by_name=row.filter_params,
         recipe_variant_id=row.variant_id,
         doc_id=record.id,
-        threshold_meta=row.threshold_meta,
+        threshold_meta=row.rule and row.rule.meta,
         composed=row.composed,
     )
 

@@ -7,53 +7,51 @@ texts are made when they are wanted (spec section 8).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from data_gen.cdr.facts import Replays
-from data_gen.cdr.library import SLOT_TYPES, SLOTS, LibraryRecipe, OrderFamily
+from data_gen.cdr.library import SLOTS, LibraryRecipe, OrderFamily, Rule
 from data_gen.cdr.sources import Record
 from data_gen.overlap import Fingerprint, Print
 from rewards.cdr.release_files import prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
 
-TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
 MAPPER, FILTER, MAIN, SWAP, ORDER = range(5)  # kinds of units, in the order of the tracks
-SLOT_BITS = (1, 2, 4)  # of an order group: kept in front, in the middle, at the end
+# of each kind: the release's name, and that in the construction
+TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
+MADE_AS = ("atomic", "atomic", "main", "mapper_order_sensitivity", "order_sensitivity")
+SLOT_BITS = {"front": 1, "middle": 2, "end": 4}  # of an order group: where its filter keeps
+CANONICAL = "original"  # slot of an order pair
 RULES = {ORDER: "all_slots_correct", SWAP: "canonical_and_swapped_outputs_correct"}
 RELEASED_SLOTS = {"front": "pre", "middle": "mid", "end": "post"}
 Asked = tuple[str, tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A filter with its threshold; `params` is None where there is none."""
-
-    params: dict[str, float] | None
-    meta: dict[str, Any]
+Plans = tuple["RowPlan", ...]
 
 
 @dataclass(frozen=True)
 class RowPlan:
-    """A row of a unit, without its document. `track`: the release's name; `made_as`: the name in
-    the construction; `names`: what the id is made of before the document's, `after`: behind it."""
+    """A row of a unit, without its document; `rule`: the threshold of its filter."""
 
     kind: int
-    track: str
-    made_as: str
-    names: tuple[str, ...]
     sequence: tuple[str, ...]
-    after: tuple[str, ...] = ()
-    bit: int = 1
-    filter_params: dict[str, Any] = field(default_factory=dict[str, Any])
-    threshold_meta: dict[str, Any] | None = None
+    rule: Rule | None = None
     recipe_id: str | None = None
     variant_id: str | None = None
     recipe_type: str | None = None
     family_id: str | None = None
     slot: str | None = None
     composed: bool = False
+
+    @property
+    def track(self) -> str:
+        """The release's name of what it is."""
+        return TRACKS[self.kind]
+
+    @property
+    def filter_params(self) -> dict[str, Any]:
+        return {} if self.rule is None else {self.filter: self.rule.params}
 
     @property
     def filter(self) -> str | None:
@@ -85,7 +83,15 @@ class Instance:
 
     @cached_property
     def id(self) -> str:
-        return stable_id(*self.plan.names, self.record.id, *self.plan.after)
+        """The release's names of the canonical row of an order pair are not public; ours are
+        H(family, record, "canonical") and the slot `original`."""
+        plan, document = self.plan, self.record.id
+        if plan.kind == SWAP:
+            name = "canonical" if plan.slot == CANONICAL else "swapped"
+            return stable_id(plan.family_id, document, name)
+        if plan.variant_id is None:
+            return stable_id("atomic", plan.sequence[0], document)
+        return stable_id(plan.variant_id, document)
 
     @property
     def group(self) -> str | None:
@@ -97,7 +103,7 @@ class Instance:
         """`recipe_prompt_key`, by the construction-time names."""
         plan = self.plan
         return prompt_key(
-            plan.made_as,
+            MADE_AS[plan.kind],
             self.record.domain,
             plan.recipe_type,
             plan.slot,
@@ -143,79 +149,40 @@ def frozen(step: Step) -> tuple[str, tuple[tuple[str, Any], ...]]:
     return step.operator, tuple(sorted(step.params.items()))
 
 
-def atomic(name: str, rule: Rule | None = None) -> tuple[RowPlan]:
-    kind, track = (MAPPER, "atomic_m") if rule is None else (FILTER, "atomic_f")
-    return (RowPlan(kind, track, "atomic", ("atomic", name), (name,), **_calibrated(name, rule)),)
+def atomic(name: str, rule: Rule | None = None) -> Plans:
+    return (RowPlan(MAPPER if rule is None else FILTER, (name,), rule),)
 
 
-def main_row(entry: LibraryRecipe, place: int, rule: Rule | None = None) -> tuple[RowPlan]:
+def main_row(entry: LibraryRecipe, place: int, rule: Rule | None = None) -> Plans:
     """The row of a variant of a recipe."""
-    variant = entry.variants[place]
-    return (
-        RowPlan(
-            MAIN,
-            "agnostic_m",
-            "main",
-            (variant.id,),
-            variant.sequence,
-            recipe_id=entry.recipe.id,
-            variant_id=variant.id,
-            recipe_type=variant.recipe_type,
-            composed=entry.recipe.composed,
-            **_calibrated(str(variant.filter), rule),
-        ),
-    )
+    one, recipe = entry.variants[place], entry.recipe
+    named = (recipe.id, one.id, one.recipe_type)
+    return (RowPlan(MAIN, one.sequence, rule, *named, composed=recipe.composed),)
 
 
-def order_rows(entry: LibraryRecipe, family: OrderFamily, rule: Rule) -> tuple[RowPlan, ...]:
+def order_rows(entry: LibraryRecipe, family: OrderFamily, rule: Rule) -> Plans:
     """The rows of an order family."""
+    recipe = entry.recipe
     return tuple(
         RowPlan(
-            ORDER,
-            "order_f",
-            "order_sensitivity",
-            (family.variant_id(slot),),
-            family.sequences[slot],
-            bit=bit,
-            recipe_id=entry.recipe.id,
-            variant_id=family.variant_id(slot),
-            recipe_type=SLOT_TYPES[slot],
-            family_id=family.id,
-            slot=slot,
-            composed=entry.recipe.composed,
-            **_calibrated(family.filter, rule),
+            *(ORDER, family.sequences[slot], rule, recipe.id, f"{family.id}__{slot}"),
+            *(recipe_type, family.id, slot, recipe.composed),
         )
-        for slot, bit in zip(SLOTS, SLOT_BITS, strict=True)
+        for slot, recipe_type in SLOTS.items()
     )
 
 
-def swap_rows(entry: LibraryRecipe, i: int) -> tuple[RowPlan, ...]:
-    """The canonical and the swapped row of an order pair.
-
-    The release's names of the canonical row are not public; ours are H(family, record,
-    "canonical") and the slot `original`.
-    """
-    family = f"{entry.recipe.id}__mapper_order_family__swap_{i}_{i + 1}"
-    order = entry.recipe.ordered
+def swap_rows(entry: LibraryRecipe, i: int) -> Plans:
+    """The canonical and the swapped row of an order pair."""
+    recipe = entry.recipe
+    family = f"{recipe.id}__mapper_order_family__swap_{i}_{i + 1}"
+    orders = {CANONICAL: recipe.ordered, f"swap_{i}_{i + 1}": swapped(recipe.ordered, i)}
     return tuple(
         RowPlan(
-            SWAP,
-            "order_m",
-            "mapper_order_sensitivity",
-            (family,),
-            sequence,
-            after=(name,),
-            recipe_id=entry.recipe.id,
-            variant_id=f"{family}__{slot}",
-            recipe_type="clean-only",
-            family_id=family,
-            slot=slot,
-            composed=entry.recipe.composed,
+            *(SWAP, sequence, None, recipe.id, f"{family}__{slot}"),
+            *("clean-only", family, slot, recipe.composed),
         )
-        for name, slot, sequence in (
-            ("canonical", "original", order),
-            ("swapped", f"swap_{i}_{i + 1}", swapped(order, i)),
-        )
+        for slot, sequence in orders.items()
     )
 
 
@@ -224,15 +191,12 @@ def swapped(order: tuple[str, ...], i: int) -> tuple[str, ...]:
     return (*order[:i], order[i + 1], order[i], *order[i + 2 :])
 
 
-def _calibrated(name: str, rule: Rule | None) -> dict[str, Any]:
-    return (
-        {} if rule is None else {"filter_params": {name: rule.params}, "threshold_meta": rule.meta}
-    )
-
-
 def instances(plans: Sequence[RowPlan], record: Record, bits: int) -> list[Instance]:
     """The rows of a unit without texts. `bits`: where its filter keeps."""
-    return [Instance(plan, record, "KEEP" if bits & plan.bit else "DROP") for plan in plans]
+    return [
+        Instance(plan, record, "KEEP" if bits & SLOT_BITS.get(str(plan.slot), 1) else "DROP")
+        for plan in plans
+    ]
 
 
 def executed(row: Instance, replays: Replays) -> Instance:

@@ -33,7 +33,7 @@ from configs.loader import to_dict
 from data_gen.cdr.sources import sources_of
 from data_gen.readers import Piece, Source, cut
 
-FORMAT = "6"  # of the files here; a folder of another one cannot be gone on from
+FORMAT = "7"  # of the files here; a folder of another one cannot be gone on from
 MEMORY = "300MB"  # of a query; what needs more goes to the disk
 Row = tuple[Any, ...]
 Job = Any  # what a process makes a part of: its file, and what goes into it

@@ -21,7 +21,7 @@ from configs.cdr import MiningConfig
 from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
 from data_gen.cdr.library import (
     BOUNDS,
-    Threshold,
+    Rule,
     ZeroPolicy,
     calibrated,
     percentile,
@@ -91,7 +91,7 @@ def test_coverage_is_that_of_all_subsets(sets: list[set[str]], support: int) -> 
 
 def threshold(
     name: str, values: Sequence[float], rate: float, zero_policy: ZeroPolicy = "min-positive"
-) -> Threshold:
+) -> Rule:
     """The threshold that a build calibrates on these statistics."""
     raw = percentile(values, quantile_of(name, rate))
     return calibrated(name, raw, rate, zero_policy)
@@ -182,7 +182,7 @@ def test_a_threshold_lies_within_the_values_up_to_rounding(
     values: list[float], name: str, rate: float
 ) -> None:
     found = threshold(name, values, rate)
-    assert min(values) - 1e-6 <= found.raw <= max(values) + 1e-6
+    assert min(values) - 1e-6 <= found.meta["threshold_raw_value"] <= max(values) + 1e-6
     assert found.params is not None
     key, _ = BOUNDS[name]
     assert list(found.params) == [key]

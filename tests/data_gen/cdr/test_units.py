@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
-from data_gen.cdr.library import LibraryRecipe
+from data_gen.cdr.library import LibraryRecipe, Rule
 from data_gen.cdr.merge import Counts, _count, page, statistics
 from data_gen.cdr.mining import MinedRecipe
 from data_gen.cdr.outcome import Outcome
 from data_gen.cdr.rows import Proof, Worded, difficulty, word
 from data_gen.cdr.sampling import thin, unbalanced
 from data_gen.cdr.sources import Record
-from data_gen.cdr.units import MAIN, ORDER, Instance, RowPlan, Unit
+from data_gen.cdr.units import MAIN, ORDER, TRACKS, Instance, RowPlan, Unit
 from rewards.cdr.release_files import RESULT_STYLES
 from rewards.gold import Step, execute
 
@@ -29,7 +29,7 @@ MAPPERS = ("clean_email_mapper", "clean_links_mapper")
 
 
 def row(text: str, gold: str, sequence: tuple[str, ...] = MAPPERS, **more: Any) -> Instance:
-    plan = RowPlan(MAIN, "agnostic_m", "main", ("i",), sequence, recipe_type="clean-only", **more)
+    plan = RowPlan(MAIN, sequence, variant_id="i", recipe_type="clean-only", **more)
     return Instance(plan, Record("d", "web", text), "KEEP", gold)
 
 
@@ -41,8 +41,8 @@ def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
     wrong = word([row(TEXT, gold + ".")], InstructConfig(), {}, proof)
     assert wrong.refused == "its recipe does not lead to its gold" and not wrong.rows
     # its words say no lower bound, and the operator has one
-    bound = {"average_line_length_filter": {"max_len": 50}}
-    low = row("abc", "abc", ("average_line_length_filter",), filter_params=bound)
+    rule = Rule({"max_len": 50}, {"threshold_raw_value": 50})
+    low = row("abc", "abc", ("average_line_length_filter",), rule=rule)
     unspoken = word([replace(low, status="DROP")], InstructConfig(), {}).refused
     assert unspoken == "an unspoken bound of a filter decides it"
     assert word([row("abc", "abc", ("clean_nothing_mapper",))], InstructConfig(), {}).refused
@@ -89,7 +89,7 @@ def test_difficulty_ranks_length_and_recipe(chars: int, steps: int, rank: int) -
 
 def test_caps_count_units_and_families_of_a_recipe() -> None:
     plans = [
-        RowPlan(ORDER, "order_f", "", (), ("x",), recipe_id="r", family_id=family)
+        RowPlan(ORDER, ("x",), recipe_id="r", family_id=family)
         for family in ("one", "one", "two", "one", "three", "two")
     ]
     listed = [(n, [Instance(plan, Record("d", "web", ""), "KEEP")]) for n, plan in enumerate(plans)]
@@ -121,9 +121,11 @@ def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
     record = Record(f"doc-{number}", "web", "")
     rows = [
         Instance(
-            RowPlan(ORDER, track, "", (str(i),), recipe), record, "DROP" if s == "D" else "KEEP"
+            RowPlan(TRACKS.index(track), recipe, variant_id=str(i)),
+            record,
+            "DROP" if status == "D" else "KEEP",
         )
-        for i, s in enumerate(statuses)
+        for i, status in enumerate(statuses)
     ]
     return Unit(number, rows, "", ("", ""), [], ("", 0, 0))
 

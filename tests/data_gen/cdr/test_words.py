@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig
-from data_gen.cdr import language
 from data_gen.cdr.domains import ALL_MAPPERS
 from data_gen.cdr.facts import CALIBRATED_FILTERS
 from data_gen.cdr.instruct import (
@@ -22,7 +21,6 @@ from data_gen.cdr.instruct import (
     drawn,
     pool,
     read_instruction,
-    say,
     variant,
 )
 from data_gen.cdr.language import (
@@ -101,33 +99,6 @@ def test_words_are_many_and_depend_on_key_and_seed_alone() -> None:
     order = re.compile(r"(?i)in (?:this|that|the) (?:order|sequence)|one after|^1\. |^first, ")
     alone = [v.user_requirement for s in MAPPERS + FILTERS for v in pool([s], "k", 3)]
     assert not list(filter(order.search, alone))  # a single step has no order
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    recipes,
-    st.sampled_from(STYLES),
-    seeds,
-    st.lists(st.tuples(st.integers(0, 500), st.sampled_from("ſKıé#xX1 İ,")), max_size=3),
-)
-def test_words_are_read_as_one_pattern_of_all_clauses_reads_them(
-    steps: list[Step], style: Any, seed: int, changes: list[tuple[int, str]]
-) -> None:
-    text = say(steps, style, Random(seed))
-    for place, letter in changes:
-        place %= len(text)
-        text = text[:place] + letter + text[place + 1 :]
-    whole = re.compile(r"(?<!\w)" + language._any_reader()[0].pattern, re.IGNORECASE)
-    spans = [(m.start(), m.end()) for m in whole.finditer(text)]
-    assert [(c.start, c.end) for c in read_clauses(text)] == spans
-
-
-@pytest.mark.parametrize("word", ["e", "é", "ſ"])
-def test_what_a_model_writes_is_not_kept(word: str) -> None:
-    read_clauses("remove all links")
-    before = language._reader.cache_info().currsize
-    read_clauses(" ".join(f"{word}{i}" for i in range(500)))
-    assert language._reader.cache_info().currsize == before
 
 
 @pytest.mark.parametrize("k", [0, 3])

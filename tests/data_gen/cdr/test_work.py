@@ -11,16 +11,12 @@ from pathlib import Path
 
 import pytest
 from front import command
-from hypothesis import given
-from hypothesis import strategies as st
 from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
 
 from benchmarks.cdr_corpus import documents
 from data_gen.cdr.cli import MAPS, STAGES
-from data_gen.cdr.plan import hashes
 from data_gen.cdr.rows import sha256
-from rewards.cdr.release_files import stable_id
 from rewards.gold import Step, execute
 
 pytest.importorskip("duckdb", reason="needs the extra `build`")
@@ -141,13 +137,6 @@ def test_what_a_stage_left_is_not_made_again(corpus: Path, tmp_path: Path) -> No
         other.unlink()
     assert main([*given, "facts"]) == 0
     assert path.stat().st_mtime_ns == before
-
-
-@given(st.text(max_size=6), st.lists(st.text(max_size=6), max_size=5))
-def test_hashes_are_stable_ids(salt: str, texts: list[str]) -> None:
-    rests = [text.encode("utf-8", "surrogatepass") for text in texts]
-    want = [stable_id(salt, text) for text in texts]
-    assert [f"{n:016x}" for n in hashes(salt, rests).tolist()] == want
 
 
 def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> None:
