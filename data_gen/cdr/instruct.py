@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from random import Random
-from typing import Any
 
 from assay.files import yaml_beside
 from assay.seeds import derive_seed
@@ -33,21 +32,12 @@ class Style:
     id: str
     label: str
     mood: str
-    openings: tuple[str, ...]
-    joins: tuple[str, ...]
-    closings: tuple[str, ...]
+    openings: Sequence[str]
+    joins: Sequence[str]
+    closings: Sequence[str]
 
 
-def _styles() -> tuple[Style, ...]:
-    rows: list[dict[str, Any]] = yaml_beside(__file__, "styles.yaml")
-    lists = ("openings", "joins", "closings")
-    return tuple(
-        Style(row["id"], row["label"], row["mood"], *(tuple(row[name]) for name in lists))
-        for row in rows
-    )
-
-
-STYLES = _styles()
+STYLES = tuple(Style(**row) for row in yaml_beside(__file__, "styles.yaml"))
 _ORDER = re.compile(r"\b(?:order|sequence|one after the other|first|begin|1\.)", re.IGNORECASE)
 
 
@@ -128,20 +118,11 @@ class PromptVariant:
     style_id: str
     style_label: str
     user_requirement: str
-    source: str = "grammar"
+    source: str = ""
     wording: str = ""
 
     def to_json(self) -> dict[str, str]:
-        row = {
-            "style_id": self.style_id,
-            "style_label": self.style_label,
-            "user_requirement": self.user_requirement,
-        }
-        if self.source != "grammar":
-            row["source"] = self.source
-        if self.wording:
-            row["wording"] = self.wording
-        return row
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list[PromptVariant]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -47,6 +47,7 @@ from data_gen.cdr.units import (
 )
 from data_gen.cdr.work import Work, packed, said, write_packed, write_part
 from data_gen.overlap import print_of
+from data_gen.tally import Refused
 from rewards.cdr.release_files import FIELDS, RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Step, bind, run_bound
@@ -104,13 +105,14 @@ def word_part(path: Path, job: tuple[Work, list[Chosen]]) -> int:
         for *_, unit, number, bits, place in own:
             rows = [executed(row, replays) for row in instances(plan.plans[number], record, bits)]
             pipeline = b"".join(map(json_line, pipeline_rows(rows)))
-            done = Written()
+            made, refused = list[Worded](), ""
             if place >= 0:
-                done = word(rows, work.config.instruct, plan.wordings, proof, plan.pools)
-            texts = [record.text, *(one.row["reference_text"] for one in done.rows)]
+                made, refused = word(rows, work.config.instruct, plan.wordings, proof, plan.pools)
+            unsaid = next((one.unsaid for one in made if any(one.unsaid)), ("", ""))
+            texts = [record.text, *(one.row["reference_text"] for one in made)]
             digests, signs = zip(*map(print_of, texts), strict=True)
-            worded.append(done.rows)
-            found.append((unit, pipeline, done.refused, *done.unsaid, digests, signs))
+            worded.append(made)
+            found.append((unit, pipeline, refused, *unsaid, digests, signs))
     places = write_packed(path, worded)
     return write_part(path, COLUMNS, [(*row, *at) for row, at in zip(found, places, strict=True)])
 
@@ -207,15 +209,13 @@ def release_row(
     """A row of `tracks/*.jsonl` but for its prompt variants, those of the pool that are picked."""
     row, record = made.plan, made.record
     score = difficulty(len(record.text), len(row.sequence))
-    atomic: Row = {}
-    if row.kind in (MAPPER, FILTER):
-        kind = "mapper" if row.filter is None else "filter"
-        atomic = {"operator": row.sequence[0], "operator_kind": kind}
+    kind = {MAPPER: "mapper", FILTER: "filter"}.get(row.kind)
     return row_of(
         row.track,
         record.id,
         record.text,
-        **atomic,
+        operator=kind and row.sequence[0],
+        operator_kind=kind,
         instance_id=made.id,
         benchmark_track=row.track,
         benchmark_split="single",
@@ -256,12 +256,14 @@ def release_row(
 class Worded:
     """A row and what is written of it. `pool`: all its variants, where they are wanted; `tasks`: as
     training has them. `told`: "outcome" where a style that describes the result does so, else why
-    it tells the steps; "" where no such style is drawn."""
+    it tells the steps; "" where no such style is drawn. `unsaid`: the operator that does another
+    thing to the text than any of its words say, and what."""
 
     row: Row
     pool: list[PromptVariant]
     tasks: list[Task]
     told: str
+    unsaid: tuple[str, str] = ("", "")
 
     def tasks_in(self, side: str) -> list[Task]:
         """The tasks of a split ("": none): training has every wording, as a group of their own
@@ -313,20 +315,6 @@ def task_of(made: Instance, row: Row, variant: PromptVariant, mode: str, number:
 # --- words and their proof
 
 
-@dataclass(frozen=True)
-class Written:
-    """Rows of one unit, or why none of it is written. `unsaid`: the operator that does another
-    thing to one of the texts than any of its words say, and what, in two parts."""
-
-    rows: list[Worded] = field(default_factory=list[Worded])
-    refused: str = ""
-    unsaid: tuple[str, str] = ("", "")
-
-
-class _Refused(Exception):
-    """Why a unit must not be written."""
-
-
 class _Unsaid(Exception):
     """An operator does to a text what its words do not say: the two, in a few words."""
 
@@ -337,19 +325,17 @@ def word(
     wordings: Mapping[tuple[str, str], str],
     proof: Proof | None = None,
     known: Mapping[Asked, Pool] | None = None,
-) -> Written:
-    """The rows of a unit with their prompt variants, each proved; all or none are kept.
+) -> tuple[list[Worded], str]:
+    """(the rows of a unit with their prompt variants, each proved, ""); or (none, why not).
 
     `wordings`: paraphrases that stand in for the grammar's own words, by key and style. `proof`: of
     the unit's document. `known`: the pools made before.
     """
     proof = proof or Proof()
     try:
-        made = [_worded(one, config, wordings, proof, known or {}) for one in unit]
-    except _Refused as refused:
-        return Written(refused=str(refused))
-    unsaid = next((why for _, why in made if why[0]), ("", ""))
-    return Written([row for row, _ in made], unsaid=unsaid)
+        return [_worded(one, config, wordings, proof, known or {}) for one in unit], ""
+    except Refused as refused:
+        return [], refused.why.code
 
 
 def _worded(
@@ -358,22 +344,23 @@ def _worded(
     wordings: Mapping[tuple[str, str], str],
     proof: Proof,
     known: Mapping[Asked, Pool],
-) -> tuple[Worded, tuple[str, str]]:
-    """A row, and what its words do not say of its text. Raises `_Refused`."""
+) -> Worded:
     asked, steps, name = instance.asked, instance.plan.steps, instance.id
     found = known.get(asked) or pool_of(asked, config)
     if found.refused:
-        raise _Refused(found.refused)
-    pool = [_paraphrased(v, wordings.get((asked[0], v.style_id))) for v in found.variants]
+        raise Refused(found.refused)
+    pool = [
+        replace(one, user_requirement=said, source="paraphrase") if said else one
+        for one in found.variants
+        for said in (wordings.get((asked[0], one.style_id)),)
+    ]
     picked, trained = drawn(len(pool), asked[0], name, config)
     row = release_row(instance, pool, picked, config)
     shown = range(len(pool)) if config.all_prompts else {*picked, *trained}
-    results = [
-        i for i in shown if pool[i].style_id in RESULT_STYLES and pool[i].source == "grammar"
-    ]
-    outcome: Outcome | str = proof.outcome(row, steps) if results else ""
+    results = [i for i in shown if pool[i].style_id in RESULT_STYLES and not pool[i].source]
+    outcome = proof.outcome(row, steps) if results else ""
     if why := proof.refusal(row, steps):
-        raise _Refused(why)
+        raise Refused(why)
     for i in results:
         pool[i] = _for_result(asked, pool[i], outcome, config)
     row["prompt_variants"] = [pool[i].to_json() for i in picked]
@@ -387,13 +374,7 @@ def _worded(
     if len(tasks) > 1:
         tasks = [task if task.group else replace(task, group=name) for task in tasks]
     told = "outcome" if isinstance(outcome, Outcome) else outcome
-    return Worded(row, pool if config.all_prompts else [], tasks, told), unsaid
-
-
-def _paraphrased(variant: PromptVariant, text: str | None) -> PromptVariant:
-    if text is None:
-        return variant
-    return PromptVariant(variant.style_id, variant.style_label, text, "paraphrase")
+    return Worded(row, pool if config.all_prompts else [], tasks, told, unsaid)
 
 
 def _for_result(
@@ -440,8 +421,7 @@ class Proof:
     """
 
     def __init__(self) -> None:
-        self._steps: dict[Any, BoundStep] = {}
-        self._calls: dict[Any, Any] = {}
+        self._known: dict[Any, Any] = {}
         self._manner = cache(manner_of)
 
     def refusal(self, row: Row, steps: Sequence[Step]) -> str:
@@ -525,21 +505,15 @@ class Proof:
     def _step(self, step: Step) -> BoundStep:
         """The step, whose results are remembered; steps that differ in a filter's bounds alone
         share them."""
-        name = frozen(step)
-        if name not in self._steps:
-            made = _bind(*name)
+        made = _bind(*frozen(step))
+        name = step.operator, repr(made.params)
 
-            @cache
-            def call(text: str) -> Any:
-                return made.call(text, **made.params)
+        def call(text: str, **params: Any) -> Any:
+            if (*name, text) not in self._known:
+                self._known[*name, text] = made.call(text, **params)
+            return self._known[*name, text]
 
-            known = self._calls.setdefault((step.operator, repr(made.params)), call)
-
-            def remembered(text: str, **_: Any) -> Any:
-                return known(text)
-
-            self._steps[name] = replace(made, call=remembered)
-        return self._steps[name]
+        return replace(made, call=call)
 
 
 @lru_cache(maxsize=20_000)

@@ -25,6 +25,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -60,16 +61,6 @@ def name_of(row: Mapping[str, Any], text: str) -> str:
     """The row's own id, else a hash of its text."""
     found = next((row[k] for k in ("id", "uid", "instance_id") if row.get(k) not in (None, "")), "")
     return str(found) or stable_id(text)
-
-
-def in_turns(strata: Mapping[int, list[Row]], most: int, seed: int) -> list[Row]:
-    """In turns over the strata, each by the rank of a hash; at most `most` (0: all)."""
-    queues = [
-        sorted(strata[key], key=lambda r: derive_seed(seed, "stratum", str(r["id"])))
-        for key in sorted(strata)
-    ]
-    turns = [q[i] for i in range(max(map(len, queues), default=0)) for q in queues if i < len(q)]
-    return turns[:most] if most else turns
 
 
 def distinct(samples: Iterable[Row]) -> list[Row]:
@@ -143,7 +134,6 @@ def make_row(
 _GROUPS: Mapping[str, str] = _WORDS["pii_groups"]
 GROUPS = {group: labels.split() for group, labels in _GROUPS.items()}
 LEAST_GROUPS = 2
-PII_MOST = 500  # published size
 
 
 def group_of(label: str) -> str | None:
@@ -186,14 +176,6 @@ def _mask(value: Any) -> list[Row]:
     ):
         raise Unusable("no privacy_mask")
     return cast("list[Row]", value)
-
-
-def choose_pii(samples: Iterable[Row], most: int = PII_MOST, seed: int = 42) -> list[Row]:
-    """Stratified by the number of groups present."""
-    strata: defaultdict[int, list[Row]] = defaultdict(list)
-    for sample in distinct(samples):
-        strata[len({e["group"] for e in sample["entities"]})].append(sample)
-    return in_turns(strata, most, seed)
 
 
 def redact(text: str, entities: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:
@@ -261,7 +243,6 @@ def _labels(entities: Sequence[Mapping[str, Any]], group: str) -> str:
 EDITS = ("entity", "relation")
 MEANINGS: Mapping[str, str] = _WORDS["hallucinations"]
 KINDS = tuple(MEANINGS)
-HALLU_EACH = 150  # published: so many with and without hallucinations
 _TAG = re.compile(rf"<(/?)({'|'.join(KINDS)}|mark|delete|sentence)\s*>", re.IGNORECASE)
 _ANY = re.compile(r"</?(?:mark|delete|" + "|".join(KINDS) + ")", re.IGNORECASE)
 _TEXT = "\nText: "
@@ -366,16 +347,6 @@ def _sample(row: Mapping[str, Any], passage: str, corrected: str, spans: list[Ro
     }
 
 
-def choose_hallu(samples: Iterable[Row], each: int = HALLU_EACH, seed: int = 42) -> list[Row]:
-    """`each` with hallucinations and `each` without (0: all)."""
-    kept = distinct(samples)
-    return [
-        sample
-        for wanted in (True, False)
-        for sample in in_turns({0: [s for s in kept if bool(s["spans"]) == wanted]}, each, seed)
-    ]
-
-
 def hallu_rows(sample: Row) -> list[Row]:
     """Detection, span extraction, type classification and correction, and all of it in one."""
     fixed, spans, found = sample["corrected"], sample["spans"], bool(sample["spans"])
@@ -406,7 +377,6 @@ def hallu_rows(sample: Row) -> list[Row]:
 
 RUBRICS: Mapping[str, str] = _WORDS["rubrics"]
 LABELS = ("safe", "unsafe")
-JUDGED_MOST = 300  # published size of both
 
 
 def _pair(row: Mapping[str, Any]) -> str:
@@ -428,10 +398,6 @@ def rubric_sample(row: Mapping[str, Any]) -> Row:
             raise Unusable(f"no {name} from 0 to 4")
         values[name] = int(mark)
     return {"id": name_of(row, text), "text": text, "values": values}
-
-
-def choose_rubric(samples: Iterable[Row], most: int = JUDGED_MOST, seed: int = 42) -> list[Row]:
-    return in_turns({0: distinct(samples)}, most, seed)
 
 
 def rubric_rows(sample: Row) -> list[Row]:
@@ -466,18 +432,6 @@ def safety_sample(row: Mapping[str, Any]) -> Row:
     return {"id": name_of(row, text), "text": text, "values": value}
 
 
-def choose_safety(samples: Iterable[Row], most: int = JUDGED_MOST, seed: int = 42) -> list[Row]:
-    """Pairs of labels in turns. Every sample gets the categories that occur in the source: an
-    answer must match them exactly, so the request has to name them."""
-    kept = distinct(samples)
-    known = sorted({c for s in kept for c in s["values"]["violated_categories"]}, key=str.lower)
-    pairs: defaultdict[int, list[Row]] = defaultdict(list)
-    for sample in kept:
-        one, other = (sample["values"][k] == "unsafe" for k in ("prompt_label", "response_label"))
-        pairs[2 * one + other].append(sample | {"categories": known})
-    return in_turns(pairs, most, seed)
-
-
 def safety_rows(sample: Row) -> list[Row]:
     """Prompt label, response label and violated categories, alone and together."""
     listed, values = ", ".join(sample["categories"]) or "none is known", sample["values"]
@@ -490,20 +444,53 @@ def safety_rows(sample: Row) -> list[Row]:
 
 @dataclass(frozen=True)
 class Domain:
-    """How one source becomes rows: read a row, choose among samples, make rows of one."""
+    """How one source becomes rows: read a row, choose among samples stratum by stratum, make rows
+    of one. `size`: the published one, of each stratum where it is `each`."""
 
     read: Callable[[Mapping[str, Any]], Row]
-    choose: Callable[[Iterable[Row], int, int], list[Row]]
+    stratum: Callable[[Row], int]
     rows: Callable[[Row], list[Row]]
-    size: int  # published
+    size: int
     counts: str
+    each: bool = False
+
+    def choose(self, samples: Iterable[Row], most: int, seed: int) -> list[Row]:
+        """In turns over the strata (or one after the other), each by the rank of a hash; `most`: 0
+        is all. Every sample gets the categories that occur in the source: an answer must match them
+        exactly, so the request has to name them."""
+        strata: defaultdict[int, list[Row]] = defaultdict(list)
+        known: set[str] = set()
+        for sample in distinct(samples):
+            strata[self.stratum(sample)].append(sample)
+            known |= {*sample.get("values", {}).get("violated_categories", ())}
+        queues = [
+            sorted(strata[key], key=lambda r: derive_seed(seed, "stratum", str(r["id"])))
+            for key in sorted(strata)
+        ]
+        if self.each:
+            chosen = [one for queue in queues for one in queue[: most or None]]
+        else:
+            turns = zip_longest(*queues)
+            chosen = [one for turn in turns for one in turn if one is not None][: most or None]
+        categories = sorted(known, key=str.lower)
+        return [sample | {"categories": categories} for sample in chosen]
+
+
+def _groups_in(sample: Row) -> int:
+    return len({entity["group"] for entity in sample["entities"]})
+
+
+def _unsafe(sample: Row) -> int:
+    prompt, response = (sample["values"][k] == "unsafe" for k in ("prompt_label", "response_label"))
+    return 2 * prompt + response
 
 
 DOMAINS = {
-    "pii": Domain(pii_sample, choose_pii, pii_rows, PII_MOST, "texts"),
+    "pii": Domain(pii_sample, _groups_in, pii_rows, 500, "texts"),
     "hallu": Domain(
-        hallu_sample, choose_hallu, hallu_rows, HALLU_EACH, "passages each with and without"
+        *(hallu_sample, lambda sample: not sample["spans"], hallu_rows),
+        *(150, "passages each with and without", True),
     ),
-    "rubric": Domain(rubric_sample, choose_rubric, rubric_rows, JUDGED_MOST, "pairs"),
-    "safety": Domain(safety_sample, choose_safety, safety_rows, JUDGED_MOST, "pairs"),
+    "rubric": Domain(rubric_sample, lambda _: 0, rubric_rows, 300, "pairs"),
+    "safety": Domain(safety_sample, _unsafe, safety_rows, 300, "pairs"),
 }

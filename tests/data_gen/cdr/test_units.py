@@ -36,16 +36,16 @@ def row(text: str, gold: str, sequence: tuple[str, ...] = MAPPERS, **more: Any) 
 def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
     gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
     proof = Proof()  # what one task made it remember proves no other
-    fine = word([row(TEXT, gold)], InstructConfig(), {}, proof)
-    assert not fine.refused and len(fine.rows) == 1
+    fine, refused = word([row(TEXT, gold)], InstructConfig(), {}, proof)
+    assert not refused and len(fine) == 1
     wrong = word([row(TEXT, gold + ".")], InstructConfig(), {}, proof)
-    assert wrong.refused == "its recipe does not lead to its gold" and not wrong.rows
+    assert wrong == ([], "its recipe does not lead to its gold")
     # its words say no lower bound, and the operator has one
     rule = Rule({"max_len": 50}, {"threshold_raw_value": 50})
     low = row("abc", "abc", ("average_line_length_filter",), rule=rule)
-    unspoken = word([replace(low, status="DROP")], InstructConfig(), {}).refused
+    unspoken = word([replace(low, status="DROP")], InstructConfig(), {})[1]
     assert unspoken == "an unspoken bound of a filter decides it"
-    assert word([row("abc", "abc", ("clean_nothing_mapper",))], InstructConfig(), {}).refused
+    assert word([row("abc", "abc", ("clean_nothing_mapper",))], InstructConfig(), {})[1]
 
 
 def test_a_result_is_described_where_the_words_say_what_every_mapper_does() -> None:
@@ -60,7 +60,7 @@ def test_a_result_is_described_where_the_words_say_what_every_mapper_does() -> N
         ("steps", "password: token: abc", "clean_secret_mapper"),
     ):
         planned = row(text, execute(text, [Step(mapper)]).text, (mapper,))
-        (found,) = word([planned], InstructConfig(variants=0), {}).rows
+        ((found,), _) = word([planned], InstructConfig(variants=0), {})
         told = {v["style_id"]: v.get("wording") for v in found.row["prompt_variants"]}
         assert {told.pop(style) for style in RESULT_STYLES} == {wording}
         assert set(told.values()) == {None}
@@ -70,7 +70,7 @@ def test_a_result_is_described_where_the_words_say_what_every_mapper_does() -> N
 def test_tasks_of_other_splits_are_asked_once_and_in_no_group_of_their_own() -> None:
     gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
     asked = InstructConfig(variants_per_task=3)
-    (one,) = word([row(TEXT, gold)], asked, {}).rows
+    ((one,), _) = word([row(TEXT, gold)], asked, {})
     train, (held,) = one.tasks_in("train"), one.tasks_in("heldout")
     assert {t.group for t in train} == {one.row["instance_id"]} and len({t.id for t in train}) == 3
     assert held == replace(train[0], split="heldout", group=None) and not one.tasks_in("")
