@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from assay.errors import TaskError, install_extra
 
@@ -29,6 +29,31 @@ def library(module: str = "pyarrow", use: str = "parquet", extra: str = "parquet
     except ModuleNotFoundError:
         name = module.partition(".")[0]
         raise TaskError(f"{use} needs {name}; {install_extra(extra)}") from None
+
+
+def arrow_schema(columns: Mapping[str, Any]) -> Any:
+    """Columns and their types in Arrow: the name of one, a list with that of its values, or names
+    with the types of a struct."""
+    return library().schema([(name, _arrow_type(kind)) for name, kind in columns.items()])
+
+
+def _arrow_type(kind: Any) -> Any:
+    arrow = library()
+    if isinstance(kind, dict):
+        return arrow.struct([(name, _arrow_type(k)) for name, k in cast("Row", kind).items()])
+    if isinstance(kind, list):
+        return arrow.list_(_arrow_type(kind[0]))
+    return getattr(arrow, kind)() if isinstance(kind, str) else kind
+
+
+def write_groups(out: Any, columns: Mapping[str, Any], groups: Iterable[list[Row]]) -> int:
+    """Write rows, a row group at a time; returns how many."""
+    schema, count = arrow_schema(columns), 0
+    with library("pyarrow.parquet").ParquetWriter(out, schema, compression="zstd") as writer:
+        for group in groups:
+            writer.write_table(library().Table.from_pylist(group, schema=schema))
+            count += len(group)
+    return count
 
 
 def parquet_rows(name: str, stream: BinaryIO, size: int = GROUP) -> Iterator[Row]:

@@ -34,7 +34,7 @@ from data_gen.cdr.instruct import (
 from data_gen.cdr.language import CONDITIONS, FORMS, read_number, say_number, say_step
 from data_gen.cdr.units import Instance
 from data_gen.rewording import FILE as JOURNAL
-from data_gen.rewording import Endpoint, Job, Proof, Rewording, reword_all
+from data_gen.rewording import Endpoint, Job, Proof, reword_all
 from data_gen.tally import Refusal
 from rewards.cdr.json_answers import parse_json
 from rewards.cdr.release_files import stable_id
@@ -70,48 +70,41 @@ def paraphrase_units(
     if (out / FILE).exists() and not (out / JOURNAL).exists():
         raise TaskError(f"{out / FILE}: is of an older Assay and not read; remove it to ask again")
     styles = list(_styles(units, instruct, config))
+    asked = [(*style, slot) for style in styles for slot in range(config.candidates)]
     jobs = [
         job_of(steps, base, derive_seed(slot, key, base.style_id, "paraphrase"))
-        for key, steps, base in styles
-        for slot in range(config.candidates)
+        for key, steps, base, slot in asked
     ]
     options = {"in_flight": config.workers, "timeout_s": config.timeout_s}
     writer = Endpoint(config.url, config.model, out / JOURNAL, key_env=config.key_env, **options)
     with Progress("paraphrases", "candidates", len(jobs)) as bar:
         made = reword_all(jobs, writer, bar.add)
-    found: dict[tuple[str, str], str] = {}
-    rows: list[dict[str, Any]] = []
-    for number, (key, _, base) in enumerate(styles):
-        own = made[number * config.candidates :][: config.candidates]
-        listed = [_row(key, base, slot, one) for slot, one in enumerate(own)]
-        rows += listed
-        if good := [row for row in listed if not row["refused"]]:
-            best = min(good, key=lambda r: _rank(base, r["candidate_id"]))
-            found[key, base.style_id] = best["text"]
+    rows = [
+        {
+            "recipe_prompt_key": key,
+            "style_id": base.style_id,
+            "slot": slot,
+            "candidate_id": stable_id(key, f"{base.style_id}__{slot}", one.said),
+            "base": base.user_requirement,
+            "text": one.said,
+            "refused": one.refused.coded() if one.refused else "",
+        }
+        for (key, _, base, slot), one in zip(asked, made, strict=True)
+    ]
     write_jsonl(out / FILE, rows)
+
+    def rank(row: dict[str, Any]) -> str:
+        return stable_id("prompt-candidate-canonical", row["style_id"], row["candidate_id"])
+
+    good = sorted((row for row in rows if not row["refused"]), key=rank, reverse=True)
+    found = {(row["recipe_prompt_key"], row["style_id"]): row["text"] for row in good}
     refused = Counter(str(row["refused"]) for row in rows if row["refused"])
     return found, {
         "styles_of_recipes": len(styles),
         "styles_paraphrased": len(found),
         "candidates": len(rows),
-        "accepted": len(rows) - refused.total(),
+        "accepted": len(good),
         "refused": dict(sorted(refused.items())),
-    }
-
-
-def _rank(base: PromptVariant, candidate: str) -> str:
-    return stable_id("prompt-candidate-canonical", base.style_id, candidate)
-
-
-def _row(key: str, base: PromptVariant, slot: int, made: Rewording) -> dict[str, Any]:
-    return {
-        "recipe_prompt_key": key,
-        "style_id": base.style_id,
-        "slot": slot,
-        "candidate_id": stable_id(key, f"{base.style_id}__{slot}", made.said),
-        "base": base.user_requirement,
-        "text": made.said,
-        "refused": made.refused.coded() if made.refused else "",
     }
 
 
@@ -155,7 +148,11 @@ def job_of(steps: Sequence[Step], base: PromptVariant, seed: int) -> Job:
         return _WORDS["menu"].format(menu=listed, text=text)
 
     def chosen_otherwise(_: str, reply: str) -> Refusal | None:
-        return _other(_by_menu(reply), steps)
+        try:
+            chosen = [_chosen(row) for row in cast("list[dict[str, Any]]", parse_json(reply))]
+        except (ValueError, LookupError, TypeError, OverflowError):
+            chosen = []
+        return _other(chosen, steps)
 
     def verdict_on(text: str) -> str:
         return _WORDS["judge"].format(
@@ -201,15 +198,8 @@ def menu() -> list[tuple[str, str, str | None]]:
     return found
 
 
-def _by_menu(reply: str) -> list[Step]:
-    """What the endpoint chose; [] when it names none, or something that is not on the menu."""
-    try:
-        return [_chosen(row) for row in cast("list[dict[str, Any]]", parse_json(reply))]
-    except (ValueError, LookupError, TypeError, OverflowError):
-        return []
-
-
 def _chosen(row: dict[str, Any]) -> Step:
+    """What the endpoint chose. Raises where that is not on the menu."""
     number = int(row["operation"])
     if number < 1:
         raise LookupError("not on the menu")

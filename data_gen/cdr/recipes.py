@@ -220,7 +220,7 @@ def _replay(job: tuple[list[Support], tuple[str, ...]]) -> dict[tuple[int, int],
 # --- the second map: what every recipe does to every document that supports it
 
 FAILED, CHANGED, FAMILY = 1, 2, 4  # bits of a trace; FAMILY << i: texts of family i are all equal
-TRACES = {"recipe": "int32", "number": "int64", "bits": "uint32", "stats": "float64[]"}
+TRACES = {"recipe": "int32", "number": "int64", "bits": "uint32", "stats": ["float64"]}
 Place = tuple[str, int, int, int, str, int]  # file, start, size, number, domain, active mappers
 
 

@@ -62,7 +62,7 @@ PART = 512  # units of a file, or some more: those of a document are not parted
 # than its words say and what, what its texts are compared by, and where its rows are.
 COLUMNS = {
     **{"unit": "int64", "pipeline": "binary", "refused": "string", "operator": "string"},
-    **{"does": "string", "digests": "string[]", "signs": "binary[]"},
+    **{"does": "string", "digests": ["string"], "signs": ["binary"]},
     **{"start": "int64", "size": "int64"},
 }
 Chosen = tuple[int, str, int, int, bytes, int, int, int, int, int]

@@ -24,7 +24,7 @@ from typing import Any
 
 from assay.console import Progress
 from assay.files import atomic_write, write_bytes, write_text
-from assay.parquet import library
+from assay.parquet import library, write_groups
 from assay.record import installed
 from assay.task import TaskError
 from assay.workers import WorkerPool
@@ -82,7 +82,7 @@ class Work:
         crew: WorkerPool,
         make: Callable[[Path, Job], int],
         jobs: Iterable[Job],
-        columns: dict[str, str],
+        columns: dict[str, Any],
         total: int | None = None,
     ) -> None:
         """Let processes make the parts of a shard, one of each job; `make` says how many documents
@@ -103,7 +103,9 @@ class Work:
 
     def query(self, threads: int = 1, **tables: str | Sequence[str]) -> Any:
         """A DuckDB connection with views of Parquet files."""
-        db = connect(threads, self.folder / "spilled")
+        spilled = str(self.folder / "spilled")
+        settings = {"threads": threads, "memory_limit": MEMORY, "temp_directory": spilled}
+        db = library("duckdb").connect(config=settings)
         for name, files in tables.items():
             db.execute(f"CREATE VIEW {name} AS SELECT * FROM {read(files)}")
         return db
@@ -148,40 +150,22 @@ def read(files: str | Sequence[str], more: str = "") -> str:
     return f"read_parquet([{listed}], filename = true{more})"
 
 
-def connect(threads: int, spilled: Path) -> Any:
-    """A DuckDB connection. Raises `TaskError` where DuckDB is missing."""
-    settings = {"threads": threads, "memory_limit": MEMORY, "temp_directory": str(spilled)}
-    return _extra("duckdb").connect(config=settings)
-
-
-def _extra(name: str) -> Any:
-    return library(name, "`assay tasks cdr`", "build")
-
-
 def need_extra() -> None:
     """Raise `TaskError`, which names the extra to install, where it is missing."""
     for name in ("duckdb", "pyarrow.parquet", "zstandard"):
-        _extra(name)
+        library(name, "`assay tasks cdr`", "build")
 
 
-def write_part(path: Path, columns: dict[str, str], rows: Sequence[Row]) -> int:
+def write_part(path: Path, columns: dict[str, Any], rows: Sequence[Row]) -> int:
     """Write rows as a Parquet file; `columns` are names with their types. Returns how many."""
-    pa, pq = _extra("pyarrow"), _extra("pyarrow.parquet")
-    schema = pa.schema([(name, _type(pa, kind)) for name, kind in columns.items()])
-    listed = zip(*rows, strict=True) if rows else [()] * len(columns)
-    arrays = [pa.array(own, one.type) for own, one in zip(listed, schema, strict=True)]
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
     with atomic_write(path) as out:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), out, compression="zstd")
-    return len(rows)
-
-
-def _type(pa: Any, kind: str) -> Any:
-    return pa.list_(_type(pa, kind[:-2])) if kind.endswith("[]") else getattr(pa, kind)()
+        return write_groups(out, columns, [named])
 
 
 def write_packed(path: Path, pieces: Iterable[Any]) -> list[tuple[int, int]]:
     """Write values beside a part, each packed for itself; where each begins, and its bytes."""
-    pack = _extra("zstandard").ZstdCompressor(level=1).compress
+    pack = library("zstandard").ZstdCompressor(level=1).compress
     places: list[tuple[int, int]] = []
     at = 0
     with atomic_write(path.with_suffix(".packed")) as out:
@@ -194,7 +178,7 @@ def write_packed(path: Path, pieces: Iterable[Any]) -> list[tuple[int, int]]:
 
 def packed(part: str, start: int, size: int) -> Any:
     """One value that stands beside a part."""
-    zstd = _extra("zstandard")
+    zstd = library("zstandard")
     path = Path(part).with_suffix(".packed")
     with open(path, "rb") as file:
         file.seek(start)

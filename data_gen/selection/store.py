@@ -17,7 +17,7 @@ from typing import Any
 
 from assay.console import Progress, licences_in
 from assay.files import atomic_write
-from assay.parquet import library
+from assay.parquet import library, write_groups
 from assay.rows import Block, blocks, is_parquet, stored, write_rows
 from assay.task import TaskError, parse_object
 from data_gen.selection.strategies import SILENT, UNREADABLE
@@ -266,25 +266,44 @@ def write_training_set(
     TRL reads as well. `members`: the fields that messages have; those nobody has get no column.
     """
     if not is_parquet(path):
-        return write_rows(path, map(_plain_row, rows))
-    arrow, parquet = library(), library("pyarrow.parquet")
+        return write_rows(path, (_written(row, nested=True) for row in rows))
+    arrow = library()
     nested = _nested_type(arrow, tools)
-    schema = _schema(arrow, nested, members)
-    count = 0
-    with (
-        atomic_write(path) as out,
-        parquet.ParquetWriter(out, schema, compression="zstd") as writer,
-    ):
-        for group in _groups(rows):
-            columns = _columns(group, nested is not None)
-            writer.write_table(arrow.table(columns, schema=schema))
-            count += len(group)
-    return count
+    call = {"id": "string", "type": "string", "function": {"name": "string", "arguments": "string"}}
+    message: dict[str, Any] = {"role": "string", "content": "string"}
+    more = {"tool_calls": [call]} | dict.fromkeys(
+        ("tool_call_id", "name", "reasoning_content"), "string"
+    )
+    message |= {name: kind for name, kind in more.items() if name in members}
+    columns = {
+        **{"task_id": "string", "track": "string", "sample": "int64"},
+        **{"outcome": "float64", "reward": "float64", "messages": [message]},
+        **{"tools": "string" if nested is None else nested, "ids": ["int32"]},
+        **{"loss_mask": ["int8"], "tokenizer": "string", "marks": ["int64"]},
+        "licences": ["string"],
+    }
+    made = (_written(row, nested is not None) for row in rows)
+    with atomic_write(path) as out:
+        return write_groups(out, columns, _groups(made))
 
 
-def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a row of parquet has, with the tools as they are."""
-    return {name: values[0] for name, values in _columns([row], nested=True).items()}
+def _written(row: Mapping[str, Any], nested: bool) -> dict[str, Any]:
+    """The fields of a row; the tools as they are where they are nested, else as JSON text."""
+    tools = row.get("tools") or []
+    return {
+        "task_id": str(row["task_id"]),
+        "track": str(row["track"]),
+        "sample": int(row["sample"]),
+        "outcome": float(row["outcome"]),
+        "reward": float(row["reward"]),
+        "messages": kept_messages(row),
+        "tools": tools if nested else json.dumps(tools, ensure_ascii=False),
+        "ids": list(row.get("ids") or ()),
+        "loss_mask": list(row.get("loss_mask") or ()),
+        "tokenizer": str(row.get("tokenizer") or ""),
+        "marks": list(row.get("marks") or ()),
+        "licences": list(licences_in(row)),
+    }
 
 
 def _nested_type(arrow: Any, tools: Sequence[Any] | None) -> Any:
@@ -298,62 +317,14 @@ def _nested_type(arrow: Any, tools: Sequence[Any] | None) -> Any:
     return made.type if made.to_pylist() == [tools] else None
 
 
-def _schema(arrow: Any, nested: Any, members: Collection[str]) -> Any:
-    text = arrow.string()
-    function = arrow.struct([("name", text), ("arguments", text)])
-    call = arrow.struct([("id", text), ("type", text), ("function", function)])
-    message = [("role", text), ("content", text)]
-    for name, kind in (
-        ("tool_calls", arrow.list_(call)),
-        ("tool_call_id", text),
-        ("name", text),
-        ("reasoning_content", text),
-    ):
-        message += [(name, kind)] if name in members else []
-    return arrow.schema(
-        [
-            ("task_id", text),
-            ("track", text),
-            ("sample", arrow.int64()),
-            ("outcome", arrow.float64()),
-            ("reward", arrow.float64()),
-            ("messages", arrow.list_(arrow.struct(message))),
-            ("tools", text if nested is None else nested),
-            ("ids", arrow.list_(arrow.int32())),
-            ("loss_mask", arrow.list_(arrow.int8())),
-            ("tokenizer", text),
-            ("marks", arrow.list_(arrow.int64())),
-            ("licences", arrow.list_(text)),
-        ]
-    )
-
-
-def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
-    group: list[Mapping[str, Any]] = []
+def _groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    group: list[dict[str, Any]] = []
     tokens = 0
     for row in rows:
         group.append(row)
-        tokens += len(row.get("ids") or ())
+        tokens += len(row["ids"])
         if len(group) >= GROUP_ROWS or tokens >= GROUP_TOKENS:
             yield group
             group, tokens = [], 0
     if group:
         yield group
-
-
-def _columns(rows: Sequence[Mapping[str, Any]], nested: bool) -> dict[str, Any]:
-    tools: list[list[Any]] = [row.get("tools") or [] for row in rows]
-    return {
-        "task_id": [str(r["task_id"]) for r in rows],
-        "track": [str(r["track"]) for r in rows],
-        "sample": [int(r["sample"]) for r in rows],
-        "outcome": [float(r["outcome"]) for r in rows],
-        "reward": [float(r["reward"]) for r in rows],
-        "messages": [kept_messages(r) for r in rows],
-        "tools": tools if nested else [json.dumps(t, ensure_ascii=False) for t in tools],
-        "ids": [list(r.get("ids") or ()) for r in rows],
-        "loss_mask": [list(r.get("loss_mask") or ()) for r in rows],
-        "tokenizer": [str(r.get("tokenizer") or "") for r in rows],
-        "marks": [list(r.get("marks") or ()) for r in rows],
-        "licences": [list(licences_in(r)) for r in rows],
-    }

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from assay.console import licences_of
-from assay.parquet import library, parquet_rows
+from assay.parquet import parquet_rows, write_groups
 from assay.task import GOLD_LEFT_OUT, Task, TaskError, json_text
 from data_gen.certificate import PROVED
 
@@ -191,26 +191,16 @@ def _json(value: Any) -> str:
     return json.dumps(value) if text.encode("utf-8", "replace").decode() != text else text
 
 
-def write_parquet(out: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> int:
+def write_parquet(out: BinaryIO, rows: Iterable[dict[str, Any]]) -> int:
     """Write rows a group at a time; returns how many. Raises `TaskError` without pyarrow."""
-    arrow, parquet = library(), library("pyarrow.parquet")
-    schema, count, left = _schema(arrow), 0, iter(rows)
-    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        while group := list(islice(left, GROUP_ROWS)):
-            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
-            count += len(group)
-    return count
-
-
-def _schema(arrow: Any) -> Any:
-    text = arrow.string()
-    kinds = {
-        "prompt": arrow.list_(arrow.struct([("role", text), ("content", text)])),
-        "tools": arrow.list_(text),
-        "files": arrow.list_(arrow.struct([("name", text), ("path", text)])),
-        "licences": arrow.list_(text),
+    kinds = dict.fromkeys(COLUMNS, "string") | {
+        "prompt": [{"role": "string", "content": "string"}],
+        "tools": ["string"],
+        "files": [{"name": "string", "path": "string"}],
+        "licences": ["string"],
     }
-    return arrow.schema([(name, kinds.get(name, text)) for name in COLUMNS])
+    left = iter(rows)
+    return write_groups(out, kinds, iter(lambda: list(islice(left, GROUP_ROWS)), []))
 
 
 def read_parquet(path: Path, where: str) -> Iterator[Task]:
