@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from assay.console import (
     DONE,
@@ -49,27 +49,17 @@ from rewards.audit.variants import respelled_lines
 Report = dict[str, Any]
 
 
-class Extra(Protocol):
-    """A family's own part of the audit."""
-
-    def __call__(
-        self, tasks: Sequence[Task], roots: Sequence[Path]
-    ) -> tuple[list[Report], Report, list[Broken]]:
-        """(a row a task, a summary, broken laws). `roots`: the folder of each task's file."""
-        ...
+# a family's own part of the audit: a row a task, a summary, broken laws
+Part = tuple[list[Report], Report, list[Broken]]
 
 
-def _table(
-    tasks: Sequence[Task], roots: Sequence[Path]
-) -> tuple[list[Report], Report, list[Broken]]:
+def _table(tasks: Sequence[Task], roots: Sequence[Path]) -> Part:
     from data_gen.dare.audit import audit_tables
 
     return audit_tables(tasks, roots)
 
 
-def audit_answers(
-    tasks: Sequence[Task], roots: Sequence[Path]
-) -> tuple[list[Report], Report, list[Broken]]:
+def audit_answers(tasks: Sequence[Task], roots: Sequence[Path]) -> Part:
     """Nothing a row, the best constants by type, generated types on which one pays. Published tasks
     are what they are: their constants are shown and break no law."""
     from data_gen.queries.lake_checks import best_constants, paying
@@ -80,8 +70,12 @@ def audit_answers(
     return [{} for _ in tasks], {"best constants": best_constants(tasks)}, broken
 
 
-# family -> what is audited beside the laws. A new one adds a function and a line.
-EXTRA: dict[str, Extra] = {"table": _table, "answer": audit_answers}
+# family -> what is audited beside the laws, of tasks with the folder of each one's file. A new one
+# adds a function and a line.
+EXTRA: dict[str, Callable[[Sequence[Task], Sequence[Path]], Part]] = {
+    "table": _table,
+    "answer": audit_answers,
+}
 
 
 def audit(
@@ -108,12 +102,12 @@ def audit(
                 _row(task, one) | extra
                 for task, one, extra in zip(mine, examined, own, strict=False)
             ]
-            report["families"][name] = found | {"broken": [_plain(b) for b in broken]}
+            report["families"][name] = found | {"broken": [asdict(b) for b in broken]}
     located = {
         str(path): [with_absolute_files(task, path.parent) for task in tasks]
         for path, tasks in files.items()
     }
-    report["shared"] = [_plain(b) for b in split_law(located)]
+    report["shared"] = [asdict(b) for b in split_law(located)]
     report["ok"] = not report["shared"] and not any(
         found["broken"] for found in report["families"].values()
     )
@@ -133,10 +127,6 @@ def _earned(whole: Audited) -> Report:
         "respelled_lines": respelled_lines(whole.spelled),
         "scorer_calls": whole.calls,
     }
-
-
-def _plain(broken: Broken) -> Report:
-    return {"law": broken.law, "where": broken.where, "why": broken.why}
 
 
 def _row(task: Task, one: Examined) -> Report:

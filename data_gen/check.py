@@ -7,8 +7,8 @@ passes over ours where it does not fit; nothing is compared by the names of file
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,73 +103,60 @@ def compared(
     return found.report()
 
 
-@dataclass
-class _Rows:
-    """Rows of ours that were found, and pairs to show."""
-
-    rows: set[int] = field(default_factory=set[int])
-    examples: list[list[Any]] = field(default_factory=list[list[Any]])
-
-    def add(self, row: int, ours: str, theirs: str, like: float = 1.0) -> None:
-        if row not in self.rows and len(self.examples) < SHOWN:
-            self.examples.append([ours, theirs, round(like, 3)])
-        self.rows.add(row)
-
-
 class _Found:
-    """What the passes have found."""
+    """What the passes have found: by kind, rows of ours with a pair to show."""
 
     def __init__(self) -> None:
         self.tasks = self.against = 0
-        self._exact, self._near = ({part: _Rows() for part in PARTS} for _ in range(2))
-        self._tables, self._recipes = _Rows(), set[int]()
+        self._hits: defaultdict[str, dict[int, list[Any]]] = defaultdict(dict)
         self._documents, self._others = set[str](), set[str]()
         self._own, self._known = set[str](), set[str]()
 
     def over(self, ours: Iterator[Prints], side: Side) -> None:
         """One pass of ours over a piece of the other side."""
         side.close()
-        first = 0
+        self.tasks = 0
         for prints in ours:
+            ids, others = prints.ids, side.ids
             for name, part in side.parts.items():
                 exact, near = part.find(prints.parts[name])
                 for row, other in sorted(exact.items()):
-                    self._exact[name].add(first + row, prints.ids[row], side.ids[other])
+                    self._hit(f"{name} exact", row, ids[row], others[other])
                 for row, (other, like) in sorted(near.items()):
-                    self._near[name].add(first + row, prints.ids[row], side.ids[other], like)
+                    self._hit(f"{name} near", row, ids[row], others[other], like)
             for row, table in prints.has:
-                other = side.tables.find(prints.tables[table])
-                if other is not None:
-                    self._tables.add(first + row, prints.ids[row], side.ids[other])
-            self._recipes |= {first + i for i, r in enumerate(prints.recipes) if r in side.recipes}
+                if (other := side.tables.find(prints.tables[table])) is not None:
+                    self._hit("tables", row, ids[row], others[other])
+            for row, recipe in enumerate(prints.recipes):
+                if recipe in side.recipes:
+                    self._hit("recipes", row, ids[row], recipe)
             self._documents.update(d for d in prints.documents if d)
             self._own.update(prints.recipes)
-            first += len(prints.ids)
-        self.tasks = first
+            self.tasks += len(ids)
         self.against += len(side.ids)
         self._others |= side.documents
         self._known |= side.recipes
 
+    def _hit(self, kind: str, row: int, ours: str, theirs: str, like: float = 1.0) -> None:
+        self._hits[kind].setdefault(self.tasks + row, [ours, theirs, round(like, 3)])
+
     def report(self) -> dict[str, Any]:
-        parts: dict[str, Any] = {
-            part: {
-                "exact": len(self._exact[part].rows),
-                "near": len(self._near[part].rows),
-                "examples": self._exact[part].examples or self._near[part].examples,
-            }
-            for part in PARTS
-        }
-        documents, tables = len(self._documents & self._others), len(self._tables.rows)
-        shared = sum(parts[part][how] for part in PARTS for how in ("exact", "near"))
+        parts: dict[str, Any] = {}
+        for part in PARTS:
+            exact, near = self._hits[f"{part} exact"], self._hits[f"{part} near"]
+            shown = [*(exact or near).values()][:SHOWN]
+            parts[part] = {"exact": len(exact), "near": len(near), "examples": shown}
+        documents, tables = len(self._documents & self._others), self._hits["tables"]
+        shared = sum(one["exact"] + one["near"] for one in parts.values())
         return {
             "ok": not (shared or documents or tables),
             "tasks": self.tasks,
             "against": self.against,
             "shared_documents": documents,
-            "tables": {"shared": tables, "examples": self._tables.examples},
+            "tables": {"shared": len(tables), "examples": [*tables.values()][:SHOWN]},
             **parts,
             "recipes": {
-                "exact": len(self._recipes),
+                "exact": len(self._hits["recipes"]),
                 "distinct_shared": len(self._own & self._known),
                 "distinct": len(self._own),
             },

@@ -24,9 +24,8 @@ from data_gen.cdr.facts import LONG, TORN, TWICE, UNLICENSED, USED, names_of
 from data_gen.cdr.library import LibraryRecipe
 from data_gen.cdr.recipes import Library
 from data_gen.cdr.rows import Row, Worded
-from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.sources import Found, Left, Record
-from data_gen.cdr.units import ORDER, SWAP, TRACKS, Unit, instances
+from data_gen.cdr.units import ORDER, SWAP, TRACKS, Unit, instances, splitter, unbalanced
 from data_gen.cdr.work import Work, packed, said
 from data_gen.certificate import CERTIFICATE, certificate
 from data_gen.overlap import Fingerprint, overlaps, shared
@@ -48,6 +47,7 @@ FILES = (
     *(f"{split}.jsonl" for split in SPLITS),
 )
 SOURCES = 12  # of a domain; more (a folder of text files) are one class
+_IDLE = "usable, but no task drew them"
 Counts = defaultdict[str, Counter[Any]]  # of values, by what is counted
 
 
@@ -513,35 +513,6 @@ def page(found: Mapping[str, Any]) -> str:
 # --- what became of the documents
 
 
-@dataclass
-class Class:
-    """Documents of one domain and source, or rows of one file that hold none."""
-
-    tasks: int = 0
-    idle: int = 0  # usable documents that gave no task
-    why: Counter[str] = field(default_factory=Counter[str])
-    licences: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, own: Class) -> None:
-        self.tasks += own.tasks
-        self.idle += own.idle
-        self.why += own.why
-        self.licences += own.licences
-
-    def input(self, name: str) -> Input:
-        why = [f"{count} {kind}" for kind, count in _ranks(self.why)]
-        if self.idle:
-            why.append(f"{self.idle} usable, but no task drew them")
-        first = [licence for licence, _ in _ranks(self.licences)[:3]]
-        more = f" and {len(self.licences) - 3} more" if len(self.licences) > 3 else ""
-        return Input(name, self.tasks, tuple(why), ", ".join(first) + more)
-
-
-def _ranks(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Commonest first, ties alphabetically."""
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
 def left_out(work: Work, db: Any) -> Iterator[Left]:
     """Everything that is not used: rows that hold no document, that are there twice, of another
     licence, too long, with too few active mappers; each kind in corpus order."""
@@ -560,41 +531,51 @@ def left_out(work: Work, db: Any) -> Iterator[Left]:
             found = Found(work.pieces(int(shard))[int(piece)], "row", row, None)
             yield found.left(f"id {said(name)!r} occurs twice", "an id that occurs twice")
             continue
-        why, kind = {
-            UNLICENSED: (
+        why, kind = (
+            f"{active} active mappers; {least} are wanted",
+            f"fewer than {least} active mappers (instances.min_active)",
+        )
+        if state == UNLICENSED:
+            why, kind = (
                 f"licence {said(licence)!r} is left out",
                 "a licence that --licence leaves out",
-            ),
-            LONG: (
+            )
+        elif state == LONG:
+            why, kind = (
                 f"{chars} characters long; the limit is {most}",
                 f"longer than {most} characters (instances.max_text_length)",
-            ),
-            USED: (
-                f"{active} active mappers; {least} are wanted",
-                f"fewer than {least} active mappers (instances.min_active)",
-            ),
-        }[state]
+            )
         yield Left(said(name), why, kind, said(source), said(licence))
 
 
 def classes_of(work: Work, db: Any, tasks_of: Mapping[str, int]) -> list[Input]:
     """The documents by domain and source; of a domain with many sources together. `tasks_of`: rows
     that a document gave."""
-    found: defaultdict[str, Class] = defaultdict(Class)
-    query = f"SELECT source, licence, usable, id FROM documents WHERE state = {USED}"
-    for source, licence, usable, name in rows_of(db, query):
-        own = found[said(source)]
-        own.licences[said(licence)] += 1
-        tasks = tasks_of.get(said(name), 0)
-        own.tasks += tasks
-        own.idle += usable and not tasks
-    for one in left_out(work, db):
-        found[one.group].why[one.kind] += 1
-        found[one.group].licences[one.licence] += 1
-    sources: Counter[str] = Counter(name.partition(" / ")[0] for name in found)
-    listed: defaultdict[str, Class] = defaultdict(Class)
-    for name, own in found.items():
-        domain = name.partition(" / ")[0]
+
+    def each() -> Iterator[tuple[str, str, int, str]]:
+        """(class, licence, tasks, why there are none) of every document."""
+        query = f"SELECT source, licence, usable, id FROM documents WHERE state = {USED}"
+        for source, licence, usable, name in rows_of(db, query):
+            tasks = tasks_of.get(said(name), 0)
+            yield said(source), said(licence), tasks, _IDLE if usable and not tasks else ""
+        for one in left_out(work, db):
+            yield one.group, one.licence, 0, one.kind
+
+    sources = Counter(name.partition(" / ")[0] for name in {group for group, *_ in each()})
+    tasks: Counter[str] = Counter()
+    why, licences = Counts(Counter), Counts(Counter)
+    for group, licence, count, reason in each():
+        domain = group.partition(" / ")[0]
         many = sources[domain] > SOURCES
-        listed[f"{domain} / {sources[domain]} sources" if many else name].add(own)
-    return [own.input(name) for name, own in listed.items()]
+        name = f"{domain} / {sources[domain]} sources" if many else group
+        tasks[name] += count
+        licences[name][licence] += 1
+        why[name][reason] += 1
+    found: list[Input] = []
+    for name, own in licences.items():
+        reasons = sorted((reason == _IDLE, -n, reason) for reason, n in why[name].items() if reason)
+        first = [licence for licence, _ in sorted(own.items(), key=lambda one: (-one[1], one[0]))]
+        more = f" and {len(first) - 3} more" if len(first) > 3 else ""
+        told = tuple(f"{-n} {reason}" for _, n, reason in reasons)
+        found.append(Input(name, tasks[name], told, ", ".join(first[:3]) + more))
+    return found

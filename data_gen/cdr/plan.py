@@ -31,7 +31,6 @@ from data_gen.cdr.library import (
 )
 from data_gen.cdr.paraphrase import paraphrase_units
 from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY
-from data_gen.cdr.sampling import picked
 from data_gen.cdr.sources import Record
 from data_gen.cdr.units import (
     SLOT_BITS,
@@ -42,6 +41,7 @@ from data_gen.cdr.units import (
     instances,
     main_row,
     order_rows,
+    picked,
     swap_rows,
     swapped,
 )

@@ -26,8 +26,16 @@ from data_gen.cdr.facts import (
     mask_of,
     names_of,
 )
-from data_gen.cdr.library import LibraryRecipe, attach_filters, support_table
-from data_gen.cdr.mining import Mined, MinedRecipe, Signature, compose, mine_counts
+from data_gen.cdr.library import (
+    LibraryRecipe,
+    Mined,
+    MinedRecipe,
+    Signature,
+    attach_filters,
+    compose,
+    mine_counts,
+    support_table,
+)
 from data_gen.cdr.sources import labels_of, no_licence, other_id
 from data_gen.cdr.work import Row, Work, packed, quoted, raw, read, said, write_part
 from data_gen.readers import CorpusError

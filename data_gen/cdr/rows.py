@@ -41,6 +41,8 @@ from data_gen.cdr.units import (
     SWAP,
     Asked,
     Instance,
+    bucket,
+    difficulty,
     executed,
     frozen,
     instances,
@@ -55,7 +57,6 @@ from rewards.parse import edit_distance
 from rollouts.cdr.prompts import messages
 
 Row = dict[str, Any]
-RANKS = {"short": 1, "medium": 2, "long": 3}
 LABELS = {1: "easy", 2: "medium", 3: "hard"}
 PART = 512  # units of a file, or some more: those of a document are not parted
 # Of a unit: its lines of pipeline.jsonl, why it is refused, the operator that does another thing
@@ -176,18 +177,6 @@ def _swap_row(one: Instance, other: Instance) -> Row:
 
 
 # --- rows of the release, and tasks
-
-
-def bucket(length: int) -> str:
-    """Input length: short up to 4,000 characters, medium up to 8,000, else long."""
-    return "short" if length <= 4000 else "medium" if length <= 8000 else "long"
-
-
-def difficulty(input_length: int, recipe_length: int) -> int:
-    """1 easy, 2 medium, 3 hard: input and recipe each rank 1 to 3, sums ≤ 3, 4 to 5, 6."""
-    recipe = 1 if recipe_length <= 2 else 2 if recipe_length <= 4 else 3
-    total = RANKS[bucket(input_length)] + recipe
-    return 1 if total <= 3 else 2 if total <= 5 else 3
 
 
 def row_of(track: str, document: str, text: str, **known: Any) -> Row:

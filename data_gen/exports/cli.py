@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,90 +121,69 @@ def main(argv: list[str]) -> int:
     require_families(task for task, _ in tasks)
     refuse_without_gold((task for task, _ in tasks), "--tasks")
     env = [load_object(spec, ENV_NAME, "--env")[1] for spec in args.env]
-    if args.form != "harbor":
-        return adapt(args.form, [(task, path.parent) for task, path in tasks], args.out, env)
-    return harbor(tasks, args.out, Settings(args.base, args.seconds, tuple(args.package)), env)
-
-
-def harbor(
-    tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings, env: Sequence[str] = ()
-) -> int:
-    """Write the directories, and `refused.jsonl` with a reason for each task left out."""
-    if ":" not in settings.base or settings.base.endswith(":latest"):
-        raise TaskError(f"--base {settings.base}: pin it, as in {BASE}")
-    for package in settings.packages:
-        if "==" not in package:
-            raise TaskError(f"--package {package}: pin it, as in pandas==2.2.3")
+    settings = Settings(args.base, args.seconds, tuple(args.package))
+    taken: list[_Taken | Path] = []
     refused: list[dict[str, str]] = []
-    with atomic_write_set(out) as new:
+    offered: dict[str, Tool] = {}
+    with atomic_write_set(args.out) as new:
         for task, path in tasks:
-            name = directory_name(task)
             try:
-                _refuse_own_tools(task, path.parent, env)
-                write_directory(new / name, directory(task, path.parent, settings))
+                if args.form == "harbor":
+                    taken.append(_directory(task, path.parent, settings, env, new))
+                else:
+                    taken.append(_checked(args.form, task, path.parent, env, offered))
             except TaskError as error:
-                shutil.rmtree(new / name, ignore_errors=True)
                 refused.append({"id": task.id, "why": str(error)})
-        if len(refused) == len(tasks):
-            first = refused[0]["why"] if refused else "there are no tasks"
-            raise TaskError(f"nothing to export: {first}")
+        if not taken:
+            why = refused[0]["why"] if refused else "there are no tasks"
+            raise TaskError(f"nothing to export: {why}")
+        what = f"{len(taken)} task directories"
+        if args.form != "harbor":
+            _adapt(args.form, [one for one in taken if isinstance(one, _Taken)], env, new)
+            what = f"{len(taken)} tasks; {FORMS[args.form][1].format(out=args.out)}"
         write_jsonl(new / REFUSED, refused)
-    return _said(out, f"{len(tasks) - len(refused)} task directories", refused)
-
-
-def _said(out: Path, what: str, refused: Sequence[object]) -> int:
-    """Say what was written and left out; the exit status."""
-    print(f"{out}: {what}", file=sys.stderr)
+    print(f"{args.out}: {what}", file=sys.stderr)
     if refused:
-        print(f"{len(refused)} left out; {out / REFUSED} says why", file=sys.stderr)
+        print(f"{len(refused)} left out; {args.out / REFUSED} says why", file=sys.stderr)
     return console.UNSCORED if refused else console.DONE
 
 
-def _refuse_own_tools(task: Task, root: Path, env: Sequence[str]) -> None:
-    """An agent of Harbor has a shell; functions of a user, and the state behind them, are not in
-    its container. Built-in tools stand for what a shell does as well."""
-    factory = EnvironmentFactory(root, env=list(env) or None)
-    task = factory.equip(task)
-    own = [name for name in task.tools if name not in ENVIRONMENTS]
-    if own:
-        raise TaskError(refused_tools(task, own, "harbor"))
+def _directory(task: Task, root: Path, settings: Settings, env: Sequence[str], new: Path) -> Path:
+    """Write one task's directory below `new`. An agent of Harbor has a shell; functions of a user,
+    and the state behind them, are not in its container, so that tasks with such are refused.
+    Built-in tools stand for what a shell does as well."""
+    equipped = EnvironmentFactory(root, env=list(env) or None).equip(task)
+    if own := [name for name in equipped.tools if name not in ENVIRONMENTS]:
+        raise TaskError(refused_tools(equipped, own, "harbor"))
+    target = new / directory_name(task)
+    try:
+        write_directory(target, directory(task, root, settings))
+    except TaskError:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    return target
 
 
-def adapt(form: str, tasks: Sequence[tuple[Task, Path]], out: Path, env: Sequence[str] = ()) -> int:
-    """Write the adapter, the tasks with the files that their tools read, and `refused.jsonl`.
-    Each task comes with the folder of its tasks file; `env` are environments of one's own, by whole
-    paths. Exit status 3 when some were left out. Raises `TaskError` when none is left."""
-    taken: list[_Taken] = []
-    refused: list[dict[str, str]] = []
-    offered: dict[str, Tool] = {}
-    for task, root in tasks:
-        try:
-            made = _checked(form, task, root, env)
-            _refuse_names(form, task, made.tools, offered)
-            taken.append(made)
-        except TaskError as error:
-            refused.append({"id": task.id, "why": str(error)})
-    if not taken:
-        raise TaskError(refused[0]["why"] if refused else "there are no tasks")
-    ids = [one.task.id for one in taken]
-    if len(set(ids)) < len(ids):
+def _adapt(form: str, taken: Sequence[_Taken], env: Sequence[str], new: Path) -> None:
+    """Write the adapter, and the tasks with the files that their tools read; `env` are environments
+    of one's own, by whole paths."""
+    if len({one.task.id for one in taken}) < len(taken):
         raise TaskError("two tasks have one id; export their files one by one")
-    name, use = FORMS[form]
     origins = sorted({f.origin for f in all_families().values() if f.origin})
-    with atomic_write_set(out) as new:
-        copied: dict[Path, str] = {}
-        write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
-        (new / SETTINGS).write_bytes(json_text(settings_of(origins, env), indent=1))
-        source = Path(forms.__file__).with_name(name)
-        (new / name).write_bytes(source.read_bytes())
-        if form == "gym":
-            write_jsonl(new / "gym.jsonl", (gym_row(one.words, one.tools) for one in taken))
-            (new / "assay.yaml").write_text(_GYM, encoding="utf-8")
-        write_jsonl(new / REFUSED, refused)
-    return _said(out, f"{len(taken)} tasks; {use.format(out=out)}", refused)
+    copied: dict[Path, str] = {}
+    write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
+    (new / SETTINGS).write_bytes(json_text(settings_of(origins, env), indent=1))
+    name = FORMS[form][0]
+    shutil.copyfile(Path(forms.__file__).with_name(name), new / name)
+    if form == "gym":
+        write_jsonl(new / "gym.jsonl", (gym_row(one.words, one.tools) for one in taken))
+        (new / "assay.yaml").write_text(_GYM, encoding="utf-8")
 
 
-def _checked(form: str, task: Task, root: Path, env: Sequence[str]) -> _Taken:
+def _checked(
+    form: str, task: Task, root: Path, env: Sequence[str], offered: dict[str, Tool]
+) -> _Taken:
+    """The task in words. Raises `TaskError` where the form cannot run it."""
     factory = EnvironmentFactory(root, env=list(env) or None)
     task = factory.equip(task)
     try:
@@ -227,6 +206,7 @@ def _checked(form: str, task: Task, root: Path, env: Sequence[str]) -> _Taken:
     made = score_text(task, words.gold, files=words.files)
     if made.outcome is None or made.outcome < RIGHT:
         raise TaskError(f"task {task.id}: its gold as a text scores {made.outcome} ({made.why})")
+    _refuse_names(form, task, tools, offered)
     return _Taken(words, tools, root)
 
 
@@ -285,9 +265,8 @@ def gym_row(words: Words, tools: Sequence[Tool] = ()) -> dict[str, Any]:
     """A row of NeMo Gym's data; tools are in the form of OpenAI's Responses."""
     asked: dict[str, Any] = {"input": words.messages}
     if tools:
-        asked["tools"] = [_response_tool(tool) for tool in tools]
+        asked["tools"] = [
+            {"type": "function", **tool.spec.schema()["function"], "strict": tool.spec.strict}
+            for tool in tools
+        ]
     return {"responses_create_params": asked, "assay_id": words.task.id}
-
-
-def _response_tool(tool: Tool) -> Mapping[str, Any]:
-    return {"type": "function", **tool.spec.schema()["function"], "strict": tool.spec.strict}

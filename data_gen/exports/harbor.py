@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from assay.family import Answer, Family, family_of, gold_answer, score_answer
+from assay.family import Answer, Family, family_named, family_of, gold_answer, score_answer
 from assay.task import RIGHT, Task, TaskError, json_text
 from data_gen.exports import carried_score
 from data_gen.exports.carried import Carried, carry
@@ -51,6 +51,13 @@ class Settings:
     base: str = BASE
     seconds: int = 1800
     packages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if ":" not in self.base or self.base.endswith(":latest"):
+            raise TaskError(f"--base {self.base}: pin it, as in {BASE}")
+        for package in self.packages:
+            if "==" not in package:
+                raise TaskError(f"--package {package}: pin it, as in pandas==2.2.3")
 
 
 def directory_name(task: Task) -> str:
@@ -98,7 +105,7 @@ def directory(task: Task, root: Path, settings: Settings) -> Iterator[tuple[str,
     """
     family = family_of(task)
     handed = hand_in(family, task)
-    load = _carried(family)
+    load = _carried(family.name, family.origin)
     _refuse_wrong_gold(family, task, handed)
     yield "task.toml", _toml(task, settings).encode(), False
     yield (
@@ -132,23 +139,16 @@ def _refuse_wrong_gold(family: Family, task: Task, handed: HandIn) -> None:
 
 
 @lru_cache(maxsize=64)
-def _carried_of(name: str, origin: str) -> Carried:
-    from assay.family import family_named
-
+def _carried(name: str, origin: str) -> Carried:
     del origin  # part of what is remembered by
     return carry(family_named(name))
 
 
-def _carried(family: Family) -> Carried:
-    return _carried_of(family.name, family.origin)
-
-
 def _about(task: Task, handed: HandIn, load: Carried) -> dict[str, Any]:
     """What the scorer reads: the task with its gold, the modules, the entries."""
-    bare = replace(task, files={}, prompt=task.prompt)
     return {
         "parts": sorted(PARTS.get(task.family, ())),
-        "task": bare.to_json(),
+        "task": replace(task, files={}).to_json(),
         "text": handed.text,
         "files": list(handed.files),
         "modules": {name: load.place(name) for name in sorted(load.modules)},

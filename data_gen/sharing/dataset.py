@@ -39,7 +39,12 @@ class Split:
 
     @property
     def parquet(self) -> str:
-        return f"{DATA}/{self.name}.parquet"
+        return parquet_of(self.name)
+
+
+def parquet_of(split: str) -> str:
+    """Where the tasks of a split lie."""
+    return f"{DATA}/{split}.parquet"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from data_gen.sharing.dataset import (
     MANIFEST,
     Manifest,
     Split,
+    parquet_of,
     proved,
     row_of,
     split_name,
@@ -112,15 +113,61 @@ class Asked:
 
 
 def write(asked: Asked, new: Path) -> Manifest:
-    """Write the data set into the empty folder `new`."""
-    if not asked.folder.is_dir():
-        raise TaskError(f"{asked.folder}: no such folder; give the one that `assay tasks` wrote")
-    refuse_unfinished(asked.folder)
-    work = _Work(asked, new)
-    for path in sorted(asked.folder.rglob("*.jsonl")):
-        if _holds_tasks(path):
-            work.split(path)
-    made = work.finished()
+    """Write the data set into the empty folder `new`: every file of tasks as parquet, what the
+    tasks need, the certificate, the card, and the list of all that."""
+    folder = asked.folder
+    if not folder.is_dir():
+        raise TaskError(f"{folder}: no such folder; give the one that `assay tasks` wrote")
+    refuse_unfinished(folder)
+    seen, places = SeenTasks(), _Places(folder)
+    families, tracks, licences = (Counter[str]() for _ in range(3))
+
+    def rows(path: Path, digest: Any) -> Iterator[dict[str, Any]]:
+        tasks = (Task.from_json(row, where) for where, row in read_rows(path))
+        for task in asked.chosen.stream(tasks, seen):
+            families[task.family] += 1
+            tracks[task.track] += 1
+            licences.update(licences_of(task))
+            placed = places.moved(task, path)
+            placed = placed if asked.gold else without_gold(placed)
+            digest.update(json_line(placed.to_json()))
+            yield row_of(placed)
+
+    splits: list[Split] = []
+    for path in filter(_holds_tasks, sorted(folder.rglob("*.jsonl"))):
+        file, digest = path.relative_to(folder).as_posix(), hashlib.sha256()
+        name = split_name(file, {split.name for split in splits})
+        target = new / parquet_of(name)
+        target.parent.mkdir(exist_ok=True)
+        with open(target, "wb") as out:
+            count = write_parquet(out, rows(path, digest))
+        splits.append(Split(name, file, count, digest.hexdigest()))
+    if not any(split.tasks for split in splits):
+        if asked.chosen:
+            raise seen.none_left(asked.chosen, str(folder))
+        raise TaskError(f"{folder}: holds no task; give the folder that `assay tasks` wrote")
+    found: dict[str, Path] = {}
+    folders: list[str] = []
+    for place in sorted(places.named):
+        inner = places.files(place, asked.gold)
+        found.update(inner)
+        folders += [] if inner else [places.name_of(place)]
+    if asked.gold:
+        found.update((p.name, p) for p in _records(folder))
+    for name, path in found.items():
+        target = new / FILES / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    _certificate(folder / CERTIFICATE, new / CERTIFICATE, asked.gold)
+    written = sorted(p for p in new.rglob("*") if p.is_file())
+    made = Manifest(
+        tuple(splits),
+        asked.gold,
+        {p.relative_to(new).as_posix(): (file_hash(p), p.stat().st_size) for p in written},
+        tuple(sorted(folders)),
+        tuple(name for name, path in sorted(found.items()) if path.stat().st_mode & 0o100),
+        *(dict(sorted(counts.items())) for counts in (families, tracks, licences)),
+    )
     write_text(new / CARD, _card(asked.name, made))
     write_bytes(new / MANIFEST, made.to_bytes())
     return made
@@ -134,85 +181,11 @@ def _holds_tasks(path: Path) -> bool:
     return first is None or first[1].keys() >= _TASK
 
 
-class _Work:
-    """A data set while it is written."""
-
-    def __init__(self, asked: Asked, new: Path) -> None:
-        self._asked, self._new = asked, new
-        self._seen = SeenTasks()
-        self._splits: list[Split] = []
-        self._places = _Places(asked.folder)
-        self._counts = tuple(Counter[str]() for _ in range(3))  # families, tracks, licences
-
-    def split(self, path: Path) -> None:
-        """Write a file of tasks as parquet."""
-        file = path.relative_to(self._asked.folder).as_posix()
-        made = Split(split_name(file, {s.name for s in self._splits}), file, 0, "")
-        digest = hashlib.sha256()
-        target = self._new / made.parquet
-        target.parent.mkdir(exist_ok=True)
-        with open(target, "wb") as out:
-            count = write_parquet(out, self._rows(path, digest))
-        self._splits.append(Split(made.name, file, count, digest.hexdigest()))
-
-    def _rows(self, path: Path, digest: Any) -> Iterator[dict[str, Any]]:
-        tasks = (Task.from_json(row, where) for where, row in read_rows(path))
-        for task in self._asked.chosen.stream(tasks, self._seen):
-            for counts, names in zip(
-                self._counts, ((task.family,), (task.track,), licences_of(task)), strict=True
-            ):
-                counts.update(names)
-            placed = self._places.moved(task, path)
-            placed = placed if self._asked.gold else without_gold(placed)
-            digest.update(json_line(placed.to_json()))
-            yield row_of(placed)
-
-    def finished(self) -> Manifest:
-        """Copy what the tasks need, and list everything."""
-        folder = self._asked.folder
-        if not any(split.tasks for split in self._splits):
-            if self._asked.chosen:
-                raise self._seen.none_left(self._asked.chosen, str(folder))
-            raise TaskError(f"{folder}: holds no task; give the folder that `assay tasks` wrote")
-        found: dict[str, Path] = {}
-        folders: list[str] = []
-        for place in sorted(self._places.named):
-            inner = self._places.files(place, self._asked.gold)
-            found.update(inner)
-            if not inner:
-                folders.append(self._places.name_of(place))
-        if self._asked.gold:
-            found.update((p.name, p) for p in _records(folder))
-        runs: list[str] = []
-        for name, path in sorted(found.items()):
-            target = self._new / FILES / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
-            runs += [name] if path.stat().st_mode & 0o100 else []
-        self._certificate(folder / CERTIFICATE)
-        written = sorted(p for p in self._new.rglob("*") if p.is_file())
-        listed = {
-            p.relative_to(self._new).as_posix(): (file_hash(p), p.stat().st_size) for p in written
-        }
-        families, tracks, licences = (dict(sorted(c.items())) for c in self._counts)
-        return Manifest(
-            tuple(self._splits),
-            self._asked.gold,
-            listed,
-            tuple(sorted(folders)),
-            tuple(runs),
-            families,
-            tracks,
-            licences,
-        )
-
-    def _certificate(self, path: Path) -> None:
-        if not path.is_file():
-            return
-        target = self._new / CERTIFICATE
-        if self._asked.gold:
-            shutil.copyfile(path, target)
-            return
+def _certificate(path: Path, target: Path, gold: bool) -> None:
+    """Copy what a builder said of the set, without gold as far as it leads to none."""
+    if gold and path.is_file():
+        shutil.copyfile(path, target)
+    elif path.is_file():
         try:
             kept = proved(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):

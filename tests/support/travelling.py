@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from demo_splits import demo_splits
 from places import ROOT
@@ -21,8 +25,13 @@ FIGS = {"sql": "SELECT boxes FROM stock WHERE fruit = 'fig'"}  # the call of `qu
 
 def demo_tasks(count: int) -> list[Task]:
     """Refinement tasks over the corpus that ships."""
+    return [*_demo(count)]
+
+
+@cache
+def _demo(count: int) -> tuple[Task, ...]:
     settings = preset("easy", train_sft=1, train_rl=1, heldout=count)
-    return list(demo_splits(read_corpus(), settings, 3)[2])
+    return tuple(demo_splits(read_corpus(), settings, 3)[2])
 
 
 def own_tasks(count: int) -> list[Task]:
@@ -54,6 +63,16 @@ def exported(form: str, folder: Path, tasks: list[Task], *words: str) -> Path:
     path = tasks_file(folder, tasks)
     assert export([form, "--tasks", str(path), "--out", str(out), *words]) == 0
     return out
+
+
+def adapter(folder: Path, name: str) -> Any:
+    """An exported file as a module."""
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def texts(task: Task, other: Task) -> list[str]:

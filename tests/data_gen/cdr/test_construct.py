@@ -24,16 +24,14 @@ from data_gen.cdr.library import (
     Rule,
     ZeroPolicy,
     calibrated,
+    mine_counts,
     percentile,
     quantile_of,
     round_threshold,
 )
-from data_gen.cdr.mining import mine_counts
-from data_gen.cdr.rows import sha256
 from data_gen.cdr.sources import Found, found_in, sources_of
 from data_gen.readers import CorpusError, cut
 from rewards.cdr.release_files import sample_variants, stable_id
-from rewards.gold import RECIPE_PARAMS, Step, execute
 
 
 def test_ids_and_prompt_samples() -> None:
@@ -110,17 +108,6 @@ def test_threshold_vectors() -> None:
         assert got == row["expected"]
 
 
-REFERENCE = ROOT / "configs" / "cdr_reference.yaml"
-
-
-def built(corpus: Path, out: Path, *more: str) -> list[dict[str, Any]]:
-    """The rows of pipeline.jsonl that a build of the corpus writes."""
-    pytest.importorskip("duckdb", reason="needs the extra `build`")
-    given = ["--corpus", str(corpus), "--out", str(out), "--workers", "1", "tracks=false"]
-    assert command("tasks")(["cdr", *given, *more]) == 0
-    return [json.loads(line) for line in (out / "pipeline.jsonl").open(encoding="utf-8")]
-
-
 def alone(rows: Iterable[dict[str, Any]], domain: str) -> list[dict[str, Any]]:
     """Rows of a domain that no other domain decides on. Which documents become instances and what
     filters keep is chosen over all of them."""
@@ -130,47 +117,15 @@ def alone(rows: Iterable[dict[str, Any]], domain: str) -> list[dict[str, Any]]:
 @needs_full_vectors
 def test_a_domain_of_the_reference_pipeline_is_reproduced_row_by_row(tmp_path: Path) -> None:
     corpus = SHARED / "cdr" / "corpora" / "privacy.jsonl.gz"
-    got = alone(built(corpus, tmp_path, "--config", str(REFERENCE)), "privacy")
+    pytest.importorskip("duckdb", reason="needs the extra `build`")
+    given = ["--corpus", str(corpus), "--config", str(ROOT / "configs" / "cdr_reference.yaml")]
+    assert command("tasks")(["cdr", *given, "--out", str(tmp_path), "--workers", "1"]) == 0
+    lines = (tmp_path / "pipeline.jsonl").open(encoding="utf-8")
+    got = alone(map(json.loads, lines), "privacy")
     assert {row["kind"].removeprefix("pipeline_") for row in got} == {
         *("activation", "family", "recipe", "order_m")
     }
     assert got == alone(vectors("pipeline_expected"), "privacy")
-
-
-TEXTS = {
-    "web": "<p>See https://a.org/x{n} &amp; www.b.com/{n} now.</p>\n<b>Word {n}</b> more text {t}",
-    "privacy": "Mail ana{n}@acme.io from 10.0.0.{n} at /home/a{n}/b.txt, tel 555-010{n}. {t}",
-}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [
-        {"id": f"{label}-{n}", "domain": label, "text": text.format(n=n, t="some more " * (n % 9))}
-        for label, text in TEXTS.items()
-        for n in range(30)
-    ]
-    path = tmp_path_factory.mktemp("corpus") / "docs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def texts_of(corpus: Path) -> dict[str, str]:
-    rows = map(json.loads, corpus.read_text("utf-8").splitlines())
-    return {row["id"]: row["text"] for row in rows}
-
-
-def test_every_instance_re_executes_to_its_text_and_status(corpus: Path, tmp_path: Path) -> None:
-    texts, rows = texts_of(corpus), built(corpus, tmp_path)
-    instances = [row for row in rows if row["kind"] == "pipeline_instance"]
-    assert {row["track"] for row in instances} == {"atomic", "main", "order_sensitivity"}
-    for row in instances:
-        params = {**RECIPE_PARAMS, **row["filter_params_by_name"]}
-        steps = [Step(name, dict(params.get(name, {}))) for name in row["operator_sequence"]]
-        run = execute(texts[row["doc_id"]], steps)
-        assert (run.status, sha256(run.text)) == (row["status"], row["text_sha256"])
-    order = [row for row in instances if row["track"] == "order_sensitivity"]
-    assert set(Counter(row["order_group_instance_id"] for row in order).values()) == {3}
 
 
 @given(

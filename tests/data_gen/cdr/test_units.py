@@ -13,14 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
-from data_gen.cdr.library import LibraryRecipe, Rule
+from data_gen.cdr.library import LibraryRecipe, MinedRecipe, Rule
 from data_gen.cdr.merge import Counts, _count, page, statistics
-from data_gen.cdr.mining import MinedRecipe
 from data_gen.cdr.outcome import Outcome
-from data_gen.cdr.rows import Proof, Worded, difficulty, word
-from data_gen.cdr.sampling import thin, unbalanced
+from data_gen.cdr.rows import Proof, Worded, word
 from data_gen.cdr.sources import Record
-from data_gen.cdr.units import MAIN, ORDER, TRACKS, Instance, RowPlan, Unit
+from data_gen.cdr.units import (
+    MAIN,
+    ORDER,
+    TRACKS,
+    Instance,
+    RowPlan,
+    Unit,
+    difficulty,
+    thin,
+    unbalanced,
+)
 from rewards.cdr.release_files import RESULT_STYLES
 from rewards.gold import Step, execute
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from vectors import needs_full_vectors, vectors
 from benchmarks.cdr_corpus import documents
 from data_gen.cdr.cli import MAPS, STAGES
 from data_gen.cdr.rows import sha256
-from rewards.gold import Step, execute
+from rewards.gold import RECIPE_PARAMS, Step, execute
 
 pytest.importorskip("duckdb", reason="needs the extra `build`")
 main = command("tasks")
@@ -93,11 +95,15 @@ def in_stages(corpus: Path, out: Path, shards: int, part: int) -> None:
 def test_workers_shards_and_parts_do_not_change_a_byte(
     corpus: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    assert main(words(corpus, tmp_path / "two", "--workers", "2", "--part", "24")) == 0
+    elsewhere = shutil.copytree(corpus, tmp_path / "elsewhere" / corpus.name)
+    assert main(words(elsewhere, tmp_path / "two", "--workers", "2", "--part", "24")) == 0
     in_stages(corpus, tmp_path / "parts", 1, 1000)
     in_stages(corpus, tmp_path / "shards", 3, 9)
-    for name in ("two", "parts", "shards"):
+    for name in ("parts", "shards"):
         assert files(tmp_path / name) == whole
+    moved = files(tmp_path / "two")  # whose record names the corpus as the command did
+    assert moved | {"provenance.json": b""} == whole | {"provenance.json": b""}
+    assert not any(str(corpus.parent).encode() in data for data in moved.values())
 
 
 def test_what_is_left_out_is_named_by_its_line(whole: dict[str, bytes]) -> None:
@@ -112,7 +118,7 @@ def test_what_is_left_out_is_named_by_its_line(whole: dict[str, bytes]) -> None:
     assert why["again-2"] == "0 active mappers; 2 are wanted"
 
 
-@pytest.mark.parametrize("last", [1, 5, 16, 23, 38])
+@pytest.mark.parametrize("last", [1, 16, 38])
 def test_a_killed_build_goes_on_to_the_same_bytes(
     corpus: Path, whole: dict[str, bytes], tmp_path: Path, last: int
 ) -> None:
@@ -213,9 +219,18 @@ def test_a_build_in_one_command_does_not_go_on_from_another_one(
     assert files(tmp_path) == whole
 
 
-def test_swapped_recipes_re_execute_to_another_text(whole: dict[str, bytes]) -> None:
+def test_recipes_re_execute_to_their_texts(whole: dict[str, bytes]) -> None:
     texts = {row["id"]: row["text"] for row in documents(100)}
     rows = [json.loads(line) for line in whole["pipeline.jsonl"].splitlines()]
+    made = [row for row in rows if row["kind"] == "pipeline_instance"]
+    assert {row["track"] for row in made} == {"atomic", "main", "order_sensitivity"}
+    for row in made:
+        params = {**RECIPE_PARAMS, **row["filter_params_by_name"]}
+        steps = [Step(name, dict(params.get(name, {}))) for name in row["operator_sequence"]]
+        run = execute(texts[row["doc_id"]], steps)
+        assert (run.status, sha256(run.text)) == (row["status"], row["text_sha256"])
+    groups = [r["order_group_instance_id"] for r in made if r["track"] == "order_sensitivity"]
+    assert set(Counter(groups).values()) == {3}
     pairs = [row for row in rows if row["kind"] == "pipeline_order_m"]
     assert pairs
     for pair in pairs:

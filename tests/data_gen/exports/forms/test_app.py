@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from travelling import FIGS, demo_tasks, exported, own_tasks, texts, tool_tasks
+from travelling import FIGS, adapter, demo_tasks, exported, own_tasks, texts, tool_tasks
 
 pytest.importorskip("nemo_gym", reason="nemo-gym is not installed; `make test-interop`")
 
@@ -23,11 +21,7 @@ def server(folder: Path) -> Any:
     """The exported server, made as Gym's own tests make one."""
     from unittest.mock import MagicMock  # the client to other servers, which none is asked for
 
-    spec = importlib.util.spec_from_file_location("app", folder / "app.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["app"] = module
-    spec.loader.exec_module(module)
+    module = adapter(folder, "app")
     config = module.AssayConfig(host="127.0.0.1", port=1, entrypoint="app.py", name="assay")
     return module.AssayServer(config=config, server_client=MagicMock(spec=ServerClient))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from travelling import (
     FIGS,
     OWN,
+    adapter,
     demo_tasks,
     exported,
     own_tasks,
@@ -28,16 +27,6 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from assay.task import Task, write_jsonl
 from rewards.adapters.words import load, score_text
 from train.cli.eval import main as assay_eval
-
-
-def adapter(folder: Path) -> Any:
-    """The exported file as a module."""
-    spec = importlib.util.spec_from_file_location("assay_inspect", folder / "assay_inspect.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["assay_inspect"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def said(text: str, stop: str = "stop") -> ModelOutput:
@@ -69,7 +58,7 @@ def test_accuracy_is_what_assay_scores(tmp_path: Path, family: str) -> None:
     ours = [score_text(w.task, text) for w, text in zip(words, answers, strict=True)]
     model = get_model("mockllm/model", custom_outputs=[said(text) for text in answers])
     (log,) = evaluate(
-        adapter(folder).assay(),
+        adapter(folder, "assay_inspect").assay(),
         model=model,
         display="none",
         log_dir=str(tmp_path / "logs"),
@@ -100,7 +89,10 @@ def test_an_answer_that_was_cut_off_is_scored_as_one(tmp_path: Path) -> None:
     outputs = [said(w.gold, "max_tokens") for w in words]
     model = get_model("mockllm/model", custom_outputs=outputs)
     (log,) = evaluate(
-        adapter(folder).assay(), model=model, display="none", log_dir=str(tmp_path / "logs")
+        adapter(folder, "assay_inspect").assay(),
+        model=model,
+        display="none",
+        log_dir=str(tmp_path / "logs"),
     )
     assert log.samples is not None
     assert [(s.scores or {})["assay"].value for s in log.samples] == [
@@ -123,7 +115,7 @@ def test_tools_of_one_s_own_are_offered_and_find_gold(tmp_path: Path, way: str) 
 
     folder = exported("inspect", tmp_path, tool_tasks(6))
     (log,) = evaluate(
-        adapter(folder).assay(),
+        adapter(folder, "assay_inspect").assay(),
         model=get_model("mockllm/model", custom_outputs=answered),
         display="none",
         log_dir=str(tmp_path / "logs"),
