@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from itertools import islice
 from math import nan
@@ -17,10 +18,8 @@ from data_gen.cdr.domains import ALL_MAPPERS, FILTERS, LISTED_FILTERS, chosen_op
 from data_gen.cdr.sources import (
     Found,
     Record,
-    class_of,
     found_in,
     is_english,
-    is_licensed,
     record_of,
 )
 from data_gen.cdr.work import Row, Work, raw, write_packed, write_part
@@ -84,7 +83,9 @@ def _read(found: Found, piece: int, config: CdrConfig) -> Read:
     if row is None:
         return {}, TORN, piece, found.number, json.dumps(asdict(found.left()))
     length = len(row["text"])
-    state = USED if is_licensed(row, config.licences) else UNLICENSED
+    licence, patterns = row["licence"].lower(), map(str.lower, config.licences)
+    licensed = not config.licences or any(fnmatchcase(licence, one) for one in patterns)
+    state = USED if licensed else UNLICENSED
     if state == USED and length > config.instances.max_text_length:
         state = LONG
     if state != USED:
@@ -122,7 +123,7 @@ def _facts(
         mask,
         mask if config.scan_profile == "bench" else _changes(record),
         config.swaps.language != "en" or is_english(record),
-        raw(class_of({"domain": domain, "source": row.get("source")})),
+        raw(f"{domain or 'no domain'} / {row.get('source') or 'unknown'}"),
         raw(record.licence),
         piece,
         number,

@@ -36,7 +36,7 @@ from data_gen.cdr.library import (
     mine_counts,
     support_table,
 )
-from data_gen.cdr.sources import labels_of, no_licence, other_id
+from data_gen.cdr.sources import labels_of
 from data_gen.cdr.work import Row, Work, packed, quoted, raw, read, said, write_part
 from data_gen.readers import CorpusError
 
@@ -70,7 +70,9 @@ def number_documents(work: Work) -> None:
     db.execute("CREATE TABLE files (filename VARCHAR, shard INTEGER, base BIGINT)")
     base = 0
     for file in files:
-        db.execute("INSERT INTO files VALUES (?, ?, ?)", [file, _shard(file), base])
+        db.execute(
+            "INSERT INTO files VALUES (?, ?, ?)", [file, int(Path(file).parent.name[-5:]), base]
+        )
         base += counts.get(file, 0)
     db.execute(
         f"CREATE VIEW numbered AS SELECT base + file_row_number AS number, shard, "
@@ -92,10 +94,6 @@ def number_documents(work: Work) -> None:
         ) TO {quoted(str(work.folder / "documents.parquet"))} (FORMAT parquet, COMPRESSION zstd)""")
 
 
-def _shard(file: str) -> int:
-    return int(Path(file).parent.name.rpartition("-")[2])
-
-
 def _refuse_unusable(work: Work, db: Any) -> None:
     """Raise `CorpusError` when there is no document, or none of the licences asked for."""
     query = "SELECT state, count(*) FROM facts GROUP BY state"
@@ -111,7 +109,10 @@ def _refuse_unusable(work: Work, db: Any) -> None:
     if work.config.licences and not found[USED] + found[LONG]:
         query = f"SELECT licence FROM facts WHERE state = {UNLICENSED}"
         there = Counter(said(licence) for (licence,) in db.execute(query).fetchall())
-        raise no_licence(there, work.config.licences)
+        raise CorpusError(
+            f"no document has a licence of {', '.join(work.config.licences)}; there is "
+            + ", ".join(f"{name} ({count} documents)" for name, count in there.most_common(8))
+        )
 
 
 def _again(work: Work, db: Any) -> Iterator[tuple[int, bytes | None]]:
@@ -132,7 +133,7 @@ def _again(work: Work, db: Any) -> Iterator[tuple[int, bytes | None]]:
             labels[pieces[int(shard)][int(piece)].source.place] for shard, piece, *_ in both
         )
         texts = [packed(file, start, size).get("text") for *_, file, start, size in both]
-        other = other_id(said(name), label)
+        other = f"{label}#{said(name)}"  # corpora that both number their rows have the same ids
         alike = label == first or texts[0] == texts[1] or other in taken
         if not alike:
             taken.add(other)

@@ -9,9 +9,8 @@ what its text activates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +19,6 @@ from data_gen.cdr.domains import INTERNAL, LABELS, assign_domain, internal_name,
 from data_gen.readers import (
     LOST,
     TEXT_ENDINGS,
-    CorpusError,
     Piece,
     Source,
     find_sources,
@@ -110,7 +108,9 @@ def found_in(
             elif (at := row["text"].find(LOST)) >= 0:
                 yield Found(piece, "row", number, None, f"{_LOST} (U+FFFD at character {at})")
             else:
-                yield Found(piece, "row", number, row | {"id": record_id(row)})
+                names = (row[name] for name in ("id", "source_name", "url") if name in row)
+                name = next(names, None) or stable_id(row["text"], digits=20)
+                yield Found(piece, "row", number, row | {"id": name})
         yield from torn
 
 
@@ -123,31 +123,6 @@ def labels_of(sources: Sequence[Source]) -> dict[str, str]:
         number = count[source.name]
         found[source.place] = source.name if number < 2 else f"{source.name} {number}"
     return found
-
-
-def other_id(name: str, label: str) -> str:
-    """The id of a document whose own id another one has, which is of another file and reads
-    otherwise: corpora that both number their rows have the same ids."""
-    return f"{label}#{name}"
-
-
-def is_licensed(row: Row, licences: Sequence[str]) -> bool:
-    return not licences or any(
-        fnmatchcase(row["licence"].lower(), pattern.lower()) for pattern in licences
-    )
-
-
-def no_licence(there: Counter[str], licences: Sequence[str]) -> CorpusError:
-    """No document has a licence that is asked for."""
-    return CorpusError(
-        f"no document has a licence of {', '.join(licences)}; there is "
-        + ", ".join(f"{name} ({count} documents)" for name, count in there.most_common(8))
-    )
-
-
-def class_of(row: Mapping[str, Any]) -> str:
-    """The class of documents that a row belongs to: its domain and source."""
-    return f"{row.get('domain') or 'no domain'} / {row.get('source') or 'unknown'}"
 
 
 def _stem(source: Source) -> str:
@@ -225,14 +200,6 @@ class Record:
     def length(self) -> int:
         """Characters of the text."""
         return len(self.text) if self.chars is None else self.chars
-
-
-def record_id(row: dict[str, Any]) -> str:
-    """The first non-empty of id, source_name, url; else 20 digits of the text's hash."""
-    for name in ("id", "source_name", "url"):
-        if row.get(name):
-            return str(row[name])
-    return stable_id(str(row.get("text", "")), digits=20)
 
 
 def is_english(record: Record) -> bool:
