@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -105,11 +105,19 @@ def tasks_of(
 ) -> Iterator[Task]:
     """Training, validation and held-out tasks: samples are split, their copies with them; those
     whose ids are listed are held out. A row is asked in one of its three styles, drawn by a hash.
-    Rows of `own` (ids), which may be the benchmark's, are held out and marked as published: nothing
-    trains on them."""
+    Rows of `own` (ids), which may be the benchmark's, are held out, count for no share, and are
+    marked as published: nothing trains on them. Raises `CorpusError`."""
     first = copies({row["source_record_id"]: row["input_text"] for row in rows})
+    if gone := sorted(set(listed) - first.keys()):
+        raise CorpusError(f"--heldout: no sample has the id {gone[0]!r} ({len(gone)} are unknown)")
     kept = {first[row["source_record_id"]] for row in rows if row["instance_id"] in own}
-    side = _sides(first, share, validation, seed, listed, kept)
+    names = {*first.values()} - kept
+    must = {first[name] for name in listed} - kept
+    held = taken(names, share, lambda n: derive_seed(seed, "split", n), must)
+    rest = names - {*held}
+    chosen = taken(rest, validation, lambda n: derive_seed(seed, "validation", n))
+    side = dict.fromkeys(rest, "train") | dict.fromkeys([*kept, *held], "heldout")
+    side |= dict.fromkeys(chosen, "validation")
     for row in rows:
         text = row["scoring_profile"] == "text_refinement"
         drawn = derive_seed(seed, "wording", row["instance_id"])
@@ -141,27 +149,6 @@ def tasks_of(
                 "difficulty": None,
             },
         )
-
-
-def _sides(
-    first: Mapping[str, str],
-    share: float,
-    validation: float,
-    seed: int,
-    listed: Collection[str],
-    kept: Collection[str],
-) -> dict[str, str]:
-    """Sample → its split, for the samples that stand for their copies; those of `kept` are held
-    out and count for no share. Raises `CorpusError`."""
-    if gone := sorted(set(listed) - first.keys()):
-        raise CorpusError(f"--heldout: no sample has the id {gone[0]!r} ({len(gone)} are unknown)")
-    must = {first[name] for name in listed} - set(kept)
-    names = set(first.values()) - set(kept)
-    held = taken(names, share, lambda n: derive_seed(seed, "split", n), must)
-    rest = names - {*held}
-    chosen = taken(rest, validation, lambda n: derive_seed(seed, "validation", n))
-    side = dict.fromkeys(rest, "train") | dict.fromkeys([*kept, *held], "heldout")
-    return side | dict.fromkeys(chosen, "validation")
 
 
 def write(
@@ -254,10 +241,10 @@ def main(argv: Sequence[str]) -> int:
             f"held out: {len(own)} rows from the part of a source that the benchmark draws from; "
             "for training give the source's training files"
         )
-    say_inputs([_input(name, manifest["domains"][name]) for name in given], args.out)
+    inputs = [
+        Input(SOURCES[name]["source"], counts["rows"], why, SOURCES[name]["licence"])
+        for name, counts in manifest["domains"].items()
+        for why in (tuple(f"{n} rows: {reason}" for reason, n in counts["left_out"].items()),)
+    ]
+    say_inputs(inputs, args.out)
     return 0
-
-
-def _input(name: str, counts: Mapping[str, Any]) -> Input:
-    why = tuple(f"{n} rows: {reason}" for reason, n in counts["left_out"].items())
-    return Input(SOURCES[name]["source"], counts["rows"], why, SOURCES[name]["licence"])

@@ -64,7 +64,8 @@ def built(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shown(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = ("instances.per_variant=4", "instances.per_operator=4", "instruct.mode=few_shot")
-    return build(corpus, tmp_path_factory.mktemp("cdr") / "shown", *few)
+    more = ("instruct.shots=3", "instruct.shot_chars=150")
+    return build(corpus, tmp_path_factory.mktemp("cdr") / "shown", *few, *more)
 
 
 @pytest.fixture
@@ -304,35 +305,44 @@ def test_an_odd_corpus_gives_verified_tasks_and_names_what_it_left_out(
     assert sum(" line " in name for name in why) == 3  # torn ones
 
 
-def write_rag(path: Path, texts: dict[str, str]) -> Path:
-    """40 documents of two kinds in turns."""
-    words, kinds = ("umber", "grove", "ivory", "cedar", "hazel", "amber"), list(texts.items())
-    with open(path, "w", encoding="utf-8") as file:
-        for n in range(40):
-            kind, text = kinds[n % 2]
-            text = text.format(n=100 + n, m=300 + n, a=words[n % 6])
-            file.write(json.dumps({"id": f"{kind}-{n}", "domain": "rag", "text": text}) + "\n")
-    return path
-
-
 REPEATS = "remove_repeat_sentences_mapper"
+RAG = {
+    "cut": "The {a} box weighs 2.5 kg, {n}. The lid weighs 3.5 kg, {n}. -- Bye from {m}.\n" * 2,
+    "plain": "The {a} gate is open. It is -- {n}. The {a} gate is open. Bye from {m}.\n",
+    "lined": "Notes on {a}\nThe gate is -- {n}.\nNotes on {a}\nBye from {m}.\n",
+}
 
 
-def test_rows_whose_words_do_not_say_what_happens_are_in_no_split(
+def test_words_say_what_happens_to_a_text_or_its_row_is_in_no_split(
     tmp_path: Path, said: Says
 ) -> None:
-    cut = "The {a} box weighs 2.5 kg, {n}. The lid weighs 3.5 kg, {n}. -- Bye from {m}.\n"
-    kept = "The {a} gate is open. It is -- {n}. Bye from {m}.\n"
-    path = write_rag(tmp_path / "rag.jsonl", {"cut": cut * 2, "kept": kept * 2})
-    out = build(path, tmp_path / "out", "compose.per_domain=0")
-    every = build(path, tmp_path / "all", "compose.per_domain=0", "instruct.as_said=false")
+    """Of texts whose sentences are cut within a number, are plain, or end with their lines."""
+    path, words = tmp_path / "rag.jsonl", ("umber", "grove", "ivory", "cedar", "hazel", "amber")
+    rows: list[str] = []
+    for n in range(48):
+        kind = [*RAG][n % 3]
+        text = RAG[kind].format(n=100 + n, m=300 + n, a=words[n // 3 % 6])
+        rows.append(json.dumps({"id": f"{kind}-{n}", "domain": "rag", "text": text}))
+    path.write_text("\n".join(rows), encoding="utf-8")
+    more = ("instruct.variants_per_task=2", "compose.per_domain=0")
+    out = build(path, tmp_path / "out", *more)
+    every = build(path, tmp_path / "all", *more, "instruct.as_said=false")
 
-    def repeats(folder: Path) -> Counter[str]:
-        drawn = [task for tasks in tasks_of(folder).values() for task in tasks]
-        asked = [t for t in drawn if REPEATS in {s["operator"] for s in t.gold["recipe"]}]
-        return Counter(task.meta["document"].partition("-")[0] for task in asked)
+    def manners(text: str) -> set[int]:
+        return {clause.manner for clause in read_clauses(text) if clause.step.operator == REPEATS}
 
-    assert set(repeats(out)) == {"kept"} and repeats(every)["cut"] > 0
+    def asked(folder: Path) -> dict[str, set[int]]:
+        found: defaultdict[str, set[int]] = defaultdict(set)
+        for task in (task for tasks in tasks_of(folder).values() for task in tasks):
+            if REPEATS in {step["operator"] for step in task.gold["recipe"]}:
+                kind = task.meta["document"].partition("-")[0]
+                found[kind] |= manners(task.meta["requirement"])
+        return found
+
+    assert asked(out) == {"plain": {0}, "lined": {1}}
+    assert asked(every) == {"plain": {0}, "lined": {0}, "cut": {0}}
+    shown = [v["user_requirement"] for row in rows_of(out) for v in row["prompt_variants"]]
+    assert all(manners(text) <= {0} for text in shown)
     assert f"rows: {REPEATS} takes out more" in said()
     certificate = read_json(out / "certificate.json")
     assert certificate["ok"] and certificate["cdr"]["words_say_another_thing"]
@@ -341,24 +351,6 @@ def test_rows_whose_words_do_not_say_what_happens_are_in_no_split(
     assert "first cut-" in row["why"][0]
     tracks = [(one / "tracks" / "atomic_m.jsonl").read_bytes() for one in (out, every)]
     assert tracks[0] == tracks[1]
-
-
-def test_a_task_is_asked_in_words_that_say_what_happens_to_its_text(tmp_path: Path) -> None:
-    plain = "The {a} gate is open. It is -- {n}. The {a} gate is open. Bye from {m}.\n"
-    lined = "Notes on {a}\nThe gate is -- {n}.\nNotes on {a}\nBye from {m}.\n"
-    path = write_rag(tmp_path / "rag.jsonl", {"plain": plain, "lined": lined})
-    more = ("instruct.variants_per_task=2", "compose.per_domain=0")
-    out = build(path, tmp_path / "out", *more)
-
-    def manners(text: str) -> set[int]:
-        return {clause.manner for clause in read_clauses(text) if clause.step.operator == REPEATS}
-
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for task in (task for tasks in tasks_of(out).values() for task in tasks):
-        found[task.meta["document"].partition("-")[0]] |= manners(task.meta["requirement"])
-    assert found == {"plain": {0}, "lined": {1}}
-    asked = [v["user_requirement"] for row in rows_of(out) for v in row["prompt_variants"]]
-    assert all(manners(text) <= {0} for text in asked)
 
 
 def test_a_config_may_name_its_corpus_from_where_it_lies(
@@ -392,6 +384,7 @@ def test_examples_are_training_tasks_of_the_track_and_no_copies(shown: Path) -> 
     for task in (task for mine in tasks.values() for task in mine):
         names = task.meta.get("examples", [])
         for example in (train[name] for name in names):
+            assert len(example.gold["input_text"] + example.gold["text"]) <= 150
             assert example.track == task.track
             assert example.meta["document"] != task.meta["document"]
             assert not alike(example.gold["input_text"], task.gold["input_text"])
@@ -401,24 +394,11 @@ def test_examples_are_training_tasks_of_the_track_and_no_copies(shown: Path) -> 
         assert inputs[-1] == task.gold["input_text"] and (inputs[:-1] == own) == (not names)
         without, drawn = without + (not names), drawn + len(names)
         statuses = re.findall(r"<status>(\w+)</status>", before(task))
-        if task.track == "order_f" and len(names) == 2:
-            assert sorted(statuses) == ["DROP", "KEEP"]
+        if task.track == "order_f" and len(names) == 3:
+            assert set(statuses) == {"DROP", "KEEP"}
     counted = read_json(shown / "manifest.json")["few_shot"]
-    assert drawn > without and counted["shots"] == 2
+    assert drawn > without and counted["shots"] == 3
     assert sum(counted["fixed"].values()) == without
-
-
-def test_settings_bound_how_many_examples_and_how_long(
-    corpus: Path, tmp_path: Path, said: Says
-) -> None:
-    words = ("instruct.mode=few_shot", "instruct.shots=3", "instruct.shot_chars=150")
-    tasks = tasks_of(build(corpus, tmp_path / "three", *words))
-    train = {task.id: task for task in tasks["train"]}
-    names = [task.meta.get("examples", []) for mine in tasks.values() for task in mine]
-    assert max(map(len, names)) == 3
-    texts = [train[n].gold for own in names for n in own]
-    assert max(len(gold["input_text"] + gold["text"]) for gold in texts) <= 150
-    assert "two fixed examples in" in said()
 
 
 def test_an_evaluation_draws_examples_from_the_training_tasks_beside_the_tracks(
