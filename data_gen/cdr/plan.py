@@ -164,7 +164,8 @@ class Chooser:
         points = {(name, 0): f'"{name}"' for name in CALIBRATED_FILTERS}
         self._look("(SELECT *, active & changes AS bits FROM documents WHERE usable)", points)
         for name in ALL_MAPPERS:
-            self._take(atomic(name), f"bits & {BITS[name]} != 0", f"atomic:{name}", most)
+            own = self._first(f"bits & {BITS[name]} != 0", f"atomic:{name}", most)
+            self._take(atomic(name), own)
         for name in sorted(filters_of(self.config)):
             salts = f"atomic:{name}:select", f"atomic||{name}"
             make = partial(atomic, name)
@@ -178,7 +179,7 @@ class Chooser:
         self._look(f"traces JOIN documents USING (number) WHERE recipe = {number}", steps | starts)
         clean = entry.variants[0].id
         whole = f"bits & {CHANGED | FAILED} = {CHANGED}"
-        self._take(main_row(entry, 0), whole, clean, most)
+        self._take(main_row(entry, 0), self._first(whole, clean, most))
         for place, variant in enumerate(entry.variants):
             if variant.point:
                 salts = f"{variant.id}:select", variant.id
@@ -207,12 +208,9 @@ class Chooser:
         )
         return self.db.execute(query, [f"{salt}||", most]).fetchall()
 
-    def _take(
-        self, plans: Plans, where: str, salt: str, most: int, least: int = 0, **more: str
-    ) -> None:
-        """Units of the first documents; none where there are fewer than `least`."""
-        chosen = self._first(where, salt, most, **more)
-        if chosen and len(chosen) >= least:
+    def _take(self, plans: Plans, chosen: Sequence[tuple[int, int]]) -> None:
+        """Units of documents, which have been used for them from now on."""
+        if chosen:
             query = "UPDATE used SET times = times + ? WHERE number IN (SELECT unnest(?))"
             self.db.execute(query, [len(plans), [number for number, _ in chosen]])
             self.add(plans, chosen)
@@ -254,19 +252,19 @@ class Chooser:
         rule = self._rule(point[0], _at(point), where, **more)
         if rule is None:
             return
-        keep = _keeps(point, rule)
-        query = f"SELECT count(*), count(*) FILTER ({keep}) FROM seen WHERE {where}"
-        count, kept = self.db.execute(query).fetchone()
-        if kept < limits.min_keep or count - kept < limits.min_drop:
-            return
         drops = max(1, round(most * limits.target_drop_rate))
         key = f"id || encode('||' || left(sha1(encode('{named}||') || id), 16))"
-        for side, judged, wanted in (
-            ("keep", keep, max(most - drops, 0)),
-            ("drop", f"NOT {keep}", drops),
+        chosen: list[tuple[int, int]] = []
+        for side, bits, wanted, least in (
+            ("keep", 1, max(most - drops, 0), limits.min_keep),
+            ("drop", 0, drops, limits.min_drop),
         ):
-            salted, bits = f"{salt}:{side}", "1" if side == "keep" else "0"
-            self._take(make(rule), f"{where} AND {judged}", salted, wanted, key=key, bits=bits)
+            judged = f"{where} AND {_keeps(point, rule)} = {bits}"
+            own = self._first(judged, f"{salt}:{side}", max(wanted, least), key, str(bits))
+            if len(own) < least:
+                return
+            chosen += own[:wanted]
+        self._take(make(rule), chosen)
 
     def _groups(self, entry: LibraryRecipe, family: OrderFamily, place: int) -> None:
         """Groups whose three results are not all the same."""
@@ -280,9 +278,10 @@ class Chooser:
         each = zip(SLOT_BITS.values(), points, strict=True)
         bits = " + ".join(f"{bit} * {_keeps(point, rule)}::TINYINT" for bit, point in each)
         differ = f"({bits}) != 7 AND (({bits}) > 0 OR bits & {FAMILY << place} = 0)"
-        most, least = limits.groups_per_family, limits.min_groups
-        plans = order_rows(entry, family, rule)
-        self._take(plans, f"{where} AND {differ}", family.id, most, least, bits=bits)
+        most = limits.groups_per_family
+        chosen = self._first(f"{where} AND {differ}", family.id, most, bits=bits)
+        if len(chosen) >= limits.min_groups:
+            self._take(order_rows(entry, family, rule), chosen)
 
 
 def _at(point: Point) -> str:
