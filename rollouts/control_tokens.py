@@ -16,6 +16,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, cast
 
+from rollouts.chat_template import PromptError
+
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
 _TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|<[|\uff5c].*[|\uff5c]>", re.DOTALL)
 # Gemma has these as tokens of ordinary text, as it has runs of spaces and newlines
@@ -41,10 +43,6 @@ def token_bytes(token: str, by_bytes: bool) -> bytes:
     if not by_bytes and (found := _BYTE.fullmatch(token)):
         return bytes([int(found[1], 16)])
     return (token if by_bytes else token.replace("\u2581", " ")).encode("utf-8", "replace")
-
-
-class UnspeakableText(ValueError):
-    """A text that this tokenizer has no plain ids for."""
 
 
 def whole(text: str) -> str:
@@ -95,13 +93,19 @@ class TokenCoder:
 
     def veil(self, text: str) -> str:
         """The text with its control tokens veiled, and U+FFFD for lone surrogates."""
-        text = whole(text)
+        return self._renamed(whole(text), "v")
+
+    def _renamed(self, text: str, letter: str) -> str:
+        """The text with words of our own in the place of its control tokens."""
         parts: list[str] = []
         last = 0
         for start, end in self.found(text):
-            parts += [text[last:start], f"qz{self._key}v{self._numbers[text[start:end]]}z"]
+            parts += [text[last:start], self._word(text[start:end], letter)]
             last = end
         return "".join([*parts, text[last:]]) if parts else text
+
+    def _word(self, name: str, letter: str) -> str:
+        return f"qz{self._key}{letter}{self._numbers[name]}z"
 
     def unveil(self, text: str) -> str:
         """The text as it was before `veil`."""
@@ -110,7 +114,7 @@ class TokenCoder:
     def encode(self, text: str, exact: bool = False) -> list[int]:
         """Ids of a text, without those that the tokenizer itself puts around one. What is veiled
         is plain. `exact`: letters as they are, where the tokenizer would write them in a normal
-        form of Unicode. Raises `UnspeakableText`."""
+        form of Unicode. Raises `PromptError` for a text that has no plain ids here."""
         text, exact = whole(text), exact and self._core is not None
         if not exact and not self._veils.search(text):
             ids = self._whole(text)
@@ -119,19 +123,14 @@ class TokenCoder:
             if not seen or self._core is None or seen <= sum(1 for _ in self.found(text)):
                 return ids
         if self._core is None:
-            raise UnspeakableText(
+            raise PromptError(
                 "a text holds a control token, and this tokenizer has no fast form that could read "
                 "it as plain text; save one with tokenizer.json, or leave the text out"
             )
-        parts: list[str] = []
-        last = 0
-        for start, end in self.found(text):
-            parts += [text[last:start], self._alias(text[start:end])]
-            last = end
         if exact not in self._twins:
             self._twins[exact] = self._twin(exact)
         core, ids_of = self._twins[exact]
-        spelled = self.unveil("".join([*parts, text[last:]]))
+        spelled = self.unveil(self._renamed(text, "a"))
         ids = cast("list[int]", core.encode(spelled, add_special_tokens=False).ids)
         return [ids_of.get(i, i) for i in ids]
 
@@ -189,9 +188,6 @@ class TokenCoder:
                 return True, alone.removesuffix("a")
         return False, ""
 
-    def _alias(self, name: str) -> str:
-        return f"qz{self._key}a{self._numbers[name]}z"
-
     def _twin(self, exact: bool) -> tuple[Any, dict[int, int]]:
         """The tokenizer with other names for its control tokens, and which of its ids are to be
         replaced. In all else it cuts as the first does."""
@@ -201,7 +197,7 @@ class TokenCoder:
         rules: dict[str, Any] = json.loads(self._core.to_str())
         added: list[dict[str, Any]] = rules["added_tokens"]
         real = {token["content"]: int(token["id"]) for token in added}
-        names = {name: self._alias(name) for name in real if name in self.control}
+        names = {name: self._word(name, "a") for name in real if name in self.control}
         for token in added:
             if alias := names.get(token["content"]):
                 token |= {"content": alias, "normalized": False, "single_word": False}

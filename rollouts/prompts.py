@@ -13,15 +13,8 @@ from typing import Any, cast
 
 from assay.thoughts import MARKS, parted
 from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError
-from rollouts.control_tokens import TokenCoder, UnspeakableText, whole
-from rollouts.tool_calls import (
-    FORMATS,
-    CallFormat,
-    ToolCall,
-    ToolSpec,
-    call_format,
-    spelled_calls,
-)
+from rollouts.control_tokens import TokenCoder, whole
+from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec, call_format, spelled_calls
 
 _THOUGHT = "qzTHOUGHTqz"  # stands for what was thought before an answer
 _FINAL = "<|channel|>final<|message|>"
@@ -120,7 +113,7 @@ class ChatTokenizer:
     def __init__(
         self, folder: Path, calls: str = "hermes", template: Mapping[str, Any] | None = None
     ) -> None:
-        self.calls: CallFormat = call_format(calls)
+        self.calls = call_format(calls)
         self._folder, self._named_calls = folder, calls
         self._others: dict[str, ChatTokenizer] = {}
         self._last: tuple[str, list[int]] = ("", [])  # the prompt that was asked for last
@@ -170,21 +163,14 @@ class ChatTokenizer:
         """
         key = json.dumps([list(messages), [tool.schema() for tool in tools]], default=str)
         if self._last[0] != key:  # all samples of a task ask for the same one
-            self._last = key, self._prompt(messages, tools)
+            acts = bool(tools) or _acts(messages)
+            chat, schemas = self._with_tools([self._veiled(m) for m in messages], tools)
+            text = self._chat.render(self._chat.shaped(chat, acts), True, acts, schemas)
+            self._last = key, self._code.encode(text)
         return list(self._last[1])
 
-    def _prompt(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]
-    ) -> list[int]:
-        acts = bool(tools) or _acts(messages)
-        chat, schemas = self._with_tools([self._veiled(m) for m in messages], tools)
-        return self._encode(self._chat.render(self._chat.shaped(chat, acts), True, acts, schemas))
-
     def follow(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        ended: bool,
-        tools: Sequence[ToolSpec] = (),
+        self, messages: Sequence[Mapping[str, Any]], ended: bool, tools: Sequence[ToolSpec] = ()
     ) -> list[int]:
         """Ids between an answer and the next one: what the template writes around `messages`.
 
@@ -195,7 +181,7 @@ class ChatTokenizer:
         acts = bool(tools) or _acts(messages)
         frame = self._chat.after_answer([self._veiled(m) for m in messages], acts)
         begins = next(self._code.found(frame), (1, 1))[0] == 0  # with a control token
-        ids = self._encode(frame) if begins else self._go_on("x", frame)
+        ids = self._code.encode(frame) if begins else self._go_on("x", frame)
         for place, i in enumerate(ids[: len(self._end)] if ended else []):
             if i in self.stop_ids:
                 return ids[place + 1 :]
@@ -245,26 +231,20 @@ class ChatTokenizer:
             last = stop
         return "".join([*parts, self._code.veil(text[last:])])
 
-    def _encode(self, text: str, exact: bool = False) -> list[int]:
-        try:
-            return self._code.encode(text, exact)
-        except UnspeakableText as error:
-            raise PromptError(str(error)) from None
-
     def _go_on(self, before: str, text: str, exact: bool = False) -> list[int]:
         """Ids of a text after another one. Where a token would reach over the border, another
         letter stands before it."""
         for context in (before, *_ANCHORS):
-            head, ids = self._encode(context), self._encode(context + text, exact)
+            head, ids = self._code.encode(context), self._code.encode(context + text, exact)
             if ids[: len(head)] == head:
                 return ids[len(head) :]
-        return self._encode(text, exact)
+        return self._code.encode(text, exact)
 
     def _place(self, before: str) -> _Place:
         """The place after a text, which is seen from its last control token on."""
         starts = [start for start, _ in self._code.found(before)]
         before = before[starts[-1] :] if starts else before
-        ids = self._encode(before)
+        ids = self._code.encode(before)
         return _Place(before, ids, self._code.decode(ids))
 
     def encode(self, text: str) -> list[int]:
@@ -331,13 +311,10 @@ class ChatTokenizer:
         spelled = "\n".join([content, *own] if content else own)
         if "tool_calls" not in self._chat.source(True):
             return spelled
-        listed = [
-            {
-                "id": f"{i:09d}",  # Mistral's templates want nine letters
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for i, call in enumerate(calls)
+        functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        listed = [  # Mistral's templates want ids of nine letters
+            {"id": f"{i:09d}", "type": "function", "function": function}
+            for i, function in enumerate(functions)
         ]
         said = SAID if content else ""
         try:
@@ -433,11 +410,8 @@ class ChatTokenizer:
         Taken from the loaded tokenizer, so a folder written anew has the same. Which further ids
         end a sample (generation_config.json) and how calls are spelled are no part of it.
         """
-        named = {
-            name: str(getattr(self._tokenizer, name, None))
-            for name in _NAMED
-            if name in self._chat.sources
-        }
+        written = [name for name in _NAMED if name in self._chat.sources]
+        named = {name: str(getattr(self._tokenizer, name, None)) for name in written}
         template = [self._tokenizer.chat_template, self.template, named, self._end]
         said = json.dumps([self._code.rules(), template], sort_keys=True, default=str)
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
@@ -447,10 +421,7 @@ def _read_turn(chat: ChatTemplate, code: TokenCoder, known: frozenset[int]) -> _
     """Read off one exchange, rendered with and without its answer. `known`: ids that end one."""
     asked = [{"role": "user", "content": ASKED}]
     prompt = said = ""
-    for before in (
-        [],
-        [{"role": "system", "content": "x"}],
-    ):  # some templates want a system message
+    for before in ([], [{"role": "system", "content": "x"}]):  # some want a system message
         try:
             prompt = chat.render([*before, *asked], True).rpartition(ASKED)[2]
             answered = [*before, *asked, {"role": "assistant", "content": SAID}]

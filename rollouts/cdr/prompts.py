@@ -59,23 +59,12 @@ def messages(
         raise ValueError(f"mode={mode!r}: wanted one of {', '.join(MODES)}")
     words = words or ours(KIND)
     form = FORMATS.get(output_format, "")
-    shown = "\n\n".join(
-        words.fill(
-            "example",
-            number=i,
-            requirement=one.requirement,
-            input=one.text,
-            output=render(one.status, one.result),
-        )
-        for i, one in enumerate(examples, 1)
-    )
-    user = words.fill(
-        form or mode,
-        requirement=requirement,
-        input=text,
-        contract=words["contract"],
-        examples=shown or words["examples"],
-    )
+    shown: list[str] = []
+    for one in examples:
+        asked = {"number": len(shown) + 1, "requirement": one.requirement, "input": one.text}
+        shown.append(words.fill("example", **asked, output=render(one.status, one.result)))
+    around = {"contract": words["contract"], "examples": "\n\n".join(shown) or words["examples"]}
+    user = words.fill(form or mode, requirement=requirement, input=text, **around)
     system = words["system_analysis" if mode in ANALYSIS_MODES and not form else "system"]
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 

@@ -37,20 +37,10 @@ class Shots:
 def add_shots(add: Callable[..., object]) -> None:
     """The options of `few_shot`: `args.shots` and `args.shot_chars`. `add` is the `add_argument` of
     a parser or of a group."""
-    add(
-        "--shots",
-        type=int,
-        default=Shots.count,
-        metavar="N",
-        help="examples of few_shot (%(default)s)",
-    )
-    add(
-        "--shot-chars",
-        type=int,
-        default=Shots.longest,
-        metavar="N",
-        help="characters of input and answer that an example may have (%(default)s)",
-    )
+    number: dict[str, Any] = {"type": int, "metavar": "N"}
+    add("--shots", **number, default=Shots.count, help="examples of few_shot (%(default)s)")
+    help_ = "characters of input and answer that an example may have (%(default)s)"
+    add("--shot-chars", **number, default=Shots.longest, help=help_)
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,6 @@ class Words:
         return {"source": self.source, "hash": self.hash, "known": self.known}
 
 
-def unchanged(task: Task, words: Words) -> Task:
-    """A task whose words are put around it when its episode opens."""
-    return task
-
-
 @dataclass(frozen=True)
 class Read:
     """What a release's copy gave: texts by field, numbers, and the sources of code beside them that
@@ -80,7 +75,8 @@ class Read:
 @dataclass(frozen=True)
 class Kind:
     """What has words, by the section's name. `ours` is the file of the default; `asks` says whether
-    a task is asked in these words, and `ask` asks it in others. `read` reads them out of a user's
+    a task is asked in these words, and `ask` asks it in others, where they are not put around it
+    when its episode opens. `read` reads them out of a user's
     copy of a release, None where a folder holds none; `known` names releases by the hash of their
     words."""
 
@@ -88,7 +84,7 @@ class Kind:
     slots: Mapping[str, Slot]
     ours: Path
     asks: Callable[[Task], bool]
-    ask: Callable[[Task, Words], Task] = unchanged
+    ask: Callable[[Task, Words], Task] = lambda task, words: task
     read: Callable[[Path], Read | None] = lambda folder: None
     known: Mapping[str, str] = field(default_factory=dict[str, str])
 

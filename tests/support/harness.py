@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rollouts.sandbox import jail
-from rollouts.sandbox.model import Config, Result
+from rollouts.sandbox.model import LEVELS, Config, Level, Result
 from rollouts.sandbox.pool import Pool
 
 MACHINES = str(Path(__file__).parent / "machines.py")
@@ -50,6 +50,13 @@ def rows_on(kinds: list[str], level: str, *numbers: int) -> dict[int, dict[str, 
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows, done.stderr
     return {row["number"]: row for row in rows}
+
+
+def usable(level: str, reached: str) -> Level:
+    """The level, where this machine reaches it; else the test is skipped."""
+    if LEVELS.index(level) < LEVELS.index(reached):  # type: ignore[arg-type]
+        pytest.skip(f"this machine reaches {reached}, not {level}")
+    return level  # type: ignore[return-value]
 
 
 needs_root = pytest.mark.skipif(not jail.is_root(), reason="needs root to become another user")

@@ -13,20 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import running
+from harness import running, usable
 from places import ROOT
 
 from rollouts.sandbox import usage
-from rollouts.sandbox.model import LEVELS, Config, Level, Limits
+from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool
 
 SMALL = Limits(wall_s=20, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8, processes=64)
-
-
-def usable(level: Level, reached: str) -> Level:
-    if LEVELS.index(level) < LEVELS.index(reached):  # type: ignore[arg-type]
-        pytest.skip(f"this machine reaches {reached}, not {level}")
-    return level
 
 
 def test_locks_of_others_are_not_counted(reached: str, tmp_path: Path) -> None:

@@ -8,19 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import running
+from harness import running, usable
 from places import ROOT, tables
 from soak import soak
 
 from rollouts.sandbox import usage
-from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, fitting, worker_count
-from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.model import STACK, Config, Limits, fitting, worker_count
+from rollouts.sandbox.pool import Pool, check
 
 CASES = tables("rollouts")
-
+BAD_NAMES = ["../a", "/a", "a//b", "a/../b", "", "main.py", "a\0b"]
 PLAIN = Config(workers=2, min_level="limits", stack=())
 SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
 
@@ -43,48 +44,34 @@ def test_status(run, code: str, status: str, exit_code: int) -> None:
     assert bool(result.why) == (status != "ok")
 
 
-def test_partial_output_is_kept_on_timeout(run) -> None:
-    code = "import time; print('before', flush=True); open('f', 'w').write('x'); time.sleep(1e6)"
-    result = run(code, fetch=["f"], limits=Limits(wall_s=1.5))
-    assert (result.status, result.stdout, result.files) == ("timeout", "before\n", {"f": b"x"})
-
-
-def test_files_in_and_out(run) -> None:
+def test_files_in_and_out_also_at_the_deadline(run) -> None:
     files = {"a/b.txt": "deep", "c.bin": b"\0\xff"}
-    code = "open('d','wb').write(open('a/b.txt','rb').read() + open('c.bin','rb').read())"
-    result = run(code, files, ["d", "none"])
+    code = "open('d','wb').write(open('a/b.txt','rb').read() + open('c.bin','rb').read())\n"
+    code += "import time; print('before', flush=True); time.sleep(1e6)"
+    result = run(code, files, ["d", "none"], Limits(wall_s=1.5))
+    assert (result.status, result.stdout) == ("timeout", "before\n")
     assert result.files == {"d": b"deep\0\xff"}
     assert result.refused == {"none": "missing"}
 
 
-@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "a/../b", "", "main.py", "a\0b"])
-def test_bad_input_names_are_refused(run, name: str) -> None:
-    with pytest.raises(ValueError, match="file name"):
-        run("pass", {name: b""})
-
-
-def test_bad_settings_say_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"limits\.wall_s"):
-        Limits(wall_s=0)
-    with pytest.raises(ValueError, match=r"sandbox\.workers"):
-        Config(workers=0)
-    with pytest.raises(ValueError, match="choose one of"):
-        Config(min_level="best")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        *((lambda n=name: check("", {n: b""}, ()), "file name") for name in BAD_NAMES),
+        (lambda: Limits(wall_s=0), r"limits\.wall_s"),
+        (lambda: Config(workers=0), r"sandbox\.workers"),
+        (lambda: Config(min_level="best"), "choose one of"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_could_never_be_run_is_refused(wrong: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        wrong()
 
 
 def test_seed_fixes_the_legacy_generators(run) -> None:
     code = "import random, numpy; print(random.random(), numpy.random.rand())"
     assert run(code, seed=7).stdout == run(code, seed=7).stdout != run(code, seed=8).stdout
     assert run(code).stdout != run(code).stdout
-
-
-def test_answers_are_not_mixed_up() -> None:
-    async def many() -> list[str]:
-        async with Pool(PLAIN) as pool:
-            calls = (pool.run(f"print({i})") for i in range(24))
-            return [r.stdout for r in await asyncio.gather(*calls)]
-
-    assert asyncio.run(many()) == [f"{i}\n" for i in range(24)]
 
 
 def test_a_killed_launcher_is_replaced_and_the_call_retried() -> None:
@@ -150,11 +137,9 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("level", ["full", "confined"])
 def test_a_killed_pool_leaves_nothing(tmp_path: Path, level: str, reached: str) -> None:
-    if LEVELS.index(reached) > LEVELS.index(level):  # type: ignore[arg-type]
-        pytest.skip(f"this machine reaches {reached}, not {level}")
     tmp_path.chmod(0o1777)
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    code = [sys.executable, "-c", KILLED.format(level=level)]
+    code = [sys.executable, "-c", KILLED.format(level=usable(level, reached))]
     assert subprocess.run(code, cwd=ROOT, env=env, capture_output=True).returncode == -9
     for _ in range(400):  # its guard kills what it ran and empties the directory
         if not list(tmp_path.rglob("*/*")):

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from harness import running
+from harness import running, usable
 from namespaces import is_root_without_namespaces
 
 from rollouts.sandbox import jail, levels
@@ -33,12 +33,6 @@ for top in inside:
         except OSError: continue
         print('OPEN', top)
 """
-
-
-def usable(level: Level, reached: str) -> Level:
-    if LEVELS.index(level) < LEVELS.index(reached):  # type: ignore[arg-type]
-        pytest.skip(f"this machine reaches {reached}, not {level}")
-    return level
 
 
 @pytest.fixture(params=["/tmp", "/dev/shm"])
