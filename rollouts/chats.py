@@ -296,14 +296,10 @@ def tools_of(said: Any, where: str) -> list[ToolSpec]:
     try:
         listed = (json.loads(said) if isinstance(said, str) else said) or []
         inner = [tool.get("function") or tool for tool in listed]
+        parts = ((f, f.get("description") or "", f.get("parameters") or {}) for f in inner)
         return [
-            ToolSpec(
-                f["name"],
-                f.get("description") or "",
-                _schema(f.get("parameters") or {}),
-                bool(f.get("strict")),
-            )
-            for f in inner
+            ToolSpec(f["name"], about, _schema(given), bool(f.get("strict")))
+            for f, about, given in parts
         ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise TaskError(f"{where}: `tools` is no list of function schemas") from None

@@ -19,7 +19,7 @@ from configs.loader import ConfigError
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.sandbox.model import MIB, Result
 from rollouts.sandbox.pool import FileStore
-from rollouts.tool_calls import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec, object_schema
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls
 from rollouts.words.templates import Kind, Slot, Words, ours
 
@@ -72,12 +72,7 @@ def parameters(said: Mapping[str, str]) -> dict[str, Any]:
         name: {**shape, **({"description": said[name]} if said.get(name) else {})}
         for name, shape in zip(ARGUMENTS, (text, names, names), strict=True)
     }
-    return {
-        "type": "object",
-        "properties": fields,
-        "required": list(ARGUMENTS),
-        "additionalProperties": False,
-    }
+    return object_schema(fields, ARGUMENTS)
 
 
 def first_messages(task: Task, words: Words) -> list[Message]:
@@ -182,10 +177,6 @@ def _answer(result: Result, lines: list[str]) -> str:
     status = _STATUS.get(result.status, "Error")
     if status != "Finished" and result.why:
         err = f"{err.rstrip()}\n{result.why}".lstrip()
-    row = {
-        "status": status,
-        "return_code": result.exit_code,
-        "stdout": out + "".join(lines),
-        "stderr": err,
-    }
+    streams = {"stdout": out + "".join(lines), "stderr": err}
+    row = {"status": status, "return_code": result.exit_code, **streams}
     return json.dumps(row, ensure_ascii=False)

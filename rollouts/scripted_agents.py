@@ -41,13 +41,8 @@ def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:
         return calls.write("final_answer", {"answer": task.gold["answer"], "found": found})
     if "lake_script" in task.tools:
         return f"```python\n{str(code).rstrip()}\n```"
-    plan = [
-        {
-            "id": "main-task",
-            "query": str(task.prompt[-1]["content"]),
-            "data_sources": list(task.meta.get("gold_files", [])),
-        }
-    ]
+    files, query = list(task.meta.get("gold_files", [])), str(task.prompt[-1]["content"])
+    plan = [{"id": "main-task", "query": query, "data_sources": files}]
     shown = json.dumps(plan, ensure_ascii=False)
     return f"```json\n{shown}\n```\n```python\n{str(code).rstrip()}\n```"
 

@@ -18,6 +18,12 @@ from typing import Any, cast
 from assay.thoughts import may_think, parted
 
 
+def object_schema(fields: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    """The schema of a call's arguments: these and no others."""
+    shape = {"type": "object", "properties": dict(fields), "required": [*required]}
+    return {**shape, "additionalProperties": False}
+
+
 @dataclass(frozen=True)
 class ToolSpec:
     """A function the model may call; `parameters` is a JSON schema of type object; `strict` says
@@ -30,14 +36,9 @@ class ToolSpec:
 
     def schema(self) -> dict[str, Any]:
         """The form that chat templates and endpoints take."""
-        function: dict[str, Any] = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-        }
-        if self.strict:
-            function["strict"] = True
-        return {"type": "function", "function": function}
+        named = {"name": self.name, "description": self.description}
+        strict = {"strict": True} if self.strict else {}
+        return {"type": "function", "function": {**named, "parameters": self.parameters, **strict}}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rollouts.environment import EnvironmentFailure, ModelTurn, Reply
-from rollouts.tool_calls import NULL, ToolCall, ToolSpec, fitting
+from rollouts.tool_calls import NULL, ToolCall, ToolSpec, fitting, object_schema
 
 if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it
     from rollouts.sandbox.model import Limits, Result
@@ -177,13 +178,8 @@ def tool(function: Callable[..., Any]) -> Tool:
         fields[name] = _field(kinds[name], about, parameter.default)
         if parameter.default is parameter.empty:
             required.append(name)
-    schema = {
-        "type": "object",
-        "properties": fields,
-        "required": required,
-        "additionalProperties": False,
-    }
-    return Tool(function, ToolSpec(function.__name__, told, schema), kinds, context)
+    spec = ToolSpec(function.__name__, told, object_schema(fields, required))
+    return Tool(function, spec, kinds, context)
 
 
 def _where(function: Callable[..., Any]) -> str:
@@ -209,14 +205,11 @@ def _field(kind: Mapping[str, Any], about: str, default: Any) -> dict[str, Any]:
     made = _without_null(kind)
     if about:
         made["description"] = about
-    if default is not inspect.Parameter.empty and not (
-        default is None and NULL in kind.get("anyOf", ())
-    ):
-        try:
+    optional = default is None and NULL in kind.get("anyOf", ())
+    if default is not inspect.Parameter.empty and not optional:
+        with suppress(TypeError, ValueError):
             json.dumps(default, allow_nan=False)
-        except (TypeError, ValueError):
-            return made
-        made["default"] = default
+            made["default"] = default
     return made
 
 
@@ -253,9 +246,8 @@ def described(docstring: str) -> tuple[str, dict[str, str]]:
     for section, argument in _HABITS.values():
         for found in re.finditer(section, about, re.MULTILINE):
             if found["name"] in (*_TAKES.split("|"), "param"):
-                for name, said in re.findall(
-                    argument, textwrap.dedent(found["body"]), re.MULTILINE
-                ):
+                body = textwrap.dedent(found["body"])
+                for name, said in re.findall(argument, body, re.MULTILINE):
                     helps[name] = " ".join(filter(None, map(str.strip, said.splitlines())))
         about = re.sub(section, "", about, flags=re.MULTILINE)
     return about.strip(), helps

@@ -20,7 +20,7 @@ from rewards.harbor.family import REWARD, read_rewards
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.harbor.container import Container, Image, read_image, refuse_lacking, tree
 from rollouts.sandbox.pool import Pool
-from rollouts.tool_calls import ToolCall, ToolSpec
+from rollouts.tool_calls import ToolCall, ToolSpec, object_schema
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls, clip
 
 if TYPE_CHECKING:
@@ -33,12 +33,7 @@ SHOWN = 16_000  # characters of a command's output that a model reads, from star
 SPEC = ToolSpec(
     NAME,
     "Run a shell command. Files stay from one command to the next; processes do not.",
-    {
-        "type": "object",
-        "properties": {"command": {"type": "string"}},
-        "required": ["command"],
-        "additionalProperties": False,
-    },
+    object_schema({"command": {"type": "string"}}, ["command"]),
 )
 # fields of task.toml that ask for what the jail has none of, by table
 _NONE = {

@@ -59,12 +59,10 @@ def parse(body: Any) -> dict[str, Any]:
 def answer(result: Result) -> dict[str, Any]:
     """A result in the protocol's words."""
     lost = result.status == "sandbox_error"
-    run = {
+    run: dict[str, Any] = {
         "status": "TimeLimitExceeded" if result.status == "timeout" else "Finished",
-        "execution_time": result.wall_s,
-        "return_code": result.exit_code,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
+        **{"execution_time": result.wall_s, "return_code": result.exit_code},
+        **{"stdout": result.stdout, "stderr": result.stderr},
     }
     state = "Success" if result.status == "ok" else "Failed"
     return {

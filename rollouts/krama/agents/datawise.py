@@ -228,12 +228,9 @@ class Datawise:
         if len(files) > _FILES_MOST:
             listed.append(f"and {len(files) - _FILES_MOST} more")
         task = str(self._notebook.task.prompt[-1]["content"])
-        parts = [
-            f"[TASK]: {task}\n\n{_WORDS['lake' if lake else 'table']}",
-            "Files:\n" + "\n".join(listed),
-        ]
+        about = f"[TASK]: {task}\n\n{_WORDS['lake' if lake else 'table']}"
         cells = [f"{_fenced(c)}\n{_shown(c, most)}".rstrip() for c in self._cells]
-        text = "\n\n".join([*parts, *cells, self._wanted()])
+        text = "\n\n".join([about, "\n".join(["Files:", *listed]), *cells, self._wanted()])
         return [{"role": "system", "content": _WORDS["system"]}, {"role": "user", "content": text}]
 
     def _wanted(self) -> str:

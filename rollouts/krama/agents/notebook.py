@@ -224,16 +224,9 @@ class Notebook:
         prediction = self._prediction
         self.restart()
         done = bool(self._answer) if self.lake is not None else prediction is not None
-        notes = {
-            "agent": agent,
-            "tries": messages,
-            "runs": self._runs,
-            "calls": self._runs,
-            "run_s": round(self._run_s, 3),
-            "sandbox": self._level,
-            "last_call": self._last,
-            "ended": "answered" if done else "no_answer",
-        }
+        cost = {"runs": self._runs, "calls": self._runs, "run_s": round(self._run_s, 3)}
+        end = {"last_call": self._last, "ended": "answered" if done else "no_answer"}
+        notes = {"agent": agent, "tries": messages, **cost, "sandbox": self._level, **end}
         if self.lake is not None:
             self.lake.response, self.lake.code = self._answer, self._code
             return self.lake.close(**notes)
