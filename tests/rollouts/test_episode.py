@@ -88,6 +88,8 @@ def script(turn: Turn) -> str:
         return "break"
     if "plain" in said:
         return "no call at all"
+    if "satisfy" in said:
+        return f"enough {CALL('echo', {})}"
     if said.count("heard ") >= 2:
         return "good bye"
     return f"so {CALL('echo', {'seed': turn.seed})}"
@@ -98,12 +100,14 @@ def run(
     words: list[str],
     n: int = 1,
     budget: Budget | None = None,
-    sampling: Sampling = LONG,
+    maker: Any = Echo,
+    names: list[str] | None = None,
 ) -> list[list[Any]]:
     tokenizer = ChatTokenizer(folder)
-    tasks = [task_of(w, f"t{i}") for i, w in enumerate(words)]
+    ids = names or [f"t{i}" for i in range(len(words))]
+    tasks = [task_of(w, name) for w, name in zip(words, ids, strict=True)]
     engine = ScriptedEngine(script, tokenizer)
-    return asyncio.run(rollout(tasks, engine, tokenizer, sampling, n, 7, maker=Echo, budget=budget))
+    return asyncio.run(rollout(tasks, engine, tokenizer, LONG, n, 7, maker=maker, budget=budget))
 
 
 def test_ids_masks_and_words_agree(tiny_folder: Path) -> None:
@@ -150,6 +154,7 @@ def test_a_task_that_stands_there_twice_gets_further_answers(
     ("word", "budget", "stop", "turns"),
     [
         ("plain", Budget(), "eos", 1),
+        ("satisfy", Budget(), "done", 1),
         ("stall", Budget(turns=3), "turns", 3),
         ("stall", Budget(turns=9, seconds=3.9), "time", 2),
         ("stall", Budget(turns=9, tokens=700), "length", None),
@@ -161,7 +166,8 @@ def test_budgets_end_an_episode(
 ) -> None:
     t = run(tiny_folder, [word], budget=budget)[0][0]
     assert t.stop == stop and turns in (None, t.turns)
-    assert t.files["out.txt"] == str(len(t.tool_calls) if word == "stall" else 0).encode()
+    heard = len(t.tool_calls) if word in ("stall", "satisfy") else 0
+    assert t.files["out.txt"] == str(heard).encode()
     if budget.tokens:
         assert t.prompt_length + len(completion_ids(t)[1]) <= max(budget.tokens, t.prompt_length)
 
@@ -213,10 +219,8 @@ WORDS = {"shut": "KeyError: 'opened'", "odd": "RecursionError: maximum", "stuck"
 
 def test_a_bug_ends_its_own_episode_and_is_reported(tiny_folder: Path) -> None:
     Fragile.closed_by = Counter()
-    tokenizer = ChatTokenizer(tiny_folder)
-    tasks = [task_of(word, word) for word in [*WORDS, "go"]]
-    step = rollout(tasks, ScriptedEngine(script, tokenizer), tokenizer, LONG, 1, 0, maker=Fragile)
-    found = {t.task_id: t for (t,) in asyncio.run(step)}
+    words = [*WORDS, "go"]
+    found = {t.task_id: t for (t,) in run(tiny_folder, words, maker=Fragile, names=words)}
     assert (found["go"].failure, found["go"].turns, found["go"].stop) == (None, 3, "eos")
     for word, said in WORDS.items():
         bad = found[word]
@@ -236,11 +240,8 @@ def test_bad_input_still_ends_the_run_and_closes_what_was_opened(tiny_folder: Pa
                 raise TaskError("file x is not there; build the tasks again")
             return await super().open()
 
-    tasks = [task_of("go", "bad"), task_of("go", "good")]
-    tokenizer = ChatTokenizer(tiny_folder)
-    step = rollout(tasks, ScriptedEngine(script, tokenizer), tokenizer, LONG, 1, 0, maker=Refused)
     with pytest.raises(TaskError, match="build the tasks again"):
-        asyncio.run(step)
+        run(tiny_folder, ["go", "go"], maker=Refused, names=["bad", "good"])
     assert Fragile.closed_by == {"bad": 1, "good": 1}
 
 
@@ -273,19 +274,9 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -
     assert Fragile.closed_by == {"a": 1, "b": 1}
 
 
-def test_an_environment_may_be_satisfied(tiny_folder: Path) -> None:
-    tokenizer = ChatTokenizer(tiny_folder)
-    engine = ScriptedEngine(lambda turn: f"enough {CALL('echo', {})}", tokenizer)
-    groups = asyncio.run(rollout([task_of("x")], engine, tokenizer, LONG, 1, 0, maker=Echo))
-    assert groups[0][0].stop == "done"
-
-
 def test_tools_without_an_environment_are_refused(tiny_folder: Path) -> None:
-    tokenizer = ChatTokenizer(tiny_folder)
-    with pytest.raises(TaskError, match="task t needs echo"):
-        asyncio.run(
-            rollout([task_of("x")], ScriptedEngine(script, tokenizer), tokenizer, LONG, 1, 0)
-        )
+    with pytest.raises(TaskError, match="task t0 needs echo"):
+        run(tiny_folder, ["x"], maker=None)
 
 
 def test_one_request_at_a_time_is_the_same_conversation(tiny_folder: Path) -> None:

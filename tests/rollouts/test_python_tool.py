@@ -13,16 +13,9 @@ from rollouts.environments import EnvironmentFactory, ToolSettings
 from rollouts.python_tool import NAME
 from rollouts.tool_calls import ToolCall
 
-TASK = Task(
-    "t",
-    "table",
-    "class-IF",
-    "train",
-    [{"role": "user", "content": "q"}],
-    {},
-    tools=(NAME,),
-    files={"data.csv": "in/data.csv"},
-)
+ASKED = [{"role": "user", "content": "q"}]
+FILES = {"data.csv": "in/data.csv"}
+TASK = Task("t", "table", "class-IF", "train", ASKED, {}, tools=(NAME,), files=FILES)
 
 
 def call(code: str, load: list[str] | None = None, save: list[str] | None = None) -> ToolCall:
@@ -111,18 +104,15 @@ def test_time_is_up_but_saved_files_count(tmp_path: Path) -> None:
 def test_all_saved_files_together_have_a_bound(tmp_path: Path) -> None:
     """Turn after turn they stay in the trainer's memory, beside those of every other episode."""
     large = "import os\nopen({name!r}, 'wb').write(bytes(700_000))"
-    _, replies, closing = converse(
-        tmp_path,
-        [
-            [call(large.format(name="a"), [], ["a"])],
-            [call(large.format(name="b"), [], ["b"])],
-            [call("print(open('data.csv').read())", ["data.csv"], ["*"])],
-            [call("open('a', 'w').write('short')", [], ["a"])],
-            [call(large.format(name="prediction.csv"), [], ["prediction.csv"])],
-            [call("import os; print(os.path.getsize('a'))", ["a", "b"])],
-        ],
-        folder_mb=1,
-    )
+    calls = [
+        call(large.format(name="a"), [], ["a"]),
+        call(large.format(name="b"), [], ["b"]),
+        call("print(open('data.csv').read())", ["data.csv"], ["*"]),
+        call("open('a', 'w').write('short')", [], ["a"]),
+        call(large.format(name="prediction.csv"), [], ["prediction.csv"]),
+        call("import os; print(os.path.getsize('a'))", ["a", "b"]),
+    ]
+    _, replies, closing = converse(tmp_path, [[one] for one in calls], folder_mb=1)
     first, second, third, fourth, fifth, sixth = answers(replies)
     assert first["stdout"] == "File a saved successfully.\n"
     problem = "all saved files together would exceed 1 MB"

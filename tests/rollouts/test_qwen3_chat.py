@@ -43,7 +43,9 @@ def rendered(folder: Path, messages: list[dict[str, Any]], **more: Any) -> list[
 
 
 @pytest.mark.parametrize(("thinking", "tail"), [(None, ""), (True, ""), (False, EMPTY)])
-def test_the_prompt_is_the_templates(folder: Path, thinking: bool | None, tail: str) -> None:
+def test_prompts_and_what_follows_are_the_templates(
+    folder: Path, thinking: bool | None, tail: str
+) -> None:
     one = chat(folder, thinking)
     begin = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is é?<|im_end|>\n"
     assert one.raw(one.prompt(ASK)) == begin + HEAD + tail
@@ -52,12 +54,6 @@ def test_the_prompt_is_the_templates(folder: Path, thinking: bool | None, tail: 
     assert f"<tools>\n{json.dumps(TOOL.schema())}\n</tools>" in with_tool
     assert with_tool.endswith("<|im_start|>user\nWhat is é?<|im_end|>\n" + HEAD + tail)
 
-
-@pytest.mark.parametrize(("thinking", "tail"), [(True, ""), (False, EMPTY)])
-def test_answers_of_tools_go_on_from_what_was_sampled(
-    folder: Path, thinking: bool, tail: str
-) -> None:
-    one = chat(folder, thinking)
     told = [{"role": "tool", "content": "a letter"}, {"role": "tool", "content": "of French"}]
     text = (
         "\n<|im_start|>user\n<tool_response>\na letter\n</tool_response>\n<tool_response>\n"

@@ -39,15 +39,11 @@ def test_a_task_has_the_same_room_beside_any_others(tiny_folder: Path) -> None:
     assert room_for(task("x" * 9000), tokenizer, 4096) > 9000
 
 
-def test_what_is_no_text_has_the_room_of_a_message(tiny_folder: Path) -> None:
+def test_no_text_has_the_room_of_a_message_and_no_task_takes_from_gold(tiny_folder: Path) -> None:
     tokenizer = ChatTokenizer(tiny_folder)
     assert room_for(task("x", tools=("run_python",)), tokenizer) == MESSAGE
     unknown = Task("t", "nobody-knows-it", "a", "heldout", [], {})
     assert room_for(unknown, tokenizer) == room_for(unknown) == MESSAGE
-
-
-def test_a_task_that_knows_better_never_takes_room_from_gold(tiny_folder: Path) -> None:
-    tokenizer = ChatTokenizer(tiny_folder)
     assert room_for(task("x", meta={"answer_tokens": 700}), tokenizer) == 700
     long = room_for(task("x" * 900), tokenizer)
     assert room_for(task("x" * 900, meta={"answer_tokens": 7}), tokenizer) == long

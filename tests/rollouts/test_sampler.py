@@ -56,21 +56,15 @@ def test_only_what_is_missing_is_asked() -> None:
     chat = Chat()
     done = frozenset([("t0", 1), ("t2", 0)])
     runs = answers(asked(3, n=2, done=done), Each(chat, None, 2))
-    assert sorted((r.task_id, r.sample) for r in runs) == [
-        ("t0", 0),
-        ("t1", 0),
-        ("t1", 1),
-        ("t2", 1),
-    ]
+    found = sorted((r.task_id, r.sample) for r in runs)
+    assert found == [("t0", 0), ("t1", 0), ("t1", 1), ("t2", 1)]
     assert chat.count == 4 and chat.most == 2
 
 
 def test_who_is_decoded_together_depends_on_no_answer_that_is_there() -> None:
     whole = chunks(asked(10, n=2), 8)
     assert [[t.id for t in part] for part in whole] == [
-        ["t0", "t1", "t2", "t3"],
-        ["t4", "t5", "t6", "t7"],
-        ["t8", "t9"],
+        [f"t{i}" for i in range(at, min(at + 4, 10))] for at in (0, 4, 8)
     ]
     assert chunks(asked(10, n=2, done=frozenset([("t0", 0), ("t0", 1)])), 8) == whole
     assert chunks(asked(6, n=2), 8)[0] == whole[0]  # more tasks come later

@@ -31,15 +31,9 @@ SPEC = ToolSpec(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@given(
-    text=st.one_of(
-        texts,
-        texts.map(lambda t: f"<tool_call>{t}</tool_call>"),
-        texts.map(lambda t: f"<tool_call>{{{t}"),
-    )
-)
-def test_reading_never_raises(name: str, text: str) -> None:
-    for call in call_format(name).read(text):
+@given(frame=st.sampled_from(["{}", "<tool_call>{}</tool_call>", "<tool_call>{{{}"]), text=texts)
+def test_reading_never_raises(name: str, frame: str, text: str) -> None:
+    for call in call_format(name).read(frame.format(text)):
         assert call.error or call.name
 
 
@@ -93,25 +87,21 @@ def test_no_call_is_read_out_of_a_thought_that_does_not_end(form: str) -> None:
     assert FORMATS["hermes"].read(thought_forms.UNENDED[form] + call) == []
 
 
-def test_a_thought_between_calls_ends_what_was_only_thought_of() -> None:
-    first, second = (FORMATS["hermes"].write("t", {"n": n}) for n in (1, 2))
-    found = FORMATS["hermes"].read(f"{first}<think>no</think>{second}")
-    assert [c.arguments for c in found] == [{"n": 2}]
-    found = FORMATS["hermes"].read(f"<think>a</think>{first}{second}<think>done</think>")
-    assert [c.arguments for c in found] == [{"n": 1}, {"n": 2}]
-
-
-def test_calls_before_the_end_of_reasoning_are_thoughts() -> None:
-    call = FORMATS["hermes"].write("t", {"n": 1})
-    other = FORMATS["hermes"].write("t", {"n": 2})
-    for text in (
-        f"maybe {other} no</think>{call}",
-        f"a <tool_call> tag is needed</think>{call}",
-        f"<think>a <tool_call> tag</think>{call}",
-        f"{other}<think>no</think>{call}",
-    ):
-        assert [c.arguments for c in FORMATS["hermes"].read(text)] == [{"n": 1}]
-    assert FORMATS["hermes"].read(f"{call} so<think>and")[0].arguments == {"n": 1}
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("<think>a</think>ONE TWO<think>done</think>", [1, 2]),
+        ("maybe TWO no</think>ONE", [1]),
+        ("a <tool_call> tag is needed</think>ONE", [1]),
+        ("<think>a <tool_call> tag</think>ONE", [1]),
+        ("TWO<think>no</think>ONE", [1]),
+        ("ONE so<think>and", [1]),
+    ],
+)
+def test_calls_before_the_end_of_reasoning_are_thoughts(text: str, numbers: list[int]) -> None:
+    for name, number in (("ONE", 1), ("TWO", 2)):
+        text = text.replace(name, FORMATS["hermes"].write("t", {"n": number}))
+    assert [c.arguments["n"] for c in FORMATS["hermes"].read(text)] == numbers
 
 
 def test_many_marks_are_read_in_linear_time() -> None:

@@ -1,4 +1,4 @@
-"""DS-Guru and the free agent over a small lake, through the common episode and the sandbox."""
+"""DS-Guru, the free agent and the short script over a small lake, through the common episode."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from thought_forms import filled
 
 from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
+from rollouts.environments import ToolSettings
 from rollouts.krama.contract import answer_of, blocks, explain
+from rollouts.krama.index import index_lake
+from rollouts.krama.script import task_text
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Trajectory
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 
 
 @pytest.mark.parametrize("case", cases("contract"), ids=lambda c: c["note"])
@@ -48,7 +51,6 @@ def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
     return act(task, replies, turns)[0]
 
 
-@linux
 def test_few_shot_repairs_its_pipeline_and_earns_sub_task_credit(tmp_path: Path) -> None:
     lake = make_lake(tmp_path / "lake")
     task = make_task(lake, "ds_guru_few_shot")
@@ -71,7 +73,6 @@ def test_few_shot_repairs_its_pipeline_and_earns_sub_task_credit(tmp_path: Path)
     assert lake.joinpath("rain_amherst.csv").read_text("utf-8").startswith("Year")
 
 
-@linux
 def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None:
     lake = make_lake(tmp_path / "lake")
     one = play(make_task(lake, "ds_guru_one_shot"), ["no blocks"])
@@ -87,7 +88,6 @@ def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None
     assert left["published"]["answer"] == "Pipeline not successful after 5 tries."
 
 
-@linux
 def test_code_that_was_only_thought_of_is_not_run(tmp_path: Path) -> None:
     lake = make_lake(tmp_path / "lake")
     for form in ("a python block in the thought", "opened by the template", "gpt-oss", "Hunyuan"):
@@ -108,7 +108,6 @@ def test_code_that_was_only_thought_of_is_not_run(tmp_path: Path) -> None:
 DEEP = "[" * 700 + "]" * 700
 
 
-@linux
 def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(tmp_path: Path) -> None:
     task = make_task(make_lake(tmp_path / "lake"), "ds_guru_few_shot")
     for printed in (f'{{"main-task": {DEEP}}}', '{"main-task": [' * 700, "[" * 100_000):
@@ -119,7 +118,6 @@ def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(tmp_path: Pa
     assert play(task, [plan + CODE]).failure is None
 
 
-@linux
 def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path) -> None:
     task = make_task(make_lake(tmp_path / "lake"), "lake_agent")
     calls = [
@@ -148,7 +146,6 @@ def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path)
     assert json.loads(line)["messages"] == run.messages
 
 
-@linux
 def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> None:
     lake = make_lake(tmp_path / "lake")
     write = FORMATS["hermes"].write
@@ -176,7 +173,6 @@ def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> No
     assert (score.outcome, score.parts["subtask_credit"]) == (1.0, 1.0)
 
 
-@linux
 @pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
 def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
     from assay.task import TaskError
@@ -193,3 +189,52 @@ def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: st
         assert json.loads(run.files["answer.json"])["published"]["answer"] == 1.5
     with pytest.raises(TaskError, match="holds no pipeline"):
         reference_reply(make_task(lake, tool), 0, FORMATS["hermes"])
+
+
+# the short episode: one script, one line for each step, the answer last
+
+LOAD = 'import pandas as pd\nt = pd.read_csv("data/rain_amherst.csv")\nprint(len(t) - 1)\n'
+
+
+def test_the_last_line_is_the_answer_and_the_others_are_results_of_steps(tmp_path: Path) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "lake_script")
+    run = play(task, [f"```python\n{LOAD}print(1.5)\n```"])
+    score = score_answer(task, run.answer())
+    assert (run.turns, run.stop, run.notes["ended"]) == (1, "done", "ran")
+    assert (score.outcome, score.reward, score.parts["subtask_credit"]) == (1.0, 1.0, 1.0)
+    wrong = score_answer(make_task(Path("x"), "lake_script", answer=9.9), run.answer())
+    assert (wrong.outcome, wrong.reward) == (0.0, pytest.approx(0.2))
+
+
+def test_what_was_printed_before_an_error_is_credited_and_is_no_answer(tmp_path: Path) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "lake_script", answer=30)
+    run = play(task, [f"```python\n{LOAD}raise ValueError\n```"])
+    score = score_answer(task, run.answer())
+    assert (run.notes["ended"], score.outcome, score.parts["answered"]) == ("error", 0.0, 0.0)
+    assert score.parts["subtask_credit"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "ended"),
+    [
+        ("no block", "no_code"),
+        ("```python\nprint(1)", "no_code"),
+        ("```python\n1\n```", "no_answer"),
+    ],
+)
+def test_a_reply_without_an_answer_is_wrong(tmp_path: Path, reply: str, ended: str) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "lake_script")
+    run = play(task, [reply])
+    assert (run.failure, run.notes["ended"]) == (None, ended)
+    assert score_answer(task, run.answer()).outcome == 0.0
+    assert json.loads(run.files["answer.json"])["response"] == {}
+
+
+def test_the_prompt_shows_named_files_and_not_how_many_rows_they_have(tmp_path: Path) -> None:
+    index = index_lake(make_lake(tmp_path / "lake"))
+    text = task_text("The mean of 'Samples' in sites.csv?", index, ToolSettings())
+    assert "data/sites.csv: fields between commas, names in line 2\nSite,Town,Kind,Samples" in text
+    assert text.count("\nSite ") == 2
+    assert "60" not in text and "rain" not in text
+    every = task_text("How much rain fell?", index, ToolSettings())
+    assert "data/rain_amherst.csv" in every and "data/notes.txt" in every

@@ -10,27 +10,35 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness import running, usable
+from harness import Runner, running, usable
 from places import ROOT
 
 from rollouts.sandbox import usage
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.usage import MemoryWatch, ProcessorWatch
 
 SMALL = Limits(wall_s=20, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8, processes=64)
 
 
-def test_locks_of_others_are_not_counted(reached: str, tmp_path: Path) -> None:
+def test_locks_of_others_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of an open file belong to no process, and every jail's /proc shows them."""
+    monkeypatch.setattr(usage, "_WATCHABLE_LOCKS", 200)
+    proc = os.open("/proc", os.O_RDONLY)
+    watch = MemoryWatch(proc, 1 << 50, os.getpid())
     with (tmp_path / "f").open("wb") as file:
-        for at in reversed(range(21_000)):  # in this order the kernel need not search
+        for at in range(210):
             lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * at, 1, 0)
             fcntl.fcntl(file, 37, lock)  # F_OFD_SETLK
-        with running(Config(workers=1, stack=(), level=usable("full", reached))) as (run, _):
-            assert run("import time; time.sleep(0.5)", limits=SMALL).status == "ok"
+        assert not watch.exceeded([os.getpid()], time.monotonic() + 60)
+        for at in range(500, 710):  # this process's own
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
+        assert watch.exceeded([os.getpid()], time.monotonic() + 60)
+    os.close(proc)
 
 
 def test_a_nameless_file_counts_with_its_size_where_that_is_known(reached: str) -> None:
@@ -140,3 +148,46 @@ def test_memory_left_behind_counts_though_no_look_was_due(limit_mb: int, end: st
         text=True,
     )
     assert (done.stdout.strip(), done.stderr) == (end, "")
+
+
+# processor time: that of all processes counts, and of those that have ended
+
+BUSY = """
+import os
+for _ in range(3):
+    if os.fork() == 0:
+        try: os.setsid()
+        except OSError: pass
+        while True: pass
+import time
+time.sleep(60)
+"""
+
+
+def test_processor_time_counts_over_all_processes(run: Runner) -> None:
+    result = run(BUSY, limits=replace(SMALL, wall_s=60, cpu_s=1))
+    assert result.status == "timeout" and "processor" in result.why
+
+
+def test_who_is_too_busy_goes_to_the_back_and_the_dead_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(usage, "MOST_BUSY", 0.0015)
+    own = os.getpriority(os.PRIO_PROCESS, 0)  # which the child starts with
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    proc = os.open("/proc", os.O_RDONLY)
+    try:
+        looks = ProcessorWatch(proc, limit_s=1e9)
+        while looks.spent_s < 0.2 or os.getpriority(os.PRIO_PROCESS, child.pid) == own:
+            assert not looks.exceeded([child.pid])
+            time.sleep(0.05)
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
+        assert os.getpriority(os.PRIO_PROCESS, 0) == own
+        assert ProcessorWatch(proc, limit_s=0.01).exceeded([child.pid])
+    finally:
+        child.kill()
+        child.wait()
+    spent = looks.spent_s
+    looks.exceeded([])
+    os.close(proc)
+    assert looks.spent_s >= spent

@@ -35,7 +35,7 @@ for top in inside:
 """
 
 
-@pytest.fixture(params=["/tmp", "/dev/shm"])
+@pytest.fixture
 def environment(request: pytest.FixtureRequest) -> Generator[Path]:
     """A virtual environment in a directory that every jail covers by one of its own."""
     if not os.access(request.param, os.W_OK):
@@ -51,7 +51,11 @@ def environment(request: pytest.FixtureRequest) -> Generator[Path]:
         shutil.rmtree(top)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("environment", "level"),
+    [*(("/tmp", level) for level in LEVELS), ("/dev/shm", "full")],
+    indirect=["environment"],
+)
 def test_an_interpreter_under_a_temporary_folder_works(
     environment: Path, level: Level, reached: str
 ) -> None:

@@ -22,7 +22,7 @@ from rollouts.krama.agents.code_agent import (
     showing,
 )
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 RAIN = """Thought: read, clean, answer.
 <code>
 import pandas as pd
@@ -33,7 +33,6 @@ final_answer(round(t["Jun"].mean(), 2))
 </code>"""
 
 
-@linux
 def test_the_agent_looks_errs_and_answers_in_one_interpreter(tmp_path: Path) -> None:
     pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
     task = make_task(make_lake(tmp_path / "lake"), "smolagents")
@@ -54,7 +53,6 @@ def test_the_agent_looks_errs_and_answers_in_one_interpreter(tmp_path: Path) -> 
     assert "final_answer(round" in run.files["pipeline.py"].decode()
 
 
-@linux
 def test_an_agent_out_of_steps_is_asked_for_its_answer(tmp_path: Path) -> None:
     pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
     task = make_task(make_lake(tmp_path / "lake"), "smolagents", answer=7)
@@ -66,7 +64,6 @@ def test_an_agent_out_of_steps_is_asked_for_its_answer(tmp_path: Path) -> None:
     assert score_answer(task, cut.answer()).outcome == 0.0
 
 
-@linux
 def test_an_agent_saves_a_prediction_of_a_table_task(tmp_path: Path) -> None:
     pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
     task = table_task(tmp_path, "smolagents")

@@ -15,7 +15,7 @@ from assay.family import score_answer
 from rollouts.krama.agents import datawise
 from rollouts.krama.agents.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 GOAL = "```markdown\n[STEP GOAL]: {}\n```\n"
 CODE = "```python\n{}\n```\n"
 DONE = "<fulfilled>\n```markdown\nIt is <answer>1.5</answer>.\n```"
@@ -25,7 +25,6 @@ def stages(run: object) -> list[tuple[str, str]]:
     return [(r["stage"], r["signal"]) for r in run.tool_calls if "stage" in r]  # type: ignore[attr-defined]
 
 
-@linux
 def test_a_failed_cell_is_mended_and_the_repair_leaves_the_notebook(tmp_path: Path) -> None:
     task = make_task(make_lake(tmp_path / "lake"), "datawise")
     replies = [
@@ -61,7 +60,6 @@ def test_a_failed_cell_is_mended_and_the_repair_leaves_the_notebook(tmp_path: Pa
     assert run.usage["prompt_tokens"] == 700
 
 
-@linux
 def test_a_step_is_replaced_with_its_cells_and_variables(tmp_path: Path) -> None:
     task = make_task(make_lake(tmp_path / "lake"), "datawise")
     replies = [
@@ -81,7 +79,6 @@ def test_a_step_is_replaced_with_its_cells_and_variables(tmp_path: Path) -> None
     assert run.stop == "done"
 
 
-@linux
 def test_bounds_of_the_loop_end_it(tmp_path: Path) -> None:
     """A model that always says the same: 6 executions of a step at most, 8 messages of a repair,
     two failed repairs of a step, 15 plans and executions."""
