@@ -47,7 +47,7 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 def play(
-    folder: Path, env: Any, tools: tuple[str, ...], *said: list[ToolCall], run_s: float = 20.0
+    folder: Path, env: Any, tools: tuple[str, ...], *said: list[ToolCall], run_s: float = 200.0
 ) -> tuple[Trajectory, Says]:
     shop = EnvironmentFactory(folder, tool_settings(ToolsConfig(run_s=run_s, workers=1)), env=env)
     task, engine = shop.equip(task_of(folder, *tools)), Says(*said)
