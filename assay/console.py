@@ -46,8 +46,8 @@ class Terminated(KeyboardInterrupt):
 
 def as_program(command: Callable[[], int]) -> int:
     """The exit status of a command that is a program of its own: TERM raises `Terminated` in it,
-    once. What saves its state when it is asked to (`train.run.stop`) listens by itself; a TERM that
-    is ignored stays so."""
+    once. What saves its state when it is asked to (`train.run.checkpoint`) listens by itself; a
+    TERM that is ignored stays so."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return command()
     try:

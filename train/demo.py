@@ -43,7 +43,6 @@ from train.lengths import fit_rl, fit_sft, measured, room_of
 from train.memory import give_back_memory
 from train.model.source import resolve_model
 from train.report.write import write_report
-from train.run.checkpoint import keep_newest
 from train.run.run import Run, Trainable, load_checked, prepare, settled
 from train.run.settings import weights_of
 from train.run.task_audit import audit_tasks
@@ -225,17 +224,10 @@ def reinforced(
             answers = answered(run, policy, held, tokenizer, f"evaluating step {step}")
             run.log.record("eval", step, figures(answers))
 
-    train_grpo(
-        policy,
-        tasks,
-        tokenizer,
-        scorer(weights_of(config.reward)),
-        settings,
-        run.loop("rl", validate),
-        reference=reference,
-    )
+    score, loop = scorer(weights_of(config.reward)), run.loop("rl", validate)
+    train_grpo(policy, tasks, tokenizer, score, settings, loop, reference=reference)
     folder = run.save(policy, "rl")
-    keep_newest(run.out / "checkpoints" / "rl")
+    loop.checkpoints.keep_newest()
     record.write_text(json.dumps(steps))
     return folder
 

@@ -5,6 +5,7 @@
 Loss: minus the mean log-probability of the answer's tokens (stop token included), over all answer
 tokens of an optimiser step, whatever micro-batches it is cut into. Prompt tokens carry no loss.
 Rows whose prompts begin alike (the same system message) share the computation of that beginning.
+A step over many devices is train/backends/deepspeed.py's; all else of the loop is the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from configs.loader import dump
 from configs.schema import SftConfig, SftRunConfig, warmup_steps
@@ -27,65 +29,105 @@ from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
 from train.run.data import asked_for, inputs_of, training_rows, validation_tasks, with_validation
-from train.run.run import Loop, Run, settled
+from train.run.log import RunLog
+from train.run.run import Loop, Run, Validate, no_validation, settled
 from train.run.settings import weights_of
 from train.run.trained_on import trained_before
 from train.scoring import scorer
 from train.validation import Validation
 
 
-def train_sft(policy: Policy, examples: Sequence[Example], config: SftConfig, loop: Loop) -> None:
-    """Train in place, from the newest checkpoint if there is one.
+class Learner(Protocol):
+    """A model that is trained: a step of it, and where that stands after a restart."""
 
-    Raises `TaskError` when no example fits.
-    """
-    kept = fitting(examples, config.max_length)
-    steps = sft_steps(len(kept), config)
-    optimiser = MasterAdamW(policy.named(), config.betas, config.weight_decay, loop.rounding)
-    start, device = loop.checkpoints.restore(optimiser, steps), device_of(policy)
-    loop.log.resume("sft", start)
-    heap, warmup = Heap(), warmup_steps(config.warmup, steps)
-    for step in range(start, steps):
-        began = time.perf_counter()
+    def restore(self, last: int) -> int:
+        """Load the newest checkpoint; its step, 0 if there is none."""
+        ...
 
-        # 1. The step's rows: a function of the seed and `step` alone, so a resumed run agrees.
-        batch = [kept[i] for i in batch_of(step, len(kept), config.batch_size, loop.seed)]
-        tokens = sum(e.scored for e in batch)
+    def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
+        """(loss, gradient norm before clipping) of one optimiser step."""
+        ...
+
+    def after_step(self, step: int, last: int, every: int) -> None:
+        """Save where that is due or a stop was asked for; then raises `Stopped`."""
+        ...
+
+
+class OneDevice:
+    """The embedded learner. Gradients add up over micro-batches: `micro_tokens` changes memory
+    only."""
+
+    def __init__(self, policy: Policy, config: SftConfig, loop: Loop) -> None:
+        self.policy, self.config, self.loop, self.heap = policy, config, loop, Heap()
+        named, decay = policy.named(), config.weight_decay
+        self.optimiser = MasterAdamW(named, config.betas, decay, loop.rounding)
+
+    def restore(self, last: int) -> int:
+        return self.loop.checkpoints.restore(self.optimiser, last)
+
+    def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
         segments = [
             Segment(e.prompt, [e.answer], [i], None if e.mask is None else [e.mask])
             for i, e in enumerate(batch)
         ]
-
-        # 2. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
-        total = 0.0
-        for micro in micro_batches(segments, loop.micro_tokens, layout_of(policy)):
-            logp_N, _ = policy.logp(pack(micro, device))
+        total, tokens, device = 0.0, sum(e.scored for e in batch), device_of(self.policy)
+        for micro in micro_batches(segments, self.loop.micro_tokens, layout_of(self.policy)):
+            logp_N, _ = self.policy.logp(pack(micro, device))
             loss = -logp_N.sum() / tokens
             backward(loss)
-            optimiser.collect()
+            self.optimiser.collect()
             total += float(loss.detach())
+        norm = self.optimiser.step(lr, self.config.grad_clip)
+        self.heap.settle()
+        return total, norm
+
+    def after_step(self, step: int, last: int, every: int) -> None:
+        self.loop.checkpoints.after_step(step, last, every, self.optimiser)
+
+
+def train_sft(policy: Policy, examples: Sequence[Example], config: SftConfig, loop: Loop) -> None:
+    """Train in place, from the newest checkpoint if there is one. Raises `TaskError` when no
+    example fits."""
+    learner = OneDevice(policy, config, loop)
+    learn(learner, examples, config, loop.seed, loop.log, loop.validate)
+
+
+def learn(
+    learner: Learner,
+    examples: Sequence[Example],
+    config: SftConfig,
+    seed: int,
+    log: RunLog | None,
+    validate: Validate = no_validation,
+) -> list[Example]:
+    """The loop; returns the examples that fit and were learned from. `log`: None in a process whose
+    steps another one logs."""
+    kept = fitting(examples, config.max_length)
+    # the epochs' rows over the batch, rounded up: the last batch runs on
+    steps = -(-len(kept) * config.epochs // config.batch_size)
+    start, warmup = learner.restore(steps), warmup_steps(config.warmup, steps)
+    if log is not None:
+        log.resume("sft", start)
+    for step in range(start, steps):
+        began = time.perf_counter()
+        # 1. The step's rows: a function of the seed and `step` alone, so a resumed run agrees.
+        batch = [kept[i] for i in batch_of(step, len(kept), config.batch_size, seed)]
+
+        # 2. Learn.
         lr = learning_rate(step, steps, config.lr, warmup, "cosine")
-        norm = optimiser.step(lr, config.grad_clip)
-        heap.settle()
+        loss, norm = learner.step(batch, lr)
 
         # 3. Evaluate where that is due, log, save.
         took, done = time.perf_counter() - began, step + 1
-        metrics = {
-            "loss": total,
-            "grad_norm": norm,
-            "lr": lr,
-            "time/step": took,
-            "time/tokens_per_second": sum(s.tokens for s in segments) / took,
-        }
-        loop.validate(done, steps)
-        loop.log.step("sft", done, steps, metrics)
-        loop.checkpoints.after_step(done, steps, config.save_every, optimiser)
-    loop.log.end("sft")
-
-
-def sft_steps(count: int, config: SftConfig) -> int:
-    """Optimiser steps: the epochs' rows over the batch, rounded up (the last batch runs on)."""
-    return -(-count * config.epochs // config.batch_size)
+        validate(done, steps)
+        if log is not None:
+            metrics = {"loss": loss, "grad_norm": norm, "lr": lr, "time/step": took}
+            metrics["time/tokens_per_second"] = sum(e.tokens for e in batch) / took
+            log.step("sft", done, steps, metrics)
+        learner.after_step(done, steps, config.save_every)
+    if log is not None:
+        log.end("sft")
+    return kept
 
 
 def run(config: SftRunConfig) -> None:

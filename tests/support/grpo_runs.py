@@ -45,29 +45,14 @@ def each(score: Any) -> Any:
     return scored
 
 
-RL = GrpoConfig(
-    steps=12,
-    prompts_per_step=8,
-    rollouts_per_prompt=8,
-    mini_batch=4,
-    lr=3e-3,
-    max_new_tokens=12,
-    max_length=128,
-    save_every=3,
-)
+SIZES = {"prompts_per_step": 8, "rollouts_per_prompt": 8, "mini_batch": 4, "max_new_tokens": 12}
+RL = GrpoConfig(steps=12, lr=3e-3, max_length=128, save_every=3, **SIZES)
 KILLED = replace(RL, steps=5, prompts_per_step=4, save_every=2)  # what is killed on the way
 
 
 def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:
     policy = load_policy(folder, "float32")
-    whole = GrpoRunConfig(rl=config)
-    train_grpo(
-        policy,
-        refinement_tasks(20),
-        ChatTokenizer(folder),
-        each(score),
-        config,
-        Loop(1, RunLog(out), Checkpoints(out / "ck", whole), 400, 32),
-        **more,
-    )
+    checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config))
+    loop, tasks = Loop(1, RunLog(out), checkpoints, 400, 32), refinement_tasks(20)
+    train_grpo(policy, tasks, ChatTokenizer(folder), each(score), config, loop, **more)
     return policy

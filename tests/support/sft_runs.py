@@ -17,39 +17,22 @@ def toy_tasks(path: Path, count: int = 24) -> Path:
     tasks = []
     for i in range(count):
         gold = {"input_text": f"ax{i}", "status": "KEEP", "text": f"a{i}" * (1 + i % 4)}
-        tasks.append(
-            Task(
-                f"t{i}",
-                "refinement",
-                "toy",
-                "train",
-                [{"role": "user", "content": f"{i} ax"}],
-                gold,
-            )
-        )
+        prompt = [{"role": "user", "content": f"{i} ax"}]
+        tasks.append(Task(f"t{i}", "refinement", "toy", "train", prompt, gold))
     write_jsonl(path, [t.to_json() for t in tasks])
     return path
 
 
 def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
-    return [
-        f"data={data}",
-        f"model.path={model}",
-        f"out={out}",
-        "engine.device=cpu",
-        "engine.threads=1",
-        "engine.dtype=float32",
-        "sft.batch_size=4",
-        "sft.lr=1e-3",
-        "sft.save_every=3",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=2",
-        *more,
-    ]
+    made = f"""data={data} model.path={model} out={out} engine.device=cpu engine.threads=1
+        engine.dtype=float32 sft.batch_size=4 sft.lr=1e-3 sft.save_every=3 cluster.device=cpu
+        cluster.gpus_per_node=2""".split()
+    return [*made, *more]
 
 
 def sft(*args: str, start_new_session: bool = False) -> subprocess.Popen[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.Popen(
         [sys.executable, "-m", "assay", "sft", *args],
         cwd=ROOT,

@@ -20,7 +20,8 @@ def grpo(folder: Path, *more: str) -> str:
         rl.max_length=2048 rl.turns=3 rl.save_every=1 rl.lr=1e-3 cluster.device=cpu
         cluster.gpus_per_node=1 cluster.sandbox_workers=1 cluster.rollout_workers=1
         cluster.micro_tokens=2048 cluster.val_data={folder / "held.jsonl"}""".split()
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more],
         cwd=ROOT,

@@ -19,38 +19,14 @@ from train.demo_time import LEAST, Speeds, expected_line, fitted_to, stage_secon
 from train.run.log import read_metrics
 from train.run.settings import load_run
 
-SMALL = [
-    "tasks.train_rl=16",
-    "eval.untouched=10",
-    "eval.max_new_tokens=8",
-    "sft.batch_size=8",
-    "sft.max_length=2000",
-    "rl.prompts_per_step=2",
-    "rl.mini_batch=2",
-    "rl.rollouts_per_prompt=4",
-    "rl.max_new_tokens=8",
-    "rl.max_length=2000",
-    "rl.save_every=1",
-    "eval.every=1",
-    "eval.bootstrap=200",
-    "engine.threads=1",
-    "engine.dtype=float32",
-]
-
 
 def words(model: Path, out: Path, *more: str) -> list[str]:
-    small = [*SMALL, *more]
-    return [
-        "demo",
-        "--minutes",
-        "0.1",
-        "--seed",
-        "3",
-        "--out",
-        str(out),
-        f"model.path={model}",
-        *small,
-    ]
+    small = f"""demo --minutes 0.1 --seed 3 --out {out} model.path={model} tasks.train_rl=16
+        eval.untouched=10 eval.max_new_tokens=8 sft.batch_size=8 sft.max_length=2000
+        rl.prompts_per_step=2 rl.mini_batch=2 rl.rollouts_per_prompt=4 rl.max_new_tokens=8
+        rl.max_length=2000 rl.save_every=1 eval.every=1 eval.bootstrap=200 engine.threads=1
+        engine.dtype=float32""".split()
+    return [*small, *more]
 
 
 SIZES = "tasks.train_sft=16 tasks.heldout=24 rl.steps=2 eval.tasks=24"
@@ -69,15 +45,8 @@ def finished(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def test_every_stage_leaves_its_piece(finished: Path) -> None:
     data = json.loads((finished / "results.json").read_text())
-    assert set(data["rows"]) == {
-        "cheat:copy",
-        "cheat:drop",
-        "cheat:filter means drop",
-        "gold",
-        "untouched",
-        "sft",
-        "rl",
-    }
+    cheats = {"cheat:copy", "cheat:drop", "cheat:filter means drop"}
+    assert set(data["rows"]) == {*cheats, "gold", "untouched", "sft", "rl"}
     sizes = {name: len(rows) for name, rows in data["rows"].items()}
     assert sizes.pop("untouched") == 10
     assert set(sizes.values()) == {24}

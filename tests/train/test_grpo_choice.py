@@ -24,16 +24,8 @@ from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.run import Loop  # noqa: E402
 
-RL = GrpoConfig(
-    steps=6,
-    prompts_per_step=6,
-    rollouts_per_prompt=4,
-    mini_batch=3,
-    lr=3e-3,
-    max_new_tokens=8,
-    max_length=64,
-    save_every=2,
-)
+SIZES = {"prompts_per_step": 6, "rollouts_per_prompt": 4, "mini_batch": 3, "max_new_tokens": 8}
+RL = GrpoConfig(steps=6, lr=3e-3, max_length=64, save_every=2, **SIZES)
 ALL = replace(RL, dynamic_sampling=2, overlong="soft", overlong_buffer=4)
 TASKS = [
     Task(f"t{i}", "toy", "x", "train", [{"role": "user", "content": f"{i}"}], {"flat": i % 2})

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load, load_file  # noqa: E402
 
 from assay.task import Task, write_jsonl  # noqa: E402
+from train.run.checkpoint import EXIT_STOPPED  # noqa: E402
 from train.run.log import read_metrics  # noqa: E402
-from train.run.stop import EXIT_STOPPED  # noqa: E402
 
 grpo, sft = command("grpo"), command("sft")
 
@@ -102,7 +102,7 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     assert weights(blind / "model") == weights(whole / "model")
 
     # stopped in the middle and gone on: the same files
-    from train.run import stop
+    from train.run import checkpoint
 
     asked: list[int] = []
 
@@ -111,7 +111,7 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
         return len(asked) == 3
 
     with monkeypatch.context() as patch:
-        patch.setattr(stop.StopFlag, "__call__", at_third)
+        patch.setattr(checkpoint.StopFlag, "__call__", at_third)
         assert main([*words, *more, "--out", str(broken)]) == EXIT_STOPPED
     assert not (broken / "DONE").exists()
     assert main([*words, *more, "--out", str(broken)]) == 0 and (broken / "DONE").exists()

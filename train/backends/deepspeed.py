@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -24,16 +23,18 @@ import torch
 import torch.distributed as dist
 
 from configs.loader import ConfigError, locked_difference, to_dict
-from configs.schema import SftRunConfig, warmup_steps
-from train.examples import Example, fitting, read_examples
-from train.model.optim import decay_groups, learning_rate
-from train.model.order import batch_of
-from train.model.policy import learn_padding, save_module
+from configs.schema import SftRunConfig
+from rollouts.prompts import ChatTokenizer
+from train.examples import Example, read_examples
+from train.model.optim import decay_groups
+from train.model.policy import learn_padding, merged, save_module, with_adapters
+from train.model.source import resolve_model
+from train.run.checkpoint import StopFlag, Stopped
 from train.run.data import asked_for
 from train.run.log import RunLog
-from train.run.stop import StopFlag, Stopped
-from train.run.trained_on import trained_before, write_trained
-from train.sft import sft_steps
+from train.run.run import save_model
+from train.run.trained_on import trained_before
+from train.sft import learn
 
 ROWS = 1024  # positions whose float32 logits exist at the same time
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -65,8 +66,9 @@ def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
     }
 
 
-class Trainer:
-    """One process of a run: its engine, its share of every step, its checkpoints."""
+class ManyDevices:
+    """The learner of `train.sft` in one process of a run: its engine, its share of every step, its
+    checkpoints."""
 
     def __init__(self, config: SftRunConfig, source: Path, stop: StopFlag) -> None:
         deepspeed: Any = import_module("deepspeed")  # not this file
@@ -99,8 +101,7 @@ class Trainer:
         made = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)
         self.engine: Any = made[0]
 
-    def restore(self) -> int:
-        """The step of the newest checkpoint, loaded; 0 if there is none."""
+    def restore(self, last: int) -> int:
         if not (self.folder / "latest").is_file():
             return 0
         _, state = self.engine.load_checkpoint(str(self.folder))
@@ -128,7 +129,6 @@ class Trainer:
                 shutil.rmtree(path, ignore_errors=True)
 
     def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
-        """(loss, gradient norm before clipping) of one optimiser step."""
         tokens = sum(e.scored for e in batch)
         mine = share_of(batch, self.rank, self.world)
         for group in self.engine.optimizer.param_groups:
@@ -152,11 +152,14 @@ class Trainer:
             chosen = chosen * torch.tensor(example.mask, device=chosen.device)
         return -chosen.sum()
 
-    def asked(self) -> bool:
-        """Whether any process was asked to stop: all must save together."""
+    def after_step(self, step: int, last: int, every: int) -> None:
         flag = torch.tensor([float(self.stop())], device=self.engine.device)
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-        return bool(flag)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)  # any process: all must save together
+        asked = bool(flag) and step < last
+        if asked or step % every == 0 or step == last:
+            self.save(step)
+        if asked:
+            raise Stopped(step, self.stop.asked)
 
     def export(self, examples: Sequence[Example]) -> None:
         """An ordinary Hugging Face folder at `out/model`, with the record of what it was trained
@@ -166,17 +169,14 @@ class Trainer:
         else:
             state = self.engine.module.state_dict()
         if self.rank == 0:
-            from rollouts.prompts import keep_template, template_arguments
-            from train.run.run import publish
 
-            work = self.out / ".tmp-model"
-            _save(self.config, self.source, work, self.engine.module, state)
-            more = self.config.model.chat_template_kwargs
-            keep_template(work, template_arguments(self.source, more))
+            def write(folder: Path) -> None:
+                _save(self.config, self.source, folder, self.engine.module, state)
+
             marks = (example.marks for example in examples)
             known = trained_before(self.source).after("sft", self.config.data, marks)
-            write_trained(work, known)
-            print(f"model: {publish(work, self.out / 'model')}", flush=True)
+            arguments = self.config.model.chat_template_kwargs
+            print(f"model: {save_model(self.out / 'model', write, arguments, known)}", flush=True)
             (self.out / "DONE").touch()
         dist.barrier()
 
@@ -186,10 +186,7 @@ def share_of(batch: Sequence[Example], rank: int, world: int) -> list[Example]:
     a time: under ZeRO-3 each waits for the slowest at every layer. Which rows a step has, and so
     its gradient, does not change."""
 
-    def longest_first(example: Example) -> int:
-        return -len(example.prompt) - len(example.answer)
-
-    return sorted(batch, key=longest_first)[rank::world]
+    return sorted(batch, key=lambda example: -example.tokens)[rank::world]
 
 
 def answer_logp(model: Any, ids_T: torch.Tensor, count: int) -> torch.Tensor:
@@ -257,11 +254,7 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     )
     learn_padding(model)
     recompute(model)
-    if config.model.lora_rank:
-        from train.model.policy import with_adapters
-
-        model = with_adapters(model, config.model)
-    return model
+    return with_adapters(model, config.model) if config.model.lora_rank else model
 
 
 def recompute(model: Any) -> None:
@@ -283,8 +276,6 @@ def _save(
 ) -> None:
     """An ordinary folder of the weights in `state`, which one process has put together."""
     if config.model.lora_rank:
-        from train.model.policy import merged
-
         plain = _model(config, source)
         plain.load_state_dict(state, strict=False)
         save_module(source, folder, merged(plain))
@@ -292,56 +283,17 @@ def _save(
         save_module(source, folder, module, {k: v.cpu() for k, v in state.items()})
 
 
-def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop: StopFlag) -> None:
-    """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
-    kept = fitting(examples, config.sft.max_length)
-    trainer = Trainer(config, source, stop)
-    log = RunLog(trainer.out, config.log, to_dict(config)) if trainer.rank == 0 else None
-    steps, start = sft_steps(len(kept), config.sft), trainer.restore()
-    warmup = warmup_steps(config.sft.warmup, steps)
-    if log is not None:
-        log.resume("sft", start)
-    for step in range(start, steps):
-        began = time.perf_counter()
-        rows = batch_of(step, len(kept), config.sft.batch_size, config.seed)
-        lr = learning_rate(step, steps, config.sft.lr, warmup, "cosine")
-        batch = [kept[i] for i in rows]
-        loss, norm = trainer.step(batch, lr)
-        took = time.perf_counter() - began
-        if log is not None:
-            speed = sum(len(e.prompt) + len(e.answer) for e in batch) / took
-            log.step(
-                "sft",
-                step + 1,
-                steps,
-                {
-                    "loss": loss,
-                    "grad_norm": norm,
-                    "lr": lr,
-                    "time/step": took,
-                    "time/tokens_per_second": speed,
-                },
-            )
-        asked = trainer.asked() and step + 1 < steps
-        if asked or (step + 1) % config.sft.save_every == 0 or step + 1 == steps:
-            trainer.save(step + 1)
-        if asked:
-            raise Stopped(step + 1, stop.asked)
-    if log is not None:
-        log.end("sft")
-    trainer.export(kept)
-    if log is not None:
-        log.close()
-
-
 def main(config: SftRunConfig, stop: StopFlag) -> None:
-    """Body of one process, whose place the launcher put into the environment."""
-    from rollouts.prompts import ChatTokenizer
-    from train.model.source import resolve_model
-
+    """Body of one process, whose place the launcher put into the environment. Raises `Stopped`
+    after saving when asked to stop."""
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     examples = read_examples(config.data, tokenizer, asked_for(config), config.prompts)
-    train(config, examples, source, stop)
+    learner = ManyDevices(config, source, stop)
+    log = RunLog(learner.out, config.log, to_dict(config)) if learner.rank == 0 else None
+    kept = learn(learner, examples, config.sft, config.seed, log)
+    learner.export(kept)
+    if log is not None:
+        log.close()

@@ -15,24 +15,27 @@ import os
 import random
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.files import file_hash
+from assay.files import file_hash, write_text
+from assay.task import SavedAndStopped
 from configs.loader import ConfigError, config_hash, locked_difference, to_dict
 from rollouts.engines.torch.load import read_weights, write_weights
 from train.model.optim import MasterAdamW
-from train.run.stop import Stopped
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")
 _MANIFEST = "manifest.json"
+Tensors = Mapping[str, Mapping[str, Tensor]]  # group → name → tensor
 
 
 class CheckpointError(ConfigError):
@@ -41,7 +44,8 @@ class CheckpointError(ConfigError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """`tensors[group][name]` and `meta` as given to `save`; `step` is the last finished step."""
+    """What `Checkpoints.write` was given, the random states among the `tensors`, and `meta.json`.
+    `step` is the last finished step."""
 
     path: Path
     step: int
@@ -49,97 +53,152 @@ class Checkpoint:
     meta: dict[str, Any]
 
 
-def save(
-    folder: Path,
-    step: int,
-    tensors: Mapping[str, Mapping[str, Tensor]],
-    meta: Mapping[str, Any],
-    *,
-    config: Any = None,
-    keep: int = 2,
-) -> Path:
-    """Write `folder/step_XXXXXX` whole or not at all, then remove all but the `keep` newest.
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
 
-    Groups are free to name ("model", "optimiser"); `meta` is JSON data such as the position in
-    the training data. The random states of torch, Python and numpy and the resolved `config` go
-    with it. Raises `CheckpointError` before writing when the disk is too small.
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """One loop's checkpoint folder, of which the `keep` newest stay. The locked fields of `config`,
+    as resolved, bind a resume.
+
+    `stop` is asked after every step whether the run is to save and end.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    require_disk(folder, tensor_bytes(tensors), f"the checkpoint of step {step}")
-    _clear(folder)
-    work = folder / f".tmp-{step:06d}-{os.getpid()}"
-    work.mkdir()
-    numpy_random, states = _random_states()
-    for group, named in {**tensors, "random": states}.items():
-        write_weights(work / f"{group}.safetensors", _saveable(named))
-    record: dict[str, Any] = {"step": step, "random": numpy_random, "meta": dict(meta)}
-    if config is not None:
-        record |= {"config": to_dict(config), "config_hash": config_hash(config)}
-    (work / "meta.json").write_text(json.dumps(record), encoding="utf-8")
-    prints = {path.name: file_hash(path) for path in sorted(work.iterdir())}
-    (work / _MANIFEST).write_text(json.dumps(prints), encoding="utf-8")
-    for path in work.iterdir():
-        _flush(path)
-    _flush(work)
-    target = folder / f"step_{step:06d}"
-    _put(work, target)
-    _point(folder / "latest", target.name)
-    _prune(folder, keep)
-    return target
+
+    folder: Path
+    config: Any
+    keep: int = 2
+    stop: Callable[[], bool] = never
+
+    def restore(self, optimiser: MasterAdamW, last: int) -> int:
+        """Load the newest whole checkpoint into `optimiser`; returns its step, 0 if none. What a
+        kill left half written is removed.
+
+        Raises `CheckpointError` naming a locked field that has changed since, and when the
+        checkpoint is of a step after `last`: its model is not the one that was asked for.
+        """
+        found = self.newest()
+        if found is None:
+            return 0
+        if found.step > last:
+            raise CheckpointError(
+                f"{found.path}: the run is at step {found.step} already and now ends after {last}; "
+                f"ask for {found.step} steps or more, or set another out="
+            )
+        self.tidy(found)
+        optimiser.load(found.tensors["optimiser"])
+        restore_random(found)
+        return found.step
+
+    def save(self, step: int, optimiser: MasterAdamW) -> None:
+        """Everything a restart needs: masters, moments and random states. The place in the data
+        follows from the step."""
+        self.write(step, {"optimiser": optimiser.state()})
+
+    def after_step(self, step: int, last: int, every: int, optimiser: MasterAdamW) -> None:
+        """Save when `step` is due, the last, or when a stop was asked for: then raises `Stopped`.
+
+        What is saved when does not change the numbers, so an interrupted run ends like a whole one.
+        """
+        asked = self.stop() and step < last
+        if asked or step % every == 0 or step == last:
+            self.save(step, optimiser)
+        if asked:
+            raise Stopped(step, getattr(self.stop, "asked", None))
+
+    def write(self, step: int, tensors: Tensors) -> None:
+        """`step_XXXXXX` whole or not at all, with the random states of torch, Python and numpy and
+        the settings; then all but the newest go. Raises `CheckpointError` before anything is
+        written when the disk is too small."""
+        folder = self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        require_disk(folder, tensor_bytes(tensors), f"the checkpoint of step {step}")
+        self._clear()
+        work = folder / f".tmp-{step:06d}-{os.getpid()}"
+        work.mkdir()
+        numpy_random, states = _random_states()
+        for group, named in {**tensors, "random": states}.items():
+            write_weights(work / f"{group}.safetensors", _saveable(named))
+        record = {"step": step, "random": numpy_random, "meta": {}, "config": to_dict(self.config)}
+        record["config_hash"] = config_hash(self.config)
+        (work / "meta.json").write_text(json.dumps(record), encoding="utf-8")
+        prints = {path.name: file_hash(path) for path in sorted(work.iterdir())}
+        (work / _MANIFEST).write_text(json.dumps(prints), encoding="utf-8")
+        for path in (*work.iterdir(), work):
+            _flush(path)
+        target = folder / f"step_{step:06d}"
+        aside = folder / f".old-{target.name}"  # readable until its successor has its place
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            target.rename(aside)
+        work.rename(target)
+        _flush(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+        write_text(folder / "latest", f"{target.name}\n")
+        self.keep_newest(self.keep)
+
+    def newest(self) -> Checkpoint | None:
+        """The newest whole checkpoint, or None. One that is damaged is skipped, and said. Raises
+        `CheckpointError` naming every locked field that has changed."""
+        for path in self._candidates():
+            if not _is_whole(path, read=True):
+                print(f"{path}: damaged; the run goes on from an older one", file=sys.stderr)
+                continue
+            meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+            self._refuse_changes(meta["config"])
+            tensors = {f.stem: read_weights(f) for f in sorted(path.glob("*.safetensors"))}
+            return Checkpoint(path, int(meta["step"]), tensors, meta)
+        return None
+
+    def tidy(self, newest: Checkpoint) -> None:
+        """After a kill: `latest` names the newest, and what was half written or damaged is gone."""
+        self._clear()
+        write_text(self.folder / "latest", newest.path.name.removeprefix(".old-") + "\n")
+        self.keep_newest(self.keep)
+
+    def keep_newest(self, count: int = 1) -> None:
+        """Remove all but the newest. Of a loop that has ended: its last checkpoint alone, from
+        which more steps may follow."""
+        found = self._candidates()
+        kept = [path for path in found if _is_whole(path)][:count]
+        for path in found:
+            if path not in kept:
+                (path / _MANIFEST).unlink(missing_ok=True)  # so that a kill leaves no half truth
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _clear(self) -> None:
+        for leftover in self.folder.glob(".tmp-*"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+    def _candidates(self) -> list[Path]:
+        """Step folders, newest first; one that had been set aside comes after its successor."""
+        found: dict[Path, tuple[int, bool]] = {}
+        for path in self.folder.glob("*step_*"):
+            if (named := _STEP.fullmatch(path.name)) and path.is_dir():
+                found[path] = (int(named[1]), not path.name.startswith("."))
+        return sorted(found, key=lambda path: found[path], reverse=True)
+
+    def _refuse_changes(self, old: Mapping[str, Any]) -> None:
+        def value(data: Any, dotted: str) -> Any:
+            for part in dotted.split("."):
+                data = data.get(part, "nothing") if isinstance(data, Mapping) else "nothing"
+            return data
+
+        now = to_dict(self.config)
+        changed = locked_difference(old, self.config)
+        if changed:
+            told = (f"{n} was {value(old, n)!r} and is {value(now, n)!r}" for n in changed)
+            raise CheckpointError(
+                f"{self.folder}: cannot resume, because {', '.join(told)}; put the old value back, "
+                "or set another out="
+            )
 
 
-def load_latest(folder: Path, config: Any = None) -> Checkpoint | None:
-    """The newest whole checkpoint, or None. One that is damaged is skipped, and said.
-
-    With `config`, raises `CheckpointError` naming every locked field that has changed.
-    """
-    for path in _candidates(folder):
-        if not _is_whole(path, read=True):
-            print(f"{path}: damaged; the run goes on from an older one", file=sys.stderr)
-            continue
-        record = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-        if config is not None:
-            _refuse_changes(path, record.get("config"), config)
-        tensors = {f.stem: read_weights(f) for f in sorted(path.glob("*.safetensors"))}
-        meta = {**record["meta"], "_random": record["random"]}
-        return Checkpoint(path, int(record["step"]), tensors, meta)
-    return None
-
-
-def tidy(folder: Path, newest: Checkpoint, keep: int) -> None:
-    """After a kill: `latest` names the newest, and what was half written or damaged is gone."""
-    _clear(folder)
-    _point(folder / "latest", newest.path.name.removeprefix(".old-"))
-    _prune(folder, keep)
-
-
-def keep_newest(folder: Path) -> None:
-    """Of a loop that has ended: its last checkpoint alone, from which more steps may follow."""
-    _prune(folder, 1)
-
-
-def _clear(folder: Path) -> None:
-    for leftover in folder.glob(".tmp-*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
-
-
-def restore_random(checkpoint: Checkpoint) -> None:
-    """Put torch, Python and numpy back to where they stood when `checkpoint` was written."""
-    states, plain = checkpoint.tensors["random"], checkpoint.meta["_random"]
-    torch.set_rng_state(states["torch"])
-    for name, state in states.items():
-        if name.startswith("cuda") and torch.cuda.is_available():
-            torch.cuda.set_rng_state(state, int(name.removeprefix("cuda")))
-    version, numbers, gauss = plain["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    kind, position, has_gauss, cached = plain["numpy"]
-    np.random.set_state((kind, states["numpy"].numpy(), position, has_gauss, cached))
-
-
-def tensor_bytes(tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
+def tensor_bytes(tensors: Tensors) -> int:
     return sum(t.nbytes for named in tensors.values() for t in named.values())
 
 
@@ -154,21 +213,17 @@ def require_disk(folder: Path, need: int, what: str) -> None:
         )
 
 
-def _refuse_changes(path: Path, old: Mapping[str, Any] | None, config: Any) -> None:
-    changed = locked_difference(old, config) if old is not None else []
-    if not changed:
-        return
-
-    def value(data: Any, dotted: str) -> Any:
-        for part in dotted.split("."):
-            data = data.get(part, "nothing") if isinstance(data, Mapping) else "nothing"
-        return data
-
-    now = to_dict(config)
-    told = ", ".join(f"{n} was {value(old, n)!r} and is {value(now, n)!r}" for n in changed)
-    raise CheckpointError(
-        f"{path.parent}: cannot resume, because {told}; put the old value back, or set another out="
-    )
+def restore_random(checkpoint: Checkpoint) -> None:
+    """Put torch, Python and numpy back to where they stood when `checkpoint` was written."""
+    states, plain = checkpoint.tensors["random"], checkpoint.meta["random"]
+    torch.set_rng_state(states["torch"])
+    for name, state in states.items():
+        if name.startswith("cuda") and torch.cuda.is_available():
+            torch.cuda.set_rng_state(state, int(name.removeprefix("cuda")))
+    version, numbers, gauss = plain["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    kind, position, has_gauss, cached = plain["numpy"]
+    np.random.set_state((kind, states["numpy"].numpy(), position, has_gauss, cached))
 
 
 def _random_states() -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -208,35 +263,6 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _put(work: Path, target: Path) -> None:
-    """Rename `work` to `target`; an older folder of that name stays readable until it is done."""
-    aside = target.with_name(f".old-{target.name}")
-    if target.exists():
-        shutil.rmtree(aside, ignore_errors=True)
-        target.rename(aside)
-    work.rename(target)
-    _flush(target.parent)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _point(pointer: Path, name: str) -> None:
-    temporary = pointer.with_name(".tmp-latest")
-    temporary.write_text(name + "\n", encoding="utf-8")
-    _flush(temporary)
-    temporary.replace(pointer)
-
-
-def _candidates(folder: Path) -> list[Path]:
-    """Step folders, newest first; one that `_put` had set aside comes after its successor."""
-    found = [p for p in folder.glob("*step_*") if _STEP.fullmatch(p.name) and p.is_dir()]
-
-    def order(path: Path) -> tuple[int, bool]:
-        matched = _STEP.fullmatch(path.name)
-        return (int(matched[1]) if matched else -1, not path.name.startswith("."))
-
-    return sorted(found, key=order, reverse=True)
-
-
 def _is_whole(path: Path, read: bool = False) -> bool:
     """Whether all files of the manifest are there; with `read`, as they were written."""
     try:
@@ -247,63 +273,55 @@ def _is_whole(path: Path, read: bool = False) -> bool:
         return False
 
 
-def _prune(folder: Path, keep: int) -> None:
-    whole = [p for p in _candidates(folder) if _is_whole(p)]
-    for path in _candidates(folder):
-        if path not in whole[:keep]:
-            (path / _MANIFEST).unlink(missing_ok=True)  # so that a kill now leaves no half truth
-            shutil.rmtree(path, ignore_errors=True)
+# --- being asked to stop: USR1, TERM and the first INT set a flag; the loops save after the step
+# they are in. A cluster sends one of the first two before it takes a node away. Exit status 75
+# (BSD's EX_TEMPFAIL) tells the job script that the run is not done and that the same command goes
+# on from here. INT is somebody at a terminal: exit status 130, and a second one ends the process.
+
+EXIT_STOPPED, EXIT_INTERRUPTED = 75, 130
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 
-def never() -> bool:
-    """Nobody asks to stop."""
-    return False
+class Stopped(SavedAndStopped):
+    """The run saved step `at` (or finished that stage) and ended because it was asked to, `by` a
+    signal of that name."""
+
+    def __init__(self, at: int | str, by: str | None = None) -> None:
+        what = f"saved step {at}" if isinstance(at, int) else f"{at} is done"
+        asked = "interrupted" if by == "SIGINT" else "asked to stop"
+        super().__init__(f"{asked}; {what}, run the same command to go on")
+        self.status = EXIT_INTERRUPTED if by == "SIGINT" else EXIT_STOPPED
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """One loop's checkpoint folder. The locked fields of `config`, as resolved, bind a resume.
+class StopFlag:
+    """Calling it tells whether a stop was asked for. `listen` installs the handlers."""
 
-    `stop` is asked after every step whether the run is to save and end.
-    """
+    def __init__(self) -> None:
+        self.asked: str | None = None
+        self._before: dict[signal.Signals, Any] = {}
 
-    folder: Path
-    config: Any
-    keep: int = 2
-    stop: Callable[[], bool] = never
+    def __call__(self) -> bool:
+        return self.asked is not None
 
-    def restore(self, optimiser: MasterAdamW, last: int) -> int:
-        """Load the newest whole checkpoint into `optimiser`; returns its step, 0 if none.
+    def listen(self) -> StopFlag:
+        """From now on (main thread only) USR1, TERM and INT ask for a stop instead of killing.
+        What ignores INT goes on ignoring it."""
+        for number in SIGNALS:
+            if number == signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
 
-        Raises `CheckpointError` naming a locked field that has changed since, and when the
-        checkpoint is of a step after `last`: its model is not the one that was asked for.
-        """
-        found = load_latest(self.folder, self.config)
-        if found is None:
-            return 0
-        if found.step > last:
-            raise CheckpointError(
-                f"{found.path}: the run is at step {found.step} already and now ends after {last}; "
-                f"ask for {found.step} steps or more, or set another out="
-            )
-        tidy(self.folder, found, self.keep)
-        optimiser.load(found.tensors["optimiser"])
-        restore_random(found)
-        return found.step
+    def deaf(self) -> None:
+        """The signals mean what they meant before `listen`."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        self._before.clear()
 
-    def save(self, step: int, optimiser: MasterAdamW) -> None:
-        """Everything a restart needs: masters, moments and random states. The place in the data
-        follows from the step."""
-        tensors = {"optimiser": optimiser.state()}
-        save(self.folder, step, tensors, {}, config=self.config, keep=self.keep)
-
-    def after_step(self, step: int, last: int, every: int, optimiser: MasterAdamW) -> None:
-        """Save when `step` is due, the last, or when a stop was asked for: then raises `Stopped`.
-
-        What is saved when does not change the numbers, so an interrupted run ends like a whole one.
-        """
-        asked = self.stop() and step < last
-        if asked or step % every == 0 or step == last:
-            self.save(step, optimiser)
-        if asked:
-            raise Stopped(step, getattr(self.stop, "asked", None))
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.asked = signal.Signals(number).name
+        once_more = ""
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+            once_more = "; interrupt once more to end at once"
+        print(f"{self.asked}: saving after this step{once_more}", flush=True)

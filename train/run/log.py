@@ -1,4 +1,6 @@
+# The trackers' packages are optional, and their types are not known where they are not installed.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportMissingImports=false, reportUnknownArgumentType=false
 """What a run leaves behind: one console line a step, metrics.jsonl, rollouts, and trackers.
 
 Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean`,
@@ -19,10 +21,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 from assay.console import Progress
 from assay.files import disk_errors_name
-from assay.task import MachineError, Score, write_jsonl
+from assay.task import MachineError, Score, TaskError, write_jsonl
 from configs.machine import LogConfig
-from train.run import trackers
-from train.run.trackers import LogError, named_values
+from train.run.record import note_in_record, read_run_record
 
 Row = Mapping[str, Any]
 
@@ -81,12 +82,12 @@ class RunLog:
         folder.mkdir(parents=True, exist_ok=True)
         self._live = LiveLine()
         self.show: Show = self._live.step
-        self._wandb: trackers.Wandb | None = None
-        self._board: trackers.TensorBoard | None = None
+        self._wandb: Wandb | None = None
+        self._board: TensorBoard | None = None
         if to.wandb != "off":
-            self._wandb = trackers.Wandb(folder, to.wandb, to.project, config or {})
+            self._wandb = Wandb(folder, to.wandb, to.project, config or {})
         if to.tensorboard:
-            self._board = trackers.TensorBoard(folder / trackers.FOLDER)
+            self._board = TensorBoard(folder / FOLDER)
         self._tables = to.tables if self._wandb else 0
         self._behind = True  # the event files say something else than metrics.jsonl
         self._seen: list[Mapping[str, Any]] = []  # the stage's steps so far
@@ -130,7 +131,7 @@ class RunLog:
         self.show(stage, step, total, console_line(stage, step, total, metrics), metrics)
         self._seen.append(metrics)
         if len(self._seen) >= LOST and all(map(lost, self._seen[-LOST:])):
-            raise ran_away(stage, step)
+            raise Diverged(_no_numbers(stage, f"the last {LOST} steps up to step {step}"))
         if stage == "rl" and len(self._seen) >= FIRST:
             found = warnings_of(self._seen, stage)
             for kind in found.keys() - self._warned:
@@ -141,7 +142,8 @@ class RunLog:
         """Print what is to be known of a finished stage that learned less than its steps say.
         Raises `Diverged` where it learned nothing because every step was skipped."""
         rows = self._rows(stage)
-        require_learned(rows, stage)
+        if rows and all(map(lost, rows)):
+            raise Diverged(_no_numbers(stage, f"all {len(rows)} steps", "nothing was learned and "))
         for said in warnings_of(rows, stage).values():
             print(f"warning: {said}", flush=True)
 
@@ -251,23 +253,11 @@ def lost(row: Row) -> bool:
     return broken or row.get("response/nan") == 1
 
 
-def ran_away(stage: str, step: int) -> Diverged:
-    """The error of a stage that has met `LOST` such steps in a row."""
-    return Diverged(
-        f"{stage}: the loss, the gradient or the logits of the last {LOST} steps up to step {step} "
-        f"are no numbers (NaN or infinite): no model was written; lower {stage}.lr, or begin from "
-        "other weights"
+def _no_numbers(stage: str, steps: str, also: str = "") -> str:
+    return (
+        f"{stage}: the loss, the gradient or the logits of {steps} are no numbers (NaN or "
+        f"infinite): {also}no model was written; lower {stage}.lr, or begin from other weights"
     )
-
-
-def require_learned(rows: Sequence[Row], stage: str) -> None:
-    """Raise `Diverged` where every step of a finished stage was skipped."""
-    if rows and all(map(lost, rows)):
-        raise Diverged(
-            f"{stage}: the loss, the gradient or the logits of all {len(rows)} steps are no "
-            "numbers (NaN or infinite): nothing was learned and no model was written; lower "
-            f"{stage}.lr, or begin from other weights"
-        )
 
 
 def warnings_of(rows: Sequence[Row], stage: str) -> dict[str, str]:
@@ -423,3 +413,139 @@ def _keep_bytes(data: bytes, stage: str, step: int, path: Path) -> int:
             break
         end += len(line)
     return end
+
+
+# --- trackers beside metrics.jsonl: Weights & Biases, and event files for TensorBoard. Both get the
+# same names. RL is the run: its names stay plain, those of other stages get a prefix (`sft/loss`,
+# `eval/outcome`).
+
+FOLDER = "tensorboard"  # of the event files, in the run's own
+TABLE = ("step", "task_id", "sample", "outcome", "reward", "why", "stop", "prompt", "answer")
+"""Of a table of rollouts; the parts of the reward follow, as `reward/<part>`."""
+
+
+class LogError(TaskError):
+    """Logging that was asked for and cannot be had; the message says what to do."""
+
+
+def named_values(stage: str, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """A step's numbers under the names that trackers get, without what was not measured."""
+    prefix = "" if stage == "rl" else f"{stage}/"
+    return {
+        f"{prefix}{name}": float(value)
+        for name, value in metrics.items()
+        if value is not None and not isinstance(value, Mapping | str)
+    }
+
+
+class Wandb:
+    """A run at Weights & Biases, the same one for every start of a run folder: its id is in
+    run.json. Raises `LogError` when the package is not installed or the service
+    lets nobody in."""
+
+    def __init__(
+        self, folder: Path, mode: Literal["offline", "online"], project: str, config: Row
+    ) -> None:
+        try:
+            import wandb
+        except ModuleNotFoundError:
+            raise LogError(
+                f"log.wandb={mode}: the package wandb is not installed; "
+                "install it with `pip install wandb`, or set log.wandb=off"
+            ) from None
+        try:
+            self._run: Any = wandb.init(
+                project=project,
+                dir=str(folder),
+                mode=mode,
+                config=dict(config),
+                name=folder.name,
+                id=(read_run_record(folder).get("wandb") or {}).get("id"),
+                resume="allow",
+                settings=wandb.Settings(silent=True),
+            )
+        except Exception as error:  # its errors differ by version; all mean that it is not to be
+            raise LogError(
+                f"log.wandb={mode}: it did not start ({type(error).__name__}: {error}); "
+                "log in with `wandb login`, or set log.wandb=offline"
+            ) from error
+        note_in_record(folder, wandb={"id": self._run.id, "project": project})
+        self._table: Any = wandb.Table
+        self._run.define_metric("*", step_metric="step")
+        self._run.define_metric("sft/*", step_metric="sft/step")
+        self._run.define_metric("eval/*", step_metric="eval/step")
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        name = "step" if stage == "rl" else f"{stage}/step"
+        self._run.log({name: step, **values})
+
+    def table(self, step: int, rollouts: Sequence[Row]) -> None:
+        """The rollouts of an RL step as the table `rollouts`."""
+        columns, rows = table_of(step, rollouts)
+        self._run.log({"step": step, "rollouts": self._table(columns=columns, data=rows)})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class TensorBoard:
+    """Event files in `folder`. Raises `LogError` when the package is not installed.
+
+    They hold what metrics.jsonl holds: `restart` writes its rows again, and TensorBoard then drops
+    what older files of the folder say. Steps that a resumed run makes again are there once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise LogError(
+                "log.tensorboard=true: the package tensorboard is not installed; "
+                "install it with `pip install tensorboard`, or set log.tensorboard=false"
+            ) from None
+        self._folder, self._open = str(folder), SummaryWriter
+        self._writer: Any = None
+
+    def restart(self, rows: Iterable[Row]) -> None:
+        """Begin a new file with the rows of metrics.jsonl."""
+        self.close()
+        self._writer = self._open(self._folder, purge_step=0)
+        for row in rows:
+            stage, step = str(row["stage"]), int(row["step"])
+            metrics = {k: v for k, v in row.items() if k not in ("stage", "step")}
+            self._add(step, named_values(stage, metrics))
+        self._writer.flush()
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._add(step, values)
+        self._writer.flush()
+
+    def _add(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def table_of(step: int, rollouts: Sequence[Row]) -> tuple[list[str], list[list[Any]]]:
+    """(columns, rows) of a table of rollouts."""
+    parts = sorted({name for row in rollouts for name in row.get("parts") or {}})
+    rows: list[list[Any]] = []
+    for row in rollouts:
+        known = {"step": step, "prompt": _prompt(row), "answer": row.get("text")}
+        mine = row.get("parts") or {}
+        rows.append([known.get(c, row.get(c)) for c in TABLE] + [mine.get(name) for name in parts])
+    return [*TABLE, *(f"reward/{name}" for name in parts)], rows
+
+
+def _prompt(row: Row) -> str:
+    """What the user said last before the model spoke."""
+    said = ""
+    for message in row.get("messages") or ():
+        if message.get("role") == "assistant":
+            break
+        said = str(message.get("content")) if message.get("role") == "user" else said
+    return said

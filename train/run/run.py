@@ -32,7 +32,7 @@ from rollouts.engines.torch.load import choose_device, choose_dtype, computes_bf
 from rollouts.prompts import keep_template, template_arguments
 from train.memory import BYTES_A_PARAMETER, choose_allocation, require_memory
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
-from train.run.checkpoint import Checkpoints, require_disk
+from train.run.checkpoint import Checkpoints, StopFlag, Stopped, require_disk
 from train.run.log import RunLog
 from train.run.record import (
     has_begun,
@@ -43,7 +43,6 @@ from train.run.record import (
     refuse_other_inputs,
     write_run_record,
 )
-from train.run.stop import StopFlag, Stopped
 from train.run.trained_on import Trained, write_trained
 
 Config = TypeVar("Config", DemoConfig, SftRunConfig, GrpoRunConfig)
@@ -152,15 +151,8 @@ class Run(Generic[Config]):
 
     def save(self, policy: Trainable, name: str, notes: Mapping[str, Any] | None = None) -> Path:
         """Write the model as `out/name`, whole or not at all; `notes` are JSON files in it."""
-        work = self.out / f".tmp-{name}"
-        shutil.rmtree(work, ignore_errors=True)
-        policy.save(work)  # with the files beside the weights that it was loaded from
-        keep_template(work, template_arguments(work, self.config.model.chat_template_kwargs))
-        for file, value in (notes or {}).items():
-            (work / file).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-        if self.trained is not None:
-            write_trained(work, self.trained)
-        return publish(work, self.out / name)
+        arguments = self.config.model.chat_template_kwargs
+        return save_model(self.out / name, policy.save, arguments, self.trained, notes)
 
     def saved(self, name: str) -> Path | None:
         """`out/name`, if that model is there."""
@@ -227,6 +219,27 @@ def refuse_other_run(config: Any, out: Path) -> None:
             f"{out} holds a run with other settings ({', '.join(changed)}); put them back to "
             "resume it, or set another out="
         )
+
+
+def save_model(
+    target: Path,
+    write: Callable[[Path], None],
+    template: Mapping[str, Any],
+    trained: Trained | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> Path:
+    """A model folder, whole or not at all: what `write` puts there, which is the files beside the
+    weights too, the arguments of its chat template, the record of what it was trained on, and
+    `notes`, which are JSON files."""
+    work = target.with_name(f".tmp-{target.name}")
+    shutil.rmtree(work, ignore_errors=True)
+    write(work)
+    keep_template(work, template_arguments(work, template))
+    for file, value in (notes or {}).items():
+        (work / file).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    if trained is not None:
+        write_trained(work, trained)
+    return publish(work, target)
 
 
 def publish(work: Path, target: Path) -> Path:

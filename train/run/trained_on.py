@@ -10,6 +10,7 @@ not at all."""
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -123,41 +124,19 @@ class Trained:
 
     def after(self, stage: str, data: str, rows: Iterable[Sequence[int]]) -> Trained:
         """The record after one more training, on rows with these marks."""
-        count, new = 0, _Buffer()
+        count, new, sketches = 0, array("q"), set[bytes]()
         for marks in rows:
             count += 1
-            new.add(marks)
-        together = np.union1d(self.marks, new.array())
-        tables = self.tables.and_those_of(new.sketches)
+            first = next((place for place, mark in enumerate(marks) if mark < 0), len(marks))
+            new.extend(marks[:first])
+            if first < len(marks):
+                sketches.add(np.asarray(marks[first:], dtype=np.int64).tobytes())
+        together = np.union1d(self.marks, np.asarray(new, dtype=np.int64))
+        tables = self.tables.and_those_of(sketches)
         return Trained((*self.stages, Stage(stage, count, Path(data).name)), together, tables)
 
     def __str__(self) -> str:
         return ", then ".join(map(str, self.stages))
-
-
-class _Buffer:
-    """Many short lists of marks as one array, without a Python object for each."""
-
-    def __init__(self) -> None:
-        self._parts: list[Marks] = []
-        self._open: list[int] = []
-        self.sketches: set[bytes] = set()  # int64, of the tables of each list of marks
-
-    def add(self, marks: Sequence[int]) -> None:
-        first = next((place for place, mark in enumerate(marks) if mark < 0), len(marks))
-        if first < len(marks):
-            self.sketches.add(np.asarray(marks[first:], dtype=np.int64).tobytes())
-        self._open += marks[:first]
-        if len(self._open) >= 1 << 20:
-            self._close()
-
-    def _close(self) -> None:
-        self._parts.append(np.unique(np.asarray(self._open, dtype=np.int64)))
-        self._open = []
-
-    def array(self) -> Marks:
-        self._close()
-        return np.concatenate(self._parts)
 
 
 def read_trained(folder: Path) -> Trained | None:

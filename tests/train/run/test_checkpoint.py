@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -18,14 +17,19 @@ import torch
 from places import ROOT
 
 from configs.loader import locked
+from configs.schema import SftRunConfig
 from train.run import checkpoint
-from train.run.checkpoint import CheckpointError, load_latest, restore_random, save, tidy
+from train.run.checkpoint import CheckpointError, Checkpoints, restore_random
 
 
 @dataclass(frozen=True)
 class Config:
     lr: float = locked(1e-5)
     out: str = "here"
+
+
+def store(folder: Path, keep: int = 2) -> Checkpoints:
+    return Checkpoints(folder, Config(), keep)
 
 
 def groups(value: float) -> dict[str, dict[str, torch.Tensor]]:
@@ -40,10 +44,9 @@ def test_what_is_saved_comes_back_bit_for_bit(tmp_path: Path) -> None:
     base = torch.randn(3, 4)
     model = {"a": base, "b": torch.randn(2, 2).to(torch.bfloat16), "tied": base}
     model |= {"row": base[1], "column": base[:, 2]}
-    save(tmp_path, 7, {"model": model}, {"position": 40, "nested": {"x": [1, 2]}})
-    got = load_latest(tmp_path)
+    store(tmp_path).write(7, {"model": model})
+    got = store(tmp_path).newest()
     assert got is not None and got.step == 7 and got.path.name == "step_000007"
-    assert got.meta["position"] == 40 and got.meta["nested"] == {"x": [1, 2]}
     for name, tensor in model.items():
         assert torch.equal(got.tensors["model"][name], tensor)
         assert got.tensors["model"][name].dtype == tensor.dtype
@@ -55,9 +58,9 @@ def test_random_states_continue_where_they_stood(tmp_path: Path) -> None:
         return random.gauss(0, 1), float(np.random.normal()), torch.rand(1).item(), random.random()
 
     draw()
-    save(tmp_path, 1, {}, {})
+    store(tmp_path).write(1, {})
     wanted = [draw(), draw()]
-    got = load_latest(tmp_path)
+    got = store(tmp_path).newest()
     assert got is not None
     restore_random(got)
     assert [draw(), draw()] == wanted
@@ -86,31 +89,31 @@ DAMAGE = {
 def test_a_damaged_checkpoint_is_skipped_and_its_place_used_again(
     tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert load_latest(tmp_path) is None and load_latest(tmp_path / "none") is None
+    assert store(tmp_path).newest() is None and store(tmp_path / "none").newest() is None
     for step in (0, 1, 2):
-        save(tmp_path, step, groups(step), {}, keep=2)
+        store(tmp_path).write(step, groups(step))
     name, change = DAMAGE[damage]
     place = tmp_path / "step_000002" / name
     if change is None:
         place.unlink()
     else:
         place.write_bytes(change(place.read_bytes()))
-    got = load_latest(tmp_path)
+    got = store(tmp_path).newest()
     assert got is not None and got.step == 1
     assert not damage.startswith("a flipped") or "step_000002: damaged" in capsys.readouterr().err
-    save(tmp_path, 2, groups(3.0), {}, keep=2)
-    again = load_latest(tmp_path)
+    store(tmp_path).write(2, groups(3.0))
+    again = store(tmp_path).newest()
     assert again is not None and again.step == 2 and again.tensors["model"]["w"][0, 0] == 3.0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step_000001", "step_000002"]
 
 
 def test_a_changed_locked_field_is_refused_by_name(tmp_path: Path) -> None:
-    save(tmp_path, 1, {}, {}, config=Config())
+    store(tmp_path).write(1, {})
     with pytest.raises(
         CheckpointError, match=r"lr was 1e-05 and is 0\.002; put the old value back"
     ):
-        load_latest(tmp_path, Config(lr=2e-3))
-    assert load_latest(tmp_path, Config(out="elsewhere")) is not None
+        Checkpoints(tmp_path, Config(lr=2e-3)).newest()
+    assert Checkpoints(tmp_path, Config(out="elsewhere")).newest() is not None
 
 
 def test_too_little_disk_is_said_before_writing(
@@ -118,7 +121,7 @@ def test_too_little_disk_is_said_before_writing(
 ) -> None:
     monkeypatch.setattr(checkpoint, "tensor_bytes", lambda tensors: 10**18)
     with pytest.raises(CheckpointError, match="the checkpoint of step 3 needs 1000000000"):
-        save(tmp_path, 3, groups(1.0), {})
+        store(tmp_path).write(3, groups(1.0))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,15 +129,16 @@ WRITER = """
 import sys, itertools
 from pathlib import Path
 import torch
-from train.run.checkpoint import load_latest, save
-folder = Path(sys.argv[1])
+from configs.schema import SftRunConfig
+from train.run.checkpoint import Checkpoints
+store = Checkpoints(Path(sys.argv[1]), SftRunConfig())
 torch.set_num_threads(1)
-last = load_latest(folder)
+last = store.newest()
 print("ready", flush=True)
 for step in itertools.count(last.step + 1 if last else 1):
     value = float(step % 1000)
     w, m = torch.full((400, 500), value), torch.full((300_000,), value)
-    save(folder, step, {"model": {"w": w}, "optimiser": {"m": m}}, {"position": step * 10}, keep=2)
+    store.write(step, {"model": {"w": w}, "optimiser": {"m": m}})
 """
 
 
@@ -162,26 +166,25 @@ def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(
         pointed = int((folder / "latest").read_text().strip().removeprefix("step_"))
         child.send_signal(signal.SIGKILL)
         child.wait()
-        got = load_latest(folder)
+        got = Checkpoints(folder, SftRunConfig()).newest()
         assert got is not None and got.step >= pointed > 0 and got.step >= before
         before = got.step
-        assert got.meta["position"] == got.step * 10
         for named in got.tensors.items():
             if named[0] != "random":
                 assert all(bool((t == float(got.step % 1000)).all()) for t in named[1].values())
-        assert json.loads((got.path / "meta.json").read_text())["step"] == got.step
+        assert got.meta["step"] == got.step
 
 
 def test_after_a_kill_latest_names_the_newest_and_nothing_is_left(tmp_path: Path) -> None:
     for step in (1, 2, 3):
-        save(tmp_path, step, groups(1.0), {}, keep=3)
+        store(tmp_path, 3).write(step, groups(1.0))
     (tmp_path / "latest").write_text("step_000002\n")
     (tmp_path / ".tmp-latest").write_text("step_000003\n")
     (tmp_path / ".tmp-000004-7").mkdir()
     (tmp_path / "step_000001" / "meta.json").unlink()
-    got = load_latest(tmp_path)
+    got = store(tmp_path).newest()
     assert got is not None
-    tidy(tmp_path, got, 3)
+    store(tmp_path, 3).tidy(got)
     assert (tmp_path / "latest").read_text() == "step_000003\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "latest",

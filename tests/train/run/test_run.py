@@ -20,9 +20,9 @@ from assay.record import revision
 from configs.loader import ConfigError, to_dict
 from configs.machine import EngineConfig
 from configs.schema import SftRunConfig
+from train.run.checkpoint import StopFlag, Stopped
 from train.run.record import read_run_record
 from train.run.run import Run, held, publish, put_back
-from train.run.stop import StopFlag, Stopped
 
 HOLD = """
 import sys

@@ -14,8 +14,7 @@ from small_run import answers, line, refinement
 pytest.importorskip("torch")
 
 from configs.machine import LogConfig
-from train.run.log import LogError, RunLog, read_metrics
-from train.run.trackers import COLUMNS, FOLDER, named_values, table_of
+from train.run.log import FOLDER, TABLE, LogError, RunLog, named_values, read_metrics, table_of
 
 WHY = "is not installed; `make test-interop`"
 
@@ -48,7 +47,7 @@ def test_the_names_of_rl_are_plain_and_what_was_not_measured_is_left_out() -> No
 
 def test_a_table_has_a_line_a_rollout_with_prompt_answer_and_parts() -> None:
     columns, rows = table_of(7, rollouts())
-    assert columns[: len(COLUMNS)] == list(COLUMNS) and "reward/rs" in columns
+    assert columns[: len(TABLE)] == list(TABLE) and "reward/rs" in columns
     first = dict(zip(columns, rows[0], strict=True))
     assert len(rows) == 4 and (first["step"], first["task_id"], first["sample"]) == (7, "t/0", 0)
     assert first["outcome"] == 1.0 and first["why"] == "ok" and first["reward/rs"] == 1.0
@@ -97,7 +96,7 @@ def test_wandb_gets_the_same_names_and_tables_of_rollouts(tmp_path: Path) -> Non
     tables = sorted(tmp_path.glob("wandb/offline-run-*/files/media/table/rollouts_*.table.json"))
     found = [json.loads(path.read_text()) for path in tables]
     assert sorted(table["data"][0][0] for table in found) == [2, 3]  # every second, and the last
-    assert all(table["columns"][: len(COLUMNS)] == list(COLUMNS) for table in found)
+    assert all(table["columns"][: len(TABLE)] == list(TABLE) for table in found)
     assert {len(table["data"]) for table in found} == {4}
     (stored,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     wanted = (b"reward/mean", b"sft/loss")
