@@ -254,7 +254,7 @@ class ClusterConfig(Section):
 
     verl: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
     """verl's own keys, as they stand there:
-    cluster.verl.actor_rollout_ref.rollout.nccl_timeout=1200."""
+    cluster.verl.actor_rollout_ref.nccl_timeout=1200."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

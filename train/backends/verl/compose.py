@@ -13,7 +13,6 @@ refused. What raw settings do to memory is in no estimate.
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -87,23 +86,21 @@ def compose(overrides: Mapping[str, Any], raw: Mapping[str, Any] | None = None) 
 
     `raw`: keys of `cluster.verl`, which may stand in verl's free sections too.
     """
-    if raw:
-        from omegaconf import OmegaConf
-
-        known: Any = OmegaConf.to_container(compose({}), resolve=False)
-        overrides = {**overrides, **signed(raw, known)}
     require_verl()
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
-    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    words = [f"{key}={_hydra_text(value)}" for key, value in overrides.items()]
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config: Any = hydra_compose("ppo_trainer")
+    known: Any = OmegaConf.to_container(config, resolve=False)
     try:
-        with initialize_config_module("verl.trainer.config", version_base=None):
-            return hydra_compose("ppo_trainer", words)
-    except (HydraException, OmegaConfBaseException) as error:
+        for key, value in (dict(overrides) | signed(raw or {}, known)).items():
+            OmegaConf.update(config, key.lstrip("+"), value, force_add=key.startswith("+"))
+    except OmegaConfBaseException as error:
         raise ConfigError(f"verl refuses a setting: {' '.join(str(error).split())}") from None
+    return config
 
 
 def raw_settings(verl: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,9 +118,9 @@ def raw_settings(verl: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, 
 
 
 def signed(raw: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """`raw` in hydra's spelling: a key in one of verl's free sections, such as
-    `engine_kwargs.sglang`, gets a plus. `known` is verl's own configuration. Raises `ConfigError`
-    for a key that it does not have."""
+    """`raw` with a plus before each key in one of verl's free sections, such as
+    `engine_kwargs.sglang`, which verl's file does not have. `known` is verl's own configuration.
+    Raises `ConfigError` for a key that it does not have."""
     made: dict[str, Any] = {}
     for key, value in raw.items():
         place: Any = known
@@ -169,22 +166,6 @@ def check(config: Any) -> None:
         )
     except (AssertionError, ValueError) as error:
         raise ConfigError(f"verl refuses the settings: {' '.join(str(error).split())}") from None
-
-
-def _hydra_text(value: Any) -> str:
-    """A value in hydra's override grammar."""
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value).items()
-        return "{" + ",".join(f"{key}:{_hydra_text(v)}" for key, v in items) + "}"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list):
-        return "[" + ",".join(_hydra_text(v) for v in value) + "]"
-    return json.dumps(str(value)).replace("$", "\\$")
 
 
 def _trainer_said(config: GrpoRunConfig) -> str:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from assay.console import ALL_TASKS, TaskFilter
-from assay.task import Task, TaskError, read_tasks
+from assay.task import Task, TaskError, with_absolute_files
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
+from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
 from train.model.order import balanced_batch, fitting, strata
-from train.run.data import asked_for
+from train.run.data import asked_for, read_some
 from train.run.trained_on import marks_from, trained_before, write_trained
 
 TARGET = "train.backends.verl.loop.AssayLoop"
@@ -105,33 +105,23 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
 
 
 def _read(config: GrpoRunConfig, path: str, key: str, asked: TaskFilter = ALL_TASKS) -> list[Task]:
-    from rollouts.environments import EnvironmentFactory, read_prompts
-
-    if not path or not Path(path).is_file():
-        raise ConfigError(f"{key}={path!r}: no such file; give a tasks.jsonl file")
-    tasks = read_tasks(path)
-    if not tasks:
-        raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
-    tasks = asked.select(tasks, path)
-    shop = EnvironmentFactory(Path(path).parent, env=config.env)
+    tasks, root = asked.select(read_some(path, key), path), Path(path).parent
+    shop = EnvironmentFactory(root, env=config.env)
     tasks = read_prompts(config.prompts).asked(map(shop.equip, tasks))
     try:
         shop.check(tasks)
     except TaskError as error:
         raise TaskError(f"{path}: {error}") from None
-    return [_ready(task, Path(path)) for task in tasks]
-
-
-def _ready(task: Task, source: Path) -> Task:
-    """The task with absolute paths, since training and held-out tasks may lie in two folders."""
-    files = {name: (source.parent / path).resolve() for name, path in task.files.items()}
-    for name, path in files.items():
-        if not path.exists():
-            raise TaskError(
-                f"{source}: task {task.id}: file {name}: {path} is not there; build the tasks "
-                "again or give the folder they were built in"
-            )
-    return replace(task, files={name: str(path) for name, path in files.items()})
+    # absolute paths, since training and held-out tasks may lie in two folders
+    tasks = [with_absolute_files(task, root) for task in tasks]
+    for task in tasks:
+        for name, file in task.files.items():
+            if not Path(file).exists():
+                raise TaskError(
+                    f"{path}: task {task.id}: file {name}: {file} is not there; build the tasks "
+                    "again or give the folder they were built in"
+                )
+    return tasks
 
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:

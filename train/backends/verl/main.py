@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 from train.backends.verl.compose import check, compose, raw_settings, require_verl
 from train.backends.verl.data import prepare
+from train.backends.verl.export import STOP, export, last_step, settle
 from train.backends.verl.overrides import overrides
-from train.backends.verl.retention import STOP, last_step, settle
-from train.run.stop import EXIT_STOPPED, SIGNALS
-from train.run.trackers import FOLDER as EVENTS
+from train.run.checkpoint import EXIT_STOPPED, SIGNALS
+from train.run.log import FOLDER as EVENTS
 
 STARTS = 4
 NOTHING = "no materializable trajectories"  # verl's words for a step in which all was lost
@@ -88,8 +88,6 @@ def run(config: GrpoRunConfig) -> int:
     if last_step(Path(config.out)) < config.rl.steps:
         print(f"stopped after step {last_step(Path(config.out))}; run the same command to go on")
         return EXIT_STOPPED
-    from train.backends.verl.export import export
-
     print(f"model: {export(Path(config.out))}")
     (Path(config.out) / DONE).touch()
     return 0
@@ -110,8 +108,11 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     )
     made = overrides(config, folder)
     raw = raw_settings(config.cluster.verl, made)
-    composed = compose(_with_environment(made, variables) | _ray_cpus(config), raw)
-    _pass_families(composed)
+    if VARIABLE in os.environ:  # families from outside reach Ray's workers too
+        variables[VARIABLE] = os.environ[VARIABLE]
+    # verl forwards few variables to its workers; ours go through Ray's runtime environment
+    passed = {f"+ray_kwargs.ray_init.runtime_env.env_vars.{k}": v for k, v in variables.items()}
+    composed = compose(made | passed | _ray_cpus(config), raw)
     check(composed)
     import ray
     from verl.trainer.main_ppo import run_ppo
@@ -161,22 +162,3 @@ def _listen(flag: Path) -> None:
 
     for number in SIGNALS:
         signal.signal(number, ask)
-
-
-def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """verl forwards few variables to its workers; ours go through Ray's runtime environment."""
-    extra = {
-        f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value
-        for name, value in variables.items()
-    }
-    return made | extra
-
-
-def _pass_families(composed: Any) -> None:
-    """Families from outside reach Ray's workers too. Not as an override: hydra's grammar has no way
-    to write the line breaks between several of them."""
-    if VARIABLE in os.environ:
-        from omegaconf import OmegaConf
-
-        key = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
-        OmegaConf.update(composed, key, os.environ[VARIABLE], force_add=True)

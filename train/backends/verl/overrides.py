@@ -33,7 +33,12 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.default_local_dir": str(out),
         "trainer.project_name": config.log.project,
         "trainer.experiment_name": out.name,
-        "trainer.logger": _loggers(config),
+        # the file is what resuming reads; the others are what was asked for
+        "trainer.logger": [
+            *("console", "file"),
+            *(["wandb"] if config.log.wandb != "off" else []),
+            *(["tensorboard"] if config.log.tensorboard else []),
+        ],
         "trainer.nnodes": config.cluster.nodes,
         "trainer.n_gpus_per_node": config.cluster.gpus_per_node,
         "trainer.device": config.cluster.device,
@@ -59,17 +64,20 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     return made
 
 
-def _loggers(config: GrpoRunConfig) -> list[str]:
-    """The file is what resuming reads; the others are what was asked for."""
-    asked = {"wandb": config.log.wandb != "off", "tensorboard": config.log.tensorboard}
-    return ["console", "file", *(name for name, on in asked.items() if on)]
-
-
 def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
-    _refuse_what_sees_all(config)
+    if rl.dynamic_sampling:
+        raise ConfigError(
+            f"rl.dynamic_sampling={rl.dynamic_sampling}: verl refills groups by a rule of its own; "
+            "set 0 and, for that rule, cluster.verl.algorithm.filter_groups.enable=true"
+        )
+    if rl.overlong == "mask":
+        raise ConfigError(
+            "rl.overlong=mask: verl computes advantages without knowing what was cut off; set "
+            "keep or soft, or train with the embedded backend"
+        )
     if rl.schedule == "linear":
         raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:
@@ -95,21 +103,6 @@ def _refuse(config: GrpoRunConfig) -> None:
         raise ConfigError(
             f"cluster.micro_batch={config.cluster.micro_batch} does not divide the "
             f"{rollouts // shares} rollouts of a rank; set a divisor, or 0 to cut by tokens"
-        )
-
-
-def _refuse_what_sees_all(config: GrpoRunConfig) -> None:
-    """What chooses prompts or changes rewards by what a run has seen so far."""
-    rl = config.rl
-    if rl.dynamic_sampling:
-        raise ConfigError(
-            f"rl.dynamic_sampling={rl.dynamic_sampling}: verl refills groups by a rule of its own; "
-            "set 0 and, for that rule, cluster.verl.algorithm.filter_groups.enable=true"
-        )
-    if rl.overlong == "mask":
-        raise ConfigError(
-            "rl.overlong=mask: verl computes advantages without knowing what was cut off; set "
-            "keep or soft, or train with the embedded backend"
         )
 
 

@@ -96,21 +96,26 @@ def standing(where: str) -> Standing:
     return Standing(len(live), int(sum(n.resources_total.get("GPU", 0) for n in live)), deaths)
 
 
+def ask(where: str) -> tuple[Standing | None, str]:
+    """The cluster, if its head answers, and why not."""
+    try:
+        return standing(where), ""
+    except Exception as error:  # not up yet, busy, or gone: every error means that
+        return None, f"no answer ({type(error).__name__})"
+
+
 def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:
     """0 when `nodes` nodes with `gpus` GPUs together are there; 1 after `seconds`."""
     end, said = time.monotonic() + seconds, ""
     while True:
-        try:
-            have = standing(where)
+        have, now = ask(where)
+        if have:
             now = f"{have.nodes} of {nodes} nodes, {have.gpus} of {gpus} GPUs"
-            if have.nodes >= nodes and have.gpus >= gpus:
-                print(f"ray at {where}: {now}", flush=True)
-                return 0
-        except Exception as error:  # not up yet; every error means that
-            now = f"no answer ({type(error).__name__})"
         if now != said:
             print(f"ray at {where}: {now}", flush=True)
             said = now
+        if have and have.nodes >= nodes and have.gpus >= gpus:
+            return 0
         if time.monotonic() > end:
             print(f"ray at {where}: still {now} after {seconds:.0f} s", file=sys.stderr)
             return 1
@@ -126,14 +131,12 @@ def watch(where: str, nodes: int, since: float) -> int:
     answered, told = time.monotonic(), 0.0
     while True:
         now = time.monotonic()
-        try:
-            have = standing(where)
+        have, text = ask(where)
+        if have:
             answered, text = now, f"{have.nodes} of {nodes} nodes alive"
             if have.lost(nodes, since):
                 print(f"ray: {text}, one was lost", file=sys.stderr)
                 return EXIT_LOST
-        except Exception as error:  # busy, or gone
-            text = f"no answer ({type(error).__name__})"
         if now - told > TELL_S:
             print(f"ray: {text}", flush=True)
             told = now
@@ -145,11 +148,10 @@ def watch(where: str, nodes: int, since: float) -> int:
 
 def lost(where: str, nodes: int, since: float) -> int:
     """EXIT_LOST when a node is missing or has died after `since`, or the head is gone; else 0."""
-    try:
-        return EXIT_LOST if standing(where).lost(nodes, since) else 0
-    except Exception as error:  # every error means that the head does not answer
-        print(f"ray: no answer ({type(error).__name__})", file=sys.stderr)
-        return EXIT_LOST
+    have, text = ask(where)
+    if have is None:
+        print(f"ray: {text}", file=sys.stderr)
+    return EXIT_LOST if have is None or have.lost(nodes, since) else 0
 
 
 def start(options: list[str]) -> int:

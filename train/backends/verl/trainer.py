@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
 from train.backends.verl.data import reward_metrics
-from train.backends.verl.retention import STOP, last_step, prune
+from train.backends.verl.export import STOP, last_step, prune
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
 
