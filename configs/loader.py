@@ -15,11 +15,11 @@ import textwrap
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, Union, cast, runtime_checkable
+from typing import Any, Literal, TypeVar, Union, cast
 
 import yaml
 
@@ -78,7 +78,7 @@ OPEN: Mapping[str, Any] = {"locked": True, "open": True}
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Plain JSON data of a config, nested, in field order."""
-    return {f.name: _plain(getattr(config, f.name)) for f in fields(config)}
+    return json.loads(json.dumps(asdict(config), default=str))
 
 
 def config_hash(config: Any) -> str:
@@ -87,19 +87,11 @@ def config_hash(config: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@runtime_checkable
-class LocksMore(Protocol):
-    """A section in which other values decide whether further fields are locked."""
-
-    def also_locked(self) -> tuple[str, ...]: ...
-
-
 def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
     """Dotted names of locked fields in which `new` differs from `old` (a config or its dict)."""
     before = to_dict(old) if is_dataclass(old) else cast("Mapping[str, Any]", old)
-    section: object = new
-    also = section.also_locked() if isinstance(section, LocksMore) else ()
-    found: list[str] = []
+    now, found = to_dict(new), list[str]()
+    also: tuple[str, ...] = getattr(new, "also_locked", tuple)()  # where other values decide
     for f in fields(new):
         value = getattr(new, f.name)
         if is_dataclass(value):
@@ -113,7 +105,7 @@ def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
             )
         elif not (f.metadata.get("locked") or f.name in also):
             continue
-        elif before.get(f.name, _MISSING) != _plain(value):
+        elif before.get(f.name, _MISSING) != now[f.name]:
             found.append(f.name)
     return found
 
@@ -129,16 +121,6 @@ def _leaves(value: Any, prefix: str) -> dict[str, Any]:
     for name, inner in cast("Mapping[str, Any]", value).items():
         found |= _leaves(inner, f"{prefix}.{name}")
     return found
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return to_dict(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
-    return str(value) if isinstance(value, Path) else value
 
 
 # --- YAML files and overrides -----------------------------------------------------------------

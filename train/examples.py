@@ -11,18 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from assay.console import ALL_TASKS, TaskFilter
 from assay.family import family_named, gold_answer
 from assay.marks import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError, with_absolute_files
 from rewards.published import refuse_published
-from rollouts.chats import Chat, chat_of, is_chat, read_calls
+from rollouts.chats import chat_of, is_chat, read_calls
 from rollouts.prompts import ChatTokenizer, PromptError
-from rollouts.tool_calls import ToolSpec
 from train.run.data import Row, training_rows
 
 
@@ -176,12 +173,6 @@ _NOTHING = (
 )
 
 
-def _asked(chat: Chat) -> tuple[list[dict[str, Any]], Sequence[ToolSpec]]:
-    """What stands before the first answer."""
-    before = takewhile(lambda turn: turn.role != "assistant", chat.turns)
-    return [turn.message() for turn in before], chat.tools
-
-
 def _chat(row: Row, where: str, tokenizer: ChatTokenizer) -> Example:
     """A conversation; the loss is on what the assistant says, its stop token included, but for
     turns that are marked as not to be learned and those that say nothing.
@@ -201,7 +192,7 @@ def _chat(row: Row, where: str, tokenizer: ChatTokenizer) -> Example:
     learned = [i for i in said if turns[i].learned and turns[i].says]
     if not learned:
         raise TaskError(f"{where}: none of its assistant messages is to be learned; leave it out")
-    asked, tools = _asked(chat)
+    asked, tools = [turn.message() for turn in turns[: said[0]]], chat.tools
     answer: list[int] = []
     mask: list[int] = []
     try:

@@ -64,26 +64,17 @@ def stamp_text(extras: str, kind: str, python: str, locked: bool = True) -> str:
 def pip(*arguments: str, env: dict[str, str] | None = None) -> None:
     """Run the environment's pip; its last words become the error."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    command = [
-        str(VENV / "bin" / "python"),
-        "-m",
-        "pip",
-        *arguments,
-        *quiet,
-        "--disable-pip-version-check",
-        "--no-input",
-    ]
+    command = [str(VENV / "bin" / "python"), "-m", "pip", *arguments, *quiet]
+    command += ["--disable-pip-version-check", "--no-input"]
     merged = {**os.environ, **(env or {})}
     done = subprocess.run(
         command, check=False, cwd=ROOT, env=merged, stderr=subprocess.PIPE, text=True
     )
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
-            "ERROR: none given"
-        ]
+        lines = [line for line in done.stderr.splitlines() if "ERROR" in line]
+        said = lines[-1].replace("ERROR: ", "") if lines else "none given"
         raise SetupError(
-            f"pip {' '.join(arguments)} failed ({lines[-1].replace('ERROR: ', '')}); "
-            "is the package index reachable?"
+            f"pip {' '.join(arguments)} failed ({said}); is the package index reachable?"
         )
 
 
@@ -130,22 +121,8 @@ def install_torch(kind: str) -> None:
             )
 
 
-def check_disk(kind: str) -> None:
-    free = shutil.disk_usage(ROOT).free / 1e9
-    if free < NEED_GB[kind]:
-        raise SetupError(
-            f"{free:.1f} GB free in {ROOT}, setup needs {NEED_GB[kind]:.0f} GB; free some"
-        )
-
-
 def say(text: str) -> None:
     print(f"setup: {text}", flush=True)
-
-
-def install_locked() -> None:
-    """The versions and hashes of the lock file: nothing else is fetched, but for torch."""
-    say(f"installing the packages of {LOCK.name}")
-    pip("install", "--require-hashes", "--no-deps", "--requirement", str(LOCK))
 
 
 def setup(extras: str, locked: bool = True) -> None:
@@ -161,11 +138,14 @@ def setup(extras: str, locked: bool = True) -> None:
     if stamp.exists() and stamp.read_text(encoding="utf-8") == text:
         say(f"{VENV} is up to date")
         return
-    check_disk(kind)
+    if (free := shutil.disk_usage(ROOT).free / 1e9) < NEED_GB[kind]:
+        need = f"{NEED_GB[kind]:.0f} GB"
+        raise SetupError(f"{free:.1f} GB free in {ROOT}, setup needs {need}; free some")
     make_venv(python)
     by_lock = locked and extras == DEFAULT
-    if by_lock:
-        install_locked()
+    if by_lock:  # nothing else is fetched, but for torch
+        say(f"installing the packages of {LOCK.name}")
+        pip("install", "--require-hashes", "--no-deps", "--requirement", str(LOCK))
     if "train" in extras.split(","):
         install_torch(kind)
     say(f"installing Assay with its extras {extras}")

@@ -1,9 +1,12 @@
-"""The seam between episodes and whatever produces tokens."""
+"""The seam between episodes and whatever produces tokens, and answers that end where a model's
+context does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from configs.loader import ConfigError
 from rollouts.trajectory import Completion, Sampling
@@ -33,3 +36,70 @@ class TrainedEngine(Engine, Protocol):
     def release(self) -> None:
         """Free what decoding keeps, for the backward pass; the next call makes it anew."""
         ...
+
+
+# --- how many tokens a model reads
+
+# Names of the longest sequence in configurations of decoders.
+NAMES = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_sequence_length",
+    "max_seq_len",
+    "n_ctx",
+)
+
+NOTHING = Completion([], [], [], "length")
+
+Generate = Callable[[Sequence[Sequence[int]], Sampling, int, Sequence[int]], list[list[Completion]]]
+
+
+def context_of(config: Mapping[str, Any]) -> int:
+    """Longest sequence that a model was made for, of its config.json, stretched by YaRN or another
+    scaling where it has one; 0 where it has no such bound (ALiBi, recurrent models)."""
+    part: Mapping[str, Any] = config.get("text_config") or {}
+    whole: dict[str, Any] = {**config, **part}
+    trained = next((int(whole[name]) for name in NAMES if whole.get(name)), 0)
+    scaling: Mapping[str, Any] = whole.get("rope_scaling") or whole.get("rope_parameters") or {}
+    first = int(scaling.get("original_max_position_embeddings") or 0)
+    return max(trained, int(first * float(scaling.get("factor") or 1)))
+
+
+def within_context(
+    context: int,
+    generate: Generate,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    n: int,
+    seeds: Sequence[int],
+) -> list[list[Completion]]:
+    """`generate` for the prompts that leave room in a context of so many tokens (0: unbounded). An
+    answer ends there as `length`; so does, without a token, that to a prompt that leaves no room,
+    which is said."""
+    if not context or all(len(p) + sampling.max_new_tokens <= context for p in prompts):
+        return generate(prompts, sampling, n, seeds)
+    room = {i: context - len(p) for i, p in enumerate(prompts) if len(p) < context}
+    if len(room) < len(prompts):
+        count, longest = len(prompts) - len(room), max(map(len, prompts))
+        print(
+            f"{count} of {len(prompts)} prompts leave no room for an answer in the model's context "
+            f"of {context} tokens (the longest has {longest}); they end as cut, unanswered",
+            file=sys.stderr,
+        )
+    if not room:
+        return [[NOTHING] * n for _ in prompts]
+    some = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, max(room.values())))
+    groups = generate([prompts[i] for i in room], some, n, [seeds[i] for i in room])
+    found = dict(zip(room, groups, strict=True))
+    return [
+        [_cut(c, room[i]) for c in found[i]] if i in room else [NOTHING] * n
+        for i in range(len(prompts))
+    ]
+
+
+def _cut(whole: Completion, room: int) -> Completion:
+    """The first `room` tokens of a completion."""
+    if len(whole.ids) <= room:
+        return whole
+    logprobs = whole.logprobs[:room], whole.sampling_logprobs[:room]
+    return Completion(whole.ids[:room], *logprobs, "length")

@@ -149,21 +149,14 @@ def needs(want: Asked, nodes: int) -> Needs:
 def _cores(want: Asked, nodes: int, environ: Mapping[str, str]) -> list[str]:
     # a step has those of its task, also where the job has the whole node (--exclusive)
     have = environ.get("SLURM_CPUS_PER_TASK") or environ.get("SLURM_CPUS_ON_NODE")
-    need = needs(want, nodes).cores
+    need = least = needs(want, nodes).cores
     if want.backend == "verl":
-        have, why = (
-            environ.get("ASSAY_RAY_CPUS") or have,
-            (
-                f"verl asks Ray for {need} (three a GPU, one a rollout worker), for which it would "
-                "wait for ever"
-            ),
-        )
-        least = need
+        have = environ.get("ASSAY_RAY_CPUS") or have
+        why = f"verl asks Ray for {need} (three a GPU, one a rollout worker), for which it would "
+        why += "wait for ever"
     else:
-        least, why = (
-            want.config.cluster.gpus_per_node,
-            (f"DeepSpeed starts {want.config.cluster.gpus_per_node} processes on it"),
-        )
+        least = want.config.cluster.gpus_per_node
+        why = f"DeepSpeed starts {least} processes on it"
     if not have or int(have) >= least:
         return []
     return [f"the job has {have} cores on a node, and {why}; sbatch --cpus-per-task={need} or more"]

@@ -55,7 +55,7 @@ def refuse_words(words: Sequence[str]) -> None:
     for word in words:
         if word.split("=")[0] in OURS:
             raise ConfigError(f"{word}: the job itself sets it; remove it")
-    if not any(word == "--model" or word.startswith("--model=") for word in words):
+    if not _model(words):
         raise ConfigError("no --model among the words of the evaluation; give a model's folder")
 
 
@@ -63,7 +63,7 @@ def engine_words(words: Sequence[str]) -> list[str]:
     """The engine, where none was asked for: a server that is installed, if there is a GPU for it
     and the model is a folder."""
     named = any(word.split("=")[0] == "server.kind" for word in words)
-    if named or devices() == [""] or not _folder(words):
+    if named or devices() == [""] or not Path(_model(words)).is_dir():
         return []
     for kind in ("vllm", "sglang"):
         if importlib.util.find_spec(kind) is not None:
@@ -72,9 +72,8 @@ def engine_words(words: Sequence[str]) -> list[str]:
     return []
 
 
-def _folder(words: Sequence[str]) -> bool:
-    pairs = dict(itertools.pairwise(words))
-    model = pairs.get("--model") or next(
-        (word.partition("=")[2] for word in words if word.startswith("--model=")), ""
-    )
-    return Path(model).is_dir()
+def _model(words: Sequence[str]) -> str:
+    """What stands behind --model; empty without it."""
+    after = (b for a, b in itertools.pairwise(words) if a == "--model")
+    joined = (word.partition("=")[2] for word in words if word.startswith("--model="))
+    return next(itertools.chain(after, joined), "")

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,9 @@ class Cut:
     align: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("shards", "align"):
-            if getattr(self, name) < 1:
-                raise ShardError(f"--{name} {getattr(self, name)}: wanted 1 or more")
+        for name, value in (("shards", self.shards), ("align", self.align)):
+            if value < 1:
+                raise ShardError(f"--{name} {value}: wanted 1 or more")
 
     def output(self, index: int) -> Path:
         return self.folder / f"shard-{index:05d}.jsonl"
@@ -84,7 +84,7 @@ def _run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
     lines = _lines(cut.source)
     rows = rows_of(len(lines), cut.shards, cut.align, index)
     record = {
-        "input": hashlib.sha256(b"".join(lines)).hexdigest(),
+        "input": _hash(b"".join(lines)),
         "rows": [rows.start, rows.stop],
         "shards": cut.shards,
         "align": cut.align,
@@ -105,15 +105,14 @@ def _run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
         source.write_bytes(piece)
         write_text(work / "begun", begun)
     words = [w.replace("{in}", str(source)).replace("{out}", str(target)) for w in command]
-    status = run(words) if len(rows) else 0
-    if status:
-        return status
     if not len(rows):
         target.touch()
+    elif status := run(words):
+        return status
     if not target.is_file():
         raise ShardError(f"shard {index}: the command wrote no {target}")
     target.replace(cut.output(index))
-    record["output"] = hashlib.sha256(cut.output(index).read_bytes()).hexdigest()
+    record["output"] = _hash(cut.output(index).read_bytes())
     write_text(cut.record(index), json.dumps(record) + "\n")
     shutil.rmtree(work, ignore_errors=True)
     return 0
@@ -126,19 +125,26 @@ def merge(cut: Cut, target: Path) -> int:
     the rows' ids are not the input's ids in order, each the same number of times.
     """
     lines = _lines(cut.source)
-    digest = hashlib.sha256(b"".join(lines)).hexdigest()
-    pieces: list[bytes] = []
-    for index in range(cut.shards):
-        pieces.append(_checked_piece(cut, index, digest, len(lines)))
-    wanted = [_id(line, f"{cut.source} line {i}") for i, line in enumerate(lines, 1)]
-    rows = b"".join(pieces).splitlines()
+    digest = _hash(b"".join(lines))
+    whole = b"".join(_checked_piece(cut, i, digest, len(lines)) for i in range(cut.shards))
+    inputs = [_id(line, f"{cut.source} line {i}") for i, line in enumerate(lines, 1)]
+    rows = whole.splitlines()
     found = [_id(line, f"{cut.folder} row {i}") for i, line in enumerate(rows, 1)]
-    if wanted:
-        times = len(found) // len(wanted)
-        if found != [name for name in wanted for _ in range(times)]:
-            raise ShardError(f"{cut.folder}: {_first_difference(wanted, found, times)}")
-    write_bytes(target, b"".join(pieces))
+    times = len(found) // max(len(inputs), 1)
+    wanted = [name for name in inputs for _ in range(max(times, 1))]
+    if inputs and found != wanted:
+        said = f"{len(found)} rows for {len(inputs)} inputs: some are missing or there twice"
+        for place, (want, got) in enumerate(zip(wanted, found, strict=False), 1):
+            if want != got:
+                said = f"row {place} is {got}, wanted {want}: one is missing or there twice"
+                break
+        raise ShardError(f"{cut.folder}: {said}")
+    write_bytes(target, whole)
     return len(rows)
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -180,7 +186,7 @@ def _is_done(cut: Cut, index: int, record: dict[str, Any]) -> bool:
             "give another out=, or remove it"
         )
     path = cut.output(index)
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == output
+    return path.is_file() and _hash(path.read_bytes()) == output
 
 
 def _checked_piece(cut: Cut, index: int, digest: str, total: int) -> bytes:
@@ -191,7 +197,7 @@ def _checked_piece(cut: Cut, index: int, digest: str, total: int) -> bytes:
     rows = rows_of(total, cut.shards, cut.align, index)
     if old.get("input") != digest or old.get("rows") != [rows.start, rows.stop]:
         raise ShardError(f"{path} was made from another input, or cut otherwise; run it again")
-    if hashlib.sha256(piece).hexdigest() != old.get("output"):
+    if _hash(piece) != old.get("output"):
         raise ShardError(f"{path} is not what its task wrote; remove it and run the task again")
     return piece
 
@@ -214,13 +220,3 @@ def _id(line: bytes, where: str) -> str:
         if name in row:
             return str(row[name])
     raise ShardError(f"{where}: has neither 'id' nor 'task_id'")
-
-
-def _first_difference(wanted: list[str], found: list[str], times: int) -> str:
-    def expected() -> Iterator[str]:
-        return (name for name in wanted for _ in range(max(times, 1)))
-
-    for place, (want, got) in enumerate(zip(expected(), found, strict=False), 1):
-        if want != got:
-            return f"row {place} is {got}, wanted {want}: one is missing or there twice"
-    return f"{len(found)} rows for {len(wanted)} inputs: some are missing or there twice"

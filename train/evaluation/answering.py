@@ -20,7 +20,7 @@ from assay.files import exclusive_file
 from assay.journal import Journal, Key, Row, families_hash, read_record, weights_hash
 from assay.task import Answer, Task, TaskError
 from configs.machine import EngineConfig
-from rollouts.engines.context import context_of
+from rollouts.engines.engine import context_of
 from rollouts.engines.server.process import EMBEDDED, URLS, served
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts

@@ -88,9 +88,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     found: Any = None
     try:
         found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        right = found.get("peft_type", "LORA") == "LORA"
-        right = right and bool(found["base_model_name_or_path"] and found["r"])
-        right = right and bool(found["lora_alpha"])
+        needed = ("base_model_name_or_path", "r", "lora_alpha")
+        right = found.get("peft_type", "LORA") == "LORA" and all(found[name] for name in needed)
     except (ValueError, KeyError, AttributeError):
         right = False
     if not right or not (folder / WEIGHTS).is_file():

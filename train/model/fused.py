@@ -262,14 +262,7 @@ class Blocks(torch.autograd.Function):
         shape: Shape,
         kernels: Kernels,
     ) -> tuple[Tensor, ...]:
-        ctx.rope, ctx.blocks, ctx.place, ctx.shape, ctx.kernels = (
-            rope,
-            blocks,
-            place,
-            shape,
-            kernels,
-        )
-        ctx.size = heads.shape
+        ctx.given = rope, blocks, place, shape, kernels, heads.shape
         k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
         out: list[Tensor] = []
         for rows in blocks:
@@ -283,14 +276,13 @@ class Blocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        shape = ctx.shape
-        d_heads = grads[0].new_empty(ctx.size)  # every position stands in one of the blocks
-        first = 0
-        for i, rows in enumerate(ctx.blocks):
+        rope, blocks, place, shape, kernels, size = ctx.given
+        d_heads, first = grads[0].new_empty(size), 0  # every position stands in one of the blocks
+        for i, rows in enumerate(blocks):
             given = [grad.contiguous() for grad in grads[3 * i : 3 * i + 3]]
             sizes = (len(d_heads), rows.shape[1], shape.heads, shape.kv_heads, shape.head_dim)
-            where = (ctx.place, first, rows.numel(), d_heads)
-            ctx.kernels.run("from_blocks", *given, *ctx.rope, *where, *sizes)
+            where = (place, first, rows.numel(), d_heads)
+            kernels.run("from_blocks", *given, *rope, *where, *sizes)
             first += rows.numel()
         return d_heads, None, None, None, None, None
 
@@ -367,17 +359,12 @@ class Flat(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         shape, flat = ctx.shape, grads[0].contiguous()
-        sizes = [
-            (r * shape.kv_heads, shape.repeat * n, shape.head_dim)
-            for r, n in map(_rows, ctx.blocks)
-        ]
-        out = tuple(flat.new_empty(size) for size in sizes)
+        out = tuple(
+            flat.new_empty(len(b) * shape.kv_heads, shape.repeat * b.shape[1], shape.head_dim)
+            for b in ctx.blocks
+        )
         _move(ctx, out, flat, 1)
         return None, None, None, None, *out
-
-
-def _rows(block: Tensor) -> tuple[int, int]:
-    return block.shape[0], block.shape[1]
 
 
 def _move(ctx: Any, results: tuple[Tensor, ...], flat: Tensor, into: int) -> None:

@@ -14,6 +14,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from rollouts.engines.torch import kernels
+
 STEP = 2654435761  # 2^32 over the golden ratio: multiples of it are evenly spread (Knuth 6.4)
 CHUNK = 1 << 20  # places at a time: a GPU wants few large operations
 
@@ -24,11 +26,9 @@ def copy_down(master: Tensor, tensor: Tensor) -> None:
         tensor.copy_(master)
         return
     if tensor.device.type == "cpu":
-        from rollouts.engines.torch.kernels import Kernels, compiled
-
-        kernels = compiled(torch.bfloat16)
-        if isinstance(kernels, Kernels):
-            kernels.run("copy_down", master, tensor, master.numel())
+        found = kernels.compiled(torch.bfloat16)
+        if isinstance(found, kernels.Kernels):
+            found.run("copy_down", master, tensor, master.numel())
             return
     flat, out = master.view(-1), tensor.view(-1)
     for start in range(0, len(flat), CHUNK):
@@ -186,8 +186,6 @@ class MasterAdamW:
         if tensor is master:
             return
         if self.rounding == "spread":
-            from train.model.optim import copy_down
-
             copy_down(master, tensor)
         else:
             tensor.copy_(master)

@@ -22,12 +22,11 @@ from torch import Tensor
 
 from configs.loader import ConfigError
 from configs.machine import ModelConfig
-from rollouts.engines.context import context_of
-from rollouts.engines.engine import ModelError, TrainedEngine
-from rollouts.engines.torch.llama import (
-    Llama,
-    to_state,
-)
+from rollouts.engines.engine import ModelError, TrainedEngine, context_of
+from rollouts.engines.torch.engine import TorchEngine
+from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.kernels import kernels_for
+from rollouts.engines.torch.llama import Llama, to_state
 from rollouts.engines.torch.load import (
     folder_is_llama,
     load_llama,
@@ -35,8 +34,10 @@ from rollouts.engines.torch.load import (
     write_weights,
 )
 from rollouts.prompts import TEMPLATE_FILE
+from train.model.fused import fused_hidden, fused_logp
 from train.model.loss import linear_logp
 from train.model.packing import Layout, Packed
+from train.model.plain import again, plain_hidden
 
 CONFIG = "config.json"
 # What a trained model takes over from its base. All else is of the base alone: weights in other
@@ -147,8 +148,6 @@ def with_adapters(module: Any, config: ModelConfig) -> Any:
         raise ConfigError(
             f"model.lora_rank={config.lora_rank}: peft is not installed; install the extra `lora`"
         ) from None
-    import torch
-
     settings = LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha,
@@ -202,8 +201,6 @@ class LlamaPolicy:
     """The hand-written path for Llama-shaped models."""
 
     def __init__(self, model: Llama, folder: Path) -> None:
-        from rollouts.engines.torch.kernels import kernels_for  # who reads the loops need not
-
         self.model, self.folder, self.recompute = model, folder, False
         shape = model.shape
         self.kernels = kernels_for(
@@ -215,25 +212,15 @@ class LlamaPolicy:
     def named(self) -> list[tuple[str, Tensor]]:
         return list(self.model.named())
 
-    def hidden(self, packed: Packed) -> Tensor:
-        """Last hidden states (U, D) of the positions that predict a target."""
-        if self.kernels is not None:
-            from train.model.fused import fused_hidden
-
-            return fused_hidden(self.model, packed, self.kernels, self.recompute)
-        from train.model.plain import plain_hidden
-
-        return plain_hidden(self.model, packed, self.recompute)
-
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """Of the N tokens of rollouts: log-probabilities and entropies (N,)."""
-        hidden, head = self.hidden(packed), self.model.head
+        model, target = self.model, packed.target
         if self.kernels is None:
-            found = linear_logp(hidden, head, packed.target, temperature)
+            hidden = plain_hidden(model, packed, self.recompute)
+            found = linear_logp(hidden, model.head, target, temperature)
         else:
-            from train.model.fused import fused_logp
-
-            found = fused_logp(hidden, head, packed.target, temperature, self.kernels)
+            hidden = fused_hidden(model, packed, self.kernels, self.recompute)
+            found = fused_logp(hidden, model.head, target, temperature, self.kernels)
         return found[0].index_select(0, packed.expand), found[1].index_select(0, packed.expand)
 
     def checkpoint_layers(self) -> None:
@@ -241,8 +228,6 @@ class LlamaPolicy:
         self.recompute = True
 
     def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
-        from rollouts.engines.torch.engine import TorchEngine  # the loops know its protocol alone
-
         return TorchEngine(self.model, stop_ids, slots)
 
     def save(self, folder: Path) -> None:
@@ -278,7 +263,8 @@ class TransformersPolicy:
         owner = dict(zip(packed.expand.tolist(), packed.row.tolist(), strict=True))
         rows = sorted(set(owner.values()))
         where = {row: i for i, row in enumerate(rows)}
-        sequences = [self._sequence(packed, row) for row in rows]
+        paths = (torch.tensor(packed.paths[row], device=packed.ids.device) for row in rows)
+        sequences = [packed.ids[path] for path in paths]
         width = max(map(len, sequences))
         if 0 < self._positions < width:
             raise ModelError(
@@ -300,14 +286,7 @@ class TransformersPolicy:
         logp = law.gather(1, packed.target[:, None])[:, 0]
         return logp.index_select(0, packed.expand), entropy.index_select(0, packed.expand)
 
-    @staticmethod
-    def _sequence(packed: Packed, row: int) -> Tensor:
-        """Ids of one rollout with its prompt."""
-        return packed.ids[torch.tensor(packed.paths[row], device=packed.ids.device)]
-
     def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
-        from rollouts.engines.torch.fallback import TransformersEngine
-
         return TransformersEngine(self.module, stop_ids, slots)
 
     def checkpoint_layers(self) -> None:
@@ -317,8 +296,6 @@ class TransformersPolicy:
         Raises `ModelError` where transformers does not say which layers that can be done with.
         """
         from transformers.modeling_layers import GradientCheckpointingLayer
-
-        from train.model.plain import again
 
         def wrapped(forward: Callable[..., Any]) -> Callable[..., Any]:
             def run(*given: Any, **named: Any) -> Any:
@@ -339,17 +316,10 @@ class TransformersPolicy:
 
     def add_adapters(self, config: ModelConfig) -> None:
         """Train low-rank adapters instead of the weights; `save` merges them in."""
-        from train.model.policy import with_adapters
-
         self.module, self._adapted = with_adapters(self.module, config).eval(), True
 
     def save(self, folder: Path) -> None:
-        module = self.module
-        if self._adapted:
-            from train.model.policy import merged
-
-            module = merged(module)
-        save_module(self.folder, folder, module)
+        save_module(self.folder, folder, merged(self.module) if self._adapted else self.module)
 
 
 def learn_padding(module: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import ConfigError
-from rollouts.engines.context import context_of
+from rollouts.engines.engine import context_of
 from train.model.source import local_model
 
 

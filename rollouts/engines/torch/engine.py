@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from assay.workers import usable_cores
-from rollouts.engines.context import within_context
+from rollouts.engines.engine import within_context
 from rollouts.engines.torch import cpu_decode, llama
 from rollouts.engines.torch.cpu_decode import Branches
 from rollouts.engines.torch.fallback import TransformersEngine, about

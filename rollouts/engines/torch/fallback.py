@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from assay.seeds import derive_seed
-from rollouts.engines.context import context_of, within_context
-from rollouts.engines.engine import ModelError
+from rollouts.engines.engine import ModelError, context_of, within_context
+from rollouts.engines.torch.load import FAILURES
 from rollouts.engines.torch.sampling import completion, pick, uniforms
 from rollouts.trajectory import Completion, Sampling
 
-FAILURES = (AttributeError, TypeError, ValueError, RuntimeError, LookupError)  # of its own code
 PAD = 0  # any id: padding is masked
 PROBE, STEPS = (5, 19), 3  # lengths of the prompts that are tried side by side, and tokens
 # Mean difference of log-probabilities, in their standard deviations, that rounding explains.

@@ -20,8 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.context import context_of
-from rollouts.engines.engine import ModelError
+from rollouts.engines.engine import ModelError, context_of
 from rollouts.engines.torch.kernels import Kernels, kernels_for
 
 
@@ -156,10 +155,29 @@ def _shape(config: Any) -> Shape:
     )
 
 
+def parts_of(shape: Shape) -> dict[str, dict[str, tuple[int, ...]]]:
+    """A tensor of `Layer` → those of a layer of transformers that it is made of, and their
+    shapes."""
+    hidden, mlp, head = shape.hidden, shape.mlp, shape.head_dim
+    heads = {"q": shape.heads * head, "k": shape.kv_heads * head, "v": shape.kv_heads * head}
+    return {
+        "norm_attn": {"input_layernorm.weight": (hidden,)},
+        "qkv": {f"self_attn.{p}_proj.weight": (n, hidden) for p, n in heads.items()},
+        "o": {"self_attn.o_proj.weight": (hidden, heads["q"])},
+        "norm_mlp": {"post_attention_layernorm.weight": (hidden,)},
+        "gate_up": {f"mlp.{p}_proj.weight": (mlp, hidden) for p in ("gate", "up")},
+        "down": {"mlp.down_proj.weight": (hidden, mlp)},
+        "qkv_bias": {f"self_attn.{p}_proj.bias": (n,) for p, n in heads.items()},
+        "o_bias": {"self_attn.o_proj.bias": (hidden,)},
+        "norm_q": {"self_attn.q_norm.weight": (head,)},
+        "norm_k": {"self_attn.k_norm.weight": (head,)},
+    }
+
+
 def from_state(config: Any, state: dict[str, Tensor], dtype: torch.dtype) -> Llama:
     """Fuse a transformers Llama state dict. Raises `ModelError` naming a missing tensor."""
 
-    def take(name: str, *wanted: int) -> Tensor:
+    def take(name: str, wanted: tuple[int, ...]) -> Tensor:
         if name not in state:
             raise ModelError(
                 f"the checkpoint has no tensor {name!r}; is it a causal language model?"
@@ -171,65 +189,39 @@ def from_state(config: Any, state: dict[str, Tensor], dtype: torch.dtype) -> Lla
             )
         return state[name].to(dtype)
 
-    def beside(there: bool, *wanted: tuple[str, int]) -> Tensor | None:
-        return torch.cat([take(name, size) for name, size in wanted]) if there else None
-
     # as transformers has it: Qwen2 knows no choice, and its output has no bias
     kind, asked = config.model_type, bool(getattr(config, "attention_bias", False))
-    biased = kind == "qwen2" or (asked and kind != "mistral")
-    out_biased = asked and kind in ("llama", "qwen3")
+    absent = {
+        "qkv_bias": not (kind == "qwen2" or (asked and kind != "mistral")),
+        "o_bias": not (asked and kind in ("llama", "qwen3")),
+        "norm_q": kind != "qwen3",
+        "norm_k": kind != "qwen3",
+    }
     shape = _shape(config)
-    width, mlp, vocab, head = shape.hidden, shape.mlp, shape.vocab, shape.head_dim
-    q, kv = shape.heads * head, shape.kv_heads * head
-    heads = (("q", q), ("k", kv), ("v", kv))
     layers: list[Layer] = []
-    for index in range(config.num_hidden_layers):
-        at = f"model.layers.{index}."
-        attn, gate = at + "self_attn.", at + "mlp."
-        layers.append(
-            Layer(
-                norm_attn=take(at + "input_layernorm.weight", width),
-                qkv=torch.cat([take(f"{attn}{p}_proj.weight", n, width) for p, n in heads]),
-                o=take(attn + "o_proj.weight", width, q).contiguous(),
-                norm_mlp=take(at + "post_attention_layernorm.weight", width),
-                gate_up=torch.cat(
-                    [take(f"{gate}{p}_proj.weight", mlp, width) for p in ("gate", "up")]
-                ),
-                down=take(gate + "down_proj.weight", width, mlp).contiguous(),
-                qkv_bias=beside(biased, *((f"{attn}{p}_proj.bias", n) for p, n in heads)),
-                o_bias=beside(out_biased, (attn + "o_proj.bias", width)),
-                norm_q=beside(kind == "qwen3", (attn + "q_norm.weight", head)),
-                norm_k=beside(kind == "qwen3", (attn + "k_norm.weight", head)),
-            )
-        )
-    embed = take("model.embed_tokens.weight", vocab, width).contiguous()
+    for index in range(shape.layers):
+        made: dict[str, Tensor] = {}
+        for part, names in parts_of(shape).items():
+            if not absent.get(part):
+                parts = [take(f"model.layers.{index}.{name}", names[name]) for name in names]
+                made[part] = torch.cat(parts) if len(parts) > 1 else parts[0].contiguous()
+        layers.append(Layer(**made))
+    table = (shape.vocab, shape.hidden)
+    embed = take("model.embed_tokens.weight", table).contiguous()
     shape = replace(shape, inv_freq=shape.inv_freq.to(embed.device))
-    head_weight = embed if shape.tied else take("lm_head.weight", vocab, width).contiguous()
-    return Llama(shape, embed, tuple(layers), take("model.norm.weight", width), head_weight)
+    head = embed if shape.tied else take("lm_head.weight", table).contiguous()
+    return Llama(shape, embed, tuple(layers), take("model.norm.weight", (shape.hidden,)), head)
 
 
 def to_state(model: Llama) -> dict[str, Tensor]:
     """The inverse of `from_state`: transformers' names, one tensor each."""
-    shape = model.shape
-    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     state = {"model.embed_tokens.weight": model.embed, "model.norm.weight": model.norm}
     for index, layer in enumerate(model.layers):
-        at = f"model.layers.{index}."
-        parts = layer.qkv.split([q, kv, kv])
-        state |= {f"{at}self_attn.{p}_proj.weight": t for p, t in zip("qkv", parts, strict=True)}
-        state[at + "self_attn.o_proj.weight"] = layer.o
-        if layer.qkv_bias is not None:
-            biases = layer.qkv_bias.split([q, kv, kv])
-            state |= {f"{at}self_attn.{p}_proj.bias": t for p, t in zip("qkv", biases, strict=True)}
-        beside = {"o_proj.bias": layer.o_bias, "q_norm.weight": layer.norm_q}
-        beside["k_norm.weight"] = layer.norm_k
-        state |= {f"{at}self_attn.{name}": t for name, t in beside.items() if t is not None}
-        gate, up = layer.gate_up.split(shape.mlp)
-        state[at + "mlp.gate_proj.weight"], state[at + "mlp.up_proj.weight"] = gate, up
-        state[at + "mlp.down_proj.weight"] = layer.down
-        state[at + "input_layernorm.weight"] = layer.norm_attn
-        state[at + "post_attention_layernorm.weight"] = layer.norm_mlp
-    if not shape.tied:
+        for part, tensor in layer.named():
+            sizes = parts_of(model.shape)[part]
+            parts = tensor.split([size[0] for size in sizes.values()])
+            state |= zip((f"model.layers.{index}.{name}" for name in sizes), parts, strict=True)
+    if not model.shape.tied:
         state["lm_head.weight"] = model.head
     return {name: tensor.detach().contiguous() for name, tensor in state.items()}
 

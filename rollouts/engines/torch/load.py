@@ -23,6 +23,7 @@ from torch import Tensor
 from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.llama import Llama, from_state, why_not
 
+FAILURES = (AttributeError, TypeError, ValueError, RuntimeError, LookupError)  # of transformers
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -64,15 +65,7 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
         )
     except SafetensorError as error:
         raise ModelError(f"{folder}: damaged ({error}); get or make the files again") from None
-    except (
-        ImportError,
-        OSError,
-        ValueError,
-        RuntimeError,
-        TypeError,
-        LookupError,
-        AttributeError,
-    ) as error:
+    except (*FAILURES, ImportError, OSError) as error:
         raise ModelError(
             f"{folder}: transformers cannot load this model of model_type "
             f"{config.model_type!r} ({_first(error)})"

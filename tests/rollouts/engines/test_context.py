@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rollouts.engines.context import context_of, within_context
+from rollouts.engines.engine import context_of, within_context
 from rollouts.trajectory import Completion, Sampling
 
 

@@ -72,15 +72,9 @@ def test_the_converted_folder_is_the_model_that_was_written(tmp_path: Path) -> N
     torch.manual_seed(0)
     vocabulary = [*SPECIAL, "1", "2", "12", "a", "b", "ab", "Ġ", "Ċ", "x", "y", "z", "q", "w"]
     config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=WIDTH,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=HEADS,
-        num_key_value_heads=KV_HEADS,
-        max_position_embeddings=64,
-        rms_norm_eps=1e-5,
-        tie_word_embeddings=True,
+        **{"vocab_size": len(vocabulary), "hidden_size": WIDTH, "intermediate_size": 48},
+        **{"num_hidden_layers": 1, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS},
+        **{"max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": True},
     )
     source = LlamaForCausalLM(config).eval()
     write_gguf(tmp_path / "tiny.gguf", source, vocabulary)

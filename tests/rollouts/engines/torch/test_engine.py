@@ -28,26 +28,6 @@ def engine(tiny_folder: Path) -> TorchEngine:
     return TorchEngine(load_llama(tiny_folder, "float32"), [2], slots=16)
 
 
-def hf_logp(model: Any, prompt: list[int], ids: list[int]) -> Any:
-    logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].detach()
-    return logits.log_softmax(-1)
-
-
-def test_greedy_ids_equal_transformers_generate(engine: TorchEngine, tiny_hf: Any) -> None:
-    groups = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, SEEDS)
-    for prompt, group in zip(PROMPTS, groups, strict=True):
-        out = tiny_hf.generate(
-            torch.tensor([prompt]),
-            max_new_tokens=40,
-            do_sample=False,
-            eos_token_id=2,
-            pad_token_id=2,
-            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-        )
-        wanted = out[0, len(prompt) :].tolist()
-        assert [c.ids for c in group] == [wanted, wanted]
-
-
 @pytest.mark.parametrize("top_k,top_p", [(0, 1.0), (20, 0.9), (5, 1.0), (0, 0.8)])
 def test_both_log_probabilities_match_a_float32_forward(
     engine: TorchEngine, tiny_hf: Any, top_k: int, top_p: float
