@@ -306,7 +306,8 @@ def _grammar() -> tuple[regex.Pattern[str], Conditions]:
     nouns, others = (f"(?P<state>{_any(own)})" for own in (absent, _state_of().keys() - absent))
     state = f"(?:{_any(words['ABSENT'])}{nouns}(?:, (?:and )?no {nouns})*|{others})"
     order = f"By (?P<meant>[^.]+) {_MEANT}(?P<word>once|before) (?P<done>[^.]+)[.]"
-    lefts, rights = (_any({condition[i] for condition in conditions}) for i in (1, 2))
+    lefts = _any({left for _, left, _ in conditions})
+    rights = _any({right for _, _, right in conditions})
     judged = (
         f"(?P<start>{_any([_KEPT[0], _DROPPED[0]])})(?:, (?P<when>.+?),)? (?P<left>{lefts})"
         f"(?P<number>{NUMBER})(?P<right>{rights})(?:{_any([_KEPT[1], _DROPPED[1]])})"

@@ -79,7 +79,7 @@ def paraphrase_units(
     writer = Endpoint(config.url, config.model, out / JOURNAL, key_env=config.key_env, **options)
     with Progress("paraphrases", "candidates", len(jobs)) as bar:
         made = reword_all(jobs, writer, bar.add)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "recipe_prompt_key": key,
             "style_id": base.style_id,

@@ -56,7 +56,7 @@ class RowPlan:
 
     @property
     def filter_params(self) -> dict[str, Any]:
-        return {} if self.rule is None else {self.filter: self.rule.params}
+        return {} if self.rule is None else {str(self.filter): self.rule.params}
 
     @property
     def filter(self) -> str | None:

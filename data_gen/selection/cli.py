@@ -26,14 +26,20 @@ from assay.task import TaskError
 from data_gen.selection.store import Store, write_training_set
 from data_gen.selection.strategies import PICK, Caps, Rules, pick
 
+NAMES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")  # of a training set
+
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which rollouts are looked at: of these tracks, families and licences (patterns); (): all."""
+class Asked:
+    """How rollouts are kept, and which are looked at: of these tracks, families and licences
+    (patterns); (): all."""
 
-    tracks: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
-    licences: tuple[str, ...] = ()
+    strategy: str
+    rules: Rules
+    caps: Caps
+    tracks: tuple[str, ...]
+    families: tuple[str, ...]
+    licences: tuple[str, ...]
 
     def why_not(self, row: Mapping[str, Any]) -> str:
         """Why a rollout is not looked at; "" where it is."""
@@ -44,14 +50,7 @@ class Wanted:
         return "" if asked.accepts_licences(row["licences"]) else "another licence"
 
 
-ALL = Wanted()
-NAMES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")  # of a training set
-NO_CAPS = Caps()
-
-
-def choose(
-    store: Store, names: Sequence[str], strategy: str, rules: Rules, wanted: Wanted, caps: Caps
-) -> dict[str, int]:
+def choose(store: Store, names: Sequence[str], asked: Asked) -> dict[str, int]:
     """Apply the strategy to every task of the store, one at a time, and note there what is kept;
     returns how many rollouts each rule dropped. `names`: of the files in the store.
 
@@ -64,11 +63,11 @@ def choose(
     for group in store.groups():
         looked: list[dict[str, Any]] = []
         for row in group:
-            if why := wanted.why_not(row):
+            if why := asked.why_not(row):
                 dropped[why] += 1
             else:
                 looked.append(row)
-        for row in pick(looked, strategy, rules, dropped, caps):
+        for row in pick(looked, asked.strategy, asked.rules, dropped, asked.caps):
             if row["unlearnable"]:
                 raise TaskError(
                     f"{names[row['file']]}: task {row['task_id']} sample {row['sample']} has "
@@ -77,21 +76,14 @@ def choose(
                     "with tools, or leave them out with --track or --only-family"
                 )
             store.keep(row, derive_seed(0, "per_track", row["task_id"], row["sample"]))
-    if caps.deduplicate and (gone := store.thin("said", "kept.number", 1)):
+    if asked.caps.deduplicate and (gone := store.thin("said", "kept.number", 1)):
         dropped["says what another one says"] += gone
-    if caps.per_track and (gone := store.thin("track", "rank", caps.per_track)):
+    if asked.caps.per_track and (gone := store.thin("track", "rank", asked.caps.per_track)):
         dropped["over the cap of its track"] += gone
     return dict(sorted(dropped.items()))
 
 
-def build(
-    rollouts: Sequence[str],
-    strategy: str,
-    out: Path,
-    rules: Rules,
-    wanted: Wanted = ALL,
-    caps: Caps = NO_CAPS,
-) -> dict[str, Any]:
+def build(rollouts: Sequence[str], out: Path, asked: Asked) -> dict[str, Any]:
     """Select, write the training set and `OUT.manifest.json`; returns the manifest.
 
     Raises `TaskError` for rollouts that cannot be used and where nothing is kept.
@@ -102,20 +94,18 @@ def build(
     store = Store()
     with Progress("assay select", "rollouts", total_bytes(names)) as bar:
         digests = store.read(names, bar)
-        _refuse_unknown("track", wanted.tracks, store.tracks)
-        _refuse_unknown("family", wanted.families, store.families)
-        dropped = choose(store, names, strategy, rules, wanted, caps)
+        _refuse_unknown("track", asked.tracks, store.tracks)
+        _refuse_unknown("family", asked.families, store.families)
+        dropped = choose(store, names, asked)
         kept = len(store.kept())
         if not kept:
             listed = ", ".join(names)
-            raise TaskError(f"{listed}: {strategy} keeps nothing ({json.dumps(dropped)})")
+            raise TaskError(f"{listed}: {asked.strategy} keeps nothing ({json.dumps(dropped)})")
         members = {name for (said, _) in store.kept("members") for name in said.split()}
         write_training_set(store.kept_rows(), out, store.same_tools(), members)
     manifest: dict[str, Any] = {
-        "strategy": strategy,
-        "rules": asdict(rules),
-        **{name: list(values) for name, values in asdict(wanted).items()},
-        **asdict(caps),
+        **{name: value for name, value in asdict(asked).items() if name != "caps"},
+        **asdict(asked.caps),
         "rollouts": {"sha256": digests, "rows": store.rows, "tasks": store.tasks},
         "kept": {
             "rows": kept,
@@ -230,11 +220,10 @@ def main(argv: list[str]) -> int:
     """Exit status 0. Raises `TaskError` for rollouts that cannot be used."""
     args = parser().parse_args(argv)
     use_families(args.family)
-    rules = rules_of(args)
-    asked = task_filter(args)
-    wanted = Wanted(asked.tracks, tuple(args.only_family), asked.licences)
+    chosen = task_filter(args)
     caps = Caps(args.per_task, args.per_track, args.deduplicate)
-    manifest = build(args.rollouts, args.strategy, args.out, rules, wanted, caps)
+    of = (chosen.tracks, tuple(args.only_family), chosen.licences)
+    manifest = build(args.rollouts, args.out, Asked(args.strategy, rules_of(args), caps, *of))
     if args.json:
         print(json.dumps(manifest, sort_keys=True))
         return 0

@@ -289,7 +289,7 @@ def write_training_set(
 
 def _written(row: Mapping[str, Any], nested: bool) -> dict[str, Any]:
     """The fields of a row; the tools as they are where they are nested, else as JSON text."""
-    tools = row.get("tools") or []
+    tools: list[Any] = row.get("tools") or []
     return {
         "task_id": str(row["task_id"]),
         "track": str(row["track"]),

@@ -480,6 +480,10 @@ def _groups_in(sample: Row) -> int:
     return len({entity["group"] for entity in sample["entities"]})
 
 
+def _clean(sample: Row) -> int:
+    return not sample["spans"]
+
+
 def _unsafe(sample: Row) -> int:
     prompt, response = (sample["values"][k] == "unsafe" for k in ("prompt_label", "response_label"))
     return 2 * prompt + response
@@ -487,10 +491,7 @@ def _unsafe(sample: Row) -> int:
 
 DOMAINS = {
     "pii": Domain(pii_sample, _groups_in, pii_rows, 500, "texts"),
-    "hallu": Domain(
-        *(hallu_sample, lambda sample: not sample["spans"], hallu_rows),
-        *(150, "passages each with and without", True),
-    ),
+    "hallu": Domain(hallu_sample, _clean, hallu_rows, 150, "passages each with and without", True),
     "rubric": Domain(rubric_sample, lambda _: 0, rubric_rows, 300, "pairs"),
     "safety": Domain(safety_sample, _unsafe, safety_rows, 300, "pairs"),
 }
