@@ -4,7 +4,7 @@ context does."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -51,8 +51,6 @@ NAMES = (
 
 NOTHING = Completion([], [], [], "length")
 
-Generate = Callable[[Sequence[Sequence[int]], Sampling, int, Sequence[int]], list[list[Completion]]]
-
 
 def context_of(config: Mapping[str, Any]) -> int:
     """Longest sequence that a model was made for, of its config.json, stretched by YaRN or another
@@ -65,36 +63,55 @@ def context_of(config: Mapping[str, Any]) -> int:
     return max(trained, int(first * float(scaling.get("factor") or 1)))
 
 
-def within_context(
-    context: int,
-    generate: Generate,
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
-    n: int,
-    seeds: Sequence[int],
-) -> list[list[Completion]]:
-    """`generate` for the prompts that leave room in a context of so many tokens (0: unbounded). An
-    answer ends there as `length`; so does, without a token, that to a prompt that leaves no room,
-    which is said."""
-    if not context or all(len(p) + sampling.max_new_tokens <= context for p in prompts):
-        return generate(prompts, sampling, n, seeds)
-    room = {i: context - len(p) for i, p in enumerate(prompts) if len(p) < context}
-    if len(room) < len(prompts):
-        count, longest = len(prompts) - len(room), max(map(len, prompts))
-        print(
-            f"{count} of {len(prompts)} prompts leave no room for an answer in the model's context "
-            f"of {context} tokens (the longest has {longest}); they end as cut, unanswered",
-            file=sys.stderr,
-        )
-    if not room:
-        return [[NOTHING] * n for _ in prompts]
-    some = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, max(room.values())))
-    groups = generate([prompts[i] for i in room], some, n, [seeds[i] for i in room])
-    found = dict(zip(room, groups, strict=True))
-    return [
-        [_cut(c, room[i]) for c in found[i]] if i in room else [NOTHING] * n
-        for i in range(len(prompts))
-    ]
+class EmbeddedEngine:
+    """What the engines of this process have in common. `context`: the tokens that the model reads;
+    0: unbounded."""
+
+    def __init__(self, slots: int, context: int) -> None:
+        if slots < 1:
+            raise ValueError(f"slots={slots}: the engine needs at least one row; set 1 or more")
+        self.slots, self.context = slots, context
+
+    async def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        """`n` completions a prompt; sample j of prompt i draws from (seeds[i], j) alone."""
+        return self.generate_now(prompts, sampling, n, seeds)
+
+    def generate_now(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        """The same, without a coroutine. An answer ends where the context does, as `length`; so
+        does, without a token, that to a prompt that leaves no room, which is said."""
+        if any(len(p) == 0 for p in prompts):
+            raise ValueError("an empty prompt has nothing to continue; give at least one token")
+        context = self.context
+        if not context or all(len(p) + sampling.max_new_tokens <= context for p in prompts):
+            return self._all(prompts, sampling, n, seeds)
+        room = {i: context - len(p) for i, p in enumerate(prompts) if len(p) < context}
+        if len(room) < len(prompts):
+            count, longest = len(prompts) - len(room), max(map(len, prompts))
+            print(
+                f"{count} of {len(prompts)} prompts leave no room for an answer in the model's "
+                f"context of {context} tokens (the longest has {longest}); they end as cut, "
+                "unanswered",
+                file=sys.stderr,
+            )
+        if not room:
+            return [[NOTHING] * n for _ in prompts]
+        some = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, max(room.values())))
+        groups = self._all([prompts[i] for i in room], some, n, [seeds[i] for i in room])
+        found = dict(zip(room, groups, strict=True))
+        return [
+            [_cut(c, room[i]) for c in found[i]] if i in room else [NOTHING] * n
+            for i in range(len(prompts))
+        ]
+
+    def _all(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        """`generate_now` of prompts that leave room."""
+        raise NotImplementedError
 
 
 def _cut(whole: Completion, room: int) -> Completion:

@@ -54,13 +54,9 @@ NOTHING_ADDED = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "fr
 _OFF: Mapping[str, float] = dict(zip(NOTHING_ADDED, (-1, 0.0, 1.0, 0.0, 0.0), strict=True))
 
 
-class AnswerError(ValueError):
-    """An answer of a server that is none; the message says what is wrong. `passes`: asking again
-    may help."""
-
-    def __init__(self, said: str, passes: bool = False) -> None:
-        super().__init__(said)
-        self.passes = passes
+def _no_answer(said: str, again: bool = False) -> EndpointError:
+    """An answer of a server that is none; `again`: asking again may help."""
+    return EndpointError(f"no answer of token ids: {said}", again="error" if again else "no")
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ def _sglang_read(row: Row, sampling: Sampling) -> Completion:
     meta = _row(row.get("meta_info"))
     triples: Any = meta.get("output_token_logprobs")
     if not isinstance(triples, list):
-        raise AnswerError("meta_info.output_token_logprobs is missing")
+        raise _no_answer("meta_info.output_token_logprobs is missing")
     pairs = cast("list[Sequence[Any]]", triples)
     ids = _ids([pair[1] for pair in pairs], "output_token_logprobs")
     reason = _row(meta.get("finish_reason")).get("type")
@@ -151,11 +147,11 @@ def _sglang_read(row: Row, sampling: Sampling) -> Completion:
 def completion(
     ids: list[int], logprobs: list[float], reason: Any, sampling: Sampling
 ) -> Completion:
-    """Raises `AnswerError` for an answer that the server broke off."""
+    """Raises `EndpointError` for an answer that the server broke off."""
     reasons: dict[Any, Stop] = {"stop": "eos", "length": "length"}
     if reason not in reasons:
         said = f"the answer ended with {reason!r}, neither stop nor length"
-        raise AnswerError(said, passes=reason in ("abort", "error"))
+        raise _no_answer(said, again=reason in ("abort", "error"))
     whole = sampling.top_p >= 1.0 and not sampling.top_k
     cut = list(logprobs) if whole else [UNKNOWN] * len(ids)
     return Completion(ids, logprobs, cut, reasons[reason])
@@ -167,21 +163,21 @@ def _row(value: Any) -> Row:
 
 def _first(value: Any, name: str) -> Row:
     if not isinstance(value, list) or not value:
-        raise AnswerError(f"{name} is missing")
+        raise _no_answer(f"{name} is missing")
     return _row(cast("list[Any]", value)[0])
 
 
 def _ids(value: Any, name: str) -> list[int]:
     listed = cast("list[Any]", value) if isinstance(value, list) else [None]
     if not all(isinstance(i, int) for i in listed):
-        raise AnswerError(f"{name} holds no token ids; this server cannot return them")
+        raise _no_answer(f"{name} holds no token ids; this server cannot return them")
     return cast("list[int]", listed)
 
 
 def _floats(value: Any, count: int) -> list[float]:
     listed = cast("list[Any]", value) if isinstance(value, list) else []
     if len(listed) != count or not all(isinstance(v, int | float) for v in listed):
-        raise AnswerError(f"{len(listed)} log-probabilities of {count} tokens")
+        raise _no_answer(f"{len(listed)} log-probabilities of {count} tokens")
     return [float(v) for v in listed]
 
 
@@ -512,7 +508,7 @@ class ServerEngine:
         url = self._addresses[0] + "/v1/models"
         try:
             self.length = longest_sequence(await request_json(self._session, url))
-        except (EndpointError, AnswerError, TypeError, ValueError) as error:
+        except (EndpointError, TypeError, ValueError) as error:
             await self._stack.aclose()
             raise EndpointError(f"{url}: {error}") from None
         with suppress(EndpointError, LookupError):  # behind a proxy, say: nothing depends on it
@@ -550,9 +546,8 @@ class ServerEngine:
     def _read(self, row: Mapping[str, Any], sampling: Sampling) -> Completion:
         try:
             found = self._words.read(row, sampling)
-        except (AnswerError, TypeError, LookupError) as error:
-            again = "error" if isinstance(error, AnswerError) and error.passes else "no"
-            raise EndpointError(f"no answer of token ids: {error}", again=again) from None
+        except (TypeError, LookupError) as error:
+            raise _no_answer(str(error)) from None
         if self._law_known:
             return found
         unknown = [UNKNOWN] * len(found.ids)

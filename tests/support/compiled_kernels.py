@@ -30,3 +30,13 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+def amx() -> Any:
+    """The kernels of bfloat16 where the processor multiplies by AMX; else the test is skipped."""
+    import torch
+
+    found = here(torch.bfloat16)
+    if not found.multiplies:
+        pytest.skip("this processor has no AMX")
+    return found

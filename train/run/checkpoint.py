@@ -121,7 +121,7 @@ class Checkpoints:
         for group, named in {**tensors, "random": states}.items():
             write_weights(work / f"{group}.safetensors", _saveable(named))
         record = {"step": step, "random": numpy_random, "meta": {}, "config": to_dict(self.config)}
-        record["config_hash"] = config_hash(self.config)
+        record |= {"config_hash": config_hash(self.config)}
         (work / "meta.json").write_text(json.dumps(record), encoding="utf-8")
         prints = {path.name: file_hash(path) for path in sorted(work.iterdir())}
         (work / _MANIFEST).write_text(json.dumps(prints), encoding="utf-8")

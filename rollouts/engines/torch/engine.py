@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from assay.workers import usable_cores
-from rollouts.engines.engine import within_context
+from rollouts.engines.engine import EmbeddedEngine
 from rollouts.engines.torch import cpu_decode, llama
 from rollouts.engines.torch.cpu_decode import Branches
 from rollouts.engines.torch.fallback import TransformersEngine, about
@@ -32,7 +32,7 @@ REFILL = 0.25  # share of the rows that must be free before waiting prompts are 
 KEEP_BYTES = 1 << 30  # of keys and values kept between the turns of conversations
 
 
-class TorchEngine:
+class TorchEngine(EmbeddedEngine):
     """Waves of up to `slots` samples over our own decoder. Samples of a prompt share its prefill,
     and on a CPU every step until they draw different tokens.
 
@@ -48,11 +48,9 @@ class TorchEngine:
         slots: int = 128,
         keep_bytes: int = KEEP_BYTES,
     ) -> None:
-        if slots < 1:
-            raise ValueError(f"slots={slots}: the engine needs at least one row; set 1 or more")
+        super().__init__(slots, model.shape.context)
         self.model = model
         self.stop_ids = torch.tensor(sorted(stop_ids), device=model.embed.device)
-        self.slots = slots
         self._packs = llama.can_prepack(model.embed)
         self._products: Products | None = None
         self.merges = model.embed.device.type == "cpu"  # else it would wait for the GPU each token
@@ -72,25 +70,6 @@ class TorchEngine:
         self._kept.clear()
 
     release = update_weights
-
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
-    ) -> list[list[Completion]]:
-        """`n` completions a prompt; sample j of prompt i draws from (seeds[i], j) alone."""
-        return self.generate_now(prompts, sampling, n, seeds)
-
-    def generate_now(
-        self,
-        prompts: Sequence[Sequence[int]],
-        sampling: Sampling,
-        n: int,
-        seeds: Sequence[int],
-    ) -> list[list[Completion]]:
-        """The same, without a coroutine."""
-        if any(len(p) == 0 for p in prompts):
-            raise ValueError("an empty prompt has nothing to continue; give at least one token")
-        context = self.model.shape.context
-        return within_context(context, self._all, prompts, sampling, n, seeds)
 
     def _all(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from assay.seeds import derive_seed
-from rollouts.engines.engine import ModelError, context_of, within_context
+from rollouts.engines.engine import EmbeddedEngine, ModelError, context_of
 from rollouts.engines.torch.load import FAILURES
 from rollouts.engines.torch.sampling import completion, pick, uniforms
 from rollouts.trajectory import Completion, Sampling
@@ -82,7 +82,7 @@ class Draws:
         return (completion(*row) for row in rows)
 
 
-class TransformersEngine:
+class TransformersEngine(EmbeddedEngine):
     """Any causal LM through transformers' `generate`, up to `slots` answers side by side.
 
     Prompts are padded on the left. Some models compute something else then (no attention mask
@@ -94,13 +94,11 @@ class TransformersEngine:
     def __init__(self, model: Any, stop_ids: Sequence[int], slots: int = 32) -> None:
         from transformers import GenerationConfig
 
-        if slots < 1:
-            raise ValueError(f"slots={slots}: the engine needs at least one row; set 1 or more")
-        self.model, self.stop_ids, self.slots = model, list(stop_ids), slots
+        self.model, self.stop_ids = model, list(stop_ids)
         # adapters are in its layers; peft's own `generate` adds nothing to that
         self._core: Any = model.get_base_model() if hasattr(model, "peft_config") else model
         self._core.generation_config = GenerationConfig()  # a folder's own law is not ours
-        self.context = context_of(self._core.config.to_dict())
+        super().__init__(slots, context_of(self._core.config.to_dict()))
         if self._core not in _found:
             _found[self._core] = self._try()
         self.together = _found[self._core]
@@ -113,23 +111,6 @@ class TransformersEngine:
 
     def release(self) -> None:
         """Nothing is kept between calls."""
-
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
-    ) -> list[list[Completion]]:
-        return self.generate_now(prompts, sampling, n, seeds)
-
-    def generate_now(
-        self,
-        prompts: Sequence[Sequence[int]],
-        sampling: Sampling,
-        n: int,
-        seeds: Sequence[int],
-    ) -> list[list[Completion]]:
-        """`n` completions a prompt."""
-        if any(len(p) == 0 for p in prompts):
-            raise ValueError("an empty prompt has nothing to continue; give at least one token")
-        return within_context(self.context, self._all, prompts, sampling, n, seeds)
 
     @torch.inference_mode()
     def _all(

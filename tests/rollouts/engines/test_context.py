@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from rollouts.engines.engine import context_of, within_context
+from rollouts.engines.engine import EmbeddedEngine, context_of
 from rollouts.trajectory import Completion, Sampling
 
 
-def engine(
-    prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
-) -> list[list[Completion]]:
+class Engine(EmbeddedEngine):
     """Writes its seed, and stops after five tokens."""
-    size = min(5, sampling.max_new_tokens)
-    stop = "eos" if size == 5 else "length"
-    made = [Completion([seed] * size, [0.5] * size, [0.25] * size, stop) for seed in seeds]
-    return [[one] * n for one in made]
+
+    def _all(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        size = min(5, sampling.max_new_tokens)
+        stop = "eos" if size == 5 else "length"
+        made = [Completion([seed] * size, [0.5] * size, [0.25] * size, stop) for seed in seeds]
+        return [[one] * n for one in made]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ def test_what_goes_beyond_is_cut_and_only_that(
     lengths: tuple[int, ...], answers: list[tuple[int, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     prompts = [[1] * length for length in lengths]
-    found = within_context(10, engine, prompts, Sampling(6), 2, range(len(prompts)))
+    found = Engine(4, 10).generate_now(prompts, Sampling(6), 2, range(len(prompts)))
     assert [[(len(c.ids), c.stop) for c in group] for group in found] == [[a, a] for a in answers]
     assert all(set(c.ids) <= {i} for i, group in enumerate(found) for c in group)
     assert all(len(c.ids) == len(c.logprobs) == len(c.sampling_logprobs) for g in found for c in g)

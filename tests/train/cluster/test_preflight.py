@@ -140,28 +140,3 @@ def test_a_chain_with_a_wrong_word_is_refused(tmp_path: Path) -> None:
         )
         assert done.returncode != 0 and said in done.stderr
     assert not Path("x").exists()
-
-
-# What the commands of a script's comment write into their folder.
-WRITTEN = {
-    "cdr": {"train.jsonl", "heldout.jsonl"},
-    "dare --tables": {"train.jsonl", "heldout.jsonl"},
-    "dare --import": {"tasks.jsonl"},
-}
-
-
-@pytest.mark.parametrize("path", CHAINS, ids=lambda p: p.stem)
-def test_every_file_of_a_chain_is_written_by_a_command_of_its_comment(path: Path) -> None:
-    text = path.read_text("utf-8")
-    written: set[str] = set()
-    for line in re.findall(r"^#   assay (.*)$", text, re.MULTILINE):
-        words = shlex.split(line)
-        out = words[words.index("--out") + 1] if "--out" in words else ""
-        if words[0] == "tasks":
-            kind = next(k for k in WRITTEN if set(k.split()) <= set(words))
-            written |= {out, *(f"{out}/{name}" for name in WRITTEN[kind])}
-        elif words[0] == "rollout":
-            written.add(out)
-    named = set(re.findall(r"tasks/[\w./]+", text.split("\nOUT=")[1]))
-    assert named and named <= written
-    assert [p for p in re.findall(r"configs/[\w./]+", text) if not (ROOT / p).is_file()] == []

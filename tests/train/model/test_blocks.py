@@ -8,18 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from compiled_kernels import here, threads  # noqa: E402, F401
+from compiled_kernels import amx, threads  # noqa: E402, F401
 from hypothesis import example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from train.model.fused import AttendTiled, Seen  # noqa: E402
-
-
-def kernels() -> Any:
-    found = here(torch.bfloat16)
-    if not found.multiplies:
-        pytest.skip("this processor has no AMX")
-    return found
 
 
 def wanted(q: Any, keys: Any, values: Any, mask: Any) -> Any:
@@ -68,7 +61,7 @@ def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal:
     given = [x.requires_grad_() for x in (q, keys, values)]
     torch.use_deterministic_algorithms(True)  # what is allocated and not written is NaN
     try:
-        ours = AttendTiled.apply(*given, Seen(mask, torch.bfloat16), kernels())
+        ours = AttendTiled.apply(*given, Seen(mask, torch.bfloat16), amx())
         ours.backward(grad)
     finally:
         torch.use_deterministic_algorithms(False)

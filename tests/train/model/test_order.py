@@ -43,16 +43,6 @@ def test_strata_of_status_and_track() -> None:
     assert balanced_batch(2, strata(some, "none"), 4, 3) == batch_of(2, 6, 4, 3)
 
 
-def test_a_step_depends_on_seed_and_step_alone() -> None:
-    some = tasks(6)
-    for balance in ("track", "none", "status"):
-        pools = strata(some, balance)
-        first = [balanced_batch(s, pools, 4, 1) for s in range(6)]
-        fresh = [balanced_batch(s, pools, 4, 1) for s in (5, 4, 3, 2, 1, 0)]
-        assert first == fresh[::-1]
-        assert first != [balanced_batch(s, pools, 4, 2) for s in range(6)]
-
-
 def test_an_epoch_is_shuffled_once_however_many_steps_it_has() -> None:
     epoch_order.cache_clear()
     seen = [row for step in range(50) for row in batch_of(step, 1000, 30, 3)]

@@ -41,7 +41,7 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     work = out / ".tmp-model"
     shutil.rmtree(work, ignore_errors=True)
     try:
-        if has_adapters(actor):
+        if (actor / META).is_file():
             save_merged(actor, Path(_model(out)["path"]), work)
         else:
             with contextlib.redirect_stdout(sys.stderr):  # it says every shard it reads
@@ -53,7 +53,9 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
-    keep_template(work, _template(out))
+    model = _model(out)
+    more = model.get("chat_template_kwargs")
+    keep_template(work, template_arguments(Path(model["path"]), more) if model else {})
     known = out / "verl" / TRAINED  # of all steps: an earlier one saw no more
     if known.is_file():
         shutil.copyfile(known, work / TRAINED)
@@ -66,14 +68,6 @@ def _model(out: Path) -> dict[str, Any]:
     if not settings.is_file():
         return {}
     return yaml.safe_load(settings.read_text(encoding="utf-8"))["model"]
-
-
-def _template(out: Path) -> dict[str, Any]:
-    """Arguments of the chat template that the run used."""
-    model = _model(out)
-    if not model:
-        return {}
-    return template_arguments(Path(model["path"]), model.get("chat_template_kwargs"))
 
 
 def _merge(actor: Path, target: Path) -> None:
@@ -97,10 +91,6 @@ def _merge(actor: Path, target: Path) -> None:
 # --- adapters: verl's own merger puts them aside, and saves the base model without them ------
 
 META = "lora_train_meta.json"  # verl writes it beside the shards of a model with adapters
-
-
-def has_adapters(actor: Path) -> bool:
-    return (actor / META).is_file()
 
 
 def save_merged(actor: Path, base: Path, target: Path) -> None:

@@ -85,14 +85,10 @@ class AssayLoop(AgentLoopBase):
         if score.outcome is None or not trajectory.sampled:
             print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)
             return []
-        return output_of(task, trajectory, score, steps, self._penalty(task, trajectory))
-
-    def _penalty(self, task: Task, trajectory: Trajectory) -> float | None:
-        """What `rl.overlong=soft` takes from the reward; None under another setting."""
-        rl = self.run_config.rl
-        if rl.overlong != "soft":
-            return None
-        return float(length_penalty([task], [[trajectory]], rl)[0, 0])
+        rl, penalty = self.run_config.rl, None
+        if rl.overlong == "soft":
+            penalty = float(length_penalty([task], [[trajectory]], rl)[0, 0])
+        return output_of(task, trajectory, score, steps, penalty)
 
     async def _episode(
         self, task: Task, sample: int, run_seed: int, drawn: dict[str, Any], steps: list[int]

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from compiled_kernels import here, threads  # noqa: E402, F401
+from compiled_kernels import amx, threads  # noqa: E402, F401
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
@@ -20,13 +20,6 @@ SIZES = st.lists(st.tuples(st.integers(0, 70), st.integers(1, 90)), min_size=1, 
 
 def some(seed: int, *shape: int) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
-
-
-def kernels() -> Any:
-    found = here(torch.bfloat16)
-    if not found.multiplies:
-        pytest.skip("this processor has no AMX")
-    return found
 
 
 def case(seed: int, known: list[int], new: list[int], heads: int, kv: int, size: int) -> Any:
@@ -54,7 +47,7 @@ def test_attention_of_prompts_is_that_of_torch(
     known, new = (list(part) for part in zip(*sizes, strict=True))
     parts = case(sum(known), known, new, many, kv, size)
     projected, tables, norms, keys, values, spans = parts
-    found = kernels().read_prompts(*parts, 1e-5).float()
+    found = amx().read_prompts(*parts, 1e-5).float()
     lines = projected.float().view(len(projected), -1, size)
     query, key, value = lines.split([many, kv, kv], 1)
     if norms[0] is not None:
@@ -87,13 +80,13 @@ def test_a_prompt_in_two_parts_and_beside_others_has_the_same_bits(
     new = [first + second, *(9 * i + 5 for i in range(others))]
     projected, tables, norms, keys, values, spans = case(7, [0] * len(new), new, 6, 2, 64)
     stores = keys.clone(), values.clone()
-    whole = kernels().read_prompts(projected, tables, norms, keys, values, spans, 1e-5)
+    whole = amx().read_prompts(projected, tables, norms, keys, values, spans, 1e-5)
     parts: list[Any] = []
     for begin, end in ((0, first), (first, first + second)):
         mine = projected[begin:end], tuple(t[begin:end] for t in tables)
         one = tuple(store[:1] for store in stores)
         span = torch.tensor([[begin, end]])
-        parts.append(kernels().read_prompts(*mine, norms, *one, span, 1e-5))
+        parts.append(amx().read_prompts(*mine, norms, *one, span, 1e-5))
     assert torch.equal(torch.cat(parts), whole[: first + second])
     for store, other in zip(stores, (keys, values), strict=True):
         assert torch.equal(store[0, :, : first + second], other[0, :, : first + second])
