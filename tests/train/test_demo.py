@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 import assay
 from configs.schema import DemoConfig
 from train.cli.demo import DEFAULT_CONFIG
-from train.demo_time import LEAST, Speeds, expected_line, fitted_to, stage_seconds
+from train.demo import LEAST, Speeds, expected_line, fitted_to, stage_seconds
 from train.run.log import read_metrics
 from train.run.settings import load_run
 
