@@ -125,13 +125,24 @@ def test_answers_that_end_inside_their_thought_are_told_of(
 THOUGHT = "<think>\nhm <status>DROP</status>\n</think>\n\n"
 
 
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two models that say the same, one of them behind a thought."""
+    folder = tmp_path_factory.mktemp("taught")
+    return {
+        name: write_model(folder / name, CHAT_TEMPLATE, 40, thought, ANSWERS[:1])
+        for name, thought in (("plain", ""), ("thinks", THOUGHT))
+    }
+
+
 @pytest.mark.parametrize("tools", [False, True])
-def test_a_folder_model_that_thinks_scores_alike(tmp_path: Path, tools: bool) -> None:
+def test_a_folder_model_that_thinks_scores_alike(
+    taught: dict[str, Path], tmp_path: Path, tools: bool
+) -> None:
     """Without tools a message; with them a call, the tool's answer, and a message."""
     tasks = tool_tasks(1 if tools else 4, tmp_path / "t.jsonl", tools)
     found: dict[str, list[Any]] = {}
-    for name, thought in (("plain", ""), ("thinks", THOUGHT)):
-        model = write_model(tmp_path / name, CHAT_TEMPLATE, 60, thought, ANSWERS[:1])
+    for name, model in taught.items():
         out = tmp_path / f"{name}.jsonl"
         words = ["--tasks", str(tasks), "--model", str(model), "--out", str(out), "sampling.n=1"]
         assert assay.main(["rollout", *words, "sampling.temperature=0"]) == 0
