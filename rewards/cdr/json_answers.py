@@ -19,8 +19,8 @@ from rapidfuzz.distance import Levenshtein
 
 from assay.task import Score, TaskError
 from assay.thoughts import answer_after_thoughts
-from rewards.cdr.score import Metrics, refinement_metrics, score_refinement
-from rewards.parse import PARSINGS, normalise_lines, render
+from rewards.cdr.score import refinement_metrics, score_refinement
+from rewards.parse import PARSINGS, normalise, normalise_lines, render
 
 TEXT, JSON, MIXED = "text_refinement", "structured_json", "mixed_structured_text"
 PROFILES = (TEXT, JSON, MIXED)
@@ -139,19 +139,6 @@ def corrected_text(match: JsonMatch) -> str:
 # ---- one prediction as the release scores it
 
 
-@dataclass(frozen=True)
-class PredictionScore:
-    """`success` is RS; `gain` is RG, None where the row reports none; the rest is diagnostic."""
-
-    success: bool
-    gain: float | None
-    status_match: bool
-    metrics: Metrics | None = None
-    match: JsonMatch | None = None
-    full_run_distance: int | None = None
-    n1_success: bool = False
-
-
 def profile_of(row: Mapping[str, Any]) -> str:
     """Name the scoring profile of a row; without one, a reference that is JSON is scored as JSON.
 
@@ -166,8 +153,12 @@ def profile_of(row: Mapping[str, Any]) -> str:
     return str(profile)
 
 
-def score_prediction(row: Mapping[str, Any], status: str | None, text: str) -> PredictionScore:
-    """Score a read answer against a release row; an empty status matches nothing.
+def score_prediction(
+    row: Mapping[str, Any], status: str | None, text: str
+) -> tuple[dict[str, Any], JsonMatch | None]:
+    """Score a read answer against a release row; an empty status matches nothing. Returns the
+    numbers that the release reports of it (`recipe_success` is RS, `refinement_gain` RG, None where
+    the row reports none; distances in characters, shares in [0, 1]), and how its JSON compares.
 
     Raises `TaskError` when the row lacks what its profile needs.
     """
@@ -176,25 +167,47 @@ def score_prediction(row: Mapping[str, Any], status: str | None, text: str) -> P
     try:
         if profile == JSON:
             match = compare_json(reference, text)
-            return PredictionScore(match.exact, None, True, match=match, n1_success=match.exact)
+            made = {"status_match": True, "recipe_success": match.exact, "refinement_gain": None}
+            return made | _of_json(match), match
         if profile == MIXED:
             match = compare_json(row.get("reference_json") or _need(row, "reference_json"), text)
             found = corrected_text(match)
     except ValueError as error:
         raise TaskError(f"the row's reference is no JSON ({error}); check the row") from None
     wanted = str(row.get("reference_status") or "KEEP") if match else _need(row, "reference_status")
-    metrics = refinement_metrics(_need(row, "input_text"), wanted, reference, status or "", found)
+    m = refinement_metrics(_need(row, "input_text"), wanted, reference, status or "", found)
     full = row.get("reference_text_full_run")
     stopped = match is None and str(wanted).strip().upper() == "DROP" and isinstance(full, str)
-    return PredictionScore(
-        metrics.rs and (match is None or match.exact),
-        metrics.rg if row.get("reports_refinement_gain", True) else None,
-        metrics.status_match,
-        metrics,
-        match,
-        Levenshtein.distance(text, cast("str", full)) if stopped else None,
-        metrics.status_match and normalise_lines(found) == normalise_lines(reference),
-    )
+    same_lines = normalise_lines(found) == normalise_lines(reference)
+    return {
+        "status_match": m.status_match,
+        "recipe_success": m.rs and (match is None or match.exact),
+        "refinement_gain": m.rg if row.get("reports_refinement_gain", True) else None,
+        "edit_distance_input_to_reference": m.d_in,
+        "edit_distance_input_to_prediction": m.d_edit,
+        "edit_distance_prediction_to_reference": m.d_pred,
+        "edit_distance_prediction_to_full_run_reference": (
+            Levenshtein.distance(text, cast("str", full)) if stopped else None
+        ),
+        "raw_refinement_gain": 1.0 if m.d_pred == 0 else (m.d_in - m.d_pred) / max(m.d_in, 1),
+        "refinement_progress": m.rg,
+        "edit_calibration": m.edit_calibration,
+        "text_exact_match": found == reference,
+        "normalized_text_exact_match": same_lines,
+        "norm_text_exact_match": normalise(found) == normalise(reference),
+        "recipe_success_strict": m.strict_equal,
+        "normalized_recipe_success": m.status_match and same_lines,
+        "norm_recipe_success": m.rs,
+    } | (_of_json(match) if match else {}), match
+
+
+def _of_json(match: JsonMatch) -> dict[str, Any]:
+    return {
+        "json_parse_success": match.parsed,
+        "json_exact_match": match.exact,
+        "field_matches": match.fields if match.parsed else {},
+        "field_accuracy": match.accuracy if match.parsed else None,
+    }
 
 
 def _need(row: Mapping[str, Any], name: str) -> Any:
@@ -251,30 +264,25 @@ def score_structured(
     clean = _load(output) is not _FAILED
     if parsing == "strict" and not clean:
         return _nothing("no_answer")
-    score = score_prediction(row, "KEEP", output)
-    match = score.match
-    accuracy = (match.accuracy or 0.0) if match is not None else 0.0
+    numbers, match = score_prediction(row, "KEEP", output)
+    assert match is not None  # the row is no text row
+    success = bool(numbers["recipe_success"])
     parts = {
-        "rg": score.gain or 0.0,
+        "rg": numbers["refinement_gain"] or 0.0,
         "status_match": 1.0,
-        "strict_equal": float(score.success),
-        "json_parsed": float(match is not None and match.parsed),
-        "field_accuracy": accuracy,
+        "strict_equal": float(success),
+        "json_parsed": float(match.parsed),
+        "field_accuracy": match.accuracy or 0.0,
         "format": float(clean),
     }
-    if match is not None:
-        parts |= {f"field_{name}": float(right) for name, right in match.fields.items()}
-    # Not `accuracy`: there, an invented key with null equals a key that the reference lacks.
-    earned = match.earned if match is not None else 0.0
-    reward = (
-        (weights.form * clean + weights.fields * earned + weights.success * score.success)
-        if match is not None and match.parsed
-        else 0.0
-    )
-    if score.success:
-        reward = 1.0 - (0.0 if clean else weights.form)
-    why = "ok" if score.success else "bad_json" if not parts["json_parsed"] else "wrong_fields"
-    return Score(float(score.success), reward, parts, why)
+    parts |= {f"field_{name}": float(right) for name, right in match.fields.items()}
+    if success:
+        return Score(1.0, 1.0 - (0.0 if clean else weights.form), parts)
+    if not match.parsed:
+        return Score(0.0, 0.0, parts, "bad_json")
+    # Not the accuracy: there, an invented key with null equals a key that the reference lacks.
+    reward = weights.form * clean + weights.fields * match.earned
+    return Score(0.0, reward, parts, "wrong_fields")
 
 
 def _nothing(why: str) -> Score:

@@ -15,14 +15,7 @@ from typing import Any, Literal, cast
 
 from assay.files import write_text
 from assay.task import TaskError, refuse_unfinished, write_jsonl
-from rewards.cdr.json_answers import (
-    JSON,
-    PROFILES,
-    PredictionScore,
-    corrected_text,
-    score_prediction,
-)
-from rewards.parse import normalise, normalise_lines
+from rewards.cdr.json_answers import JSON, PROFILES, score_prediction
 
 Row = dict[str, Any]
 CORE = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
@@ -263,7 +256,7 @@ def score_variants(row: Mapping[str, Any]) -> list[Row]:
         status = "KEEP" if said is None else str(said)
         scored: Row = {"recipe_success": False, "refinement_gain": None, "status_match": False}
         if valid:
-            scored = metric_row(score_prediction(row, status, text), row, text)
+            scored, _ = score_prediction(row, status, text)
         found.append(
             {
                 **{name: row.get(name) for name in VARIANT_COLUMNS},
@@ -407,44 +400,6 @@ def summarise(
             for value in values
         }
     return summary
-
-
-def metric_row(score: PredictionScore, row: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Write out the numbers that the release reports of one scored prediction: distances in
-    characters, shares in [0, 1]."""
-    found: dict[str, Any] = {
-        "status_match": score.status_match,
-        "recipe_success": score.success,
-        "refinement_gain": score.gain,
-    }
-    if score.metrics is not None:
-        m = score.metrics
-        if score.match is not None:
-            text = corrected_text(score.match)
-        reference = str(row.get("reference_text") or "")
-        found |= {
-            "edit_distance_input_to_reference": m.d_in,
-            "edit_distance_input_to_prediction": m.d_edit,
-            "edit_distance_prediction_to_reference": m.d_pred,
-            "edit_distance_prediction_to_full_run_reference": score.full_run_distance,
-            "raw_refinement_gain": 1.0 if m.d_pred == 0 else (m.d_in - m.d_pred) / max(m.d_in, 1),
-            "refinement_progress": m.rg,
-            "edit_calibration": m.edit_calibration,
-            "text_exact_match": text == reference,
-            "normalized_text_exact_match": normalise_lines(text) == normalise_lines(reference),
-            "norm_text_exact_match": normalise(text) == normalise(reference),
-            "recipe_success_strict": m.strict_equal,
-            "normalized_recipe_success": score.n1_success,
-            "norm_recipe_success": m.rs,
-        }
-    if score.match is not None:
-        found |= {
-            "json_parse_success": score.match.parsed,
-            "json_exact_match": score.match.exact,
-            "field_matches": score.match.fields if score.match.parsed else {},
-            "field_accuracy": score.match.accuracy if score.match.parsed else None,
-        }
-    return found
 
 
 # ---- files of scores

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from assay.errors import install_extra
 from assay.task import TaskError
 
 Profile = Literal["bench", "dj"]
@@ -21,19 +19,6 @@ INF = 9223372036854775807
 
 class GoldError(TaskError):
     """A recipe or row that cannot be executed; the message says what to change."""
-
-
-def library(name: str, purpose: str, install: str = "", *, extra: str = "") -> Any:
-    """Import an optional library by name, because none of them carries complete types.
-
-    Raises `GoldError` saying what wants it and how to install it: the requirement `install`, or the
-    project's own `extra`.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        how = install_extra(extra) if extra else f"run: pip install '{install}'"
-        raise GoldError(f"{purpose} needs {name}; {how}") from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

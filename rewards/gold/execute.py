@@ -31,7 +31,6 @@ from assay.rows import (
 from assay.task import json_line
 from assay.workers import usable_cores
 from rewards.gold.core import PROFILES, GoldError
-from rewards.gold.core import library as optional_library
 from rewards.gold.pool import Pool
 from rewards.gold.recipe import read_recipe
 
@@ -363,7 +362,7 @@ def _ray(
 ) -> int:
     """Write `output/gold_status=KEEP|DROP|FAILED/*.parquet`. Every row lands in one of the three,
     failed ones with their text unchanged and the reason in `gold_error`."""
-    ray, data = (optional_library(m, "--engine ray", extra="ray") for m in ("ray", "ray.data"))
+    ray, data = (library(m, "--engine ray", "ray") for m in ("ray", "ray.data"))
     source, target, column = Path(inputs[0]), Path(output), args.text or "text"
     if len(inputs) > 1:
         raise GoldError("--engine ray reads one file or folder; put the files into a folder")

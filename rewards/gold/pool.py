@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from assay.task import json_line
+from assay.task import TaskError, json_line
 from assay.workers import WorkerPool
 from rewards.gold.core import GoldError, nearest
 from rewards.gold.recipe import (
@@ -113,7 +113,7 @@ class RowExecutor:
         try:
             row = json.loads(line)
             return json_line(self.row(row))
-        except GoldError as error:
+        except TaskError as error:
             why = str(error)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             why = f"not valid JSON ({error})"

@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 from assay.syntax import python_literal
@@ -186,7 +187,7 @@ def _rouge(said: Any, want: Any, _: Judge) -> float:
     return rouge1(said, want)[2]
 
 
-def _overlap(said: Any, want: Any, side: int) -> float:
+def _overlap(said: Any, want: Any, _: Judge, side: int) -> float:
     """Precision (0) or recall (1): ROUGE-1 on two texts, set overlap on two lists, else 0."""
     if isinstance(said, str) and isinstance(want, str):
         return rouge1(said, want)[side]
@@ -197,14 +198,6 @@ def _overlap(said: Any, want: Any, side: int) -> float:
         whole = (left, right)[side]
         return len(left & right) / len(whole) if whole else 0.0
     return 0.0
-
-
-def _precision(said: Any, want: Any, _: Judge) -> float:
-    return _overlap(said, want, 0)
-
-
-def _recall(said: Any, want: Any, _: Judge) -> float:
-    return _overlap(said, want, 1)
 
 
 def bleu(said: Any, want: Any, _: Judge | None = None) -> float:
@@ -256,7 +249,11 @@ METRICS: dict[str, dict[str, Metric]] = {
         "mean_relative_absolute_error": _difference(lambda gap, want: gap / abs(want), 1.0),
     },
     "string_approximate": {"bleu": bleu, "rouge": _rouge, "llm_paraphrase": _paraphrase},
-    "list_exact": {"f1": _f1, "precision": _precision, "recall": _recall},
+    "list_exact": {
+        "f1": _f1,
+        "precision": partial(_overlap, side=0),
+        "recall": partial(_overlap, side=1),
+    },
     "list_approximate": {"f1_approximate": _f1_approximate},
 }
 

@@ -19,7 +19,6 @@ from assay.task import Answer, Score, Task
 from rewards.audit.laws import gold_of
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_answers import parse_json, score_prediction
-from rewards.cdr.release_files import metric_row
 from rewards.cdr.score import score_refinement
 from rewards.dare.read import Unreadable, check_shape
 from rewards.dare.score import read_gold, score_table
@@ -185,11 +184,11 @@ def release(text: str) -> Any:
     row |= {"reference_text": gold["text"], "scoring_profile": "text_refinement"}
     row |= {"operator_sequence": [s["operator"] for s in gold["recipe"]]}
     said = parse(text, "release")
-    score = score_prediction(row, said.status, said.text)
+    numbers, _ = score_prediction(row, said.status, said.text)
     mode = failure_mode(row, said.status, said.text)
     given = (said.status, normalise(said.text))
     cause = counterfactuals(gold).get(given) if len(text) < 5_000 else ""
-    return metric_row(score, row, text), mode, cause
+    return numbers, mode, cause
 
 
 def value_of(text: str) -> Any:

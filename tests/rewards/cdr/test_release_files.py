@@ -11,7 +11,7 @@ from places import tables
 from vectors import needs_full_vectors, vectors
 
 from rewards.cdr.json_answers import compare_json, parse_json, score_prediction
-from rewards.cdr.release_files import metric_row, score_file
+from rewards.cdr.release_files import score_file
 from rewards.parse import normalise, normalise_lines, parse_release
 from rewards.score import score_row
 
@@ -21,8 +21,7 @@ TABLES = tables("cdr")
 def test_metric_vectors() -> None:
     for row in vectors("scorer", "metric"):
         row |= {"scoring_profile": "text_refinement"}
-        score = score_prediction(row, row["predicted_status"], row["predicted_text"])
-        got = metric_row(score, row, row["predicted_text"])
+        got, _ = score_prediction(row, row["predicted_status"], row["predicted_text"])
         assert {name: got[name] for name in row["expected"]} == row["expected"], row["case"]
 
 
