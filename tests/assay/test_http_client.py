@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 import time
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from places import tables
 
 pytest.importorskip("aiohttp")
-from aiohttp import web
 from asking import chat_rollout
+from chat_server import Body, Raw, serving
 
 from assay.http_client import Patience, _retry_after
 from assay.task import Task
@@ -29,34 +30,25 @@ OK = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}
 VLLM = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
 
 
-async def asked(replies: list[Reply], go: Any, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
+def asked(replies: list[Reply], go: Any, **options: Any) -> tuple[Any, list[Body]]:
+    """What `go` gives with an engine whose endpoint replies so, the last for ever; and what was
+    asked there."""
 
-    async def handle(request: web.Request) -> web.Response:
-        seen.append(await request.json())
+    def reply(_: Body) -> Raw:
         status, body, headers = replies[min(len(seen), len(replies)) - 1]
-        return web.json_response(body, status=status, headers=headers)
+        return Raw([json.dumps(body).encode()], "application/json", status, headers)
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
-    try:
-        url = f"http://127.0.0.1:{port}/v1"
+    async def run(url: str) -> Any:
         async with OpenAIEngine(url, "m", **{"pause_s": 0.001, **options}) as engine:
-            return await go(engine), seen
-    finally:
-        await runner.cleanup()
+            return await go(engine)
+
+    with serving(reply) as (url, seen):
+        return asyncio.run(run(url)), seen
 
 
-def chat(replies: list[Reply], **options: Any) -> tuple[ChatReply, list[dict[str, Any]]]:
-    async def go(engine: OpenAIEngine) -> ChatReply:
-        return await engine.chat([{"role": "user", "content": "q"}], [], Sampling(50), 1)
-
-    return asyncio.run(asked(replies, go, **options))
+def chat(replies: list[Reply], **options: Any) -> tuple[ChatReply, list[Body]]:
+    asks = [{"role": "user", "content": "q"}]
+    return asked(replies, lambda engine: engine.chat(asks, [], Sampling(50), 1), **options)
 
 
 def test_a_busy_endpoint_is_waited_for_longer_than_a_broken_one() -> None:
@@ -100,7 +92,7 @@ def test_a_conversation_that_is_too_long_is_cut_and_not_broken(said: str) -> Non
         task = Task("t", "answer", "own", "train", [{"role": "user", "content": "q"}], {})
         return await chat_rollout([task], engine, Sampling(50), 1, 0)
 
-    groups, seen = asyncio.run(asked(full, go))
+    groups, seen = asked(full, go)
     found = groups[0][0]
     assert (found.stop, found.failure, found.answer().truncated) == ("length", None, True)
     assert len(seen) == 2  # with and without max_tokens; not tried again

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from assay import family as families
 from assay.journal import Journal, append_rows, read_journal
 from assay.task import Task, TaskError
 
-pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 ROWS = [{"task_id": f"t{i}", "sample": 0, "text": "abc" * i} for i in range(5)]
 
 
@@ -44,42 +42,16 @@ def test_a_row_that_is_no_json_is_left_out_and_said(
     assert capsys.readouterr().err == ""
 
 
-OWN = """
-from assay.family import Answer, Family, Score, Task
-
-
-def score(task: Task, answer: Answer) -> Score:
-    right = float("e" in answer.text)
-    return Score(right, right, {}, "ok" if right else "wrong")
-
-
-def gold(task: Task) -> Answer:
-    return Answer("e")
-
-
-FAMILY = Family(name="letters", score=score, gold=gold)
-"""
-
-
-@pytest.fixture
-def letters(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("family") / "letters.py"
-    path.write_text(OWN)
-    families.use_families([str(path)])
-
-
 def task(number: int) -> Task:
     chat = [{"role": "user", "content": "Say e."}]
-    return Task(f"t{number}", "letters", "x", "heldout", chat, gold={})
+    return Task(f"t{number}", "refinement", "x", "heldout", chat, gold={})
 
 
 def answers_of(folder: Path, tasks: list[Task], settings: dict[str, Any], **more: Any) -> Journal:
     return Journal(folder / "rows.jsonl", folder / "record.json", tasks, settings, **more)
 
 
-def test_every_setting_that_changed_is_named_with_both_values(
-    tmp_path: Path, letters: None
-) -> None:
+def test_every_setting_that_changed_is_named_with_both_values(tmp_path: Path) -> None:
     begun = {"seed": 0, "engine": "vllm", "long": "x" * 80, "weights": "ab"}
     with answers_of(tmp_path, [task(0)], begun) as kept:
         kept.write({"task_id": "t0", "sample": 0, "outcome": 1.0})
@@ -89,7 +61,7 @@ def test_every_setting_that_changed_is_named_with_both_values(
         answers_of(tmp_path, [task(0)], now)
 
 
-def test_what_answered_is_kept_over_starts_each_once(tmp_path: Path, letters: None) -> None:
+def test_what_answered_is_kept_over_starts_each_once(tmp_path: Path) -> None:
     one, other = ({"engine": "vllm", "version": version} for version in ("0.31", "0.32"))
     tasks = [task(0), task(1), task(2)]
     for number, about in enumerate((one, one, other)):
@@ -99,7 +71,7 @@ def test_what_answered_is_kept_over_starts_each_once(tmp_path: Path, letters: No
     assert answers_of(tmp_path, tasks, {"seed": 0}).answered_by == [one, other]
 
 
-def test_more_tasks_go_on_and_other_tasks_do_not(tmp_path: Path, letters: None) -> None:
+def test_more_tasks_go_on_and_other_tasks_do_not(tmp_path: Path) -> None:
     with answers_of(tmp_path, [task(0)], {}) as kept:
         kept.write({"task_id": "t0", "sample": 0, "outcome": 1.0})
     assert set(answers_of(tmp_path, [task(0), task(1)], {}).done) == {("t0", 0)}
@@ -111,9 +83,7 @@ def test_more_tasks_go_on_and_other_tasks_do_not(tmp_path: Path, letters: None) 
     assert answers_of(tmp_path, [task(1)], {}, others=True).done == {}
 
 
-def test_the_content_of_a_tasks_file_is_part_of_what_is_asked(
-    tmp_path: Path, letters: None
-) -> None:
+def test_the_content_of_a_tasks_file_is_part_of_what_is_asked(tmp_path: Path) -> None:
     for name, text in (("a", "1"), ("b", "1"), ("c", "2")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "t.csv").write_text(text)
@@ -128,9 +98,7 @@ def test_the_content_of_a_tasks_file_is_part_of_what_is_asked(
         answers_of(tmp_path, [asked("c")], {})
 
 
-def test_rows_without_an_outcome_leave_the_file_and_are_paid_for(
-    tmp_path: Path, letters: None
-) -> None:
+def test_rows_without_an_outcome_leave_the_file_and_are_paid_for(tmp_path: Path) -> None:
     tasks = [task(0), task(1)]
     with answers_of(tmp_path, tasks, {}) as kept:
         kept.write({"task_id": "t1", "sample": 0, "outcome": 1.0})
@@ -144,7 +112,7 @@ def test_rows_without_an_outcome_leave_the_file_and_are_paid_for(
     assert [row["task_id"] for row in read_journal(tmp_path / "rows.jsonl")] == ["t1"]
 
 
-def test_a_file_of_an_earlier_version_is_refused(tmp_path: Path, letters: None) -> None:
+def test_a_file_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"task_id": "t0", "sample": 0, "outcome": 1.0}\n')
     with pytest.raises(TaskError, match="was not begun by this command"):
         answers_of(tmp_path, [task(0)], {})

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sql_tasks import sql_tasks
 
 from assay import scorer_timeout
 from assay.family import BUILT_IN
@@ -26,7 +27,6 @@ from rewards.gold import Step, execute
 from rewards.krama.answer import score_response
 from rewards.parse import normalise, parse
 from rewards.score import score_lines
-from rewards.sql.data import Column, Database, Table, packed
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tool_calls import FORMATS, ToolSpec, fitting
 from train.view.explain_cdr import counterfactuals
@@ -66,15 +66,6 @@ KINDS = {"reg-MM": NUMBERS, "reg-IF": NUMBERS, "class-MM": LABELS, "class-IF": L
 CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 
-CARS = tuple((f"car {i}", f"m{i * 7 % 4}", None if i % 9 == 8 else i * 2.5) for i in range(40))
-CAR = (Column("name", "TEXT", True, True), Column("maker", "TEXT"), Column("price", "REAL"))
-QUERIES = {
-    "SELECT COUNT(*) FROM cars WHERE price >= 40": False,
-    "SELECT maker, AVG(price) FROM cars GROUP BY maker": False,
-    "SELECT name FROM cars WHERE price IS NOT NULL ORDER BY price DESC, name LIMIT 3": True,
-}
-
-
 def cleaned(text: str, recipe: tuple[Step, ...]) -> dict[str, Any]:
     run = execute(text, recipe)
     steps = [{"operator": s.operator, "params": dict(s.params)} for s in recipe]
@@ -90,15 +81,7 @@ GOLDS: dict[str, list[dict[str, Any]]] = {
     "structured": [{"input_text": "x", "reference_text": json.dumps(v)} for v in JSONS],
     "answer": [{"answer_type": kind, "answer": value} for kind, value in ANSWERS],
     "table": [table(kind, text) for kind, text in (*KINDS.items(), ("time-CF", DATED))],
-    "sql": [
-        {
-            "sql": q,
-            "database": packed(Database((Table("cars", CAR, CARS),))),
-            "ordered": o,
-            "focus": [],
-        }
-        for q, o in QUERIES.items()
-    ],
+    "sql": [task.gold for task in sql_tasks()],
 }
 
 

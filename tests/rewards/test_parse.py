@@ -1,5 +1,3 @@
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,17 +64,10 @@ def test_an_unknown_reading_is_refused():
         parse("x", "loose")
 
 
-def test_normalising_a_long_run_of_spaces_takes_linear_time():
-    def cost(size: int) -> float:
-        text = "a" + " " * size + "b" + "\n" * size
-        times: list[float] = []
-        for _ in range(3):
-            started = time.process_time()
-            normalise(text)
-            times.append(time.process_time() - started)
-        return min(times)
-
-    assert cost(1_600_000) < 64 * cost(100_000)  # 16 where it is linear, 256 where quadratic
+def test_a_long_run_of_spaces_is_normalised_in_linear_time():
+    """In quadratic time this would not end."""
+    text = "a" + " " * 1_600_000 + "b" + "\n" * 1_600_000
+    assert normalise(text) == normalise("a b")
 
 
 SPACED = st.text(st.sampled_from(" \t\n\r\x0b\xa0\u3000,.ab"), max_size=12)

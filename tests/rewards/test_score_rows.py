@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import signal
@@ -198,3 +199,53 @@ def test_a_rollout_that_cannot_be_scored_is_one_sentence(
 ) -> None:
     (found,) = score_lines([json.dumps(row)], tasks)
     assert found["id"] == row["task_id"] and said in found["error"]
+
+
+EMAIL = {"input_text": "a x@y.z b", "reference_status": "KEEP", "reference_text": "a  b"}
+GOLD = "<status>KEEP</status><clean_text>a b</clean_text>"
+
+
+def row_of(**changes: Any) -> str:
+    return json.dumps({"id": "1", "family": "refinement", "task": EMAIL, "output": GOLD} | changes)
+
+
+def run(given: bytes, folder: Path) -> tuple[int, list[dict[str, Any]]]:
+    (folder / "in.jsonl").write_bytes(given)
+    status = main([str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl")])
+    return status, [json.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
+
+
+def test_rows_are_scored_in_order(tmp_path: Path) -> None:
+    made = [row_of(), row_of(id="2", output="a b")]
+    made += [row_of(id="3", output="a b", parsing="release")]
+    made += [row_of(id="4", output="<status>KEEP</status><clean_text>\ud800</clean_text>")]
+    status, out = run("\n".join(made).encode(), tmp_path)
+    assert status == 0
+    assert [(r["id"], r["outcome"], r["why"]) for r in out] == [
+        ("1", 1.0, "ok"),
+        ("2", 0.0, "no_answer"),
+        ("3", 1.0, "ok"),
+        ("4", 0.0, "wrong_text"),
+    ]
+    assert set(out[0]) == {"id", "outcome", "reward", "parts", "why"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [*TABLES["a_bad_row_is_named_and_the_rest_goes_on"], ("\xff\xfe", "")]
+)
+def test_a_bad_row_is_named_and_the_rest_goes_on(line: str, message: str, tmp_path: Path) -> None:
+    code = "utf-8" if message else "latin-1"  # bytes that are no text spoil only their row
+    status, out = run(f"{line}\n\n{row_of(id='good')}\n".encode(code), tmp_path)
+    assert status == 3
+    assert message in out[0]["error"]
+    assert (out[1]["id"], out[1]["reward"]) == ("good", 1.0)
+
+
+def test_standard_streams_and_a_missing_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(row_of() + "\n"))
+    assert main(["-"]) == 0
+    assert json.loads(capsys.readouterr().out)["reward"] == 1.0
+    assert main([str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl" in capsys.readouterr().err

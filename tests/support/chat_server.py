@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -20,6 +20,7 @@ class Raw:
     pieces: Sequence[bytes]
     kind: str = "text/event-stream"
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @contextmanager
@@ -37,8 +38,9 @@ def serving(reply: Callable[[Body], str | int | Body | Raw]) -> Iterator[tuple[s
             said = reply(body)
             if isinstance(said, Raw):
                 self.send_response(said.status)
-                self.send_header("Content-Type", said.kind)
-                self.send_header("Connection", "close")
+                about = {"Content-Type": said.kind, "Connection": "close", **said.headers}
+                for name, value in about.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 for piece in said.pieces:
                     self.wfile.write(piece)

@@ -28,6 +28,44 @@ def asked(words: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": words}]
 
 
+def task_of(name: str, family: str, gold: dict[str, Any]) -> Task:
+    return Task(name, family, "t", "train", asked(f"Do {name}."), gold)
+
+
+def objects() -> list[Task]:
+    """Tasks whose answer is a JSON object."""
+    rows: list[dict[str, Any]] = [
+        {"helpfulness": 3, "correctness": 4, "complexity": 0, "verbosity": 1, "note": "Fine"},
+        {"safe": True, "violated_categories": ["s1", "s2"], "reason": None},
+        {"rows": [{"a": 1.5, "b": "x"}, {"a": -2, "b": ""}], "total": 2},
+    ]
+    golds = [
+        {"input_text": "a text", "reference_text": json.dumps(row), "reference_json": row}
+        for row in rows
+    ]
+    return [task_of(f"json-{i}", "structured", gold) for i, gold in enumerate(golds)]
+
+
+def value_tables() -> list[Task]:
+    """Tasks whose answer is a table, of fractions, of whole numbers, or of labels."""
+    columns = {
+        "reg-IF": ("y", [f"{i * 37 % 11 / 7:.4f}" for i in range(1, 25)]),
+        "reg-MM": ("y", [i * 37 % 11 for i in range(1, 25)]),
+        "class-MM": ("mood", ["abc"[i * i % 3] for i in range(1, 25)]),
+        "class-IF": ("mood", ["abc"[i * i % 3] for i in range(1, 25)]),
+    }
+    golds = [
+        {
+            "task_type": kind,
+            "truth_csv": f"row_id,{name}\n" + "".join(f"{i},{v}\n" for i, v in enumerate(cells, 1)),
+            "key_columns": ["row_id"],
+            "targets": [name],
+        }
+        for kind, (name, cells) in columns.items()
+    ]
+    return [task_of(f"table-{gold['task_type']}", "table", gold) for gold in golds]
+
+
 def refinement(number: int, status: str, source: int) -> Task:
     text = f"Mail x{number}@a.org now."
     gold = {"input_text": text, "status": status, "text": text.replace("@a.org", "")}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,16 @@ def _sav(frame: Frame, path: Path) -> None:
     pytest.importorskip("pyreadstat").write_sav(frame, str(path))
 
 
+def _sqlite(frame: Frame, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        frame.to_sql("t", db, index=False, dtype=dict.fromkeys(frame.columns, ""))
+
+
 WRITERS: dict[str, Callable[[Frame, Path], Any]] = {
+    "t.csv": lambda f, p: f.to_csv(p, index=False),
+    "t.json": lambda f, p: f.to_json(p, orient="records", date_format="iso"),
+    "t.jsonl": lambda f, p: f.to_json(p, orient="records", date_format="iso", lines=True),
+    "t.sqlite": _sqlite,
     "t.feather": lambda f, p: f.to_feather(p),
     "t.arrow": lambda f, p: f.to_feather(p, compression="uncompressed"),
     "t.parquet": lambda f, p: f.to_parquet(p),
@@ -50,8 +61,10 @@ WRITERS: dict[str, Callable[[Frame, Path], Any]] = {
 }
 
 
-def _read(path: Path) -> tuple[ReadPlan, Frame]:
+def _read(path: Path, rule: str = "") -> tuple[ReadPlan, Frame]:
     """A file with one table, read, and read again by the printed code."""
+    if rule:
+        (path.parent / "tables.yaml").write_text(f'"t.*": {rule}', encoding="utf-8")
     (found,) = load_file(path, path.parent)
     assert not isinstance(found, Skipped), found.said()
     same_by_code(*found, path.parent)
@@ -84,9 +97,8 @@ def test_a_number_that_means_no_value_is_none_in_every_form(name: str, folder: P
         sales=FRAME["sales"].mask(gone, -999.0), visitors=FRAME["visitors"].mask(gone, -999)
     )
     WRITERS[name](holes, folder / name)
-    rule = '"t.*": {missing: {sales: ["-999"], visitors: ["-999"]}}'
-    (folder / "tables.yaml").write_text(rule, encoding="utf-8")
-    plan, frame = _read(folder / name)
+    rule = '{missing: {sales: ["-999"], visitors: ["-999"]}}'
+    plan, frame = _read(folder / name, rule)
     assert plan.doubts == ()
     for column in ("sales", "visitors"):
         assert frame[column].isna().tolist() == gone
@@ -123,12 +135,37 @@ def test_a_column_of_lists_is_left_out_with_a_doubt(name: str, folder: Path) -> 
     assert list(found.columns) == list(FRAME.columns)
 
 
-@pytest.mark.parametrize("name", ["t.duckdb", "t.parquet", "t.feather"])
-def test_long_ids_keep_their_digits(name: str, folder: Path) -> None:
+LONG_IDS = ("t.duckdb", "t.parquet", "t.feather", "t.json", "t.jsonl", "t.sqlite", "t.csv")
+
+
+@pytest.mark.parametrize("name", LONG_IDS)
+def test_long_ids_beside_a_missing_one_keep_their_digits(name: str, folder: Path) -> None:
     ids = [None if i == 3 else 1234567890123456789 + i for i in range(40)]
     WRITERS[name](FRAME.assign(id=pd.array(ids, dtype="Int64")), folder / name)
     found = _read(folder / name)[1]["id"]
     assert found.dropna().tolist() == [str(i) for i in ids if i is not None]
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.sqlite", "t.xlsx"])
+def test_numbers_stored_as_text_are_numbers(name: str, folder: Path) -> None:
+    values: list[Any] = [12.5, "12.5", 7, "-3", None, "NA", "1e-3", 618.92] * 3
+    WRITERS[name](
+        pd.DataFrame({"v": pd.Series(values, dtype=object), "n": range(24)}), folder / name
+    )
+    found = _read(folder / name)[1]["v"].tolist()
+    right = [12.5, 12.5, 7, -3, None, None, 1e-3, 618.92] * 3
+    assert [None if pd.isna(v) else v for v in found] == right
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.sqlite", "t.parquet", "t.xlsx"])
+def test_rows_and_names_are_the_users(name: str, folder: Path) -> None:
+    frame = pd.DataFrame({"id": [1, 1, 3, 4], "town": ["Ulm", "ULM", "Total ", "Hof"]})
+    WRITERS[name](frame, folder / name)
+    rule = "{names: [a, b], drop_where: {b: [Total], a: ['4']}, spellings: {b: {ULM: Ulm}}}"
+    assert _read(folder / name, rule)[1].to_dict("list") == {"a": [1, 1], "b": ["Ulm", "Ulm"]}
+    last = 5 if name == "t.xlsx" else 4
+    rule = f"{{drop_rows: [{last}], drop_duplicates: [id]}}"
+    assert _read(folder / name, rule)[1]["id"].tolist() == [1, 3]
 
 
 def _aligned(frame: Frame) -> str:
@@ -141,9 +178,7 @@ def _aligned(frame: Frame) -> str:
 def test_fields_at_fixed_places(name: str, rule: str, folder: Path) -> None:
     frame = FRAME[["town", "sales", "visitors"]].assign(visitors=[f"0{i}" for i in range(40)])
     (folder / name).write_text(_aligned(frame), encoding="utf-8")
-    if rule:
-        (folder / "tables.yaml").write_text(f'"t.*": {rule}', encoding="utf-8")
-    found = _read(folder / name)[1]
+    found = _read(folder / name, rule)[1]
     first = 1 if rule else 0
     assert found.values.tolist() == frame.values.tolist()[first:]
 

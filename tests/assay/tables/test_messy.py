@@ -102,20 +102,23 @@ def test_a_late_cell_makes_a_column_text_and_never_a_wrong_number(
     pd.testing.assert_frame_equal(load(plan, tmp_path), frame)
 
 
-@pytest.mark.parametrize("cells", [["New York", "Los Angeles"], ["1 000", "2 500"]])
-def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
-    (found,) = plan_file(tmp_path / "t.csv")
-    assert isinstance(found, ReadPlan) and found.columns == ("full name",)
-    wanted = [1000, 2500] if cells[0][0] == "1" else cells
-    assert load(found, tmp_path)["full name"].tolist() == wanted * 10
-
-
-def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
-    (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
-    (found,) = plan_file(tmp_path / "t.dat")
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        (
+            "t.csv",
+            "full name\n" + "New York\nLos Angeles\n" * 9,
+            [["New York"], ["Los Angeles"]] * 9,
+        ),
+        ("t.csv", "full name\n" + "1 000\n2 500\n" * 9, [[1000], [2500]] * 9),
+        ("t.dat", "  a    b\n 1.5   x\n-2.25  y\n", [[1.5, "x"], [-2.25, "y"]]),
+    ],
+)
+def test_spaces_cut_the_fields_of_a_dat_file_and_no_column_of_a_csv_file(
+    name: str, text: str, wanted: list[list[object]], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert opened(tmp_path / name)[1].values.tolist() == wanted
 
 
 def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) -> None:
@@ -130,21 +133,15 @@ def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) ->
     assert isinstance(other, ReadPlan) and load(other, tmp_path)["x"].tolist() == [7]
 
 
-def test_a_late_sentinel_is_found(tmp_path: Path) -> None:
-    body = [f"{i % 90},{i}" for i in range(300_000)]
-    body[200_001:200_003] = ["-9999,1", "-9999,2"]
-    (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(body) + "\n")
-    plan, frame = opened(tmp_path / "t.csv")
-    assert [(d.code, d.column) for d in plan.doubts] == [("sentinel", "a")]
-    assert list(frame.columns) == ["b"]
-
-
-def test_an_open_decimal_mark_that_only_the_whole_shows_is_in_doubt(tmp_path: Path) -> None:
-    body = [f"{i};x" for i in range(300_000)]
-    body[200_001] = "1.234;x"
+@pytest.mark.parametrize(("late", "code"), [("-9999", "sentinel"), ("1.234", "number_mark")])
+def test_a_late_sentinel_or_open_decimal_mark_is_found(
+    late: str, code: str, tmp_path: Path
+) -> None:
+    body = [f"{i % 90 if code == 'sentinel' else i};x" for i in range(300_000)]
+    body[200_001:200_003] = [f"{late};x"] * 2
     (tmp_path / "t.csv").write_text("a;b\n" + "\n".join(body) + "\n")
     plan, frame = opened(tmp_path / "t.csv")
-    assert [(d.code, d.column) for d in plan.doubts] == [("number_mark", "a")]
+    assert [(d.code, d.column) for d in plan.doubts] == [(code, "a")]
     assert list(frame.columns) == ["b"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import pytest
 from places import tables
 from plan_code import same_by_code
 
-pd = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
 
-from assay.tables.load import load, plan_file  # noqa: E402
-from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
-from assay.tables.settings import Doubt  # noqa: E402
+from assay.tables.load import load, plan_file
+from assay.tables.plan import ReadPlan, Skipped
+from assay.tables.settings import Doubt
 
 TABLES = tables("tables")
 
@@ -27,7 +26,7 @@ def plan_of(root: Path, rule: str, name: str = "t.csv", text: str = TEXT) -> Rea
     if name.endswith(".gz"):
         with gzip.open(root / name, "wt") as file:
             file.write(text)
-    elif name.endswith(".csv"):
+    else:
         (root / name).write_text(text)
     (root / "tables.yaml").write_text(rule)
     return plan_file(root / name)[0]
@@ -58,34 +57,6 @@ def test_marks_of_one_column_and_cells_filled_down(missing: str, tmp_path: Path)
     assert frame["town"].fillna("?").tolist() == ["Ulm", "Ulm", "?", "?"]
     assert frame["share"].tolist() == [0.5, 0.25, 1.5, 2]
     same_by_code(plan, frame, root)
-
-
-@pytest.mark.parametrize("name", ["t.json", "t.sqlite", "t.parquet", "t.xlsx"])
-def test_rows_and_names_are_the_users_in_typed_forms(name: str, tmp_path: Path) -> None:
-    root = tmp_path / "data"
-    root.mkdir()
-    frame = pd.DataFrame({"id": [1, 1, 3, 4], "town": ["Ulm", "ULM", "Total ", "Hof"]})
-    if name == "t.json":
-        frame.to_json(root / name, orient="records")
-    elif name == "t.sqlite":
-        db = sqlite3.connect(root / name)
-        frame.to_sql("t", db, index=False)
-        db.close()
-    elif name == "t.parquet":
-        frame.to_parquet(root / name)
-    else:
-        frame.to_excel(root / name, index=False)
-    rule = "{names: [a, b], drop_where: {b: [Total], a: ['4']}, spellings: {b: {ULM: Ulm}}}"
-    plan = plan_of(root, f'"*": {rule}', name)
-    assert isinstance(plan, ReadPlan), plan.said()
-    found = load(plan, root)
-    assert found.to_dict("list") == {"a": [1, 1], "b": ["Ulm", "Ulm"]}
-    same_by_code(plan, found, root)
-    last = 5 if name == "t.xlsx" else 4
-    other = plan_of(root, f'"*": {{drop_rows: [{last}], drop_duplicates: [id]}}', name)
-    assert isinstance(other, ReadPlan), other.said()
-    assert load(other, root)["id"].tolist() == [1, 3]
-    same_by_code(other, load(other, root), root)
 
 
 def test_a_column_in_doubt_is_left_out(tmp_path: Path) -> None:

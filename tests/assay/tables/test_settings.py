@@ -72,9 +72,3 @@ def test_dates_can_stay_text(tmp_path: Path) -> None:
     found = reading(tmp_path, '"*": {dates: {d: false}}', "d,n\n2020-01-02,1\n2020-01-03,2\n")
     assert isinstance(found, ReadPlan)
     assert load(found, tmp_path)["d"].tolist() == ["2020-01-02", "2020-01-03"]
-
-
-def test_rows_too_long_are_left_out_when_told(tmp_path: Path) -> None:
-    found = reading(tmp_path, '"*": {ragged: skip}', "a,b\n1,2\n3,4,5\n6,7\n")
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path)["a"].tolist() == [1, 6]

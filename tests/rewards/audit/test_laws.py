@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from demo_splits import demo_splits
+from mixed_tasks import objects, task_of, value_tables
 from places import SHARED
 from sql_tasks import sql_tasks
 
@@ -24,10 +25,6 @@ from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rewards.audit.laws import cheat_laws, examine, mean_scores, split_law
 
 
-def asked(name: str, family: str, gold: dict[str, Any]) -> Task:
-    return Task(name, family, "t", "train", [{"role": "user", "content": f"Do {name}."}], gold)
-
-
 @cache
 def refinement() -> list[Task]:
     shipped = read_corpus()
@@ -40,41 +37,6 @@ def refinement() -> list[Task]:
 
 
 @cache
-def structured() -> list[Task]:
-    fields: list[dict[str, Any]] = [
-        {"helpfulness": 3, "correctness": 4, "coherence": 4, "complexity": 0, "verbosity": 1},
-        {"safe": True, "violated_categories": ["s1", "s2"], "reason": None},
-        {"rows": [{"a": 1.5, "b": "x"}, {"a": -2, "b": ""}], "total": 2},
-    ]
-    return [
-        asked(
-            f"json-{i}",
-            "structured",
-            {"input_text": "a text", "reference_text": json.dumps(row), "reference_json": row},
-        )
-        for i, row in enumerate(fields)
-    ]
-
-
-@cache
-def table() -> list[Task]:
-    numbers = "row_id,y\n" + "".join(f"{i},{i * 37 % 11 / 7:.4f}\n" for i in range(1, 25))
-    labels = "row_id,mood\n" + "".join(f"{i},{'abc'[i * i % 3]}\n" for i in range(1, 25))
-    return [
-        asked(
-            f"table-{kind}",
-            "table",
-            {"task_type": kind, "truth_csv": truth, "key_columns": ["row_id"], "targets": [target]},
-        )
-        for kind, truth, target in (
-            ("reg-MM", numbers, "y"),
-            ("class-MM", labels, "mood"),
-            ("class-IF", labels, "mood"),
-        )
-    ]
-
-
-@cache
 def answer() -> list[Task]:
     values: dict[str, Any] = {
         "numeric_exact": 12,
@@ -84,7 +46,7 @@ def answer() -> list[Task]:
         "list_exact": ["a", "b"],
         "list_approximate": [1.5, 2.25],
     }
-    made = [asked(k, "answer", {"answer_type": k, "answer": v}) for k, v in values.items()]
+    made = [task_of(k, "answer", {"answer_type": k, "answer": v}) for k, v in values.items()]
     workload = SHARED / "krama" / "data" / "workload_verified.json"
     if workload.is_file():
         for entry in read_workload(workload)[:12]:
@@ -96,15 +58,15 @@ def answer() -> list[Task]:
 @cache
 def harbor() -> list[Task]:
     return [
-        asked(f"harbor-{i}", "harbor", {"oracle": numbers})
+        task_of(f"harbor-{i}", "harbor", {"oracle": numbers})
         for i, numbers in enumerate(({"reward": 1.0}, {"reward": 1.1, "outcome": 1.0, "part": 3.0}))
     ]
 
 
 TASKS: dict[str, Callable[[], list[Task]]] = {
     "refinement": refinement,
-    "structured": structured,
-    "table": table,
+    "structured": objects,
+    "table": value_tables,
     "answer": answer,
     "sql": sql_tasks,
     "harbor": harbor,
@@ -139,7 +101,7 @@ def use(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> Family:
 
 
 def own_task(number: int = 1) -> Task:
-    return asked(f"own-{number}", "own", {"text": f"gold {number}"})
+    return task_of(f"own-{number}", "own", {"text": f"gold {number}"})
 
 
 def broken(*tasks: Task) -> list[tuple[str, str]]:

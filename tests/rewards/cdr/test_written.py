@@ -29,8 +29,6 @@ from rewards.parse import render
 
 TABLES = tables("cdr")
 
-TABLES = tables("cdr")
-
 SUCCESS = RefinementReward(format=0, status=0, progress=0, success=1)
 POST = TABLES["written_post"]
 

@@ -16,7 +16,7 @@ from vectors import read, source
 pd = pytest.importorskip("pandas")
 metrics = pytest.importorskip("sklearn.metrics")
 
-from assay.family import score_answer  # noqa: E402
+from assay.family import BUILT_IN, as_answer, score_answer  # noqa: E402
 from assay.task import (  # noqa: E402
     Answer,
     Task,
@@ -32,8 +32,6 @@ from rewards.dare.score import (  # noqa: E402
     score_table,
     score_table_row,
 )
-
-TABLES = tables("dare")
 
 TABLES = tables("dare")
 
@@ -205,8 +203,23 @@ def test_other_versions_are_said() -> None:
     assert mismatch({"pandas": here, "no-such-package": "1"}) == ""
 
 
+TASK = Task("t", "table", "class-MM", "train", [], GOLD)
+
+
 def test_trajectories_and_rows_score_alike() -> None:
-    task = Task("t", "table", "class-MM", "train", [], GOLD)
     answer = Answer("x", False, {"prediction.csv": b"row_id,y\n1,a\n1,a\n1,a\n"})
-    assert score_answer(task, answer).outcome == 0
-    assert score_answer(task, answer, {"table": TableReward("release")}).outcome == 1
+    assert score_answer(TASK, answer).outcome == 0
+    assert score_answer(TASK, answer, {"table": TableReward("release")}).outcome == 1
+
+
+@pytest.mark.parametrize("text", ["a", "", "0", 'a "b", c', "x\ny", "1e999", "é\u2028"])
+def test_the_audit_s_trusted_file_of_a_constant_scores_as_any_other(text: str) -> None:
+    family, weights = BUILT_IN["table"], TableReward()
+    answer = as_answer(family.audited.forms["every target"](TASK, text))
+    found = family.score(TASK, answer, weights)
+    assert family.audited.trusted is not None
+    assert family.audited.trusted(TASK, answer, weights) == found
+    if text == "a":
+        said = answer.files["prediction.csv"].decode().splitlines()
+        assert said[1:] == ["1,a", "2,a", "3,a"]
+        assert found.outcome == pytest.approx(0.4)

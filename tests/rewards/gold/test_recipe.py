@@ -1,17 +1,21 @@
-"""Recipes: what stops, what chains, what is refused, and what never depends on its neighbours."""
+"""Recipes: what stops, what chains, what is refused, and what never depends on its neighbours; the
+operators they are made of."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gold_oracle import PAIRS
 from gold_texts import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.gold import OPERATORS, GoldError, Step, execute
+from rewards.gold.catalog import described
 
 WORDS = ["the", "it"]
 
@@ -110,3 +114,19 @@ def test_importing_loads_no_heavy_library() -> None:
     code = f"import rewards.gold, sys; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_operator_is_described_with_an_example() -> None:
+    for operator in OPERATORS.values():
+        assert described(operator)["summary"].endswith(".")
+        assert described(operator)["example"]["text"]
+        assert (operator.dj is None) == ("difference" not in described(operator))
+
+
+@pytest.mark.parametrize(("fast", "plain"), [p[1:] for p in PAIRS], ids=[p[0] for p in PAIRS])
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_a_fast_form_gives_what_the_plain_definition_gives(
+    fast: Callable[[str], Any], plain: Callable[[str], Any], text: str
+) -> None:
+    assert fast(text) == plain(text)

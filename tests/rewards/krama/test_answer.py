@@ -30,8 +30,6 @@ from rewards.score import score_lines
 
 TABLES = tables("krama")
 
-TABLES = tables("krama")
-
 scalars = st.one_of(
     st.none(),
     st.booleans(),

@@ -8,7 +8,7 @@ import pytest
 from places import tables
 from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
-from assay.family import BUILT_IN, cheat_answer, score_answer
+from assay.family import BUILT_IN, cheat_answer, score_answer, source_of
 from assay.task import Answer, Task, TaskError
 from rewards.sql import score as scoring
 from rewards.sql.compare import equal
@@ -167,3 +167,10 @@ def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
         for number in range(6):
             made = hidden_database(cars(), (), 3, number)
             assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]
+
+
+def test_tasks_are_clustered_by_their_tables_and_not_by_their_folder() -> None:
+    task = sql_task("count")
+    two = [replace(task, meta={"source": "lake", "database": f"lake/{n}.csv"}) for n in "ab"]
+    assert [source_of(SQL, t) for t in two] == ["lake/a.csv", "lake/b.csv"]
+    assert source_of(SQL, replace(task, meta={"source": "lake"})) == "lake"

@@ -15,8 +15,6 @@ from rewards.sql.run import Failed, Limits, RunnerLost, run
 
 TABLES = tables("sql")
 
-TABLES = tables("sql")
-
 DATA = cars()
 _DOUBLED = ", ".join(f"c{i} AS (SELECT 1 FROM c{i - 1} x, c{i - 1} y)" for i in range(1, 40))
 HARMFUL = TABLES["run_harmful"] | {
