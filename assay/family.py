@@ -7,7 +7,6 @@ Whoever adds a kind of task writes one file with one `Family` in it, in this rep
 from __future__ import annotations
 
 import difflib
-import importlib
 import importlib.metadata
 import inspect
 import math
@@ -16,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import lru_cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from assay import scorer_timeout
@@ -195,8 +195,7 @@ class Family:
         """What the audit is told, loaded."""
         if isinstance(self.audit, Audit):
             return self.audit
-        module, _, name = self.audit.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return resolve_name(self.audit)
 
 
 def from_place(family: Family, origin: str) -> Family:
@@ -317,8 +316,7 @@ class _BuiltIn(Mapping[str, Family]):
     """The families of this package by name."""
 
     def __getitem__(self, name: str) -> Family:
-        module, _, entry = _PLACES[name].partition(":")
-        return getattr(importlib.import_module(module), entry)
+        return resolve_name(_PLACES[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(_PLACES)

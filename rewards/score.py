@@ -9,7 +9,6 @@ hold `prediction_csv`, `prediction_b64` or `prediction_path` in place of `output
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Protocol, cast
 
 from assay.console import (
@@ -213,8 +213,7 @@ def _files(row: Row, field: str = "files") -> dict[str, Any]:
 
 
 def _by_own_fields(family: Family, gold: Row, row: Row, weights: Weights) -> Score:
-    module, _, name = OWN_FIELDS[family.name].partition(":")
-    scorer = getattr(importlib.import_module(module), name)
+    scorer = resolve_name(OWN_FIELDS[family.name])
     return scorer(gold, row, weights.get(family.name) or family.weights())
 
 

@@ -10,7 +10,6 @@ header. It is for scoring alone: it has no files.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
@@ -19,6 +18,7 @@ from typing import Any
 from assay.family import Audit, Floor
 from assay.seeds import derive_seed
 from assay.task import Answer, Task, TaskError
+from rewards.dare.family import every_target
 from rewards.dare.read import read_truth
 from rewards.dare.score import FILE, read_gold, score_table, score_trusted
 
@@ -54,9 +54,7 @@ def spellings(task: Task) -> Mapping[str, Answer]:
 
 
 def _csv(frame: Any, **how: Any) -> str:
-    made = io.StringIO()
-    frame.to_csv(made, index=False, **how)
-    return made.getvalue()
+    return frame.to_csv(index=False, **how)
 
 
 def _floats(frame: Any, names: tuple[str, ...]) -> Any:
@@ -108,14 +106,6 @@ def _changed(column: Any, task_type: str, rng: Random) -> Any:
         turned = dict(zip(labels, [*labels[1:], labels[0]], strict=True))
         return column.replace(turned)
     return rng.randrange(3, 99) * 10 - column * rng.randrange(2, 9)
-
-
-def every_target(task: Task, text: str) -> Answer:
-    """Every key of the test file, which a solver is handed, with the text as every target."""
-    gold = read_gold(task.gold)
-    keys = read_truth(gold.truth_csv)[list(gold.key_columns)]
-    made = keys.assign(**dict.fromkeys(gold.targets, text))
-    return Answer(files={FILE: made.to_csv(index=False).encode()})
 
 
 TABLE_AUDIT = Audit(

@@ -34,9 +34,9 @@ def read(folder: Path, text: str | bytes, rule: str = "", name: str = "t.csv") -
     skipped = isinstance(found, Skipped)
     assert not skipped or found.why
     doubts = found.doubts if skipped else found[0].doubts
-    for doubt in doubts:  # its line can be pasted under the pattern of its file
+    for doubt in doubts:  # its line, if one settles it, can be pasted under the file's pattern
         loaded = yaml.safe_load(f'"{name}":\n  {doubt.settle}\n')
-        assert isinstance(loaded[name], dict), doubt.settle
+        assert isinstance(loaded[name], dict) or not doubt.settle, doubt.settle
     return [(d.code, d.column) for d in doubts], None if skipped else found[1]
 
 
