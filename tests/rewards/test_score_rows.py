@@ -165,7 +165,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path: Path) -> N
         start_new_session=True,
     ) as process:
         assert process.stdin is not None and process.stderr is not None
-        process.stdin.write(lines(rows(2000)) * 20)  # and then it waits for more
+        process.stdin.write(lines(rows(2000)) * 5)  # and then it waits for more
         os.killpg(process.pid, signal.SIGINT)
         said = process.stderr.read()
         assert process.wait() == 130, said
