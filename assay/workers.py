@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -22,6 +22,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
+from assay.rows import STANDARD, is_plain
 from assay.task import MachineError
 
 Job = TypeVar("Job")
@@ -42,6 +43,16 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def workers_for(asked: int, inputs: Sequence[str], total: int | None, few: int) -> int:
+    """Processes for the rows of some inputs: as asked, else all cores, but one where starting more
+    takes longer than the work (`total` bytes of plain files, below `few`) or where answers are
+    waited for."""
+    if asked:
+        return asked
+    small = total is not None and total < few and all(map(is_plain, inputs))
+    return 1 if small or STANDARD in inputs else usable_cores()
 
 
 def limit_threads() -> None:

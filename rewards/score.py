@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -52,7 +52,7 @@ from assay.rows import (
     writing_lines,
 )
 from assay.task import Answer, Score, Task, TaskError, refuse_unfinished, refuse_without_gold
-from assay.workers import map_ordered, usable_cores
+from assay.workers import map_ordered, workers_for
 
 SMALL = 8 << 20  # bytes that one process scores in about a second
 SENT = 1 << 20  # bytes that a process is sent at a time
@@ -118,7 +118,7 @@ def main(argv: list[str]) -> int:
     with ExitStack() as files:
         out = files.enter_context(writing_lines(args.out))
         bar = files.enter_context(Progress("assay score", "rows", total))
-        workers = _workers(args.workers, names, total)
+        workers = workers_for(args.workers, names, total, SMALL)
         # whoever feeds us row by row is answered so: what comes is scored as it comes
         jobs = blocks(names) if workers == 1 else blocks(names, SENT)
         settings = (listed, weights, asked, len(names) > 1)
@@ -138,15 +138,6 @@ def main(argv: list[str]) -> int:
             file=sys.stderr,
         )
     return UNSCORED if unscored else DONE
-
-
-def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
-    """Processes: as asked, else all cores, but one where starting more takes longer than the work
-    or where answers are waited for."""
-    if asked:
-        return asked
-    small = total is not None and total < SMALL and all(map(is_plain, names))
-    return 1 if small or STANDARD in names else usable_cores()
 
 
 # ---- one row

@@ -19,7 +19,6 @@ from assay.rows import (
     blocks,
     folder_of,
     is_parquet,
-    is_plain,
     is_url,
     matching,
     read_rows,
@@ -29,7 +28,7 @@ from assay.rows import (
     writing_lines,
 )
 from assay.task import json_line
-from assay.workers import usable_cores
+from assay.workers import usable_cores, workers_for
 from rewards.gold.core import PROFILES, GoldError
 from rewards.gold.pool import Pool
 from rewards.gold.recipe import read_recipe
@@ -136,8 +135,7 @@ def _rows(
     args: argparse.Namespace, inputs: Sequence[str], output: str, options: dict[str, Any]
 ) -> int:
     total = total_bytes(inputs)
-    small = total is not None and total < SMALL and all(map(is_plain, inputs))
-    workers = args.workers or (1 if small or STANDARD in inputs else usable_cores())
+    workers = workers_for(args.workers, inputs, total, SMALL)
     options |= {"id_field": args.id, "text_field": args.text or "input_text"}
     wanted = [args.id, options["text_field"], *(() if args.recipe else ("recipe",))]
     asked, position = task_filter(args), 0
