@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plan_code import same_by_code
+from places import tables
+from plan_code import read_table, same_by_code
 
 pd = pytest.importorskip("pandas")
-pytest.importorskip("pyreadstat")
 
-from assay.tables.load import load_file  # noqa: E402
-from assay.tables.plan import Frame, ReadPlan, Skipped  # noqa: E402
+from assay.tables.load import load, load_file  # noqa: E402
+from assay.tables.plan import Frame, Skipped  # noqa: E402
+from assay.tables.settings import Doubt  # noqa: E402
+
+TABLES = tables("tables")
 
 FRAME = pd.DataFrame(
     {
@@ -61,16 +66,6 @@ WRITERS: dict[str, Callable[[Frame, Path], Any]] = {
 }
 
 
-def _read(path: Path, rule: str = "") -> tuple[ReadPlan, Frame]:
-    """A file with one table, read, and read again by the printed code."""
-    if rule:
-        (path.parent / "tables.yaml").write_text(f'"t.*": {rule}', encoding="utf-8")
-    (found,) = load_file(path, path.parent)
-    assert not isinstance(found, Skipped), found.said()
-    same_by_code(*found, path.parent)
-    return found
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
@@ -80,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_table_is_the_same_in_every_form(name: str, folder: Path) -> None:
     WRITERS[name](FRAME, folder / name)
-    plan, frame = _read(folder / name)
+    plan, frame = read_table(folder / name)
     assert plan.doubts == ()
     assert list(frame.columns) == list(FRAME.columns)
     for column in ("town", "sales", "visitors"):
@@ -98,7 +93,7 @@ def test_a_number_that_means_no_value_is_none_in_every_form(name: str, folder: P
     )
     WRITERS[name](holes, folder / name)
     rule = '{missing: {sales: ["-999"], visitors: ["-999"]}}'
-    plan, frame = _read(folder / name, rule)
+    plan, frame = read_table(folder / name, rule)
     assert plan.doubts == ()
     for column in ("sales", "visitors"):
         assert frame[column].isna().tolist() == gone
@@ -113,8 +108,7 @@ def test_members_of_an_archive_are_tables(rule: str, folder: Path) -> None:
             archive.writestr(member, text)
         archive.writestr("sub/old.xls", b"")
         archive.writestr("README.md", "About the shops.")
-    if rule:
-        (folder / "tables.yaml").write_text(f'"t.zip": {rule}', encoding="utf-8")
+    (folder / "tables.yaml").write_text(f'"t.zip": {rule}' if rule else "", encoding="utf-8")
     found = load_file(folder / "t.zip", folder)
     assert [one.part if isinstance(one, Skipped) else one[0].part for one in found] == [
         *("README.md", "shops.csv", "sub/more.txt", "sub/old.xls"),
@@ -130,7 +124,7 @@ def test_members_of_an_archive_are_tables(rule: str, folder: Path) -> None:
 def test_a_column_of_lists_is_left_out_with_a_doubt(name: str, folder: Path) -> None:
     frame = FRAME.assign(tags=[["a", "b"]] * 40, about=[{"a": 1}] * 40)
     WRITERS[name](frame, folder / name)
-    plan, found = _read(folder / name)
+    plan, found = read_table(folder / name)
     assert [(d.column, d.path) for d in plan.doubts] == [("tags", name), ("about", name)]
     assert list(found.columns) == list(FRAME.columns)
 
@@ -142,7 +136,7 @@ LONG_IDS = ("t.duckdb", "t.parquet", "t.feather", "t.json", "t.jsonl", "t.sqlite
 def test_long_ids_beside_a_missing_one_keep_their_digits(name: str, folder: Path) -> None:
     ids = [None if i == 3 else 1234567890123456789 + i for i in range(40)]
     WRITERS[name](FRAME.assign(id=pd.array(ids, dtype="Int64")), folder / name)
-    found = _read(folder / name)[1]["id"]
+    found = read_table(folder / name)[1]["id"]
     assert found.dropna().tolist() == [str(i) for i in ids if i is not None]
 
 
@@ -152,20 +146,20 @@ def test_numbers_stored_as_text_are_numbers(name: str, folder: Path) -> None:
     WRITERS[name](
         pd.DataFrame({"v": pd.Series(values, dtype=object), "n": range(24)}), folder / name
     )
-    found = _read(folder / name)[1]["v"].tolist()
+    found = read_table(folder / name)[1]["v"].tolist()
     right = [12.5, 12.5, 7, -3, None, None, 1e-3, 618.92] * 3
     assert [None if pd.isna(v) else v for v in found] == right
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.sqlite", "t.parquet", "t.xlsx"])
-def test_rows_and_names_are_the_users(name: str, folder: Path) -> None:
+def test_rows_and_names_are_the_users_in_typed_forms(name: str, folder: Path) -> None:
     frame = pd.DataFrame({"id": [1, 1, 3, 4], "town": ["Ulm", "ULM", "Total ", "Hof"]})
     WRITERS[name](frame, folder / name)
     rule = "{names: [a, b], drop_where: {b: [Total], a: ['4']}, spellings: {b: {ULM: Ulm}}}"
-    assert _read(folder / name, rule)[1].to_dict("list") == {"a": [1, 1], "b": ["Ulm", "Ulm"]}
+    assert read_table(folder / name, rule)[1].to_dict("list") == {"a": [1, 1], "b": ["Ulm", "Ulm"]}
     last = 5 if name == "t.xlsx" else 4
     rule = f"{{drop_rows: [{last}], drop_duplicates: [id]}}"
-    assert _read(folder / name, rule)[1]["id"].tolist() == [1, 3]
+    assert read_table(folder / name, rule)[1]["id"].tolist() == [1, 3]
 
 
 def _aligned(frame: Frame) -> str:
@@ -178,7 +172,7 @@ def _aligned(frame: Frame) -> str:
 def test_fields_at_fixed_places(name: str, rule: str, folder: Path) -> None:
     frame = FRAME[["town", "sales", "visitors"]].assign(visitors=[f"0{i}" for i in range(40)])
     (folder / name).write_text(_aligned(frame), encoding="utf-8")
-    found = _read(folder / name, rule)[1]
+    found = read_table(folder / name, rule)[1]
     first = 1 if rule else 0
     assert found.values.tolist() == frame.values.tolist()[first:]
 
@@ -190,3 +184,37 @@ def test_prose_is_no_table(folder: Path) -> None:
     (folder / "t.txt").write_text(said, encoding="utf-8")
     (found,) = load_file(folder / "t.txt", folder)
     assert isinstance(found, Skipped) and [d.code for d in found.doubts] == ["layout"]
+
+
+TEXT = b"id,town,n\n1,Ulm,5\n1,Bonn ,6\n3,Total,11\n4,ULM,7\n* a note,,\n5,Hof,8\n"
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize(("rule", "wanted"), TABLES["rows_and_names_are_the_users"])
+def test_rows_and_names_are_the_users(
+    name: str, rule: str, wanted: dict[str, list[object]], folder: Path
+) -> None:
+    (folder / name).write_bytes(gzip.compress(TEXT) if name.endswith(".gz") else TEXT)
+    frame = read_table(folder / name, rule)[1]
+    assert {c: frame[c].tolist() for c in wanted} == wanted
+
+
+@pytest.mark.parametrize("missing", ["", ", missing: {town: [NA]}"])
+def test_marks_of_one_column_and_cells_filled_down(missing: str, folder: Path) -> None:
+    text = "town,people,share\nUlm,1.234,0.5\n,5.678,0.25\nNA,1.234.567,1.5\n,9,2\n"
+    (folder / "t.csv").write_text(text)
+    rule = f'{{fill_down: [town], decimal: {{people: ","}}{missing}}}'
+    plan, frame = read_table(folder / "t.csv", rule)
+    assert plan.doubts == () and frame["people"].tolist() == [1234, 5678, 1234567, 9]
+    assert frame["town"].fillna("?").tolist() == ["Ulm", "Ulm", "?", "?"]
+    assert frame["share"].tolist() == [0.5, 0.25, 1.5, 2]
+
+
+def test_a_column_in_doubt_is_left_out(folder: Path) -> None:
+    (folder / "t.csv").write_text("a,b,c\n1,x,2020-01-02\n2,y,2020-01-03\n")
+    plan = read_table(folder / "t.csv")[0]
+    plan = replace(plan, doubts=(Doubt("sentinel", "it may be one", column="a"),))
+    assert plan.used == ("b", "c")
+    frame = load(plan, folder)
+    assert list(frame.columns) == ["b", "c"]
+    same_by_code(plan, frame, folder)

@@ -118,6 +118,11 @@ def test_table3(kind: str, gold: Any, answer: Any, want: float) -> None:
         ("Basin " * 50 + "Great", "Great Basin", False, "words"),
         ("x" * 10_000, "Great Basin", False, "too_long"),
         ("…", "!", False, "equal"),
+        ("Atlanta, Georgia", "Atlanta", True, "words"),
+        ("Boston, Dallas, Atlanta", "Atlanta", False, "several answers"),
+        ("Atlanta or Boston", "Atlanta", False, "several answers"),
+        ("the city of Rome is larger than Milan", "Rome is larger than Milan", True, "words"),
+        ("Milan is larger than Rome", "Rome is larger than Milan", False, "order"),
     ],
 )
 def test_deterministic_judge(said: str, target: str, yes: bool, path: str) -> None:
@@ -154,15 +159,6 @@ def test_an_order_that_the_question_fixes_is_paid_and_not_the_outcome(
     assert score_episode(gold, "", {ANSWER: left}, False).reward == reward
 
 
-def test_a_judge_is_not_taken_in_by_lists_and_exchanged_sides() -> None:
-    assert deterministic("Atlanta, Georgia", "Atlanta").yes
-    assert not deterministic("Boston, Dallas, Atlanta", "Atlanta").yes
-    assert not deterministic("Atlanta or Boston", "Atlanta").yes
-    want = "Rome is larger than Milan"
-    assert deterministic("the city of Rome is larger than Milan", want).yes
-    assert not deterministic("Milan is larger than Rome", want).yes
-
-
 def test_reading_a_message_is_linear_in_it() -> None:
     """Openings that are never closed are looked at once."""
     assert read_text("<answer>" * 20_000) == {}
@@ -180,22 +176,19 @@ def test_assay_score_rows() -> None:
         "task": {"answer_type": "string_approximate", "answer": "Great Basin Area"},
         "response": {"answer": "the Great Basin Area"},
     }
-    bad = [
-        {**row, "reading": "paper"},
-        {**row, "judge": "maybe"},
-        {**row, "task": {"answer": 1}},
-        {**row, "task": {"answer_type": "number", "answer": 1}},
-        {**row, "task": 3},
-        {k: v for k, v in row.items() if k != "response"},
+    good = next(score_lines([json.dumps(row)]))
+    assert (good["outcome"], good["why"]) == (1.0, "ok (equal)")
+    faults: list[tuple[str, dict[str, Any]]] = [
+        ("reading", {"reading": "paper"}),
+        ("judge", {"judge": "maybe"}),
+        ("answer_type", {"task": {"answer": 1}}),
+        ("answer_type", {"task": {"answer_type": "number", "answer": 1}}),
+        ("task", {"task": 3}),
+        ("response", {"response": "left out"}),
     ]
-    good, *errors = score_lines(json.dumps(r) for r in [row, *bad])
-    assert good["outcome"] == 1.0
-    assert good["why"] == "ok (equal)"
-    said = [e["error"] for e in errors]
-    for text, word in zip(
-        said, ("reading", "judge", "answer_type", "answer_type", "task", "response"), strict=True
-    ):
-        assert f"'{word}'" in text or word in text
+    for word, change in faults:
+        bad = {name: value for name, value in (row | change).items() if value != "left out"}
+        assert word in next(score_lines([json.dumps(bad)]))["error"]
     no = next(score_lines([json.dumps({**row, "judge": "no"})]))
     assert no["outcome"] == 0.0
     released = next(score_lines([json.dumps({**row, "judge": "no", "reading": "release"})]))
