@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from assay.family import Family, use_families
+from assay.task import Task
+
 LEAKY = '''
 """Sums, with a reward that leaks in one way."""
 from assay.family import Answer, Cheat, Family, Floor, Score, Task
@@ -42,3 +45,10 @@ def leaky_file(folder: Path, leak: str) -> Path:
     path = folder / f"leaky_{leak}.py"
     path.write_text(LEAKY.replace("LEAK\n", f"{LEAKS[leak]}\n", 1), encoding="utf-8")
     return path
+
+
+def leaky_family(folder: Path, leak: str) -> tuple[Family, list[Task]]:
+    """That family in use, and tasks of it."""
+    (family,) = use_families([str(leaky_file(folder, leak))])
+    assert family.build is not None
+    return family, [*family.build(0)["train"]]

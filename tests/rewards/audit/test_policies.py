@@ -1,4 +1,5 @@
-"""Answers without the work: a leaky reward is found, a sound one is not accused."""
+"""Answers without the work: a leaky reward is found, a sound one is not accused; so in the short
+audit that training runs first."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ import random
 from pathlib import Path
 
 import pytest
-from leaky import LEAKS, leaky_file
+from leaky import LEAKS, leaky_family
+from mixed_tasks import answer, refinement
 from places import tables
 
 from assay import family as families
+from assay import scorer_timeout as guard
 from assay.family import Answer, Audit, Family, Floor, Score, Task, from_place
 from rewards.audit.laws import Audited, Broken, Earned
 from rewards.audit.policies import (
@@ -19,6 +22,7 @@ from rewards.audit.policies import (
     golds_of_others,
     shown,
 )
+from rewards.audit.report import audit_sample, huge_law
 
 TABLES = tables("rewards")
 
@@ -31,15 +35,9 @@ def broken_by(family: Family, tasks: list[Task]) -> list[Broken]:
     return found.broken
 
 
-def leaky(folder: Path, leak: str) -> tuple[Family, list[Task]]:
-    (family,) = families.use_families([str(leaky_file(folder, leak))])
-    assert family.build is not None
-    return family, [*family.build(0)["train"]]
-
-
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_found_and_a_sound_scorer_is_not_accused(tmp_path: Path, leak: str) -> None:
-    family, tasks = leaky(tmp_path, leak)
+    family, tasks = leaky_family(tmp_path, leak)
     broken = broken_by(family, tasks)
     assert bool(broken) is (leak != "none"), [str(b) for b in broken]
     assert all(b.law == "floor" for b in broken)
@@ -47,11 +45,11 @@ def test_a_leak_is_found_and_a_sound_scorer_is_not_accused(tmp_path: Path, leak:
 
 def test_no_policy_sees_gold(tmp_path: Path) -> None:
     """Tasks with other gold are answered alike."""
-    family, tasks = leaky(tmp_path, "none")
+    family, tasks = leaky_family(tmp_path, "none")
     task = tasks[0]
     other = Task(task.id, task.family, task.track, task.split, task.prompt, {"sum": "x"})
-    for _, answer in fixed_policies(family.audited.forms):
-        assert answer(task) == answer(other)
+    for _, policy in fixed_policies(family.audited.forms):
+        assert policy(task) == policy(other)
 
 
 def test_the_best_constant_is_counted_on_tasks_it_was_not_chosen_on() -> None:
@@ -85,7 +83,7 @@ def test_a_floor_is_broken_beyond_chance(pairs: list[tuple[float, float]], break
 
 
 def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None:
-    family, tasks = leaky(tmp_path, "none")
+    family, tasks = leaky_family(tmp_path, "none")
 
     def score(task: Task, answer: Answer) -> Score:
         if "yes" in answer.text:
@@ -111,3 +109,43 @@ def test_floors_by_kind() -> None:
     assert audit.floor("a").reward == 0.2
     assert audit.floor("b").outcome == 0.4
     assert Audit().floor("b") == Floor()
+
+
+def test_a_leaky_reward_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    _, tasks = leaky_family(tmp_path, "digits")
+    found = audit_sample(tasks, 0)
+    assert not found.ok and found.tasks == {"leaky": 24}
+    assert found.refusal.startswith("the audit of 24 tasks before training found: ")
+    assert "a mean reward of 0.9" in found.refusal and "the floor is 0.5" in found.refusal
+    assert "\n" not in found.refusal and found.refusal.endswith("docs/checks.md")
+    assert found.best["leaky"]["reward"] == pytest.approx(0.9)
+    assert audit_sample(tasks, 0) == found
+
+
+def test_sound_tasks_are_trained_on(tmp_path: Path) -> None:
+    mixed = [
+        *leaky_family(tmp_path, "none")[1],
+        *(refinement(i, "KEEP", i) for i in range(6)),
+        answer(7),
+    ]
+    found = audit_sample(mixed, 0)
+    assert found.ok and found.refusal == "" and found.broken == ()
+    assert set(found.best) == {"leaky", "refinement", "answer"}
+
+
+def test_an_answer_of_100_mb(monkeypatch: pytest.MonkeyPatch) -> None:
+    for task in (refinement(1, "KEEP", 1), answer(7)):
+        assert huge_law(task) == []
+
+    def slow(task: Task, answer: Answer) -> Score:
+        while True:
+            pass
+
+    def paid(task: Task, answer: Answer) -> Score:
+        return Score(float(len(answer.text) > 1000), 1.0)
+
+    task = Task("t", "own", "k", "train", [], {})
+    for score, seconds, why in ((slow, 0.2, "did not end"), (paid, 60.0, "scores 1")):
+        monkeypatch.setattr(guard, "SECONDS", seconds)
+        families._added["own"] = from_place(Family("own", score, lambda task: ""), "own.py:FAMILY")
+        assert why in huge_law(task)[0].why
