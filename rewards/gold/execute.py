@@ -360,7 +360,7 @@ def _ray(
 ) -> int:
     """Write `output/gold_status=KEEP|DROP|FAILED/*.parquet`. Every row lands in one of the three,
     failed ones with their text unchanged and the reason in `gold_error`."""
-    ray, data = (library(m, "--engine ray", "ray") for m in ("ray", "ray.data"))
+    ray, data = (library(m, "--engine ray", extra="ray") for m in ("ray", "ray.data"))
     source, target, column = Path(inputs[0]), Path(output), args.text or "text"
     if len(inputs) > 1:
         raise GoldError("--engine ray reads one file or folder; put the files into a folder")

@@ -42,7 +42,7 @@ def clean_html(text: str, repl: str = "") -> str:
 def clean_html_dj(text: str, repl: str = "") -> str:
     """`clean_html_mapper` in profile `dj`; operators.yaml says how it differs."""
     wanted = "clean_html_mapper in profile dj (the Modest engine of selectolax below 1.0)"
-    parse = library("selectolax.parser", wanted, "dj").HTMLParser
+    parse = library("selectolax.parser", wanted, extra="dj").HTMLParser
     for old, new in (("<li>", "\n*"), ("</li>", ""), ("<ol>", "\n*"), ("</ol>", "")):
         text = text.replace(old, new)
     return str(parse(text).text())
