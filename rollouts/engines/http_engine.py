@@ -233,7 +233,24 @@ _USUAL = ("role", "content", "tool_calls", "function_call", "name")
 _OF_CALLS = ("id", "type", "function", "index")
 
 
-class OpenAIEngine:
+class _Client:
+    """What asks over HTTP, in a session that is open while it is used as a context."""
+
+    def __init__(self, key_env: str, timeout_s: float, patience: Patience) -> None:
+        self._key, self._timeout_s = os.environ.get(key_env, ""), timeout_s
+        self._patience = patience
+        self._session: Any = None
+        self._stack = AsyncExitStack()
+
+    async def _open(self) -> None:
+        session = open_session(self._key, self._timeout_s)
+        self._session = await self._stack.enter_async_context(session)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+
+class OpenAIEngine(_Client):
     """`POST {url}/chat/completions`. Use as `async with OpenAIEngine(url, model) as engine`.
 
     `url` ends where `/chat/completions` begins (usually in `/v1`). `in_flight` bounds requests
@@ -264,26 +281,17 @@ class OpenAIEngine:
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"endpoint {url!r}: give a URL that starts with http:// or https://")
+        super().__init__(key_env, timeout_s, Patience(attempts, patience_s, pause_s))
         self.url, self.model = url.rstrip("/"), model
-        self._key = os.environ.get(key_env, "")
         self._slots = asyncio.Semaphore(in_flight)
-        self._timeout_s = timeout_s
-        self._patience = Patience(attempts, patience_s, pause_s)
         self._calls = call_format(calls)
         self._extra = dict(extra or {})
-        self._session: Any = None
-        self._stack = AsyncExitStack()
         self._dialect = ""
         self._without: frozenset[str] = frozenset()
 
     async def __aenter__(self) -> OpenAIEngine:
-        self._session = await self._stack.enter_async_context(
-            open_session(self._key, self._timeout_s)
-        )
+        await self._open()
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
     def about(self) -> dict[str, str]:
         """What answers, and which ways to sample are left to it: not said, or refused."""
@@ -463,7 +471,7 @@ def _native(call: Any) -> ToolCall:
     return make_call(said.get("name"), said.get("arguments"), str(row.get("id") or "call"))
 
 
-class ServerEngine:
+class ServerEngine(_Client):
     """An `Engine` over one or more servers of the same model: token ids in, token ids out. What a
     server drew is kept as it is, never decoded and encoded again.
 
@@ -488,23 +496,18 @@ class ServerEngine:
         patience: Patience | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(key_env, timeout_s, patience or Patience())
         self._words, self._model = DIALECTS[kind], model
         self._extra = dict(extra or {})
         self._law_known = not self._extra.keys() & {"temperature", "top_p", *NOTHING_ADDED}
         self._addresses = [url.rstrip("/").removesuffix("/v1") for url in addresses]
         self._stops = list(stop_ids)
-        self._key = os.environ.get(key_env, "")
         self._slots = {url: asyncio.Semaphore(in_flight) for url in self._addresses}
         self._busy = dict.fromkeys(self._addresses, 0)
-        self._timeout_s, self._patience = timeout_s, patience or Patience()
-        self._session: Any = None
-        self._stack = AsyncExitStack()
         self.length, self.version = 0, ""
 
     async def __aenter__(self) -> ServerEngine:
-        self._session = await self._stack.enter_async_context(
-            open_session(self._key, self._timeout_s)
-        )
+        await self._open()
         url = self._addresses[0] + "/v1/models"
         try:
             self.length = longest_sequence(await request_json(self._session, url))
@@ -515,9 +518,6 @@ class ServerEngine:
             told = await request_json(self._session, self._addresses[0] + self._words.version)
             self.version = str(told["version"])
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
     async def complete(self, ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         """One completion; with `length` known, no longer than the server's model reads."""
