@@ -148,9 +148,8 @@ class Chooser:
         db.execute("CREATE TABLE used AS SELECT number, 0 AS times FROM documents")
         self.plans: list[Plans] = []
         self.units: list[tuple[int, int, int]] = []  # plan, document, bits
-        self.swaps: list[
-            list[int]
-        ] = []  # by recipe, the documents that order pairs are looked for in
+        # by recipe, the documents that order pairs are looked for in
+        self.swaps: list[list[int]] = []
 
     def _look(self, source: str, points: Mapping[Point, str]) -> None:
         """`points`: where their statistics are, in SQL."""

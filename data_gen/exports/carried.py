@@ -7,8 +7,8 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from assay.task import TaskError
 OURS = ("assay", "rewards", "configs", "rollouts")
 _HOME = ("data_gen", "train")  # what builds and trains; a scorer does without
 _HEAVY = ("torch", "transformers", "vllm", "jax")
-LEFT_OUT = "STAYS_HOME"  # modules that a scoring module's default settings do without
+LEFT_OUT = "STAYS_HOME"  # names modules that a scoring module's default settings do without
 OWN = "own_family"  # the module that a family's file becomes
 
 
@@ -50,14 +50,12 @@ def carry(family: Family) -> Carried:
     quicker = family.audited.trusted
     entries = [family.score, family.weights, *([quicker] if quicker else [])]
     names = [_name_of(entry, family) for entry in entries]
-    load = _Load(family.name)
-    for name in names:
-        module = name.partition(":")[0]
-        load.left_out |= set(getattr(importlib.import_module(module), LEFT_OUT, ()))
-    for name in names:
-        load.take(name.partition(":")[0], f"family {family.name}")
+    modules = [name.partition(":")[0] for name in names]
+    # modules that the scoring module says its default settings do not ask for
+    left_out = {n for one in modules for n in getattr(importlib.import_module(one), LEFT_OUT, ())}
+    wanted = [(one, f"family {family.name}") for one in modules]
     trusted = names[2] if quicker else ""
-    return Carried(load.modules, load.pinned(), "", names[0], trusted, names[1])
+    return Carried(*_load(family, wanted, left_out), "", names[0], trusted, names[1])
 
 
 def _name_of(entry: Any, family: Family) -> str:
@@ -74,60 +72,45 @@ def _of_file(family: Family) -> Carried:
     """A family of one's own: its file, whole, beside what that imports."""
     path, _, name = family.origin.rpartition(":")
     source = Path(path).read_bytes()
-    load = _Load(family.name)
-    load.take("assay.family", path)
-    for wanted in _imports(source, path, whole=True):
-        load.take(wanted, path)
-    return Carried({**load.modules, OWN: (source, False)}, load.pinned(), f"{OWN}:{name}")
+    wanted = [("assay.family", path), *((one, path) for one in _imports(source, path, whole=True))]
+    modules, packages = _load(family, wanted)
+    return Carried({**modules, OWN: (source, False)}, packages, f"{OWN}:{name}")
 
 
-@dataclass
-class _Load:
-    """Modules and packages gathered so far. `left_out`: modules that the scoring module says its
-    default settings do not ask for."""
+def _load(
+    family: Family, wanted: Sequence[tuple[str, str]], left_out: Collection[str] = ()
+) -> tuple[dict[str, tuple[bytes, bool]], tuple[str, ...]]:
+    """(our modules, packages) of some modules, each with what says that it is wanted, and of all
+    that they import. Raises `TaskError` for what cannot be taken along."""
+    modules: dict[str, tuple[bytes, bool]] = {}
+    packages: set[str] = set()
+    waiting = [*reversed(wanted)]
+    while waiting:
+        name, where = waiting.pop()
+        top = name.partition(".")[0]
+        if name in left_out or top in sys.stdlib_module_names or top in _HOME:
+            continue
+        if top not in OURS:
+            packages.add(_package(top, f"family {family.name}: {where}"))
+        elif name not in modules and (path := _spec(name)) is not None:
+            source = Path(path).read_bytes()
+            modules[name] = source, Path(path).name == "__init__.py"
+            waiting += [(name.rpartition(".")[0], path)] if "." in name else []
+            waiting += [(one, path) for one in _imports(source, path, name not in _base())]
+    return modules, tuple(sorted(packages))
 
-    family: str
-    left_out: set[str] = field(default_factory=set[str])
-    modules: dict[str, tuple[bytes, bool]] = field(default_factory=dict[str, tuple[bytes, bool]])
-    packages: set[str] = field(default_factory=set[str])
 
-    def pinned(self) -> tuple[str, ...]:
-        return tuple(sorted(self.packages))
-
-    def take(self, name: str, where: str) -> None:
-        """Add a module with all that it imports, or the package that it belongs to."""
-        waiting = [(name, where)]
-        while waiting:
-            each, source = waiting.pop()
-            top = each.partition(".")[0]
-            if each in self.left_out or top in sys.stdlib_module_names or top in _HOME:
-                continue
-            if top in OURS:
-                waiting += self._module(each)
-            else:
-                self._package(top, source)
-
-    def _module(self, name: str) -> list[tuple[str, str]]:
-        """Add one of our modules; what it imports, with the file that says so."""
-        path = _spec(name)
-        if path is None or name in self.modules:
-            return []
-        source = Path(path).read_bytes()
-        self.modules[name] = (source, Path(path).name == "__init__.py")
-        above = [(name.rpartition(".")[0], path)] if "." in name else []
-        whole = name not in _base()
-        return above + [(wanted, path) for wanted in _imports(source, path, whole)]
-
-    def _package(self, top: str, where: str) -> None:
-        if top in _HEAVY:
-            raise TaskError(f"family {self.family}: {where} imports {top}, too big to travel")
-        found = importlib.metadata.packages_distributions().get(top)
-        if not found:
-            raise TaskError(
-                f"family {self.family}: {where} imports {top}, which is neither Assay's nor an "
-                "installed package; put what it needs into the family's own file"
-            )
-        self.packages.add(f"{found[0]}=={importlib.metadata.version(found[0])}")
+def _package(top: str, where: str) -> str:
+    """The pip requirement of the package that a module belongs to."""
+    if top in _HEAVY:
+        raise TaskError(f"{where} imports {top}, too big to travel")
+    found = importlib.metadata.packages_distributions().get(top)
+    if not found:
+        raise TaskError(
+            f"{where} imports {top}, which is neither Assay's nor an installed package; put what "
+            "it needs into the family's own file"
+        )
+    return f"{found[0]}=={importlib.metadata.version(found[0])}"
 
 
 @lru_cache(maxsize=1)

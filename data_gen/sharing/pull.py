@@ -60,12 +60,9 @@ def main(argv: list[str]) -> int:
 def _earlier(out: Path) -> list[str]:
     """The files of the set that was pulled to this folder before."""
     try:
-        names = (out / RECORD).read_bytes().decode("utf-8", "replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    try:
-        return [name for name in json.loads(names)["files"] if inside(str(name))]
-    except (ValueError, KeyError, TypeError):
+        names = json.loads((out / RECORD).read_bytes())["files"]
+        return [name for name in names if inside(str(name))]
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return []
 
 
