@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,9 +28,9 @@ from assay.console import (
 from assay.family import Family, all_families, family_named, use_families
 from assay.task import Answer, Task, TaskError, json_line
 from data_gen.builder_settings import read_settings
-from data_gen.pipeline import finish
+from data_gen.pipeline import Made, finish
 from data_gen.splits import Wanted, add_splits, read_list, resplit
-from data_gen.tally import Input, Tally
+from data_gen.tally import Input
 from rewards.audit.laws import (
     Broken,
     empty_law,
@@ -44,32 +44,30 @@ from rewards.audit.laws import (
 _SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
-@dataclass(frozen=True)
-class Built:
-    """What a builder gave, checked: tasks by split, and what became of its drafts."""
-
-    splits: dict[str, list[Task]]
-    tally: Tally
-
-
 def build(
     family: Family, seed: int, settings: Mapping[str, Any], wanted: Wanted | None = None
-) -> Built:
+) -> Made:
     """Run the family's builder, take out what is `wanted` for other splits, and check all of it.
     Raises `TaskError` in one sentence."""
-    made, tally = _called(family, seed, settings)
-    if wanted is not None:
-        made = resplit(family, made, wanted, seed)
-    splits = {
-        name: [_as_read(task, family, name) for task in tasks] for name, tasks in made.items()
-    }
-    _ids_occur_once(splits)
-    for tasks in splits.values():
+    made = _called(family, seed, settings)
+    splits = Made()
+    splits.tally = made.tally
+    for name, tasks in (resplit(family, made, wanted, seed) if wanted else made).items():
+        splits[name] = [_as_read(task, family, name) for task in tasks]
+    seen: dict[str, str] = {}
+    for split, tasks in splits.items():
         for task in tasks:
-            _refuse([*gold_law(task, scored(task, gold_of(family, task)))])
-            _refuse([*empty_law(task, scored(task, Answer()))])
+            if task.id in seen:
+                raise TaskError(
+                    f"two tasks have the id {task.id!r} (in splits {seen[task.id]} and {split}); "
+                    "give each its own; nothing was written"
+                )
+            seen[task.id] = split
+    for task in (task for tasks in splits.values() for task in tasks):
+        _refuse([*gold_law(task, scored(task, gold_of(family, task)))])
+        _refuse([*empty_law(task, scored(task, Answer()))])
     _refuse([replace(b, where=f"splits {b.where}") for b in split_law(splits)])
-    return Built(splits, tally)
+    return splits
 
 
 def _refuse(broken: Sequence[Broken]) -> None:
@@ -77,9 +75,7 @@ def _refuse(broken: Sequence[Broken]) -> None:
         raise TaskError(f"{broken[0]}; nothing was written")
 
 
-def _called(
-    family: Family, seed: int, settings: Mapping[str, Any]
-) -> tuple[dict[str, list[Any]], Tally]:
+def _called(family: Family, seed: int, settings: Mapping[str, Any]) -> Made:
     """What `build` returned, as lists, its shape checked; and what became of the drafts, where it
     is built by the skeleton (`data_gen.pipeline`)."""
     builder = f"build of family {family.name}"
@@ -90,7 +86,8 @@ def _called(
         )
     try:
         made: Any = family.build(seed, **settings)
-        tally: Tally = getattr(made, "tally", None) or Tally()
+        splits = Made()
+        splits.tally = getattr(made, "tally", None) or splits.tally
         if isinstance(made, Mapping):
             made = {name: list(tasks) for name, tasks in made.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     except TaskError as error:
@@ -102,13 +99,13 @@ def _called(
     if not isinstance(made, dict):
         got = type(made).__name__
         raise TaskError(f"{builder} returned {got}; return {{'train': [Task, …], 'heldout': […]}}")
-    splits = cast("dict[Any, list[Any]]", made)
-    for name in splits:
+    splits.update(cast("dict[str, list[Task]]", made))
+    for name in cast("dict[Any, Any]", made):
         if not isinstance(name, str) or not _SPLIT.fullmatch(name) or name == "certificate":
             raise TaskError(f"{builder}: split {name!r} is no file name; use letters and digits")
     if not any(splits.values()):
         raise TaskError(f"{builder} gave no task; nothing was written")
-    return splits, tally
+    return splits
 
 
 def _as_read(task: Any, family: Family, split: str) -> Task:
@@ -131,18 +128,6 @@ def _as_read(task: Any, family: Family, split: str) -> Task:
     return Task.from_json(json.loads(line), f"{builder}: task {task.id}")
 
 
-def _ids_occur_once(splits: Mapping[str, Sequence[Task]]) -> None:
-    seen: dict[str, str] = {}
-    for split, tasks in splits.items():
-        for task in tasks:
-            if task.id in seen:
-                raise TaskError(
-                    f"two tasks have the id {task.id!r} (in splits {seen[task.id]} and {split}); "
-                    "give each its own; nothing was written"
-                )
-            seen[task.id] = split
-
-
 def origin_hash(family: Family) -> str | None:
     """SHA-256 of the file that the family's builder (else its scorer) stands in."""
     try:
@@ -153,11 +138,11 @@ def origin_hash(family: Family) -> str | None:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
 
 
-def inputs_of(built: Built) -> list[Input]:
+def inputs_of(built: Made) -> list[Input]:
     """A line for each source of tasks, and for each that gave none."""
     tasks = Counter(
         (str(t.meta.get("source") or f"tasks of {split}"), ", ".join(licences_of(t)))
-        for split, own in built.splits.items()
+        for split, own in built.items()
         for t in own
     )
     used = {name for name, _ in tasks}
@@ -184,10 +169,10 @@ def main(name: str, argv: Sequence[str]) -> int:
     return finish(
         family.name,
         args.out,
-        built.splits,
+        built,
         {
             pair: {"exact": found.exact, "normalised": found.normalised}
-            for pair, found in shared_content(built.splits).items()
+            for pair, found in shared_content(built).items()
         },
         inputs_of(built),
         args.seed,
