@@ -252,7 +252,8 @@ def raw_rows(piece: Piece, torn: Torn, encoding: str = "") -> Iterator[tuple[int
         elif ending == ".parquet":
             yield from enumerate(_parquet(piece), 1)
         elif ending == ".arrow":
-            yield from enumerate(_arrow(source), 1)
+            with source.open() as file:  # a shard of `save_to_disk`: an Arrow stream (or file)
+                yield from enumerate(arrow_rows(source.place, file), 1)
         else:
             yield from _json(piece, torn, encoding)
     except _NotThisEncoding as error:
@@ -349,9 +350,3 @@ def _row_groups(piece: Piece, handle: BinaryIO) -> tuple[Any, list[int]]:
         raise OSError(str(error)) from None
     size, count = max(piece.source.size, 1), file.num_row_groups
     return file, [g for g in range(count) if piece.start <= size * g // count < piece.stop]
-
-
-def _arrow(source: Source) -> Iterator[Any]:
-    """A shard of a data set saved with `save_to_disk`: an Arrow stream (or file)."""
-    with source.open() as file:
-        yield from arrow_rows(source.place, file)

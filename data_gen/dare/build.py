@@ -63,7 +63,11 @@ def build_all(args: argparse.Namespace) -> int:
         for name in (CERTIFICATE, *(f"{split}.jsonl" for split in SPLITS)):
             (args.out / name).unlink(missing_ok=True)
         found, rows = _databases(args, settings)
-        reworded = _reworded(args, rows, settings.seed)
+        more: dict[str, Any] = {}
+        if (writer := writer_of(args, args.out)) is not None:
+            more["reworded"] = told = reword_rows(rows, writer, settings.seed)
+            said = {key: told[key] for key in ("asked", "reworded", "refused")}
+            print(f"wordings: {json.dumps(said)}", file=sys.stderr)
         write_question_list(args.out, rows)
     groups = {str(row["table_group"]) for row in rows}
     side = sides_of(groups, args.heldout_share, args.validation_share, lambda group: group[-8:])
@@ -90,7 +94,7 @@ def build_all(args: argparse.Namespace) -> int:
         tables_looked_at=len({built.source for built in found}),
         several_targets=sum(len(row["target"]) > 1 for row in rows),
         domains=dict(Counter(str(row["domain"]) for row in rows).most_common()),
-        **reworded,
+        **more,
     )
 
 
@@ -258,17 +262,6 @@ def without_repeats(
     for row in rows:
         (gone if any(nearly_same(row, other) for other in kept) else kept).append(row)
     return kept, gone
-
-
-def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
-    """Let an endpoint reword the questions, if one is given; what became of it."""
-    writer = writer_of(args, args.out)
-    if writer is None:
-        return {}
-    report = reword_rows(rows, writer, seed)
-    said = {key: report[key] for key in ("asked", "reworded", "refused")}
-    print(f"wordings: {json.dumps(said)}", file=sys.stderr)
-    return {"reworded": report}
 
 
 def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str]) -> list[Task]:

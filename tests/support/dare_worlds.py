@@ -32,6 +32,16 @@ def number(value: float, digits: int = 2) -> str:
     return f"{value:,.{digits}f}".replace(",", " ").replace(".", ",").replace(" ", ".")
 
 
+def prices(rows: int = 400) -> Any:
+    rng = random.Random(5)
+    frame = pd.DataFrame({"size": [rng.gauss(20, 6) for _ in range(rows)]})
+    frame["age"] = [rng.randint(1, 60) for _ in range(rows)]
+    frame["rooms"] = [rng.randint(1, 9) for _ in range(rows)]
+    frame["town"] = [rng.choice(["Ulm", "Bonn", "Köln"]) for _ in range(rows)]
+    noise = pd.Series([rng.gauss(0, 4) for _ in range(rows)])
+    return frame.assign(price=(frame["size"] * 3 - frame["age"] * 0.5 + noise).round(3))
+
+
 def houses(folder: Path) -> Source:
     """A csv file with semicolons, decimal commas, points between thousands, gaps, a code for no
     value, and decimals that could be thousands; `tables.yaml` settles them."""

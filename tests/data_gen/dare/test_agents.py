@@ -246,7 +246,7 @@ def test_every_script_of_a_series_runs(variant: str) -> None:
     async def go() -> list[float]:
         rewards: list[float] = []
         async with Pool(Config(workers=1)) as pool:
-            for choice in choices(asked):
+            for choice in choices(asked)[::5]:  # each model, each set of columns, time or not
                 code = short_model_code(asked, choice)
                 result = await pool.run(code, files, ["prediction.csv"])
                 assert result.status == "ok", result.stderr

@@ -18,6 +18,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
 
+from dare_worlds import prices
 from front import command
 
 from assay.task import Task, read_tasks
@@ -38,14 +39,8 @@ SPLITS = ("train", "validation", "heldout")
 
 
 def houses(rows: int = 400) -> Any:
-    rng = random.Random(5)
-    frame = pd.DataFrame({"id": range(rows), "size": [rng.gauss(20, 6) for _ in range(rows)]})
-    frame["age"] = [rng.randint(1, 60) for _ in range(rows)]
-    frame["rooms"] = [rng.randint(1, 9) for _ in range(rows)]
-    frame["town"] = [rng.choice(["Ulm", "Bonn", "Köln"]) for _ in range(rows)]
-    noise = pd.Series([rng.gauss(0, 4) for _ in range(rows)])
-    frame["price"] = (frame["size"] * 3 - frame["age"] * 0.5 + noise).round(3)
-    return frame.assign(copy=frame["price"] * 2 + 1)
+    frame = prices(rows)
+    return frame.assign(id=range(rows), copy=frame["price"] * 2 + 1)
 
 
 def sales(years: int = 60) -> Any:

@@ -290,10 +290,13 @@ def right(origin: Source) -> dict[str, bytes]:
     return tabular(origin)
 
 
-@pytest.mark.parametrize("fill", ["mean", "median", "most_frequent"])
 @pytest.mark.parametrize(
-    ("kind", "model"),
-    [("csv", "Ridge"), ("sqlite", "DecisionTreeRegressor"), ("parquet", "Ridge")],
+    ("kind", "model", "fill"),
+    [
+        ("csv", "Ridge", "mean"),
+        ("sqlite", "DecisionTreeRegressor", "median"),
+        ("parquet", "Ridge", "most_frequent"),
+    ],
 )
 def test_right_gold_is_proved(origin: Source, kind: str, model: str, fill: str) -> None:
     files = tabular(origin, kind, model_type=model, imputer_type=fill)

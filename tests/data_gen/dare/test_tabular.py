@@ -14,6 +14,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 import numpy as np
+from dare_worlds import prices
 
 from data_gen.dare.models import in_range, tabular_baseline
 from data_gen.dare.sources import Listed
@@ -165,16 +166,6 @@ def looked(frame: Any) -> Looked:
     found = clean(frame, 0)
     assert found is not None
     return found
-
-
-def prices(rows: int = 400) -> Any:
-    rng = random.Random(5)
-    frame = pd.DataFrame({"size": [rng.gauss(20, 6) for _ in range(rows)]})
-    frame["age"] = [rng.randint(1, 60) for _ in range(rows)]
-    frame["rooms"] = [rng.randint(1, 9) for _ in range(rows)]
-    frame["town"] = [rng.choice(["Ulm", "Bonn", "Köln"]) for _ in range(rows)]
-    noise = pd.Series([rng.gauss(0, 4) for _ in range(rows)])
-    return frame.assign(price=(frame["size"] * 3 - frame["age"] * 0.5 + noise).round(3))
 
 
 @pytest.mark.parametrize("seed", range(4))
