@@ -149,10 +149,7 @@ def tasks_of(
 
 
 def settled(
-    builder: Builder[Source, Draft, Gold],
-    draft: Draft,
-    tally: Tally,
-    asked: set[str] | None = None,
+    builder: Builder[Source, Draft, Gold], draft: Draft, tally: Tally, asked: set[str] | None = None
 ) -> Task | None:
     """The task that a draft becomes; None where a part refuses it, which is counted."""
     try:

@@ -115,9 +115,7 @@ def add_splits(to: Parser, what: str, share: str, validation: str) -> None:
     """The same, and a list of what is held out by name."""
     add_shares(to, what, share, validation)
     to.add_argument(
-        "--heldout",
-        metavar="LIST",
-        help=f"file of ids of {what} that must be held out, one a line",
+        "--heldout", metavar="LIST", help=f"file of ids of {what} that must be held out, one a line"
     )
 
 

@@ -133,10 +133,7 @@ class Input:
 
 
 def say_inputs(
-    inputs: Sequence[Input],
-    out: Path,
-    to: TextIO | None = None,
-    members: Iterable[Input] = (),
+    inputs: Sequence[Input], out: Path, to: TextIO | None = None, members: Iterable[Input] = ()
 ) -> None:
     """Print a line per input, refused ones first, and write `out/refused.jsonl`: every input with
     a reason. The file is written also when it is empty.

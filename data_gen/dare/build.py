@@ -37,7 +37,6 @@ from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, fingerprints, sources
 from data_gen.dare.tabular import build_tabular
 from data_gen.dare.targets import (
-    FAMILIES,
     Wishes,
     loaded,
     read_wishes,
@@ -100,25 +99,16 @@ def build_all(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> Settings:
     """What the words of the command ask for, checked against the tables."""
-    mini = args.short
-    settings = Settings(
-        args.out,
-        args.seed,
-        mini,
-        published_marks(args.exclude),
-        args.per_table or (4 if mini else 3),
-        described=read_describe(args.describe),
-        licences=read_licences(args.licence),
-        wishes=Wishes(kinds=short_kinds(FAMILIES, "") if mini else FAMILIES),
-    )
-    asked = (args.target, args.features, args.time)
-    if not (any(asked) or args.task_types or args.describe):
-        return settings
-    listed = list(sources(args.tables))
-    listed = describe(listed, settings.described, check=True)
-    wishes = read_wishes(*asked, args.task_types, listed)
-    kinds = short_kinds(wishes.kinds, args.task_types) if mini else wishes.kinds
-    return replace(settings, wishes=replace(wishes, kinds=kinds))
+    mini, wishes = args.short, Wishes()
+    marks, said = published_marks(args.exclude), read_describe(args.describe)
+    licences, asked = read_licences(args.licence), (args.target, args.features, args.time)
+    if any(asked) or args.task_types or args.describe:
+        listed = describe(list(sources(args.tables)), said, check=True)
+        wishes = read_wishes(*asked, args.task_types, listed)
+    if mini:
+        wishes = replace(wishes, kinds=short_kinds(wishes.kinds, args.task_types))
+    per_table = args.per_table or (4 if mini else 3)
+    return Settings(args.out, args.seed, mini, marks, per_table, wishes, said, licences)
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:
@@ -427,10 +417,7 @@ def _parser() -> console.Parser:
     _import(parser)
     parser.add_argument("--databases", type=int, default=300, help="how many to build")
     parser.add_argument(
-        "--per-table",
-        type=int,
-        default=0,
-        help="databases from one table at most (0: 3; short 4)",
+        "--per-table", type=int, default=0, help="databases from one table at most (0: 3; short 4)"
     )
     parser.add_argument(
         "--exclude",

@@ -51,6 +51,7 @@ from data_gen.dare.wording import (
     check_series,
     few_known,
     metadata_text,
+    quoted,
     series_short,
     xf_question,
 )
@@ -512,21 +513,17 @@ def tables_of(timed: Timed, plan: Plan, parts: Parts) -> dict[str, bytes]:
     return files
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def sentences(timed: Timed, shape: Shape) -> Mapping[str, str]:
     """What the question of each variant says of further files."""
     if shape.kind == ENTITIES:
         said = (
-            f" `entities.csv` holds what does not change over time ({_listed(shape.moved)}), one "
+            f" `entities.csv` holds what does not change over time ({quoted(shape.moved)}), one "
             f"row for each {' and '.join(f'`{k}`' for k in timed.keys)}."
         )
         return {"v1": said, "v2": said}
     if shape.kind == COVARIATES:
         on = " and ".join(f"`{k}`" for k in [timed.column, *timed.keys])
-        past = f" `covariates_train.csv` holds {_listed(shape.moved)} for the rows of `train.csv`"
+        past = f" `covariates_train.csv` holds {quoted(shape.moved)} for the rows of `train.csv`"
         return {
             "v1": f"{past}, `covariates_val.csv` those of `val_v1.csv`; both are joined on {on}.",
             "v2": f"{past}, to be joined on {on}.",

@@ -46,13 +46,7 @@ from data_gen.dare.database import (
     write_proved,
 )
 from data_gen.dare.layout import KIND, Frame, csv_bytes, json_bytes, metadata_json, table_bytes
-from data_gen.dare.models import (
-    in_range,
-    read,
-    solve,
-    tabular_baseline,
-    versions,
-)
+from data_gen.dare.models import in_range, read, solve, tabular_baseline, versions
 from data_gen.dare.sources import Source, database_name, phrases, plain_about
 from data_gen.dare.targets import LEAST_COLUMNS, LEAST_ROWS, Looked, Plan, clean, narrowed, plans
 from data_gen.dare.time_columns import is_one_series, keys_of
@@ -106,11 +100,7 @@ class Candidate:
 
 
 def propose(
-    looked: Looked,
-    family: str,
-    targets: list[str],
-    rng: random.Random,
-    mini: bool,
+    looked: Looked, family: str, targets: list[str], rng: random.Random, mini: bool
 ) -> Candidate:
     """Split and noise for one choice of targets. Raises `Refused` when too little is left."""
     features = looked.features(targets)

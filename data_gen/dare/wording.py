@@ -30,13 +30,14 @@ def _one_of(name: str, rng: random.Random) -> str:
     return f"{rng.choice(OPENINGS[name])} "
 
 
-def _names(names: Sequence[str]) -> str:
+def quoted(names: Sequence[str]) -> str:
+    """`a`, `b`."""
     return ", ".join(f"`{n}`" for n in names)
 
 
 def _targets(names: Sequence[str]) -> str:
     """`a`, or `a`, `b` and `c`."""
-    return " and ".join(filter(None, [_names(names[:-1]), _names(names[-1:])]))
+    return " and ".join(filter(None, [quoted(names[:-1]), quoted(names[-1:])]))
 
 
 _VERB = re.compile(r"(is|are|was|did|does|do|has|have|whether|if|there|how|what|in|on|the) ", re.I)
@@ -189,7 +190,7 @@ def cf_question(
     return (
         f"{_one_of('free', rng)}`metadata.txt` describes the columns. `train.csv` holds a raw time "
         f"series. {first}Forecast `{target}` at the later time points listed in `val_v2.csv`; they "
-        f"may be unsorted and non-contiguous. Save `prediction.csv` with {_names(keys)}, "
+        f"may be unsorted and non-contiguous. Save `prediction.csv` with {quoted(keys)}, "
         f"written as in `val_v2.csv`, and `{target}`. More time points than asked are allowed."
     )
 

@@ -29,13 +29,7 @@ from data_gen.queries import duckdb_sql, ops
 from data_gen.queries.duckdb_sql import part_of
 from data_gen.queries.lake_steps import NAMES_LEAST, enough
 from data_gen.queries.ops import Op, sources_of
-from data_gen.queries.pipeline import (
-    PipelineFailed,
-    Question,
-    runs,
-    script_values,
-    subtask_key,
-)
+from data_gen.queries.pipeline import PipelineFailed, Question, runs, script_values, subtask_key
 from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic, says_much_more

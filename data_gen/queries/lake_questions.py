@@ -14,14 +14,7 @@ from assay.console import Progress
 from assay.seeds import derive_seed
 from assay.task import Task
 from data_gen.queries import ops
-from data_gen.queries.lake_steps import (
-    NAMES_LEAST,
-    SIGNS,
-    Builder,
-    NoQuestion,
-    enough,
-    one_order,
-)
+from data_gen.queries.lake_steps import NAMES_LEAST, SIGNS, Builder, NoQuestion, enough, one_order
 from data_gen.queries.ops import Op, Sign, Summary, sources_of
 from data_gen.queries.pipeline import Question
 from data_gen.queries.tables import Links, Table, links_of

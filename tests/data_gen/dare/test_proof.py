@@ -256,10 +256,7 @@ SERIES: dict[str, tuple[Any, Series]] = {
     "week named by its Monday": (WEEKS, _bins(_named_by_monday)),
     "week from Sunday": (WEEKS, _bins(_from_sunday)),
     "mean for sum": (WEEKS, _bins(lambda f, t, y, r: f(t, y, ("1W", "mean")))),
-    "median for mean": (
-        ("1W", "mean"),
-        _bins(lambda f, t, y, r: f(t, y, ("1W", "median"))),
-    ),
+    "median for mean": (("1W", "mean"), _bins(lambda f, t, y, r: f(t, y, ("1W", "median")))),
     "entities thrown together": (WEEKS, _bins(_without_entities)),
     "empty bins left out": (COUNTS, _answers(lambda a: a[a["menge"] > 0])),
 }

@@ -150,10 +150,7 @@ TABLES: dict[str, tuple[bool, dict[str, Any]]] = {
         True,
         {"year": [2000 + i // 12 for i in range(200)], "month": [i % 12 + 1 for i in range(200)]},
     ),
-    "a register": (
-        False,
-        {"machine": [f"M-{n:03d}" for n in range(200)], "bought": dates(200)},
-    ),
+    "a register": (False, {"machine": [f"M-{n:03d}" for n in range(200)], "bought": dates(200)}),
 }
 
 

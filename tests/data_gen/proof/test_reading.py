@@ -242,13 +242,7 @@ def test_rows_are_left_out_or_filled_by_what_the_user_says(tmp_path: Path) -> No
     with pytest.raises(NotProvable):
         table_of(tmp_path, down, "fill_down: [a], drop_rows: [5]")
     for said, rules, name, read, wanted in (
-        (
-            text,
-            "drop_where: {a: [all ages]}, drop_duplicates: [a, b]",
-            "b",
-            number,
-            [1.0, 2.0],
-        ),
+        (text, "drop_where: {a: [all ages]}, drop_duplicates: [a, b]", "b", number, [1.0, 2.0]),
         (text, "drop_where: {a: []}", "b", number, [1.0, 3.0, 1.0, 2.0]),
         (
             down,

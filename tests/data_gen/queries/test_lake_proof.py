@@ -42,9 +42,7 @@ def proof_lake(folder: Path) -> Path:
     for i in range(90):
         price = "k.A." if i % 20 == 7 else german((i * 7919 % 9000) * 2.75 + 10)
         level = f"{20 + i * 13 % 57}".rjust(2)
-        lines.append(
-            f"Objekt {i:02d};{KINDS[i * i % 7]} ;{price};{level[:-1]},{level[-1]}",
-        )
+        lines.append(f"Objekt {i:02d};{KINDS[i * i % 7]} ;{price};{level[:-1]},{level[-1]}")
     (folder / "preise.csv").write_text("\n".join(lines) + "\n", encoding="cp1252")
     lines = ["Table of sites,,,,", "Prepared by hand,,,,", "Place,Year,Rain,Wind,Samples"]
     for i in range(120):
