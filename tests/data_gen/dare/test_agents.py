@@ -48,26 +48,18 @@ from train.evaluation.dare import category
 CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
 CRASH = "import pandas as pd\npd.read_csv('nowhere.csv')"
 LOOP = "import time\nwhile True: time.sleep(1)"
+ENDLESS = CALL.partition("%s")[0] + '", "arguments": {"code": "' + "x = 1; " * 4000
+
+
+def calling(code: str) -> Any:
+    return lambda task, turn, calls: tool_call(task, code, calls)
+
+
 FAILING: dict[str, tuple[Any, str, str, dict[str, Any]]] = {  # agent, stop, cause, settings
     "words": ("words", "eos", "code error", {}),
-    "crashing": (
-        lambda task, turn, calls: tool_call(task, CRASH, calls),
-        "turns",
-        "code execution limit",
-        {},
-    ),
-    "slow": (
-        lambda task, turn, calls: tool_call(task, LOOP, calls),
-        "turns",
-        "code execution limit",
-        {"run_s": 0.5, "turns": 1},
-    ),
-    "endless": (
-        lambda *asked: CALL.partition("%s")[0] + '", "arguments": {"code": "' + "x = 1; " * 4000,
-        "length",
-        "max token limit",
-        {"tokens": 300, "turns": 2},
-    ),
+    "crashing": (calling(CRASH), "turns", "code execution limit", {}),
+    "slow": (calling(LOOP), "turns", "code execution limit", {"run_s": 0.5, "turns": 1}),
+    "endless": (lambda *asked: ENDLESS, "length", "max token limit", {"tokens": 300, "turns": 2}),
     "wordy": (lambda *asked: "First I plan. " * 50, "length", "max token limit", {"tokens": 50}),
 }
 RECIPE = {
