@@ -167,7 +167,7 @@ def read_table(path: Path) -> Frame:
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
         query = "select name from sqlite_master where type='table' order by name"
         names = [str(row[0]) for row in db.execute(query)]
-        parts = [cast("Frame", pd.read_sql(f'select * from "{n}"', db)) for n in names]
+        parts = [pd.read_sql(f'select * from "{n}"', db) for n in names]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.merge(part, on="row_id")

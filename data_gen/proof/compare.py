@@ -94,7 +94,9 @@ def no_odd_cell(
         f"select {name}, {', '.join(shown)} from {joined} "
         f"where not ({all_same(columns, 'a', 'b')}) order by {name} limit 1"
     ).fetchone()
-    for place, (_, column) in enumerate(columns if row is not None else ()):
+    if row is None:
+        return
+    for place, (_, column) in enumerate(columns):
         second, first, equal = row[1 + 3 * place : 4 + 3 * place]
         if not equal:
             raise difference(second, f"{column.name!r} {where.format(row[0])}", first)

@@ -172,6 +172,8 @@ def describe(
     notes = [f"{c!r}: not asked about, for its name cannot stand in a question" for c in unquoted]
     if len(listed) - len(unquoted) > COLUMNS:
         notes.append(f"the first {COLUMNS} of {len(listed)} columns are looked at")
+    good: dict[str, Any] = {kind: tuple(names) for kind, names in lists.items()}
+    good |= maps
     with np.errstate(over="ignore"):  # numbers beyond those of 32 bits
         marks, kin = fingerprints(frame), marks_of_frame(frame)
     return Table(
@@ -184,8 +186,7 @@ def describe(
         about=about,
         notes=tuple(notes),
         sense=sense,
-        **{kind: tuple(names) for kind, names in lists.items()},
-        **maps,
+        **good,
     )
 
 
