@@ -25,7 +25,7 @@ from data_gen.queries.lake_checks import (
 )
 from data_gen.queries.ops import Group, Load, Source, Split, Top
 
-DRAWS = range(120)
+DRAWS = range(200)
 DRAWN: dict[str, list[Any]] = {
     "numeric_exact": [i % 9 for i in DRAWS],
     "string_exact": ["yes" if i % 3 else f"name {i}" for i in DRAWS],
