@@ -410,6 +410,6 @@ def test_words_for_no_value_are_settled_in_both_readers_and_the_index(
         two = [c for c in two if c is not None]
         for cells in (one.tolist(), two):
             assert sorted(cells) == pytest.approx(sorted(right.tolist()), abs=1e-6), table.path
-        told = describe(table.path, index.files[table.path])
+        told = describe(table.path, index[table.path])
         assert "in doubt" not in told
         assert table.path not in words or f"{words[table.path]!r}: no value" in told
