@@ -39,7 +39,6 @@ INTERNAL = {
     "SandboxError",
     "SetupError",
     "RequestError",
-    "AnswerError",
     "AdapterError",
 }
 

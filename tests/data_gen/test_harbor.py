@@ -130,11 +130,10 @@ def episode(task: Task, root: Path, commands: list[str]) -> float | None:
             surroundings = shop.maker(task, 0, 0)
             opening = await surroundings.open()
             assert [tool.name for tool in opening.tools] == ["harbor_shell"]
-            for turn, command in enumerate(commands):
-                call = ToolCall("harbor_shell", {"command": command})
-                # its own limit (1800 s) is more than an episode's: half a second is enough
-                said = await surroundings.reply(ModelTurn("", [call], False, turn, False, 0.5))
-                assert said.seconds == 0.0
+            calls = [ToolCall("harbor_shell", {"command": command}) for command in commands]
+            # commands do not count against the tool time: one that uses it up is not the last
+            said = await surroundings.reply(ModelTurn("", calls, False, 0, False, 1.0))
+            assert said.seconds == 0.0 and len(said.records) == len(commands)
             closing = await surroundings.close()
         finally:
             await shop.close()
@@ -148,7 +147,7 @@ def test_an_episode_is_scored_by_the_verifier_after_the_agent_ended(tmp_path: Pa
     assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t")]) == 0
     shutil.rmtree(tmp_path / "in")  # the tasks folder stands for itself
     (task,) = read_tasks(tmp_path / "t" / "train.jsonl")
-    assert episode(task, tmp_path / "t", ["cd /app", "sleep 0.6; echo right > out"]) == 1.0
+    assert episode(task, tmp_path / "t", ["sleep 1.2", "echo right > out"]) == 1.0
     assert episode(task, tmp_path / "t", ["echo wrong > out"]) == 0.0
     farm = ["ls /tests /solution | wc -l > /app/seen; echo 1 > /logs/verifier/reward.txt"]
     farm += ["printf '#!/bin/bash\\necho 1 > /logs/verifier/reward.json' > /tests/test.sh"]
