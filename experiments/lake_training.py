@@ -39,6 +39,7 @@ from experiments.study import (
     Table,
     answers_of,
     assay,
+    folder_of,
     options,
     places,
     rows_of,
@@ -73,6 +74,7 @@ CONTROLS = ("sft_more", "all_gold", "gold_more")
 NAMES = ("untouched", "sft", *ARMS, *CONTROLS[:2], "gold_rl", CONTROLS[2])
 SPLITS = ("validation", "heldout", "validation_obscured", "heldout_obscured")
 TWIN = "_obscured"
+ALIKE = ("untouched",)  # answers once for all seeds
 PAIRS = (
     *(("sft", name) for name in ("rl", "rl_credit", "all_gold", "sft_more")),
     ("rl", "rl_credit"),
@@ -138,14 +140,9 @@ def train_control(place: Place, first: Path, control: str) -> None:
     place.lasting(took / epoch).train(control, "sft", gold(place, data), place.model, SFT)
 
 
-def folder_of(out: Path, seed: int, name: str, split: str) -> Path:
-    """An arm's answers to a split; the untouched model answers for all seeds."""
-    return (out if name == "untouched" else out / f"seed{seed}") / f"{name}.{split}"
-
-
 def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
     """An arm's answers to a split; a twin has the key of its plain task."""
-    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split))}
+    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split, ALIKE))}
     plain = rows_of(out / "tasks" / f"{split.removesuffix(TWIN)}.jsonl") if rows else []
     tables = {task["id"]: str(task["meta"]["tables"][0]) for task in plain}
     found: list[Answer] = []
@@ -192,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for place in places(args):
         for name in args.arms:
             train_arm(place, name)
-            target = folder_of(place.out, place.seed, name, args.split)
+            target = folder_of(place.out, place.seed, name, args.split, ALIKE)
             tasks = f"krama:{tasks_of(place) / args.split}.jsonl"
             place.answer(target, place.trained(name), tasks, *words)
     table(args.out, args.split)

@@ -16,7 +16,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,11 @@ def change(found: Interval) -> str:
 def answers_of(target: Path) -> list[Row]:
     """The rows of an evaluation; [] where it is not finished."""
     return rows_of(target / "rows.jsonl") if (target / "results.json").is_file() else []
+
+
+def folder_of(out: Path, seed: int, name: str, split: str, alike: Container[str]) -> Path:
+    """An arm's answers to a split; those of the arms in `alike` are the same for all seeds."""
+    return (out if name in alike else out / f"seed{seed}") / f"{name}.{split}"
 
 
 def seeds_of(out: Path) -> list[int]:

@@ -45,6 +45,7 @@ from experiments.study import (
     answers_of,
     assay,
     done,
+    folder_of,
     options,
     part,
     places,
@@ -230,11 +231,6 @@ def cut(place: Place, name: str, rows: int) -> None:
     library.write_table(whole.take(sorted(drawn)), place.folder / f"{name}.parquet")
 
 
-def folder_of(out: Path, seed: int, name: str, split: str) -> Path:
-    """An arm's answers; a scripted agent's are those of all seeds."""
-    return (out if name in AGENTS else out / f"seed{seed}") / f"{name}.{split}"
-
-
 def items(tasks: Sequence[Row], rows: Sequence[Row]) -> list[Answer]:
     """Score of every task, and whether its file was usable."""
     found = {row["task_id"]: row for row in rows}
@@ -251,7 +247,7 @@ def table(out: Path, split: str) -> None:
     shown = Table(("score", *TRACKS, "usable"), PAIRS, shared=True)
     for name in NAMES:
         for seed in seeds_of(out):
-            rows = answers_of(folder_of(out, seed, name, split))
+            rows = answers_of(folder_of(out, seed, name, split, AGENTS))
             tasks = rows_of(out / "tasks" / f"{split}.asked.jsonl") if rows else []
             seconds = spent(out / f"seed{seed}" / f"{name}.spent.json")
             shown.add(name, seed, items(tasks, rows), seconds)
@@ -265,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in args.arms:
             train_arm(place, name)
             model = f"solver:{AGENTS[name]}" if name in AGENTS else place.trained(name)
-            target = folder_of(place.out, place.seed, name, args.split)
+            target = folder_of(place.out, place.seed, name, args.split, AGENTS)
             place.answer(target, model, tasks, *SCRIPT)
     table(args.out, args.split)
     return 0

@@ -1,6 +1,6 @@
 """Does RL add to SFT on table tasks with tool calls, or do further passes of SFT do the same?
 
-    python -m experiments.tool_training --out runs/tools --arms sft rl sft_same
+    python -m experiments.tool_training --out runs/tools                  # validation tasks
     python -m experiments.tool_training --out runs/tools --split heldout
 
 Tasks are short ones of instruction following (IF): `assay tasks dare --short`, built with three
@@ -8,8 +8,7 @@ seeds, which ask other steps of the same tables. A table is on one side in all o
 
 `sft` imitates the scripted reference agent on every training task, in one pass. `rl` goes on from
 `sft` by Dr.GRPO. `sft_same` is the control: as many passes as the processor time of `sft` and `rl`
-together. `rl_best` is Dr.GRPO from the one of both that is better on the validation tasks of all
-seeds.
+together. `rl_best` is Dr.GRPO from the one of both that is better on the validation tasks.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from experiments.study import (
     Table,
     answers_of,
     assay,
+    folder_of,
     options,
     places,
     rows_of,
@@ -55,6 +55,7 @@ RL = (
     "rl.max_length=1200",
     "rl.turns=2",
 )
+ALIKE = ("untouched",)  # answers once for all seeds
 STARTS = ("sft", "sft_same")
 NAMES = ("untouched", "sft", "rl", "sft_same", "rl_best")
 PAIRS = (
@@ -77,20 +78,15 @@ def tasks_of(place: Place) -> Path:
         for split, tasks in found.items():
             for task in read_tasks(folder / f"{split}.jsonl"):
                 if side.setdefault(task.meta["table_group"], split) == split:
-                    tasks.append(variant(task, seed, pool))
+                    tasks.append(variant(task, seed))
     for split, tasks in found.items():
         write_jsonl(pool / f"{split}.jsonl", (task.to_json() for task in tasks))
     return pool
 
 
-def variant(task: Task, seed: int, pool: Path) -> Task:
-    """A task under a name of its own, with its files as seen from `pool`."""
-    files = {
-        name: str(Path(f"variant{seed}") / Path(path).relative_to(pool / f"variant{seed}"))
-        if Path(path).is_absolute()
-        else f"variant{seed}/{path}"
-        for name, path in task.files.items()
-    }
+def variant(task: Task, seed: int) -> Task:
+    """A task under a name of its own, with its files as seen from the folder of all variants."""
+    files = {name: f"variant{seed}/{path}" for name, path in task.files.items()}
     return replace(task, id=f"{task.id}~{seed}", files=files)
 
 
@@ -106,13 +102,23 @@ def gold(place: Place) -> Path:
     return kept
 
 
-def best_start(out: Path) -> str:
-    """The SFT that is exact on most validation tasks, over the seeds whose answers are there."""
+def best_start(place: Place) -> str:
+    """The SFT that is exact on most validation tasks."""
 
     def right(name: str) -> float:
-        return sum(a.values["exact"] for s in seeds_of(out) for a in items(out, s, name, CHOSEN_ON))
+        train_arm(place, name)
+        answer(place, name, CHOSEN_ON)
+        found = items(place.out, place.seed, name, CHOSEN_ON)
+        return sum(one.values["exact"] for one in found)
 
     return max(STARTS, key=right)
+
+
+def answer(place: Place, name: str, split: str) -> None:
+    """An arm's greedy answers to a split."""
+    target = folder_of(place.out, place.seed, name, split, ALIKE)
+    tasks = f"dare:{tasks_of(place) / split}.jsonl"
+    place.answer(target, place.trained(name), tasks, *ANSWERED)
 
 
 def train_arm(place: Place, name: str) -> None:
@@ -120,7 +126,7 @@ def train_arm(place: Place, name: str) -> None:
     if name == "sft":
         place.train(name, "sft", gold(place), place.model, (*SFT, "sft.epochs=1"))
     elif name in ("rl", "rl_best"):
-        start = "sft" if name == "rl" else best_start(place.out)
+        start = "sft" if name == "rl" else best_start(place)
         train_arm(place, start)
         tasks = tasks_of(place) / "train.jsonl"
         place.train(name, "grpo", tasks, place.trained(start), RL)
@@ -130,14 +136,9 @@ def train_arm(place: Place, name: str) -> None:
         longer.train(name, "sft", gold(place), place.model, SFT)
 
 
-def folder_of(out: Path, seed: int, name: str, split: str) -> Path:
-    """An arm's answers; the untouched model answers for all seeds."""
-    return (out if name == "untouched" else out / f"seed{seed}") / f"{name}.{split}"
-
-
 def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
     """Whether each task's prediction was exact, and whether it could be read."""
-    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split))}
+    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split, ALIKE))}
     tasks: list[Row] = rows_of(out / "tasks" / f"{split}.jsonl") if rows else []
     found: list[Answer] = []
     for task in tasks:
@@ -153,9 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for place in places(args):
         for name in args.arms:
             train_arm(place, name)
-            tasks = f"dare:{tasks_of(place) / args.split}.jsonl"
-            target = folder_of(place.out, place.seed, name, args.split)
-            place.answer(target, place.trained(name), tasks, *ANSWERED)
+            answer(place, name, args.split)
     shown = Table(("exact", "usable"), PAIRS, shared=True)
     for name in NAMES:
         for seed in seeds_of(args.out):
