@@ -207,8 +207,8 @@ def _word_doubt(column: Column, gone: Sequence[str]) -> Doubt | None:
 
 
 def _otherwise(column: Column) -> Doubt | None:
-    """The doubt of a column of numbers some of which are written as no reader takes them, or of
-    days some of which are text."""
+    """The doubt of a column that mixes two forms: numbers beside cells that look like numbers and
+    that no reader takes, or days beside text. None without such a mix."""
     filled = column.filled(column.words)
     odd = [c for c in filled if not looks_numeric(c)]
     if odd and all(_OTHERWISE.fullmatch(c.strip()) for c in odd):

@@ -150,7 +150,7 @@ def _text(value: Any) -> str:
 
 
 def _page(tables: Sequence[tuple[Layout, Frame]]) -> str:
-    """A page with a heading and a table for each."""
+    """An HTML page that holds every table below its title lines."""
     parts = ["<!DOCTYPE html>", '<html><head><meta charset="utf-8"></head><body>']
     for layout, frame in tables:
         parts += [f"<p>{escape(line)}</p>" for line in layout.top]

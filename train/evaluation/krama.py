@@ -225,7 +225,8 @@ DOUBTED, TRUSTED = "of these doubted", "without the doubted"  # rows of a table,
 
 
 def _cell(rows: Sequence[Row]) -> Row:
-    """What one domain (or all) comes to. Rows without an outcome are counted, not scored."""
+    """The figures of one domain, or of all of them. A row without an outcome is counted as
+    `unscored` and enters no mean of outcomes."""
     scored = [r for r in rows if r["outcome"] is not None]
     outcomes = [float(r["outcome"]) for r in scored]
     right = sum(o >= RIGHT for o in outcomes)

@@ -301,7 +301,7 @@ def _logged(metrics: Metrics, stage: str, prefix: str = "") -> list[str]:
 
 
 def validation_key(metrics: Metrics) -> str:
-    """What evaluations during training call the mean outcome, "" without any."""
+    """The log's key of the mean outcome in validation; "" for a run without validation."""
     names = _logged(metrics, "eval")
     return next((key for key in VALIDATION if key in names), "")
 

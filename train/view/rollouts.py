@@ -151,7 +151,8 @@ def _apart(message: Any, gold: str | Callable[[], str], thought: str = "") -> An
 
 
 def tokens_of(row: Mapping[str, Any], pieces: Pieces | None) -> str:
-    """Pieces and both log-probabilities of the sampled tokens; `null` where they are not known."""
+    """The sampled tokens as JSON for the page: texts (`p`), log-probabilities under the full
+    distribution (`l`) and under the one sampled from (`s`). `null` where a row has none."""
     ids, mask = list_of(row.get("ids")), list_of(row.get("loss_mask"))
     full, sampling = list_of(row.get("logprobs")), list_of(row.get("sampling_logprobs"))
     if not ids or not len(ids) == len(mask) == len(full):
