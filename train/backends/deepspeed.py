@@ -22,6 +22,7 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
+from assay.files import write_text
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
 from rollouts.prompts import ChatTokenizer
@@ -121,9 +122,7 @@ class ManyDevices:
         )
         dist.barrier()
         if self.rank == 0:
-            work = self.folder / ".latest.tmp"
-            work.write_text(name, encoding="utf-8")
-            work.replace(self.folder / "latest")
+            write_text(self.folder / "latest", name)
             kept = sorted(self.folder.glob("step_*"))[: -self.config.checkpoint.keep]
             for path in kept:
                 shutil.rmtree(path, ignore_errors=True)
@@ -185,7 +184,6 @@ def share_of(batch: Sequence[Example], rank: int, world: int) -> list[Example]:
     """The rows of one process, longest first. All processes take rows of about the same length at
     a time: under ZeRO-3 each waits for the slowest at every layer. Which rows a step has, and so
     its gradient, does not change."""
-
     return sorted(batch, key=lambda example: -example.tokens)[rank::world]
 
 
