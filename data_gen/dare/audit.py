@@ -17,9 +17,8 @@ from assay.console import progress
 from assay.task import Task, TaskError
 from data_gen.dare.layout import Frame, read_table
 from rewards.audit.laws import Broken
-from rewards.dare.metrics import raw_r2
 from rewards.dare.read import read_truth
-from rewards.dare.score import TableGold, read_gold
+from rewards.dare.score import TableGold, raw_r2, read_gold
 
 Finding = dict[str, Any]
 

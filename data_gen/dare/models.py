@@ -21,7 +21,7 @@ from assay.record import installed
 from assay.task import TaskError
 from assay.workers import limit_threads
 from data_gen.dare.layout import Entry, Frame, csv_bytes, read_table
-from rewards.dare.metrics import macro_f1, raw_r2
+from rewards.dare.score import macro_f1, raw_r2
 
 # estimators, and the modules that they are in
 HOMES = {

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from data_gen.queries.tables import Link
 from data_gen.queries.tables import Table as Described
-from rewards.sql.compare import Cell
-from rewards.sql.data import RESERVED, Column, Database, Table, Type, packed
+from rewards.sql.data import RESERVED, Cell, Column, Database, Table, Type, packed
 
 Frame = Any
 LONGEST = 120  # characters of a cell

@@ -40,7 +40,7 @@ from data_gen.queries.sql_write import Written, pieces, prompt, question, writte
 from data_gen.queries.tables import Link
 from data_gen.splits import SPLITS
 from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
-from rewards.sql.compare import Row
+from rewards.sql.data import Row
 from rewards.sql.family import hard_coded, marks_of
 from rewards.sql.score import TWINS, SqlReward, fenced, score_query
 

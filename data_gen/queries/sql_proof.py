@@ -29,11 +29,9 @@ from data_gen.queries.sql_plans import Filter, Plan
 from data_gen.queries.sql_write import Other, Written, written
 from data_gen.queries.tables import Table
 from data_gen.tally import AGREED, DIFFERS, ONCE, UNPROVABLE, Refused
-from rewards.sql.compare import Cell, Row, equal
-from rewards.sql.data import Database, quoted
-from rewards.sql.hidden_databases import Focus, hidden_database
+from rewards.sql.data import Cell, Database, Focus, Row, hidden_database, quoted
 from rewards.sql.run import Failed, run
-from rewards.sql.score import TWINS, constants
+from rewards.sql.score import TWINS, constants, equal
 
 Frame = Any
 Rows = list[tuple[Any, ...]]

@@ -17,8 +17,7 @@ from random import Random
 from assay.files import yaml_beside
 from data_gen.queries.database import Field, Made, Unit, identifier
 from data_gen.queries.sql_plans import Filter, Plan, Sign
-from rewards.sql.compare import Cell
-from rewards.sql.data import quoted
+from rewards.sql.data import Cell, quoted
 from rewards.sql.family import literal
 
 STRICT: dict[Sign, Sign] = {">": ">=", ">=": ">", "<": "<=", "<=": "<"}

@@ -23,8 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from assay.confined_process import ConfinedProcess, ProcessEnded, ProcessLost, answer_requests
-from rewards.sql.compare import Row
-from rewards.sql.data import Database, cell_of
+from rewards.sql.data import Database, Row, cell_of
 
 MEMORY_MB = 1024  # of the process
 RunnerLost = ProcessLost

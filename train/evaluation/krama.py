@@ -26,8 +26,8 @@ from assay.family import family_of, without_thoughts
 from assay.files import write_text
 from assay.http_client import ChatEndpoint
 from assay.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
+from rewards.krama.answer import category
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
-from rewards.krama.failure import category
 from rewards.krama.judge import KEY_ENV, JudgeError, judge_of, judged_coverage
 from rewards.krama.release import COUNTS, harness, total
 from rollouts.prompts import ChatTokenizer

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from assay.task import Answer, Task
-from rewards.sql.compare import Row, equal
+from rewards.sql.data import Row
 from rewards.sql.run import Failed, RunnerLost, run
-from rewards.sql.score import Gold, case_of, count_hidden, extract, read_gold, right_on
+from rewards.sql.score import Gold, case_of, count_hidden, equal, extract, read_gold, right_on
 from train.view.explain import Explanation, Finding, Work, align, plain_spine
 
 _SHOWN = 200  # characters of a row

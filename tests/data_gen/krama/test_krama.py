@@ -25,8 +25,8 @@ from data_gen.krama.importer import (
     write_tasks,
 )
 from data_gen.krama.obscured import exchange, new_words
+from rewards.krama.answer import category
 from rewards.krama.episode import subtask_credit
-from rewards.krama.failure import category
 from rewards.published import refuse_published
 
 main = front.command("tasks", "krama")

@@ -42,9 +42,11 @@ from data_gen.queries.lake_build import (  # noqa: E402
 )
 from data_gen.queries.lake_questions import question_for  # noqa: E402
 from data_gen.queries.pipeline import Question  # noqa: E402
-from rewards.krama.answer import score_response  # noqa: E402
+from rewards.krama.answer import (
+    category,  # noqa: E402
+    score_response,  # noqa: E402
+)
 from rewards.krama.episode import score_row  # noqa: E402
-from rewards.krama.failure import category  # noqa: E402
 from rollouts.engines.scripted import CannedEngine  # noqa: E402
 from rollouts.environment import Budget  # noqa: E402
 from rollouts.environments import EnvironmentFactory  # noqa: E402

@@ -32,8 +32,7 @@ from data_gen.queries.sql_plans import ONE, TWO, Filter, NoPlan, Plan, draft
 from data_gen.queries.sql_proof import Refused, Second, agreed, told_apart
 from data_gen.queries.sql_write import pieces, question, written
 from data_gen.splits import SPLITS
-from rewards.sql.data import Column, Database, Table, packed, unpacked
-from rewards.sql.hidden_databases import hidden_database
+from rewards.sql.data import Column, Database, Table, hidden_database, packed, unpacked
 from rewards.sql.run import Failed, run
 from rewards.sql.score import fenced
 

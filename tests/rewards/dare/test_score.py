@@ -22,11 +22,12 @@ from assay.task import (  # noqa: E402
     Task,
     TaskError,
 )
-from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
 from rewards.dare.read import MAX_COLUMNS  # noqa: E402
-from rewards.dare.score import (  # noqa: E402
+from rewards.dare.score import (  # noqa: E402  # noqa: E402
     TableGold,
     TableReward,
+    clipped_r2,
+    macro_f1,
     mismatch,
     read_gold,
     score_table,

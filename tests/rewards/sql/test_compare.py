@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import tables
 
-from rewards.sql.compare import Cell, Row, bird_equal, equal, same_cell, stored
+from rewards.sql.data import Cell, Row, stored
+from rewards.sql.score import bird_equal, equal, same_cell
 
 TABLES = tables("sql")
 

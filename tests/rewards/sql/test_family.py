@@ -11,12 +11,19 @@ from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 from assay.family import BUILT_IN, cheat_answer, score_answer, source_of
 from assay.task import Answer, Task, TaskError
 from rewards.sql import score as scoring
-from rewards.sql.compare import equal
-from rewards.sql.data import Column, Database, Table, packed, quoted, read_tables, unpacked
+from rewards.sql.data import (
+    Column,
+    Database,
+    Table,
+    hidden_database,
+    packed,
+    quoted,
+    read_tables,
+    unpacked,
+)
 from rewards.sql.family import hard_coded
-from rewards.sql.hidden_databases import hidden_database
 from rewards.sql.run import RunnerLost, run
-from rewards.sql.score import SqlReward, fenced
+from rewards.sql.score import SqlReward, equal, fenced
 from train.view.explain_sql import explain
 
 TABLES = tables("sql")

@@ -11,10 +11,8 @@ from places import tables
 from sql_tasks import sql_tasks
 
 from assay.family import BUILT_IN, cheat_answer, score_answer
-from rewards.sql.compare import Cell
-from rewards.sql.data import Column, Database, Table, packed
+from rewards.sql.data import Cell, Column, Database, Table, hidden_database, packed
 from rewards.sql.family import literal
-from rewards.sql.hidden_databases import hidden_database
 from rewards.sql.score import (
     MORE,
     TWINS,
