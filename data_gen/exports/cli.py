@@ -33,7 +33,6 @@ from assay.task import (
     refuse_without_gold,
     write_jsonl,
 )
-from data_gen.exports import forms
 from data_gen.exports.episodes import own_tools
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
 from data_gen.tally import REFUSED
@@ -174,7 +173,7 @@ def _adapt(form: str, taken: Sequence[_Taken], env: Sequence[str], new: Path) ->
     write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
     (new / SETTINGS).write_bytes(json_text(settings_of(origins, env), indent=1))
     name = FORMS[form][0]
-    shutil.copyfile(Path(forms.__file__).with_name(name), new / name)
+    shutil.copyfile(Path(__file__).with_name("forms") / name, new / name)
     if form == "gym":
         write_jsonl(new / "gym.jsonl", (gym_row(one.words, one.tools) for one in taken))
         (new / "assay.yaml").write_text(_GYM, encoding="utf-8")

@@ -17,7 +17,6 @@ from typing import Any
 
 from assay.family import Answer, Family, family_named, family_of, gold_answer, score_answer
 from assay.task import RIGHT, Task, TaskError, json_text
-from data_gen.exports import carried_score
 from data_gen.exports.carried import Carried, carry
 from rewards.adapters import PARTS
 from rewards.adapters.words import MESSAGES, message_of
@@ -26,6 +25,7 @@ BASE = "python:3.11.13-slim-bookworm"
 SCHEMA = "1.4"
 TEXT = "answer.txt"
 FOLDER = "/app"
+SCORE = Path(__file__).with_name("forms") / "harbor_score.py"
 _SHOWN = ("domain", "licence", "source", "document", "language", "difficulty")
 _HAND_IN = """
 ## Handing in
@@ -121,7 +121,7 @@ def directory(task: Task, root: Path, settings: Settings) -> Iterator[tuple[str,
     for name, data in sorted(handed.gold.items()):
         yield f"solution/gold/{name}", data, False
     yield "tests/test.sh", b"#!/bin/bash\ncd / && exec python3 -I /tests/score.py\n", True
-    yield "tests/score.py", Path(carried_score.__file__).read_bytes(), False
+    yield "tests/score.py", SCORE.read_bytes(), False
     yield "tests/about.json", json_text(_about(task, handed, load), indent=1), False
     for name, (source, _) in sorted(load.modules.items()):
         yield f"tests/{load.place(name)}", source, False

@@ -18,7 +18,7 @@ from own_kind import build  # noqa: E402
 
 import assay  # noqa: E402
 from assay.task import Task, write_jsonl  # noqa: E402
-from data_gen.selection.cli import main as select  # noqa: E402
+from data_gen.selection import main as select  # noqa: E402
 from rollouts.engines.torch.load import choose_device, choose_dtype  # noqa: E402
 
 OWN = Path(__file__).parents[2] / "support" / "own_kind.py"

@@ -15,7 +15,7 @@ from assay import hub
 from assay.files import UNFINISHED, atomic_write
 from assay.rows import file_system, is_url, stored
 from assay.task import TaskError
-from data_gen.sharing.dataset import CARD, DATA, FILES, MANIFEST, Manifest, inside, read_manifest
+from data_gen.dataset import CARD, DATA, FILES, MANIFEST, Manifest, inside, read_manifest
 
 ARCHIVES = (".tar.gz", ".tgz")
 

@@ -23,8 +23,8 @@ from assay.files import file_hash, write_text
 from assay.rows import is_parquet, matching, total_bytes
 from assay.seeds import derive_seed
 from assay.task import TaskError
-from data_gen.selection.store import Store, write_training_set
-from data_gen.selection.strategies import PICK, Caps, Rules, pick
+from data_gen.rollout_store import Store, write_training_set
+from data_gen.selection_rules import PICK, Caps, Rules, pick
 
 NAMES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")  # of a training set
 

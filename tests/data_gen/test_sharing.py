@@ -24,9 +24,9 @@ from assay.family import use_families
 from assay.files import file_hash
 from assay.task import Task, TaskError, json_line, read_tasks, write_jsonl
 from data_gen.certificate import certificate, shared
-from data_gen.sharing.dataset import proved, read_parquet, row_of, task_of, write_parquet
-from data_gen.sharing.pull import main as pull
-from data_gen.sharing.push import main as push
+from data_gen.dataset import proved, read_parquet, row_of, task_of, write_parquet
+from data_gen.pull import main as pull
+from data_gen.push import main as push
 from data_gen.tally import Refusal, Tally
 from rewards.adapters.words import said_gold
 from rewards.score import main as score

@@ -20,7 +20,7 @@ from assay.files import atomic_write
 from assay.parquet import library, write_groups
 from assay.rows import Block, blocks, is_parquet, stored, write_rows
 from assay.task import TaskError, parse_object
-from data_gen.selection.strategies import SILENT, UNREADABLE
+from data_gen.selection_rules import SILENT, UNREADABLE
 from rollouts.chats import THOUGHTS, same_words, turns_of
 
 NEEDED = ("task_id", "sample", "outcome", "reward", "track", "tokens", "messages")

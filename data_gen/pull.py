@@ -20,8 +20,8 @@ from assay.console import SeenTasks, TaskFilter, add_filter, task_filter
 from assay.files import atomic_write_set, file_hash, write_bytes
 from assay.task import Task, TaskError, json_line, json_text
 from data_gen.certificate import CERTIFICATE
-from data_gen.sharing import places
-from data_gen.sharing.dataset import FILES, Manifest, Split, inside, read_parquet
+from data_gen import dataset_places as places
+from data_gen.dataset import FILES, Manifest, Split, inside, read_parquet
 
 RECORD = "pulled.json"
 

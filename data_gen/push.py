@@ -28,8 +28,8 @@ from assay.files import atomic_write_set, file_hash, write_bytes, write_text, ya
 from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
-from data_gen.sharing import places
-from data_gen.sharing.dataset import (
+from data_gen import dataset_places as places
+from data_gen.dataset import (
     CARD,
     COLUMNS,
     FILES,

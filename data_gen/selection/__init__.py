@@ -1,1 +1,0 @@
-"""Rejection sampling: keep rollouts by FV, AV, BV or DV as a training set."""

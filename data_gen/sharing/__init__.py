@@ -1,1 +1,0 @@
-"""Sets of tasks as ordinary dataset folders, and back: `assay push` and `assay pull`."""
