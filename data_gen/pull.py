@@ -20,8 +20,7 @@ from assay.console import SeenTasks, TaskFilter, add_filter, task_filter
 from assay.files import atomic_write_set, file_hash, write_bytes
 from assay.task import Task, TaskError, json_line, json_text
 from data_gen.certificate import CERTIFICATE
-from data_gen import dataset_places as places
-from data_gen.dataset import FILES, Manifest, Split, inside, read_parquet
+from data_gen.dataset import FILES, Manifest, Split, fetched, inside, read_parquet
 
 RECORD = "pulled.json"
 
@@ -39,7 +38,7 @@ def options() -> console.Parser:
 def main(argv: list[str]) -> int:
     """Exit status 0. Raises `TaskError` for a set that is not whole."""
     args = options().parse_args(argv)
-    with places.here(args.source) as (folder, listed):
+    with fetched(args.source) as (folder, listed):
         if folder.resolve() == args.out.resolve():
             raise TaskError(f"--out {args.out}: is the data set itself; give another folder")
         with atomic_write_set(args.out, stale=_earlier(args.out)) as new:

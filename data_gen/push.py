@@ -28,17 +28,20 @@ from assay.files import atomic_write_set, file_hash, write_bytes, write_text, ya
 from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
 from data_gen.certificate import CERTIFICATE
-from data_gen import dataset_places as places
 from data_gen.dataset import (
+    ARCHIVES,
     CARD,
     COLUMNS,
     FILES,
     MANIFEST,
     Manifest,
     Split,
+    archive,
+    files_at,
     parquet_of,
     proved,
     row_of,
+    send,
     split_name,
     without_gold,
     write_parquet,
@@ -75,21 +78,21 @@ def main(argv: list[str]) -> int:
     args = options().parse_args(argv)
     name = args.name or args.out.rstrip("/").rpartition("/")[2]
     asked = Asked(args.folder, name, task_filter(args), not args.without_gold)
-    remote, archived = is_url(args.out), args.out.endswith(places.ARCHIVES)
+    remote, archived = is_url(args.out), args.out.endswith(ARCHIVES)
     if remote and archived:
         raise TaskError(f"--out {args.out}: an archive is written on this machine; give a path")
     if remote or archived:
         with tempfile.TemporaryDirectory(prefix="assay-") as folder:
             made = write(asked, Path(folder))
             if archived:
-                places.archive(Path(folder), made, args.out)
+                archive(Path(folder), made, args.out)
             else:
-                places.send(Path(folder), made, args.out, args.public)
+                send(Path(folder), made, args.out, args.public)
     else:
         out = Path(args.out.removeprefix("file://"))
         if out.resolve() == args.folder.resolve():
             raise TaskError(f"--out {args.out}: is the set itself; give another folder")
-        old = places.files_at(out)
+        old = files_at(out)
         with atomic_write_set(out, stale=old) as new:
             made = write(asked, new)
         for place in made.folders:

@@ -20,9 +20,10 @@ from assay.files import atomic_write
 from assay.parquet import library, write_groups
 from assay.rows import Block, blocks, is_parquet, stored, write_rows
 from assay.task import TaskError, parse_object
-from data_gen.selection_rules import SILENT, UNREADABLE
 from rollouts.chats import THOUGHTS, same_words, turns_of
 
+UNREADABLE = "has a tool call that cannot be read"
+SILENT = "says nothing"
 NEEDED = ("task_id", "sample", "outcome", "reward", "track", "tokens", "messages")
 # `kept.number` is the order in which rows are written; texts may hold half characters: bytes
 _TABLES = """

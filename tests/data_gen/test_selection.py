@@ -18,7 +18,7 @@ from assay.console import Progress
 from assay.task import TaskError
 from data_gen import rollout_store as module
 from data_gen.rollout_store import Store
-from data_gen.selection_rules import PICK, Row, Rules, pick
+from data_gen.selection import PICK, Row, Rules, pick
 from rollouts.chats import chat_of, tools_of
 from train.run.data import training_rows
 
