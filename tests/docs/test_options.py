@@ -83,22 +83,3 @@ def test_a_served_page_is_there_until_it_is_interrupted(place: Path) -> None:
             assert b"<html" in answer.read()
         served.send_signal(signal.SIGINT)
         assert served.wait() in (0, 130)
-
-
-@pytest.mark.slow
-def test_calls_of_tools_in_few_words(tiny_folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    family = str(ROOT / "examples" / "own_tools.py")
-    assay(tmp_path, "tasks", "shop", "--family", family, "--out", "T", "count=8")
-    words = ["--family", family, "--tasks", "T/heldout.jsonl", "--model", str(tiny_folder)]
-    words += [
-        "tools.calls=hermes_brief",
-        "tools.brief=true",
-        "tools.turns=1",
-        "sampling.max_new_tokens=8",
-    ]
-    words += ["engine.dtype=float32", "tools.snippet_tokens=100"]
-    assay(tmp_path, "rollout", *words, "sampling.n=1", "--out", "r.jsonl")
-    assert all(row["outcome"] is not None for row in rows(tmp_path / "r.jsonl"))
-    assay(tmp_path, "eval", *words, "--limit", "1", "--out", "E")
-    assert (tmp_path / "E" / "results.json").is_file()

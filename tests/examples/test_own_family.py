@@ -13,7 +13,6 @@ from places import ROOT
 pytest.importorskip("torch")
 
 EXAMPLE = ROOT / "examples" / "own_family.py"
-TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -63,37 +62,6 @@ def test_eval_without_a_model(built: Path, model: str, outcome: float) -> None:
     results = json.loads((built / out / "results.json").read_text("utf-8"))
     found = [row["outcome"] for row in results["rows"]]
     assert found and sum(found) / len(found) == outcome
-
-
-@pytest.mark.slow
-def test_the_whole_chain_trains_and_evaluates(built: Path, tiny_folder: Path) -> None:
-    """Rollouts of gold, selection, SFT, Dr.GRPO, evaluation and report at tiny size."""
-    family = ["--family", "own_family.py"]
-    model = ["--model", str(tiny_folder)]
-    gold = ["--solver", "gold", "sampling.n=2", "--out", "gold.jsonl"]
-    assay(built, "rollout", *family, *model, "--tasks", "T/train.jsonl", *gold)
-    assert {row["outcome"] for row in rows(built / "gold.jsonl")} == {1.0}
-    assay(
-        built,
-        "select",
-        *family,
-        "--rollouts",
-        "gold.jsonl",
-        "--strategy",
-        "fv",
-        "--out",
-        "s.parquet",
-    )
-    sft = ["sft.epochs=2", "sft.batch_size=4", *TINY]
-    assay(built, "sft", *family, *model, "--tasks", "T/train.jsonl", "--out", "sft", *sft)
-    assay(built, "sft", *family, *model, "--tasks", "s.parquet", "--out", "sft2", *sft)
-    rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.max_new_tokens=16", *TINY]
-    grpo = [*family, "--model", "sft/model", "--tasks", "T/train.jsonl"]
-    assay(built, "grpo", *grpo, "--out", "rl", *rl)
-    heldout = [*family, "--tasks", "T/heldout.jsonl", "sampling.max_new_tokens=16"]
-    assay(built, "eval", "--model", "rl/model", *heldout, "--out", "eval-rl")
-    assay(built, "report", "eval-rl")
-    assert (built / "eval-rl" / "report.html").is_file()
 
 
 def test_a_family_that_is_not_given_is_named(built: Path) -> None:

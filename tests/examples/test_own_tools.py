@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from rollouts.trajectory import Sampling
 from train.examples import example_of
 
 EXAMPLE = ROOT / "examples" / "own_tools.py"
-TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
 FAMILY = ["--family", "own_tools.py"]
 
 
@@ -108,37 +106,3 @@ def test_a_solver_that_cannot_be_used_is_said(tmp_path: Path, solver: str, said:
     task = Task("t", name, "", "train", [{"role": "user", "content": "?"}], {})
     with pytest.raises(TaskError, match=said):
         asyncio_run(OwnSolver([task]).chat(task.prompt, [], Sampling(), 0))
-
-
-def test_other_files_cannot_be_opened(tmp_path: Path) -> None:
-    code = (
-        "import sqlite3; db = sqlite3.connect(':memory:');"
-        "db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0); db.execute(\"ATTACH 'x.db' AS x\")"
-    )
-    done = subprocess.run(
-        [shutil.which("python3") or "python3", "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert "too many attached databases" in done.stderr
-    assert not (tmp_path / "x.db").exists()
-
-
-@pytest.mark.slow
-def test_the_chain_trains_and_evaluates(built: Path, tiny_folder: Path) -> None:
-    model = ["--model", str(tiny_folder)]
-    sft = ["sft.epochs=1", "sft.batch_size=4", "sft.max_length=2048", *TINY]
-    solved = ["--tasks", "T/train.jsonl", "--solver", "own", "--out", "r.jsonl"]
-    assay(built, "rollout", *FAMILY, *solved)
-    assay(built, "select", "--rollouts", "r.jsonl", "--strategy", "av", "--out", "first.parquet")
-    assay(built, "sft", *FAMILY, *model, "--tasks", "first.parquet", "--out", "sft", *sft)
-    rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"]
-    rl += ["rl.max_new_tokens=16", "rl.max_length=2048", "rl.turns=2", *TINY]
-    grpo = [*FAMILY, "--model", "sft/model", "--tasks", "T/train.jsonl"]
-    assay(built, "grpo", *grpo, "--out", "rl", *rl)
-    heldout = [*FAMILY, "--tasks", "T/heldout.jsonl", "sampling.max_new_tokens=16", "tools.turns=2"]
-    assay(built, "eval", "--model", "rl/model", *heldout, "--out", "eval-rl")
-    results = json.loads((built / "eval-rl" / "results.json").read_text("utf-8"))
-    assert len(results["rows"]) == 8
-    assert rows(built / "T" / "heldout.jsonl")[0]["tools"] == ["tables", "query"]

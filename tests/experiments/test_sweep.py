@@ -9,7 +9,7 @@ import pytest
 
 from assay.task import Task, write_jsonl
 from configs.answers import EvaluationConfig
-from experiments.sweep import PRESETS, line, main, short, table
+from experiments.sweep import PRESETS, line, main, table
 from train.cli.eval import parser
 from train.cli.model_options import settle
 from train.evaluation.answering import environment_factory
@@ -42,13 +42,6 @@ def test_a_sweep_runs_every_setting_and_compares_it(
     assert main(command) == 0  # again: nothing is asked anew
 
 
-def test_what_is_shared_is_not_in_a_name() -> None:
-    assert short(PRESETS["dare-budget"])[:2] == ["turns 3, run s 300", "turns 5, run s 200"]
-    assert short(PRESETS["krama-rows"])[-1] == "snippet rows 150"
-    assert short(PRESETS["krama-tries"]) == ["tries 5", "tries 10", "tries 15", "tries 20"]
-    assert short(["tools.turns=3"]) == ["turns 3"]
-
-
 def test_presets_are_options_of_assay_eval() -> None:
     """DARE-bench's Table 4 varies turns and seconds; a model knows them by the tool alone."""
     seen: list[tuple[int, float]] = []
@@ -72,13 +65,3 @@ def test_answers_without_an_outcome_are_in_no_mean() -> None:
     assert (found["overall"], found["no outcome"], found["tokens of a turn"]) == (1.0, 1, 20.0)
     assert "| s | 100.00 | 100.00 | - | 40 | 2.00 | 20 | 0.500 | 1 |" in table([found])
     assert table([line("s", [], None)]).endswith("| s | - | - | 0 | 0.00 | 0 | 0.000 | 0 |\n")
-
-
-@pytest.mark.parametrize("words", [[], ["--setting", "--seed 1"], ["--", "--model", "m"]])
-def test_an_incomplete_command_is_refused(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--out", "x", *words])
-    assert stop.value.code == 2
-    assert "give" in capsys.readouterr().err

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from mixed_tasks import table
 from places import tables
 
 from assay.task import Task
-from rewards.adapters import last_message, trl_reward, verl_compute_score
+from rewards.adapters import FILES, last_message, trl_reward, verl_compute_score
 from rewards.score import score_row
 
 TABLES = tables("rewards")
@@ -34,6 +35,19 @@ def test_the_reward_is_the_same_wherever_it_is_computed(answer: str) -> None:
         {"role": "assistant", "content": answer},
     ]
     assert trl_reward([messages], task=[TASK.to_json()]) == [wanted["reward"]]
+
+
+def test_files_that_an_answer_left_are_scored() -> None:
+    truth = table().gold["truth_csv"]
+    text = json.dumps(table().to_json())
+    for said in (truth, truth.replace("b", "a")):
+        files = {"prediction.csv": said.encode()}
+        row = {"id": "t", "family": "table", "task": table().gold, "output": "It is in the file."}
+        wanted = score_row(row | {"prediction_csv": said})
+        verl = verl_compute_score("d", "x", text, {"assay_text": "", FILES: files})
+        assert (verl["acc"], verl["score"]) == (wanted["outcome"], wanted["reward"])
+        assert trl_reward(["x"], task=[text], files=[files]) == [wanted["reward"]]
+        assert (wanted["outcome"] == 1.0) is (said == truth)
 
 
 def test_what_a_tool_printed_is_not_scored() -> None:

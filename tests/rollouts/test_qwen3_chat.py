@@ -21,8 +21,6 @@ TOOL = ToolSpec(
     "look", "Look a word up.", {"type": "object", "properties": {"word": {"type": "string"}}}
 )
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is é?"}]
-EMPTY = "<think>\n\n</think>\n\n"
-HEAD = "<|im_start|>assistant\n"
 
 
 @pytest.fixture(scope="module")
@@ -40,28 +38,6 @@ def rendered(folder: Path, messages: list[dict[str, Any]], **more: Any) -> list[
 
     text = AutoTokenizer.from_pretrained(folder)
     return text.apply_chat_template(messages, tokenize=True, return_dict=False, **more)
-
-
-@pytest.mark.parametrize(("thinking", "tail"), [(None, ""), (True, ""), (False, EMPTY)])
-def test_prompts_and_what_follows_are_the_templates(
-    folder: Path, thinking: bool | None, tail: str
-) -> None:
-    one = chat(folder, thinking)
-    begin = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is é?<|im_end|>\n"
-    assert one.raw(one.prompt(ASK)) == begin + HEAD + tail
-    with_tool = one.raw(one.prompt(ASK, [TOOL]))
-    assert with_tool.startswith("<|im_start|>system\nBe brief.\n\n# Tools\n\nYou may call one or")
-    assert f"<tools>\n{json.dumps(TOOL.schema())}\n</tools>" in with_tool
-    assert with_tool.endswith("<|im_start|>user\nWhat is é?<|im_end|>\n" + HEAD + tail)
-
-    told = [{"role": "tool", "content": "a letter"}, {"role": "tool", "content": "of French"}]
-    text = (
-        "\n<|im_start|>user\n<tool_response>\na letter\n</tool_response>\n<tool_response>\n"
-        "of French\n</tool_response><|im_end|>\n"
-    )
-    assert one.raw(one.follow(told, True)) == text + HEAD + tail
-    assert one.raw(one.follow(told, False)) == "<|im_end|>" + text + HEAD + tail
-    assert one.follow(told, False)[0] == one.stop_ids[0]
 
 
 def test_an_episode_has_the_ids_of_the_template_over_all_of_it(folder: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
@@ -77,18 +76,6 @@ def docker() -> None:
     program += [(0x45, 0, 1, sc.CLONE_NAMESPACES), (0x06, 0, 0, denied)]
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
     seccomp.install_seccomp(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
-
-
-def read_only_home() -> None:
-    """A home directory on a file system that nobody can write to."""
-    home = tempfile.mkdtemp()
-    if os.geteuid() == 0:
-        sc.unshare(sc.CLONE_NEWNS)
-    else:
-        outer(sc.CLONE_NEWNS)
-    jail.private_mounts()
-    sc.mount("tmpfs", home, "tmpfs", sc.MS_RDONLY)
-    os.environ["HOME"] = home
 
 
 def masked_proc() -> None:

@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "interop.md"
 SECONDS = 1800  # of one step
 # What touches transformers, tokenizers and torch most: loading, both engines, both loops, TRL.
 QUICK = (
-    *(f"tests/train/model/test_{name}.py" for name in ("policy", "lora", "loss")),
+    *(f"tests/train/model/test_{name}.py" for name in ("policy", "adapters", "loss")),
     *(f"tests/rollouts/engines/torch/test_{name}.py" for name in ("fallback", "load")),
     *("tests/train/test_examples.py", "tests/train/test_grpo.py"),
 )

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 import assay
 from configs.schema import DemoConfig
 from train.cli.demo import DEFAULT_CONFIG
-from train.demo import LEAST, Speeds, expected_line, fitted_to, stage_seconds
+from train.demo import LEAST, Speeds, fitted_to, stage_seconds
 from train.run.log import read_metrics
 from train.run.settings import load_run
 
@@ -108,10 +108,3 @@ def test_sizes_take_the_time_that_was_given(minutes: float, factor: float) -> No
         assert abs(took - 60 * minutes) <= one_step + 0.1 * 60 * minutes
     again = replace(fitted, tasks=config.tasks, rl=config.rl, eval=config.eval)
     assert again == config  # nothing else has changed
-
-
-def test_the_line_names_every_stage() -> None:
-    line = expected_line(load_run(DemoConfig, DEFAULT_CONFIG, []), SPEEDS)
-    assert line.startswith("about ") and "on this machine" in line
-    for stage in ("untouched model", "SFT", "Dr.GRPO", "RL model"):
-        assert stage in line

@@ -271,12 +271,3 @@ def test_share_gpt_rows_are_known_again_as_the_same_question(tokenizer: ChatToke
     shared = example_of({"conversations": talk}, "row", tokenizer)
     plain = example_of({"messages": chat(("user", "u"), ("assistant", "a"))}, "row", tokenizer)
     assert shared == plain and shared.marks == plain.marks and plain.marks
-
-
-def test_calls_of_another_model_s_rollout_are_spelled_anew(tiny_folder: Path) -> None:
-    hermes, student = ChatTokenizer(tiny_folder), ChatTokenizer(tiny_folder, "qwen_xml")
-    told = {**CALL, "arguments": {"what": "the sky"}}
-    turns = chat(("user", "u"), ("assistant", hermes.calls.write(**told)))
-    row = {"messages": turns, "ids": [1, 2], "loss_mask": [0, 1], "tokenizer": "0" * 16}
-    said = student.raw(example_of(row, "row", student).answer)
-    assert said == student.calls.write(**told) + "<|im_end|>"

@@ -44,23 +44,6 @@ def test_a_gpu_counts_only_when_its_driver_works(
         assert install.has_gpu() is found, script
 
 
-def test_the_stamp_changes_with_what_it_stands_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(install, "ROOT", tmp_path)
-    monkeypatch.setattr(install, "LOCK", tmp_path / "requirements.lock")
-    (tmp_path / "pyproject.toml").write_text("a")
-    first = install.stamp_text("train", "cpu", "python3")
-    assert install.stamp_text("train", "cpu", "python3") == first
-    assert install.stamp_text("train", "cuda", "python3") != first
-    assert install.stamp_text("train", "cpu", "python3", locked=False) != first
-    (tmp_path / "requirements.lock").write_text("x==1")
-    second = install.stamp_text("train", "cpu", "python3")
-    assert second != first
-    (tmp_path / "pyproject.toml").write_text("b")
-    assert install.stamp_text("train", "cpu", "python3") not in (first, second)
-
-
 def test_a_full_disk_is_said_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

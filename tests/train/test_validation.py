@@ -74,7 +74,7 @@ LORA = pytest.param(
 )
 
 
-@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (grpo, CHOICE), (sft, SFT), LORA])
+@pytest.mark.parametrize(("main", "more"), [(grpo, CHOICE), (sft, SFT), LORA])
 def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     words: list[str],
     tiny_folder: Path,

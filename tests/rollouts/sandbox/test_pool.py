@@ -160,5 +160,4 @@ def test_processors_or_memory_decide_how_many_calls_fit(cores: int, free: int, w
 
 @pytest.mark.parametrize("calls", [60, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_hostile_calls_lose_and_mix_up_nothing(calls: int) -> None:
-    found = asyncio.run(soak(calls, STACK if calls > 100 else ()))
-    assert found["problems"] == [] and found["retried"] == 0
+    assert asyncio.run(soak(calls, STACK if calls > 100 else ())) == []

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from chat_server import Raw, serving
 from mixed_tasks import mixed, refinement, said, table, write_mixed
-from thought_forms import FORMS, filled
 from tiny_model import CHAT_TEMPLATE, small_llama, write_tiny_tokenizer
 from tool_model import ANSWERS, write_model
 from tool_model import tasks as tool_tasks
@@ -31,7 +30,7 @@ from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 from train.cli.compare import asked_how  # noqa: E402
 from train.evaluation import cdr, dare  # noqa: E402
-from train.evaluation.answering import _say_context, thinking  # noqa: E402
+from train.evaluation.answering import thinking  # noqa: E402
 from train.evaluation.local import folders_of, load_local, tokenizer_of  # noqa: E402
 
 HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
@@ -42,10 +41,6 @@ def in_the_text(text: str) -> Body:
     return {"content": f"<think>\n{HIDDEN}\n</think>\n\n{text}"}
 
 
-def as_granite(text: str) -> Body:
-    return {"content": filled(FORMS["Granite 3.3"], text)}
-
-
 def in_a_field(name: str) -> Callable[[str], Body]:
     return lambda text: {"content": text, name: HIDDEN}
 
@@ -53,9 +48,7 @@ def in_a_field(name: str) -> Callable[[str], Body]:
 WAYS: dict[str, Callable[[str], Body]] = {
     "in the text": in_the_text,
     "in the text, opened by the template": lambda text: {"content": f"{HIDDEN}</think>\n\n{text}"},
-    "as Granite 3.3, with its response": as_granite,
     "reasoning_content": in_a_field("reasoning_content"),
-    "reasoning": in_a_field("reasoning"),
     "streamed": in_the_text,
 }
 
@@ -259,18 +252,6 @@ def test_a_folder_model_has_the_papers_bounds_but_for_a_cpu(
     if not given:  # an endpoint has its own bound, or the paper's
         assert cdr.plan(task, args, None).tokens == 0
         assert dare.plan(table(), args, None).tokens == 16_384
-
-
-def test_a_model_that_reads_less_than_it_may_write_is_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "config.json").write_text('{"max_position_embeddings": 8192}')
-    _say_context([tmp_path], [96, 32_768])
-    said = capsys.readouterr().out
-    assert "8,192" in said and "32,768" in said
-    for folders, rooms in (([tmp_path], [4096]), ([], [32_768]), ([tmp_path / "x"], [32_768])):
-        _say_context(folders, rooms)
-    assert capsys.readouterr().out == ""
 
 
 def test_a_record_says_whether_the_model_was_told_to_think(tmp_path: Path) -> None:

@@ -113,16 +113,15 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
     """A random model says nothing useful, and every episode still ends with an outcome. An agent
     whose conversation is written anew leaves no ids, but its tokens are counted."""
     place = lakes(tmp_path)
-    for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 3), ("datawise", 3)):
+    for agent in ("lake-agent", "datawise"):
         out = tmp_path / agent
         words = ["--tasks", f"krama:{place}", "--model", str(tiny_folder), f"krama.agent={agent}"]
         words += ["sampling.max_new_tokens=8", "tools.snippet_tokens=100", "--no-baselines"]
-        words += ["tools.turns=3", "krama.settings=end-to-end", "--out", str(out)]
+        words += ["tools.turns=3", "krama.settings=end-to-end", "--limit", "1", "--out", str(out)]
         assert evaluate(words) == 0
-        rows = results(out)["rows"]
-        assert [(r["outcome"], r["failure"]) for r in rows] == [(0.0, None)] * 3
-        assert all(1 <= r["turns"] <= turns for r in rows)
-        assert all(r["tokens_out"] <= 8 * turns and r["tokens_in"] > 100 for r in rows)
+        (row,) = results(out)["rows"]
+        assert (row["outcome"], row["failure"]) == (0.0, None) and 1 <= row["turns"] <= 3
+        assert row["tokens_out"] <= 24 and row["tokens_in"] > 100
 
 
 BROKEN = "```python\nraise ValueError('M')\n```"
@@ -185,16 +184,6 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
         words = ["--tasks", f"krama:{place}", "--model", "gold", "--out", str(tmp_path / "o")]
         assert evaluate([*words, word]) == 2
         assert said in capsys.readouterr().err
-
-
-def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
-    code = '```python\nprint(\'{"main-task": "\\\\ud83d"}\')\n```'
-    replies = tmp_path / "replies.jsonl"
-    replies.write_text(json.dumps({"match": "", "replies": [PLAN + code]}) + "\n", "utf-8")
-    words = ["--tasks", f"krama:{lakes(tmp_path)}", "--model", f"canned:{replies}"]
-    assert evaluate([*words, "krama.settings=end-to-end", "--out", str(tmp_path / "out")]) == 0
-    rows = results(tmp_path / "out")["rows"]
-    assert [(r["outcome"], r["more"]["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
 
 
 def gold_replies(workload: Path) -> list[dict[str, Any]]:

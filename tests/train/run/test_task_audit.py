@@ -75,16 +75,6 @@ def test_a_leaky_reward_refuses_the_run_before_its_first_step(
     assert "audit" not in capsys.readouterr().out and audit_of(out) == {"mode": "off"}
 
 
-def test_sound_tasks_train_and_the_record_says_so(
-    tmp_path: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert grpo(words(tmp_path, tiny_folder, "none")) == 0
-    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("audit of tasks")]
-    assert "24 of leaky" in line and "every law holds" in line and line.endswith(" s")
-    found = audit_of(tmp_path / "run")
-    assert found["refusal"] == "" and found["broken"] == [] and found["tasks"] == {"leaky": 24}
-
-
 def test_the_reward_settings_of_the_run_are_what_is_audited() -> None:
     """A status that pays for nearly everything breaks the floor that the default keeps."""
     tasks = [

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from small_run import EVIL, answers, evaluation_rows, line, make_evaluation, make_run, refinement
-from view_pages import SCHEMES, SIZES, WIDE, check_layout, needs_browser
+from view_pages import SCHEMES, SIZES, check_layout, needs_browser
 
 from assay.task import json_line, write_jsonl
 from train.view import serve
@@ -23,19 +23,17 @@ pytestmark = needs_browser()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`one.html` of a run, `two.html` of two evaluations, `folder/`, `tools.html`."""
+    """`one.html` of a run, `two.html` of two evaluations, `folder/`."""
     folder = tmp_path_factory.mktemp("site")
     tasks = make_run(folder / "run", tasks=12)
     make_evaluation(folder / "a", tasks, which=0)
     make_evaluation(folder / "b", tasks, which=0)
     rows = evaluation_rows(tasks, 0)[:10] + evaluation_rows(tasks, 1)[10:]
     write_jsonl(folder / "b" / "rows.jsonl", rows)
-    write_jsonl(folder / "tools.jsonl", [tool_row()])
     for out, names in (
         ("one.html", ["run"]),
         ("two.html", ["a", "b", "run"]),
         ("folder", ["run"]),
-        ("tools.html", ["tools.jsonl"]),
     ):
         runs = open_runs([folder / name for name in names])
         for run in runs:
@@ -101,60 +99,12 @@ def test_a_link_opens_exactly_its_rollout(tab: Any, site: Path) -> None:
     tab.wait_for_selector("text=This page has no rollout")
 
 
-def test_filters_search_and_groups_show_what_they_should(tab: Any, site: Path) -> None:
-    opened(tab, site / "one.html")
-    tab.select_option("#pick-why", label="wrong_text (36)")
-    assert count(tab).startswith("36 rollouts (36 of 144")
-    tab.keyboard.press("Escape")
-    tab.keyboard.press("g")
-    assert count(tab).startswith("36 groups")
-    tab.keyboard.press("c")
-    assert count(tab) == "36 groups"
-    tab.select_option("#mode", "rollouts")
-    tab.fill("#search", "ONERROR")
-    tab.wait_for_selector(".count >> text=/^36 rollouts/")
-    tab.fill("#search", "clean 7:")
-    tab.wait_for_selector(".count >> text=/^12 rollouts/")
-    tab.fill("#search", "")
-    tab.select_option("#sort", "reward")
-    tab.select_option("#down", "1")
-    assert tab.inner_text(".line:first-child .figure") == "1"
-
-
 def test_texts_of_models_stay_text(tab: Any, site: Path) -> None:
     opened(tab, site / "one.html", f"/training/1/{quote('t/0', safe='')}/3")
     tab.wait_for_selector("text=No step can be named")
     assert tab.title() == "one.html"
     assert tab.evaluate("document.querySelectorAll('.detail img, .detail script').length") == 0
     assert EVIL in tab.inner_text(".detail")
-
-
-def test_a_tool_call_shows_code_output_error_and_time(tab: Any, site: Path) -> None:
-    opened(tab, site / "tools.html", f"/rollouts/-/{quote('t/0', safe='')}/0")
-    tab.wait_for_selector("text=run_error, 0.250 s")
-    said = tab.inner_text(".detail")
-    assert "x = 1\nprint(x)" in said and "no module" in said and "call python" in said
-    assert tab.query_selector(".message.tool.bad") is not None
-
-
-def test_two_runs_show_the_tasks_that_differ(tab: Any, site: Path) -> None:
-    opened(tab, site / "two.html")
-    assert count(tab) == "2 tasks"
-    tab.keyboard.press("j")
-    tab.wait_for_selector(".two .side")
-    assert tab.locator(".two .side").count() == 2
-    assert tab.locator("text=Went wrong at step 2").count() == 1
-    tab.select_option("#differ", "")
-    assert count(tab) == "12 tasks"
-
-
-def test_tokens_are_coloured_by_either_measure(tab: Any, site: Path) -> None:
-    opened(tab, site / "one.html", f"/training/1/{quote('t/0', safe='')}/0")
-    tab.wait_for_selector(".tokens .tok")
-    classes = "[...document.querySelectorAll('.tokens .tok')].map((t) => t.className)"
-    assert tab.evaluate(classes) == ["tok t2 logp", "tok t4 logp"]
-    tab.select_option("#token-colour", "gap")
-    assert tab.evaluate(classes) == ["tok t3 gap", "tok t0 gap"]
 
 
 def test_a_served_run_goes_on_before_the_readers_eyes(
@@ -189,7 +139,6 @@ def test_a_served_run_goes_on_before_the_readers_eyes(
         ("one.html", ""),
         ("one.html", "/training/1/t%2F0/1"),
         ("two.html", "~/t%2F10"),
-        ("tools.html", "/rollouts/-/t%2F0/0"),
     ],
 )
 def test_nothing_stands_over_the_edge_and_axe_finds_no_fault(
@@ -203,12 +152,3 @@ def test_nothing_stands_over_the_edge_and_axe_finds_no_fault(
         else:
             tab.wait_for_selector(".line")
         check_layout(tab, f"{page}{fragment.replace('/', '_')}-{scheme}-{size['width']}")
-
-
-def test_print_shows_the_rollout_alone(browser: Any, site: Path) -> None:
-    context = browser.new_context(viewport=WIDE)
-    tab = opened(context.new_page(), site / "one.html", "/training/1/t%2F0/1")
-    tab.wait_for_selector(".detail h2")
-    tab.emulate_media(media="print")
-    assert not tab.is_visible(".list") and tab.is_visible(".detail h2")
-    context.close()

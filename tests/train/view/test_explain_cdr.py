@@ -16,7 +16,7 @@ from small_run import refinement
 from assay.task import Answer, Task
 from rewards.gold import Step, execute
 from rewards.parse import normalise, render
-from train.view.explain import ANSWER, GOLD, INPUT, NO_STEP, align, plain_spine, spine
+from train.view.explain import ANSWER, GOLD, INPUT, NO_STEP, align, spine
 from train.view.explain_cdr import counterfactuals, explain
 
 TEXT = st.text(st.sampled_from("ab <>\n@.é\ud800"), max_size=30)
@@ -42,13 +42,6 @@ def test_segments_are_all_of_the_three_texts(
                 shared.add(piece)
         assert len(shared) == 1
     assert found == texts
-
-
-@given(TEXT, TEXT)
-@settings(deadline=None, max_examples=100)
-def test_gold_itself_has_no_difference(source: str, gold: str) -> None:
-    segments = align(plain_spine(source, gold), source, gold, gold)
-    assert {bits for bits, _, _ in segments} <= {INPUT, GOLD | ANSWER, INPUT | GOLD | ANSWER}
 
 
 def test_who_removed_left_over_lost_and_added_what() -> None:

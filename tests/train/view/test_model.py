@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,11 +139,6 @@ def test_every_rollout_has_a_link_of_its_own_and_pythons_is_the_same(book: Book)
     assert js(book, "quoted(odd)", odd=odd) == fragment(name, None, "t", 0).split("/")[1]
 
 
-def test_the_chunk_of_an_item(book: Book) -> None:
-    found = js(book, "[0, 9, 10, 99].map((item) => placeIn([0, 10, 30], item))")
-    assert [(got["chunk"], got["at"]) for got in found] == [(0, 0), (0, 9), (1, 0), (2, 69)]
-
-
 def test_every_script_parses_and_writes_no_markup() -> None:
     for path in sorted(ASSETS.iterdir()):
         text = path.read_text(encoding="utf-8")
@@ -172,13 +166,3 @@ def test_an_address_names_a_list_and_is_read_as_it_was_written(book: Book) -> No
     assert "no set “none”" in listed(book, f"left={keys[1]}&right=none")
     assert "no reward part “none”" in listed(book, "part=none")
     assert picked(book, pick={"why": "never"}) == []  # a value that no rollout has
-
-
-def test_the_class_of_gold_and_of_the_answer_are_columns(tmp_path: Path) -> None:
-    make_evaluation(tmp_path / "e", make_run(tmp_path / "a"), which=2)
-    runs = open_runs([tmp_path / "e"])
-    runs[0].refresh()
-    found = bind(runs, "test")
-    assert {(r.label, r.said) for r in found.rollouts} == {("KEEP", "DROP")}
-    assert picked(found, pick={"label": "KEEP", "said": "DROP"}) == [0, 1, 2, 3]
-    assert picked(found, pick={"label": "DROP"}) == []

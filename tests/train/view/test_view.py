@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_run import EVIL, evaluation_rows, line, make_evaluation, make_run, refinement, trajectory
+from small_run import EVIL, evaluation_rows, line, make_run, refinement, trajectory
 from view_pages import elements, index_of, items_of, unpacked
 
 import assay
@@ -287,20 +287,6 @@ def test_results_of_several_models_have_links_and_their_own_gold(tmp_path: Path)
     body, task = items_of(page, "body")[0], items_of(page, "task")[0]
     assert "--tasks" in task["work"]["unknown"] and body["finding"]["wrong"] == []
     assert body["finding"]["segments"]
-
-
-def test_two_runs_keep_apart_and_share_their_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks = make_run(tmp_path / "a" / "run", steps=1)
-    make_evaluation(tmp_path / "b" / "run", tasks, which=0)
-    page = page_of(tmp_path / "a" / "run", tmp_path / "b" / "run")
-    index = index_of(page)
-    assert [s["key"] for s in index["sets"]] == ["a/run:training", "b/run:evaluation"]
-    assert len(index["tasks"]["id"]) == len(tasks) and "work" in items_of(page, "task")[0]
-    monkeypatch.chdir(tmp_path)
-    assert assay.main(["view", "a/run", "b/run"]) == 0
-    assert (tmp_path / "view.html").is_file()
 
 
 def test_tool_calls_and_thoughts_stand_apart_from_what_was_said(tmp_path: Path) -> None:

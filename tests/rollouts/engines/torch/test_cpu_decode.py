@@ -141,21 +141,6 @@ def test_texts_that_part_do_not_meet_again(ids: list[int], one: int, other: int)
     assert text.guess() == Lookup([*ids, other]).guess()
 
 
-@given(st.lists(st.tuples(st.integers(1, GUESSES), st.integers(0, GUESSES)), max_size=30))
-def test_right_guesses_make_sure_and_wrong_ones_unsure(steps: list[tuple[int, int]]) -> None:
-    text = Lookup([1])
-    for guessed, kept in steps:
-        before = text.sure
-        text.learn(guessed, min(kept, guessed))
-        assert 0 < text.sure < 1
-        if kept == 0:
-            assert text.sure < before
-        assert kept < guessed or text.sure >= min(before, 0.9)
-    before = text.sure
-    text.learn(0, 0)
-    assert text.sure == before
-
-
 ROWS = st.lists(st.tuples(st.floats(0.05, 0.99), st.integers(0, GUESSES)), min_size=1, max_size=40)
 
 

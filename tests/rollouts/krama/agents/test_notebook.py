@@ -109,10 +109,7 @@ def test_what_ends_the_interpreter(code: str, status: str, exit_code: int | None
         assert last.why == "still running after 2 s"
 
 
-@pytest.mark.parametrize(
-    "said",
-    ["b'{}\\n'", "b'[]\\n'", "b'x' * (9 << 20)", "b'[' * 100000 + b'\\n'", "bytes(9) + b'\\n'"],
-)
+@pytest.mark.parametrize("said", ["b'{}\\n'", "b'x' * (9 << 20)", "b'[' * 100000 + b'\\n'"])
 def test_a_cell_that_answers_in_the_loop_s_place_harms_only_itself(said: str) -> None:
     code = (
         "import os\nfor n in range(3, 64):\n    try:\n"
@@ -120,7 +117,7 @@ def test_a_cell_that_answers_in_the_loop_s_place_harms_only_itself(said: str) ->
         f"            os.write(n, {said})\n"
         "    except OSError: pass\nimport time; time.sleep(60)"
     )
-    limits = Limits(wall_s=3, fetch_total_mb=1)
+    limits = Limits(wall_s=1.5, fetch_total_mb=1)
     (result,) = cells(code, limits=limits)
     assert result.status == "timeout"
 
