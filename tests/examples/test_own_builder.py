@@ -42,12 +42,6 @@ def test_splits_share_no_source_and_gold_is_proved_twice(tmp_path: Path) -> None
     assert main(["audit", "--family", str(EXAMPLE), "--tasks", f"{tmp_path}/a/train.jsonl"]) == 0
 
 
-def test_the_share_is_the_setting_of_the_build(tmp_path: Path) -> None:
-    assert build(tmp_path / "a", "--heldout-share", "0.5", "--validation-share", "0") == 0
-    counts = [len(read_tasks(tmp_path / "a" / f"{n}.jsonl")) for n in ("train", "heldout")]
-    assert counts == [20, 20]
-
-
 def test_a_second_way_that_finds_something_else_is_counted(tmp_path: Path) -> None:
     text = EXAMPLE.read_text("utf-8").replace("room < most", "room < 2")
     (tmp_path / "own.py").write_text(text, encoding="utf-8")

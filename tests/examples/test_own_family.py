@@ -54,16 +54,6 @@ def test_audit_finds_nothing(built: Path) -> None:
     assay(built, "audit", "--family", "own_family.py", "--tasks", "T/train.jsonl")
 
 
-@pytest.mark.parametrize(("model", "outcome"), [("gold", 1.0), ("empty", 0.0), ("cheat:copy", 0.0)])
-def test_eval_without_a_model(built: Path, model: str, outcome: float) -> None:
-    out = f"eval-{model.replace(':', '-')}"
-    family = ["--family", "own_family.py", "--tasks", "T/heldout.jsonl"]
-    assay(built, "eval", "--model", model, *family, "--out", out)
-    results = json.loads((built / out / "results.json").read_text("utf-8"))
-    found = [row["outcome"] for row in results["rows"]]
-    assert found and sum(found) / len(found) == outcome
-
-
 def test_a_family_that_is_not_given_is_named(built: Path) -> None:
     done = run(built, "audit", "--tasks", "T/train.jsonl")
     assert done.returncode == 2

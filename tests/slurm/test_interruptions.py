@@ -98,17 +98,6 @@ def test_deepspeed_ends_in_the_same_bits_when_signalled_and_when_its_node_is_los
     assert steps(out) == steps(whole) == list(range(1, 97))
 
 
-def test_a_run_that_fails_fails_the_job_and_is_not_requeued(
-    slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "log.txt"
-    words = sft_words(tmp_path / "nothing.jsonl", tiny_folder, tmp_path / "run")
-    job = slurm.script(log, "sft", *words)
-    done = slurm.wait(job)
-    assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0"), log.read_text()
-    assert "no such file; give tasks (JSONL)" in log.read_text()
-
-
 def test_a_real_time_limit_ends_in_the_same_bits(
     slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
 ) -> None:

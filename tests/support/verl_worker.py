@@ -1,8 +1,5 @@
 """One update by verl's own training worker, configured as we configure it. Run in a process of its
-own (verl reads its platform from the environment): `verl_worker.py JOB.pt OUT.pt`.
-
-A job may also ask for more `updates` on the same rows, for a checkpoint (`save`: its folder), and
-for what the policy in memory says about `probe`, rows of token ids."""
+own (verl reads its platform from the environment): `verl_worker.py JOB.pt OUT.pt`."""
 
 from __future__ import annotations
 
@@ -99,17 +96,6 @@ def batch_of(job: dict[str, Any], config: Any) -> Any:
     return data
 
 
-def said(module: Any, ids: list[int], count: int = 12) -> tuple[Any, list[int]]:
-    """Log-probabilities of every token of `ids` after the first, and `count` greedy tokens."""
-    module.eval()
-    drawn = list(ids)
-    with torch.no_grad():
-        law = module(torch.tensor([ids])).logits[0, :-1].float().log_softmax(-1)
-        for _ in range(count):
-            drawn.append(int(module(torch.tensor([drawn])).logits[0, -1].argmax()))
-    return law.gather(1, torch.tensor(ids[1:])[:, None])[:, 0], drawn[len(ids) :]
-
-
 def main(job_path: str, out: str) -> None:
     from verl.utils import tensordict_utils as tu
     from verl_cpu import install
@@ -127,21 +113,12 @@ def main(job_path: str, out: str) -> None:
     install()
     worker = build(config)
     output = worker.train_mini_batch(batch_of(job, config))
-    for _ in range(job.get("updates", 1) - 1):
-        output = worker.train_mini_batch(batch_of(job, config))
-    more = {}
-    if "save" in job:
-        worker.save_checkpoint(job["save"], global_step=1)
-        sent = worker.engine.get_per_tensor_param()[0]
-        more["sent"] = {name: weight.clone() for name, weight in sent}
-    if "probe" in job:
-        more["said"] = [said(worker.engine.module, ids) for ids in job["probe"]]
     state = {
         name: value.full_tensor() if hasattr(value, "full_tensor") else value
         for name, value in worker.engine.module.state_dict().items()
     }
     metrics = {k: v for k, v in tu.get(output, "metrics").items() if k in ("loss", "grad_norm")}
-    torch.save({"state": state, "metrics": metrics, **more}, out)
+    torch.save({"state": state, "metrics": metrics}, out)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "llama": {},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {"num_experts": 4, "decoder_sparse_step": 1, "head_dim": 16} | EXPERTS,
-    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+    "qwen2": {"tie_word_embeddings": False},
+    "qwen3": {"tie_word_embeddings": True, "head_dim": 16, "attention_bias": True},
     "gpt_neox": {"tie_word_embeddings": True},
     "phi3": {"pad_token_id": 2},
 }

@@ -188,16 +188,6 @@ def test_training_has_the_gradients_of_transformers(made: Made) -> None:
         assert torch.allclose(ours[name], parameter.grad, atol=max(1e-4 * scale, 1e-5)), name
 
 
-def test_a_saved_folder_is_what_transformers_loads(made: Made, tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    load_policy(made.folder, "float32").save(tmp_path / "saved")
-    again = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", dtype=torch.float32)
-    before, after = made.module.state_dict(), again.state_dict()
-    assert set(before) == set(after)
-    assert all(torch.equal(before[name], after[name]) for name in before)
-
-
 @pytest.mark.parametrize(("kind", "reason"), OTHERS, ids=lambda x: getattr(x, "name", ""))
 def test_other_models_fall_back_and_say_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: Kind, reason: str

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 
@@ -259,16 +258,3 @@ def test_names_that_verl_lets_through_are_refused() -> None:
         assert said in str(error.value)
     with pytest.raises(ConfigError, match="verl refuses a setting"):
         compose(made | {"trainer.no_such_key": 1})
-
-
-@pytest.mark.parametrize("name", ["dare_qwen3_4b", "dare_qwen3_4b_4nodes", "cdr_grpo_qwen3_4b"])
-def test_a_dry_run_of_a_shipped_configuration(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from train.cli.grpo import main as grpo_main
-
-    words = ["--backend", "verl", "--dry-run", "--config", str(ROOT / "configs" / f"{name}.yaml")]
-    assert grpo_main([*words, "model.path=Qwen/Qwen3-4B"]) == 0
-    said = capsys.readouterr().out
-    for part in ("memory on each GPU", "checked by verl:", "loss_scale_factor: ", "name: sglang"):
-        assert part in said
