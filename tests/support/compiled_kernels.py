@@ -16,7 +16,8 @@ def here(dtype: Any, tiles: bool = False, defines: tuple[str, ...] = ()) -> Any:
     from rollouts.engines.torch.kernels import Kernels
 
     try:
-        return Kernels(kernels.library((*kernels.DEFINES[dtype], *defines)), tiles)
+        quick = (*defines, "-O1") if defines else ()  # a part of the time of a compiler
+        return Kernels(kernels.library((*kernels.DEFINES[dtype], *quick)), tiles)
     except kernels.Unavailable as reason:
         pytest.skip(f"no compiled kernels: {reason}")
 

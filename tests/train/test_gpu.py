@@ -3,7 +3,6 @@ commands from one end to the other."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,6 @@ from sft_runs import toy_tasks  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
 import assay  # noqa: E402
-from configs.machine import ModelConfig  # noqa: E402
 from configs.schema import GrpoRunConfig, SftConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
@@ -31,7 +29,7 @@ from train.model.optim import (  # noqa: E402
     copy_down,
 )
 from train.model.packing import Segment, pack  # noqa: E402
-from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.run import Loop  # noqa: E402
@@ -160,28 +158,6 @@ def test_a_run_and_a_resumed_run_end_in_the_same_bits(
     if train is sft:
         losses = [row["loss"] for row in read_metrics(tmp_path / "a")]
         assert losses[-1] < losses[0]
-
-
-@pytest.mark.parametrize("adapters", [False, True])
-def test_models_of_transformers_and_adapters_train_on_it(
-    tiny_folder: Path, tmp_path: Path, adapters: bool
-) -> None:
-    if adapters and importlib.util.find_spec("peft") is None:
-        pytest.skip("peft is not installed (extra `lora`)")
-
-    def policy() -> Any:
-        found = TransformersPolicy(tiny_folder, "float32", GPU)
-        if adapters:
-            torch.manual_seed(0)
-            found.add_adapters(ModelConfig(lora_rank=4))
-        return found
-
-    def weights(some: Any) -> list[Any]:
-        return [tensor for _, tensor in some.named()]
-
-    ends = [weights(rl(policy(), tiny_folder, tmp_path / str(i))) for i in range(2)]
-    assert all(map(torch.equal, *ends))
-    assert not all(map(torch.equal, ends[0], weights(policy())))
 
 
 def test_sft_rl_and_evaluation_run_on_the_gpu_that_is_there(

@@ -36,6 +36,8 @@ from train.run.checkpoint import Checkpoints  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.run import Loop  # noqa: E402
 
+SHORT = replace(RL, steps=2)
+
 
 def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
     run_rl(tiny_folder, tmp_path, RL)
@@ -44,6 +46,12 @@ def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
     rows = (tmp_path / "rollouts" / "step_000012.jsonl").read_text().splitlines()
     assert len(rows) == 64 and {"ids", "loss_mask", "reward", "outcome"} <= set(json.loads(rows[0]))
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The policy after two steps of the defaults."""
+    return run_rl(tiny_folder, tmp_path_factory.mktemp("plain"), SHORT)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +64,10 @@ def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_every_switch_changes_what_is_learned(
-    tiny_folder: Path, tmp_path: Path, changes: dict[str, Any]
+    tiny_folder: Path, plain: Any, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    short = replace(RL, steps=2)
-    plain = run_rl(tiny_folder, tmp_path / "a", short)
     reference = load_policy(tiny_folder, "float32") if "kl_coef" in changes else None
-    other = run_rl(tiny_folder, tmp_path / "b", replace(short, **changes), reference=reference)
+    other = run_rl(tiny_folder, tmp_path, replace(SHORT, **changes), reference=reference)
     assert not torch.equal(plain.named()[0][1], other.named()[0][1])
     assert all(torch.isfinite(t).all() for _, t in other.named())
 

@@ -10,7 +10,6 @@ from namespaces import is_root_without_namespaces
 
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import Config, SandboxError
-from rollouts.sandbox.pool import machine_report, report_lines
 
 AS = ["user"] if jail.is_root() else []
 ASK = (
@@ -73,9 +72,3 @@ def test_an_older_landlock_still_confines() -> None:
         assert "PermissionError" in result.stderr
         assert run("print(open('/etc/shadow').read())").status == "error"
         assert result.layers["landlock_abi"] == 1
-
-
-def test_report_for_people(reached: str) -> None:
-    found = machine_report(Config(workers=1, min_level="limits", stack=("nonexistent_package",)))
-    assert "nonexistent_package" in found["missing"]
-    assert report_lines(found)[0].startswith(f"sandbox level: {reached}")

@@ -175,26 +175,6 @@ def test_an_interval_beyond_the_scale_is_cut_at_its_edge() -> None:
     assert interval_mark(Interval(math.nan, 0, 1)) == ""
 
 
-def test_results_are_a_picture_first_and_small_slices_are_folded(tmp_path: Path) -> None:
-    """Of slices that part the tasks alike the first is shown; one of few tasks is folded."""
-    kinds = ["a"] * 12 + ["b"] * 10 + ["<c>"] * 3
-    rows = [
-        row(n, "KEEP", n % 3 > 0, slices={"kind": kind, "track": f"t-{kind}"})
-        for n, kind in enumerate(kinds)
-    ]
-    data = {"rows": {"m": rows}, "meta": {"bootstrap": 50}}
-    page = write_report(tmp_path, data).read_text()
-    drawn, rest = page.split('<div class="dots one">')[1].split("</div>", 1)
-    names = re.findall(r'class="name">([^<]*)<', drawn)
-    assert names == ["all tasks", "kind = a (12)", "kind = b (10)"]
-    places = [float(found) for found in re.findall(r'<b style="left:([\d.]+)%', drawn)]
-    assert places == pytest.approx([64.0, 66.7, 60.0])
-    large, small = rest.split('id="slices"')[1].split("<details>")[:2]
-    assert "kind = a" in large and "kind = &lt;c&gt;" not in large
-    assert "kind = &lt;c&gt;" in small and "track = " not in page
-    assert "track = " not in text_table(data) and "kind = <c>" in text_table(data)
-
-
 def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
     plain = {"label": None, "said": None, "slices": {}, "parts": {}, "family": "own"}
     rows = [

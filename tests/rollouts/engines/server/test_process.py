@@ -117,7 +117,13 @@ def test_vllm_on_a_cpu_is_started_as_its_build_wants(
     assert launch.environment()["LD_PRELOAD"] == "mine.so"
 
 
-def test_a_server_is_cut_over_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_cut_over_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '0\\n1\\n'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert devices() == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
     assert (devices(), devices(2)) == ([*"01234"], ["0,1", "2,3"])
     for kind, word in (("vllm", "--tensor-parallel-size 2"), ("sglang", "--tp-size 2")):

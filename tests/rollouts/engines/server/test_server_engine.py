@@ -19,7 +19,7 @@ from chat_server import serving
 from assay.http_client import EndpointError, Patience, open_session
 from assay.task import TaskError
 from rollouts.engines.http_engine import DIALECTS, ServerEngine, with_fields
-from rollouts.engines.server.process import Launch, devices, servers
+from rollouts.engines.server.process import Launch, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer
@@ -94,19 +94,6 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     said = r"ended with status 2; .*server-0\.log ends with: .*no-model"
     with pytest.raises(TaskError, match=said), servers(launch, [""], tmp_path):
         pass
-
-
-def test_there_is_one_server_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\nprintf '0\\n1\\n'\n")
-    tool.chmod(0o755)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert devices() == ["0", "1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert devices() == ["3", "5"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert devices() == [""]
 
 
 VLLM = {
