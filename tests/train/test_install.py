@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from places import ROOT
 
 from train import install
@@ -66,39 +70,51 @@ def test_setup_needs_nothing_but_the_standard_library() -> None:
     assert done.returncode == 0 and "--extras" in done.stdout, done.stderr
 
 
-def locked() -> dict[str, list[str]]:
-    """Versions by package of the lock file; a package may have one for each Python."""
+# lock file: what it holds beside what is asked for
+LOCKS: dict[str, set[str]] = {
+    "requirements.lock": set(),
+    "slurm/gpu.lock": {"sglang", "torch", "nvidia-nccl-cu13", "ray", "transferqueue"},
+    "slurm/gpu-vllm.lock": {"vllm", "torch", "nvidia-nccl-cu13", "ray", "transferqueue"},
+}
+
+
+def locked(name: str) -> dict[str, list[str]]:
+    """Versions by package; a package may have one for each Python. Each has a hash."""
     found: dict[str, list[str]] = {}
-    for line in install.LOCK.read_text("utf-8").splitlines():
-        if "==" in line and not line.startswith(" "):
-            name, _, rest = line.partition("==")
-            found.setdefault(name, []).append(rest.split()[0])
+    for block in re.split(r"\n(?=\S)", (ROOT / name).read_text("utf-8").strip()):
+        package, _, rest = block.partition("==")
+        assert rest and "--hash=sha256:" in block, block
+        found.setdefault(package, []).append(rest.split()[0])
     return found
 
 
-def test_the_lock_file_holds_a_version_in_range_of_every_requirement() -> None:
-    import tomllib
-
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_holds_a_version_in_range_of_every_requirement(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = list(project["dependencies"])
-    for extra in install.DEFAULT.split(","):
+    wanted, extras = list(project["dependencies"]), install.DEFAULT.split(",")
+    if name.startswith("slurm"):
+        make = (ROOT / "Makefile").read_text("utf-8")
+        extras = make.partition("EXTRAS_GPU := ")[2].partition("\n")[0].split()
+        assert {"train", "sandbox", "client", "cluster", "deepspeed", "build"} <= set(extras)
+        asked = (ROOT / name).with_suffix(".in").read_text("utf-8").splitlines()
+        wanted += [line for line in asked if line and not line.startswith("#")]
+    for extra in extras:
         wanted += project["optional-dependencies"][extra]
-    versions = locked()
-    for line in wanted:
-        need = Requirement(line)
-        if need.name == "torch":
-            assert install.TORCH in need.specifier
+    versions = locked(name)
+    for need in map(Requirement, wanted):
+        if need.name == "torch" and not LOCKS[name]:
+            assert install.TORCH in need.specifier  # the machine's own
             continue
         have = versions[canonicalize_name(need.name)]
-        assert all(version in need.specifier for version in have), line
+        assert all(version in need.specifier for version in have), need
 
 
-def test_the_lock_file_holds_hashes_and_no_gpu_packages() -> None:
-    text = install.LOCK.read_text("utf-8")
-    blocks = [block for block in text.split("\n") if "==" in block and not block.startswith(" ")]
-    assert len(blocks) > 60 and all(block.endswith("\\") for block in blocks)
-    assert not {name for name in locked() if name.startswith(("torch", "nvidia", "cuda", "triton"))}
-    assert "http:" not in text and "https:" not in text
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_names_no_index_and_packages_of_gpus_where_they_belong(name: str) -> None:
+    text, versions = (ROOT / name).read_text("utf-8"), locked(name)
+    assert "http:" not in text and "https:" not in text and "file:" not in text
+    assert len(versions) > 60 and LOCKS[name] <= set(versions)
+    on_gpus = [p for p in versions if p.startswith(("torch", "nvidia", "cuda", "triton"))]
+    assert bool(on_gpus) == bool(LOCKS[name])
+    if on_gpus:
+        assert (versions["verl"], versions["transformers"]) == (["0.9.1"], ["5.9.0"])

@@ -5,20 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
 
 torch = pytest.importorskip("torch")
 
 from sft_runs import finish, losses, sft, toy_tasks, words  # noqa: E402
 
-BIG = "Qwen/Qwen3-32B"
 TOLERANCE = 2e-5  # relative, of each step's loss, in float32
 
 
@@ -103,38 +99,6 @@ def test_twenty_offloaded_steps_in_bfloat16_killed_and_resumed(
     assert apart(losses(out), losses(whole)) < max(2e-3, rounding / 2)
     assert losses(whole)[-1] < losses(whole)[0] - 0.1  # and they learn
     assert (out / "model" / "model.safetensors").is_file()
-
-
-@needs("deepspeed", "deepspeed")
-@pytest.mark.slow
-@pytest.mark.parametrize(("offload", "wanted"), [("true", 22), ("false", 18)])
-def test_what_zero_3_keeps_is_what_is_estimated(offload: str, wanted: int) -> None:
-    """bf16 weights, float32 masters and moments, and float32 gradients: twice where the optimiser
-    is on the host. The estimates of a GPU and of a node count the same."""
-    from configs.loader import load
-    from configs.schema import SftRunConfig
-    from train.memory import PROCESS, deepspeed, node_bytes
-    from train.model.shape import shape_of
-
-    program = ROOT / "tests" / "support" / "zero_bytes.py"
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), offload],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=900,
-    )
-    told = next(line for line in done.stdout.splitlines() if line.startswith("bytes a parameter"))
-    assert float(told.split()[-1]) == pytest.approx(wanted, rel=0.01)
-    config, shape = load(SftRunConfig, None, [f"cluster.offload={offload}"]), shape_of(BIG)
-    parts = deepspeed(config, shape)
-    names = ("weights (bf16)", "gradients (float32, cut)", "masters and moments (float32, cut)")
-    on_gpus = config.cluster.devices * sum(parts[name] for name in names) / shape.parameters
-    host = node_bytes(config, shape) - PROCESS * config.cluster.gpus_per_node
-    away = config.cluster.offload * host * config.cluster.nodes / shape.parameters
-    assert on_gpus + away == pytest.approx(wanted)
 
 
 def test_processes_take_rows_of_one_length_at_a_time() -> None:

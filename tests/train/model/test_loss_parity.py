@@ -1,10 +1,9 @@
-"""One definition of the loss: ours, verl's as we configure it, and a float64 reference by hand."""
+"""One definition of the loss: ours and a float64 reference by hand."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from configs.machine import ModelConfig  # noqa: E402
-from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
+from configs.schema import GrpoConfig  # noqa: E402
 from train.model.loss import centre, policy_loss, token_weight  # noqa: E402
 
-BATCHES = 200
+BATCHES = 50
 MICRO = (1, 2, 8)
 PRESETS = ("dr_grpo", "dare")
 
@@ -127,75 +125,7 @@ def test_ours_is_the_reference(preset: str, micro: int) -> None:
         assert abs(exact[0] - wanted[0]) <= 1e-9 * max(abs(wanted[0]), wanted[2])
 
 
-@pytest.fixture(scope="module")
-def verl_actor(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """preset → verl's actor settings, composed from our overrides as a run would."""
-    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    from verl.utils.config import omega_conf_to_dataclass
-
-    from train.backends.verl.compose import compose
-    from train.backends.verl.overrides import overrides
-
-    def make(preset: str, **changes: Any) -> Any:
-        run = GrpoRunConfig(rl=settings(preset), model=ModelConfig(path="any"))
-        run = replace(run, cluster=replace(run.cluster, device="cpu", gpus_per_node=1))
-        made = overrides(run, Path("nowhere")) | changes
-        config = compose(made)
-        return omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-
-    return make
-
-
-def verls(batch: Ragged, actor: Any, micro: int) -> tuple[float, Any]:
-    """verl's advantage and policy loss as its worker calls them, micro-batch by micro-batch."""
-    from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
-
-    import train.backends.verl.advantage  # noqa: F401
-    from train.backends.verl.overrides import ADVANTAGE
-
-    rows, width = batch.logp.shape
-    mask = torch.tensor(batch.mask)
-    scores = torch.zeros(rows, width)
-    scores[:, -1] = torch.tensor(batch.rewards.ravel(), dtype=torch.float32)
-    index = np.array([f"u{b // batch.rewards.shape[1]}" for b in range(rows)], dtype=object)
-    adv, _ = get_adv_estimator_fn(ADVANTAGE)(
-        token_level_rewards=scores, response_mask=mask.float(), index=index, config={}
-    )
-    logp = torch.tensor(batch.logp, dtype=torch.float32, requires_grad=True)
-    old = torch.tensor(batch.old, dtype=torch.float32)
-    total = 0.0
-    for at in range(0, rows, micro):
-        part = slice(at, at + micro)
-        actor.global_batch_info.update(
-            dp_size=1,
-            batch_num_tokens=int(mask.sum()),
-            global_batch_size=rows,
-            loss_scale_factor=actor.loss_scale_factor,
-        )
-        loss, _ = get_policy_loss_fn(actor.policy_loss.get("loss_mode", "vanilla"))(
-            old_log_prob=old[part],
-            log_prob=logp[part],
-            advantages=adv[part],
-            response_mask=mask[part],
-            loss_agg_mode=actor.loss_agg_mode,
-            config=actor,
-        )
-        loss.backward()
-        total += float(loss.detach())
-    return total, logp.grad.double().numpy()
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_verl_as_configured_is_the_reference(verl_actor: Any, preset: str) -> None:
-    config, actor = settings(preset), verl_actor(preset)
-    for seed in range(BATCHES):
-        batch = ragged(seed)
-        wanted = reference(batch, config)
-        for micro in MICRO:
-            agrees(verls(batch, actor, micro), wanted)
-
-
-def test_a_group_of_one_and_lost_siblings_get_no_advantage(verl_actor: Any) -> None:
+def test_a_group_of_one_and_lost_siblings_get_no_advantage() -> None:
     """verl's own estimator gives a group of one its raw reward."""
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
     from train.backends.verl.advantage import group_mean_advantage
