@@ -27,7 +27,7 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "harbor": ("tests/rollouts/harbor/test_environment.py", ()),
     "verifiers": (f"{ADAPTERS}/test_assay_tasks.py", ()),
     "inspect": (
-        f"{ADAPTERS}/test_assay_inspect.py tests/train/report/test_inspect_opens.py",
+        f"{ADAPTERS}/test_assay_inspect.py tests/train/report/test_inspect_log.py",
         (),
     ),
     "gym": (f"{ADAPTERS}/test_app.py", ("nemo-gym==0.4.0",)),

@@ -83,6 +83,31 @@ def test_samples_scores_and_numbers_are_those_of_the_evaluation(
 
 
 @pytest.mark.usefixtures("no_family_of_another_test")
+def test_inspect_itself_opens_the_log_and_writes_it_again(words: Path, tmp_path: Path) -> None:
+    why = "inspect_ai is not installed; `make test-interop`"
+    inspect: Any = pytest.importorskip("inspect_ai.log", reason=why)
+    exported(words, tmp_path / "logs", "--family", str(words.parent / "sums.py"))
+    (path,) = (str(p) for p in (tmp_path / "logs").iterdir())
+    log, found = inspect.read_eval_log(path), results(words)
+    assert log.status == "success" and len(inspect.list_eval_logs(str(tmp_path / "logs"))) == 1
+    samples = {(s.id, s.epoch): s for s in log.samples}
+    for row in found["rows"]:
+        sample = samples[row["task_id"], row["sample"] + 1]
+        assert sample.output.completion == row["output"].replace("\ud83d", "?") and sample.target
+        values = [score.value for score in (sample.scores or {}).values()]
+        assert values == [v for v in (row["outcome"], row["reward"]) if v is not None]
+        assert (sample.error is None) == (row["outcome"] is not None)
+    outcome, _ = log.results.scores
+    assert outcome.metrics["mean"].value == found["tables"]["overall"]["mean_outcome"]
+    assert sum(s.error is not None for s in inspect.read_eval_log_sample_summaries(path)) == 2
+    assert inspect.read_eval_log_sample(path, "sums/3", 2).target == "6"
+    assert inspect.read_eval_log(path, header_only=True).samples is None
+    inspect.write_eval_log(log, str(tmp_path / "again.eval"))
+    first, second = (inspect.read_eval_log(p) for p in (path, str(tmp_path / "again.eval")))
+    assert first.model_dump() == second.model_dump()
+
+
+@pytest.mark.usefixtures("no_family_of_another_test")
 def test_a_tools_answer_names_its_call(tmp_path: Path) -> None:
     run = with_tools(tmp_path / "e")
     more = ["--family", str(tmp_path / "e" / "own_tools.py")]
