@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from assay.console import status_of
-from assay.record import revision
-from configs.loader import ConfigError, to_dict
-from configs.machine import EngineConfig
-from configs.schema import SftRunConfig
-from train.run.checkpoint import StopFlag, Stopped
-from train.run.record import read_run_record
-from train.run.run import Run, held, publish, put_back
+from assay.console import status_of  # noqa: E402
+from assay.record import revision  # noqa: E402
+from configs.loader import ConfigError, to_dict  # noqa: E402
+from configs.machine import EngineConfig, ModelConfig  # noqa: E402
+from configs.schema import SftRunConfig  # noqa: E402
+from rollouts.engines.engine import ModelError  # noqa: E402
+from train.run.checkpoint import StopFlag, Stopped  # noqa: E402
+from train.run.record import read_run_record  # noqa: E402
+from train.run.run import Run, held, load_checked, publish, put_back  # noqa: E402
 
 HOLD = """
 import sys
@@ -163,3 +164,24 @@ def test_the_first_interrupt_saves_and_the_second_ends_at_once() -> None:
     said, asked = Stopped(3, "SIGINT"), Stopped(3, "SIGTERM")
     assert [status_of(e, "assay sft") for e in (said, asked)] == [130, 75]
     assert "saved step 3, run the same command to go on" in str(said)
+
+
+def test_out_of_gpu_memory_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    assert status_of(error, "assay grpo") == 1
+    assert capsys.readouterr().err.startswith("assay grpo: out of GPU memory; lower engine.micro")
+    assert status_of(RuntimeError("a bug"), "assay grpo") is None
+
+
+def test_a_model_that_a_gpu_cannot_train_is_refused(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (tiny_folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (size * 10, size * 10))
+    with pytest.raises(ModelError, match=r"GPU memory needed.*spread it over GPUs with --backend"):
+        load_checked(tiny_folder, EngineConfig(), "cuda", train=True)
+    # adapters need a fraction: it goes on to the loading, for which there is no GPU here
+    if not torch.cuda.is_available():
+        with pytest.raises((RuntimeError, AssertionError)) as error:
+            load_checked(tiny_folder, EngineConfig(), "cuda", True, ModelConfig(lora_rank=4))
+        assert not isinstance(error.value, ModelError)
