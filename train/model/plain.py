@@ -63,7 +63,7 @@ def plain_hidden(model: Llama, packed: Packed, recompute: bool = False) -> Tenso
         heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv, layer.qkv_bias)
         turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
         heads = torch.cat([positioned(turn, layer, shape, *rope), keep], 1)
-        x = x + F.linear(_attention(heads, packed, moves, masks, shape), layer.o, layer.o_bias)
+        x = x + F.linear(_plain_attention(heads, packed, moves, masks, shape), layer.o, layer.o_bias)
         both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
         gate, up = both.split(shape.mlp, -1)
         return x + F.linear(F.silu(gate) * up, layer.down)
@@ -135,7 +135,7 @@ def _blocks(block: Tensor, shape: Shape, r: int, length: int) -> tuple[Tensor, T
     return q, keys, values
 
 
-def _attend(
+def _plain_attend(
     q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape, causal: bool
 ) -> Tensor:
     """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
@@ -150,14 +150,14 @@ def _attend(
     return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
 
 
-def _attention(
+def _plain_attention(
     heads: Tensor, packed: Packed, moves: Moves, masks: tuple[Tensor, Tensor], shape: Shape
 ) -> Tensor:
     """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C), by padded blocks."""
     moved: Tensor = ToBlocks.apply(heads, moves)
     stems, branches = moved.split([packed.stems.numel(), packed.branches.numel()])
     q, keys, values = _blocks(stems, shape, *packed.stems.shape)
-    out = _attend(q, keys, values, masks[0], shape, True)
+    out = _plain_attend(q, keys, values, masks[0], shape, True)
     if len(packed.branches):
         own_q, own_k, own_v = _blocks(branches, shape, *packed.branches.shape)
         size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
@@ -167,6 +167,6 @@ def _attention(
             return torch.cat([picked, own], 1)
 
         both = behind_stem(keys, own_k), behind_stem(values, own_v)
-        out = torch.cat([out, _attend(own_q, *both, masks[1], shape, False)])
+        out = torch.cat([out, _plain_attend(own_q, *both, masks[1], shape, False)])
     found: Tensor = FromBlocks.apply(out, moves)
     return found

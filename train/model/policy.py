@@ -34,7 +34,7 @@ from rollouts.engines.torch.load import (
     write_weights,
 )
 from rollouts.prompts import TEMPLATE_FILE
-from train.model.fused import fused_hidden, fused_logp
+from train.model.forward import fused_hidden, fused_logp
 from train.model.loss import linear_logp
 from train.model.packing import Layout, Packed
 from train.model.plain import again, plain_hidden

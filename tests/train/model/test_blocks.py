@@ -12,7 +12,7 @@ from compiled_kernels import amx, threads  # noqa: E402, F401
 from hypothesis import example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from train.model.fused import AttendTiled, Seen  # noqa: E402
+from train.model.forward import AttendTiled, Seen  # noqa: E402
 
 
 def wanted(q: Any, keys: Any, values: Any, mask: Any) -> Any:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st  # noqa: E402
 
 from rollouts.engines.torch.kernels import Kernels  # noqa: E402
 from rollouts.engines.torch.llama import from_state  # noqa: E402
-from train.model import fused, packing  # noqa: E402
+from train.model import forward, packing  # noqa: E402
 from train.model import plain as plain_forward  # noqa: E402
-from train.model.fused import fused_logp  # noqa: E402
+from train.model.forward import fused_logp  # noqa: E402
 from train.model.loss import linear_logp  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import LlamaPolicy  # noqa: E402
