@@ -34,10 +34,9 @@ from rollouts.engines.torch.load import (
     write_weights,
 )
 from rollouts.prompts import TEMPLATE_FILE
-from train.model.forward import fused_hidden, fused_logp
+from train.model.forward import again, fused_hidden, fused_logp, plain_hidden
 from train.model.loss import linear_logp
 from train.model.packing import Layout, Packed
-from train.model.plain import again, plain_hidden
 
 CONFIG = "config.json"
 # What a trained model takes over from its base. All else is of the base alone: weights in other

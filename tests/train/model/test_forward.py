@@ -18,7 +18,6 @@ from hypothesis import strategies as st  # noqa: E402
 from rollouts.engines.torch.kernels import Kernels  # noqa: E402
 from rollouts.engines.torch.llama import from_state  # noqa: E402
 from train.model import forward, packing  # noqa: E402
-from train.model import plain as plain_forward  # noqa: E402
 from train.model.forward import fused_logp  # noqa: E402
 from train.model.loss import linear_logp  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
@@ -150,7 +149,7 @@ def test_long_sequences_are_attended_to_alike(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "PAIR", pair)
         wanted = results(plain, segments)
-        patch.setattr(plain_forward, "LONG", 1)
+        patch.setattr(forward, "LONG", 1)
         far = apart(results(policy, segments), wanted)
     assert max(far.values()) < 1e-4, far
 
@@ -178,7 +177,7 @@ def test_log_probabilities_in_pieces(
     rows: int, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few rows of logits are held at a time."""
-    monkeypatch.setattr(fused, "LOGIT_ROWS", rows)
+    monkeypatch.setattr(forward, "LOGIT_ROWS", rows)
     random = torch.Generator().manual_seed(1)
     values = torch.randn(8, 32, generator=random), torch.randn(272, 32, generator=random)
     target = torch.randint(0, 272, (8,), generator=random)
