@@ -35,8 +35,7 @@ from train.backends.verl.compose import require_attention, require_verl
 from train.backends.verl.ray_cluster import STEP, base_port
 from train.cluster.preflight import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
-from train.model.shape import Shape, shape_of
-from train.model.source import local_model
+from train.model.source import Shape, local_model, shape_of
 from train.run.record import PACKAGES, cpu_name
 from train.run.settings import load_run
 

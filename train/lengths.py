@@ -19,8 +19,7 @@ from rollouts.room import for_gold, gold_text
 from train.examples import Example, examples_of, lengths_line
 from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.order import prompt_lengths
-from train.model.shape import Shape, context_in, shape_of
-from train.model.source import local_model
+from train.model.source import Shape, context_in, local_model, shape_of
 from train.run.data import Row, asked_for, training_tasks
 from train.run.record import read_run_record
 

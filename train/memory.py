@@ -21,7 +21,7 @@ from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rollouts.engines.engine import ModelError
-from train.model.shape import Shape, shape_of
+from train.model.source import Shape, shape_of
 
 SHORT = 8 << 30  # bytes; training a model of 135M parameters takes up to 6 GB
 MORE = 1 << 29  # bytes that a loop's heap may grow by where memory is not short

@@ -32,7 +32,7 @@ from train.memory import (
     sft_report,
     updating,
 )
-from train.model.shape import shape_of
+from train.model.source import shape_of
 
 CONFIGS = ROOT / "configs"
 GRPO = [p for p in sorted(CONFIGS.glob("*qwen3*.yaml")) if "sft" not in p.name]

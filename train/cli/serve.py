@@ -42,7 +42,7 @@ def parser() -> console.Parser:
 def bounds(folder: Path, longest: int, slots: int) -> tuple[int, int]:
     """(tokens of a sequence, samples side by side whose keys and values fit into memory)."""
     from assay.memory import available_memory
-    from train.model.shape import shape_of
+    from train.model.source import shape_of
 
     try:
         shape = shape_of(str(folder))

@@ -28,7 +28,7 @@ from train.cli.options import given, parser_of
 from train.cluster.serve import refuse_words
 from train.cluster.shards import refuse_command
 from train.memory import GB, grpo_report, node_bytes, sft_report
-from train.model.shape import shape_of
+from train.model.source import shape_of
 from train.run.settings import load_run
 
 OURS = ("assay", "configs", "rewards", "rollouts", "data_gen", "train")
