@@ -40,6 +40,7 @@ from train.examples import Example, of_tasks
 from train.grpo import train_grpo
 from train.lengths import fit_rl, fit_sft, measured, room_of
 from train.memory import give_back_memory
+from train.model.batch import scorer
 from train.model.optim import backward
 from train.model.packing import Segment, pack
 from train.model.policy import Policy, device_of
@@ -51,7 +52,6 @@ from train.run.run import Run, Trainable, load_checked, prepare, settled
 from train.run.settings import weights_of
 from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
-from train.scoring import scorer
 from train.sft import train_sft
 from train.view.sources import PAGE
 

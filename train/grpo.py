@@ -40,6 +40,7 @@ from train.memory import Heap, give_back_memory, grpo_report, local_report, memo
 from train.model.batch import (
     Batch,
     Groups,
+    Scorer,
     batch_of,
     cuts_of,
     ends_of,
@@ -47,6 +48,7 @@ from train.model.batch import (
     lengths_of,
     part,
     rollout_lines,
+    scorer,
     segments_of,
 )
 from train.model.loss import (
@@ -73,7 +75,6 @@ from train.run.run import Loop, Run, held, settled
 from train.run.settings import weights_of, with_folder
 from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
-from train.scoring import Scorer, scorer
 from train.validation import Validation
 
 

@@ -23,6 +23,7 @@ from rollouts.prompts import ChatTokenizer
 from train.examples import Example, examples_of, fitting
 from train.lengths import for_sft, sft_before
 from train.memory import Heap, local_report, sft_report
+from train.model.batch import scorer
 from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
@@ -33,7 +34,6 @@ from train.run.log import RunLog
 from train.run.run import Loop, Run, Validate, no_validation, settled
 from train.run.settings import weights_of
 from train.run.trained_on import trained_before
-from train.scoring import scorer
 from train.validation import Validation
 
 

@@ -13,10 +13,9 @@ from rollouts.environment import Budget, Maker
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Asked, Batch, Plan, sample
 from rollouts.trajectory import Sampling, Trajectory
-from train.model.batch import cuts_of, lengths_of
+from train.model.batch import Scorer, cuts_of, lengths_of
 from train.run.log import rollout_metrics
 from train.run.run import Run, Trainable, Validate
-from train.scoring import Scorer
 
 BEST = "best"  # the folder of the best model, in the run's
 NOTE = "validation.json"  # in it: which step, and what it reached

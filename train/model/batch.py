@@ -1,16 +1,18 @@
 # torch ships partial types: what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""A step's scored rollouts with their advantages, and what of them is packed to be learned from."""
+"""The scorer of a loop, a step's scored rollouts with their advantages, and what
+of them is packed to be learned from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from assay.family import score_answer
 from assay.task import Score, Task
 from configs.schema import GrpoConfig
 from rollouts.trajectory import NO_NUMBERS, Trajectory, completion_ids
@@ -18,6 +20,19 @@ from train.model.loss import centre, overlong_penalty, spread
 from train.model.packing import Segment
 
 Groups = list[list[Trajectory]]  # P prompts, G rollouts each
+Scorer = Callable[[Sequence[Task], Groups], list[list[Score]]]
+
+
+def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
+    """(P tasks, their G rollouts each) → scores, under the run's reward settings by family."""
+
+    def score(tasks: Sequence[Task], groups: Groups) -> list[list[Score]]:
+        return [
+            [score_answer(task, t.answer(), weights) for t in group]
+            for task, group in zip(tasks, groups, strict=True)
+        ]
+
+    return score
 
 
 @dataclass(frozen=True)
