@@ -1,4 +1,4 @@
-"""Every setting of the runs `assay demo`, `assay sft` and `assay grpo`.
+"""Every setting of the runs `assay demo`, `assay sft` and `assay grpo`, and reading them.
 
 `locked` marks what a resumed run must not change, because it decides the numbers. The number of
 threads and where results go are free to change. The meaning of a setting stands under its field;
@@ -7,10 +7,14 @@ sections about the machine and its model are in machine.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
 
-from configs.loader import OPEN, Section, fitted, locked, within
+from assay.family import all_families, use_families
+from configs.loader import OPEN, ConfigError, Section, fitted, load, locked, read_section, within
 from configs.machine import (
     CallsConfig,
     CheckpointConfig,
@@ -410,3 +414,46 @@ class GrpoRunConfig(TrainingRun):
 
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
+
+
+# --- a run's settings, and the rewards of the families that it uses
+
+Config = TypeVar("Config", DemoConfig, SftRunConfig, GrpoRunConfig)
+
+
+def load_run(
+    cls: type[Config],
+    path: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    families: Sequence[str] = (),
+) -> Config:
+    """A run's config with every reward setting resolved, its families loaded.
+
+    `families` come on top of those the settings name. Raises `ConfigError` for a setting that
+    cannot be used and `TaskError` for a family that cannot be loaded.
+    """
+    config = load(cls, path, overrides)
+    if isinstance(config, SftRunConfig | GrpoRunConfig):
+        loaded = use_families([*config.families, *families])
+        config = replace(config, families=tuple(dict.fromkeys(f.origin for f in loaded)))
+    if isinstance(config, SftRunConfig):
+        return config
+    where = " + ".join([*([str(path)] if path else []), "settings"])
+    resolved = {name: asdict(w) for name, w in weights_of(config.reward, where).items()}
+    return replace(config, reward=resolved)
+
+
+def weights_of(reward: Mapping[str, Any], where: str = "settings") -> dict[str, Any]:
+    """Family name → its weights, for every family known. Raises `ConfigError`."""
+    known = all_families()
+    for name in reward:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean reward.{near[0]}?" if near else f"it has {', '.join(known)}"
+            raise ConfigError(f"{where}: reward.{name}: no such family; {hint}")
+        if not isinstance(reward[name], Mapping):
+            raise ConfigError(f"{where}: reward.{name} is a value, not a section; set a key in it")
+    return {
+        name: read_section(family.weights, reward.get(name) or {}, where, f"reward.{name}.")
+        for name, family in known.items()
+    }

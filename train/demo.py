@@ -24,7 +24,7 @@ import torch
 from assay.console import Progress
 from assay.task import Task, read_tasks
 from configs.loader import to_dict
-from configs.schema import DEMO_SIZES, DemoConfig, GrpoConfig, SftConfig, TasksConfig
+from configs.schema import DEMO_SIZES, DemoConfig, GrpoConfig, SftConfig, TasksConfig, weights_of
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import DemoBuilder
 from data_gen.demo.cli import write
@@ -46,11 +46,10 @@ from train.model.packing import Segment, pack
 from train.model.policy import Policy, device_of
 from train.model.source import resolve_model
 from train.report.write import write_report
+from train.run.data import audit_tasks
 from train.run.log import duration
 from train.run.record import read_run_record
 from train.run.run import Run, Trainable, load_checked, prepare, settled
-from train.run.settings import weights_of
-from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
 from train.sft import train_sft
 from train.view.sources import PAGE

@@ -28,7 +28,7 @@ from assay.record import installed
 from assay.rows import read_rows
 from assay.workers import usable_cores
 from configs.loader import ConfigError, read_yaml
-from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
+from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
 from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
 from train.backends.verl.compose import require_attention, require_verl
@@ -37,7 +37,6 @@ from train.cluster.preflight import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
 from train.model.source import Shape, local_model, shape_of
 from train.run.record import PACKAGES, cpu_name
-from train.run.settings import load_run
 
 Run = DemoConfig | SftRunConfig | GrpoRunConfig
 BACKENDS = ("embedded", "deepspeed", "verl")

@@ -27,7 +27,7 @@ from torch import Tensor
 from assay.seeds import derive_seed
 from assay.task import Task
 from configs.loader import dump
-from configs.schema import GrpoConfig, GrpoRunConfig, warmup_steps
+from configs.schema import GrpoConfig, GrpoRunConfig, warmup_steps, weights_of
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
 from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
@@ -65,15 +65,15 @@ from train.model.source import resolve_model
 from train.run.data import (
     AUTO,
     asked_for,
+    audit_tasks,
     inputs_of,
     training_tasks,
     validation_tasks,
+    with_folder,
     with_validation,
 )
 from train.run.log import rollout_metrics
 from train.run.run import Loop, Run, held, settled
-from train.run.settings import weights_of, with_folder
-from train.run.task_audit import audit_tasks
 from train.run.trained_on import after_rl, trained_before
 from train.validation import Validation
 

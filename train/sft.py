@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from configs.loader import dump
-from configs.schema import SftConfig, SftRunConfig, warmup_steps
+from configs.schema import SftConfig, SftRunConfig, warmup_steps, weights_of
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example, examples_of, fitting
@@ -32,7 +32,6 @@ from train.model.source import resolve_model
 from train.run.data import asked_for, inputs_of, training_rows, validation_tasks, with_validation
 from train.run.log import RunLog
 from train.run.run import Loop, Run, Validate, no_validation, settled
-from train.run.settings import weights_of
 from train.run.trained_on import trained_before
 from train.validation import Validation
 

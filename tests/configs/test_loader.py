@@ -18,12 +18,13 @@ from configs.schema import (
     GrpoRunConfig,
     SftConfig,
     SftRunConfig,
+    load_run,
     warmup_steps,
+    weights_of,
 )
 from configs.terms import TERMS
 from data_gen.demo.settings import preset
 from rewards.cdr.score import RefinementReward
-from train.run.settings import load_run, weights_of
 
 DEMO_YAML = Path(schema.__file__).parent / "demo.yaml"
 

@@ -16,10 +16,9 @@ import pytest
 from places import ROOT
 
 import assay
-from configs.schema import DemoConfig
+from configs.schema import DemoConfig, load_run
 from data_gen.demo.settings import DemoTaskSettings
 from train.cluster.preflight import asked
-from train.run.settings import load_run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # what is said of a command that is shown in part, in a sentence

@@ -23,7 +23,6 @@ from experiments import (
     tracks,
 )
 from experiments.study import Answer, Place, Table
-from train.run.settings import load_run
 
 SFT = {
     "demo": demo_search.SFT,

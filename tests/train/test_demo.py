@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 import assay
-from configs.schema import DemoConfig
+from configs.schema import DemoConfig, load_run
 from train.cli.demo import DEFAULT_CONFIG
 from train.demo import LEAST, Speeds, fitted_to, stage_seconds
 from train.run.log import read_metrics
-from train.run.settings import load_run
 
 
 def words(model: Path, out: Path, *more: str) -> list[str]:

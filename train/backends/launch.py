@@ -20,14 +20,13 @@ from pathlib import Path
 from assay.console import DONE, status_of
 from configs.loader import ConfigError, dump
 from configs.machine import ClusterConfig
-from configs.schema import SftRunConfig
+from configs.schema import SftRunConfig, load_run
 from train.lengths import sft_before
 from train.memory import sft_report
 from train.run.checkpoint import StopFlag, require_disk
-from train.run.data import AUTO, asked_for, training_rows
+from train.run.data import AUTO, asked_for, training_rows, with_folder
 from train.run.record import hashes_of, refuse_other_inputs, write_run_record
 from train.run.run import held, settled
-from train.run.settings import load_run, with_folder
 
 GRACE_S = 30.0
 ENDED_WELL = (0, 75, 130)  # done, or saved because it was asked to stop or interrupted

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from assay import console
 from configs.loader import ConfigError
-from configs.schema import DEMO_SIZES, DemoConfig
+from configs.schema import DEMO_SIZES, DemoConfig, load_run
 from train.cli.options import given, machine_output, parser_of
-from train.run.settings import load_run
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 

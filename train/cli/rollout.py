@@ -74,12 +74,12 @@ def run(args: Any) -> int:
     from assay.family import require_families, score_answer, use_families
     from assay.marks import marks_of
     from assay.task import Task, read_tasks, with_absolute_files
+    from configs.schema import weights_of
     from rollouts.scripted_agents import answer_by
     from rollouts.trajectory import Trajectory
     from train.evaluation.answering import Job, answer_all, environment_factory, say_end
     from train.evaluation.benchmarks import plan_of
     from train.evaluation.rows import thought_of
-    from train.run.settings import weights_of
 
     use_families(args.family)
     given = task_filter(args).select(read_tasks(args.tasks), str(args.tasks))[: args.limit or None]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from assay import console
-from configs.schema import SftRunConfig
+from configs.schema import SftRunConfig, load_run
 from train.cli.options import given, machine_output, parser_of
-from train.run.settings import load_run
 
 
 def main(argv: list[str]) -> int:

@@ -23,13 +23,12 @@ from assay import COMMANDS
 from assay.console import near_miss, understands
 from assay.task import TaskError
 from configs.loader import ConfigError
-from configs.schema import GrpoRunConfig, SftRunConfig
+from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from train.cli.options import given, parser_of
 from train.cluster.serve import refuse_words
 from train.cluster.shards import refuse_command
 from train.memory import GB, grpo_report, node_bytes, sft_report
 from train.model.source import shape_of
-from train.run.settings import load_run
 
 OURS = ("assay", "configs", "rewards", "rollouts", "data_gen", "train")
 CORES_A_RANK = 8  # of a DeepSpeed run: offloaded updates are done by them

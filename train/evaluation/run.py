@@ -32,6 +32,7 @@ from assay.record import installed, revision
 from assay.task import Answer, Task, TaskError, json_text
 from configs.answers import EvaluationConfig
 from configs.loader import ConfigError, read_section
+from configs.schema import weights_of
 from rollouts.environments import EnvironmentFactory
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
@@ -54,7 +55,6 @@ from train.evaluation.rows import baseline_rows, reference_answer, row_of, score
 from train.evaluation.tables import Draw, tables
 from train.report.write import write_page, write_rollouts
 from train.run.record import PACKAGES, machine
-from train.run.settings import weights_of
 
 Row = dict[str, Any]
 # what rows.jsonl keeps and results.json does not

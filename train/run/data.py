@@ -1,28 +1,33 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportMissingTypeStubs=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""Reading what a run works on: tasks, or rows of texts to imitate."""
+"""What a run works on: reading its tasks, or rows of texts to imitate, and auditing tasks before it
+learns from their reward."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from assay.console import ALL_TASKS, TaskFilter
 from assay.family import require_families
 from assay.rows import is_parquet, read_rows
-from assay.task import Task, TaskError, read_tasks
+from assay.task import Task, TaskError, read_tasks, with_absolute_files
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
+from rewards.audit.report import SampleReport, audit_sample
 from rewards.published import published_database, refuse_published
 from rollouts.chats import FIELDS, ROLES, without_nulls
 from rollouts.prompts import ChatTokenizer
 from rollouts.words.templates import Prompts
+from train.model.source import resolve_model
+from train.run.record import note_in_record
 
 Row = Mapping[str, Any]
-Run = TypeVar("Run", SftRunConfig, GrpoRunConfig)
+Config = TypeVar("Config", SftRunConfig, GrpoRunConfig)
 AUTO, VALIDATION = "auto", "validation"
 _NAME = 200  # characters of a name
 FEW = 32  # tasks of a validation file that nobody named
@@ -58,7 +63,7 @@ def training_tasks(path: str, key: str = "data", asked: TaskFilter = ALL_TASKS) 
     return tasks
 
 
-def with_validation(config: Run) -> tuple[Run, str]:
+def with_validation(config: Config) -> tuple[Config, str]:
     """`config` with `validation=auto` decided, and the sentence to print: `validation.jsonl` beside
     the data, where it is there."""
     if config.validation != AUTO:
@@ -70,6 +75,12 @@ def with_validation(config: Run) -> tuple[Run, str]:
     said = f"validation: {beside}, {most} tasks at most (validation=null: none, eval.tasks=N: more)"
     eval_ = replace(config.eval, tasks=most)
     return replace(config, validation=str(beside), eval=eval_), said
+
+
+def with_folder(config: Config) -> Config:
+    """With the model's folder in place of a hub name: the other processes look for nothing."""
+    folder = str(resolve_model(config.model.path))
+    return replace(config, model=replace(config.model, path=folder))
 
 
 def inputs_of(
@@ -171,3 +182,73 @@ def _texts(messages: Any) -> Iterator[str]:
 def _plain(row: Row) -> Row:
     """A row of a parquet file, whose messages and tools have no members that are null."""
     return {**row, **{k: without_nulls(row[k]) for k in (*FIELDS, "tools") if row.get(k)}}
+
+
+# --- rl.audit
+
+AUDIT = "audit"  # in run.json
+
+
+def audit_tasks(
+    mode: Literal["refuse", "warn", "off"],
+    tasks: Sequence[Task],
+    root: Path,
+    seed: int,
+    weights: Mapping[str, Any],
+    out: Path,
+) -> None:
+    """Audit a sample of every family in `tasks` under the run's own reward settings `weights`
+    (`rewards.audit.report`), print one line, and note what was found in run.json of `out`: gold has
+    to score 1, and nothing without the work may earn more than its floor.
+
+    `root` is the folder that the tasks' files are named from. A run that has begun, which has
+    checkpoints, is not audited again. Raises `TaskError` in one sentence for a fault under
+    `refuse`, after it was noted.
+    """
+    if any(out.glob("checkpoints/*/step_*")) or any(out.glob("global_step_*")):  # by verl
+        return
+    if mode == "off":
+        note_in_record(out, **{AUDIT: {"mode": mode}})
+        return
+    began = time.perf_counter()
+    found = audit_sample([with_absolute_files(t, root) for t in tasks], seed, weights=weights)
+    seconds = time.perf_counter() - began
+    note_in_record(out, **{AUDIT: _audit_record(mode, found, seconds)})
+    print(audit_line(found, seconds), flush=True)
+    if found.ok:
+        return
+    if mode == "refuse":
+        raise TaskError(f"{found.refusal} (rl.audit=warn trains all the same)")
+    print(f"warning: {found.refusal}", flush=True)
+
+
+def _audit_record(mode: str, found: SampleReport, seconds: float) -> dict[str, Any]:
+    """What run.json says of an audit."""
+    return {
+        "mode": mode,
+        "seconds": round(seconds, 2),
+        "tasks": found.tasks,
+        "broken": [
+            {"family": name, "law": b.law, "where": b.where, "why": b.why}
+            for name, b in found.broken
+        ],
+        "refusal": found.refusal,
+        "best": found.best,
+        "cut": list(found.cut),
+    }
+
+
+def audit_line(found: SampleReport, seconds: float) -> str:
+    """What was looked at, what the best answer without the work earns, and how long it took."""
+    looked = ", ".join(f"{count} of {name}" for name, count in found.tasks.items())
+    said = f"audit of tasks ({looked}): "
+    said += f"{len(found.broken)} laws broken" if found.broken else "every law holds"
+    if found.best:
+        name, best = max(found.best.items(), key=lambda pair: pair[1]["reward"])
+        said += (
+            f"; best without the work: {best['policy']} ({name} {best['kind']}) earns "
+            f"{best['reward']:.2f}, floor {best['floor']['reward']:g}"
+        )
+    if found.cut:
+        said += f"; not looked at in whole, too slow: {', '.join(found.cut)}"
+    return f"{said}; {seconds:.1f} s"

@@ -13,14 +13,13 @@ from places import ROOT
 
 from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
 from configs.loader import ConfigError, dotted_docs
-from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
+from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
 from train.cli import model_options, serve
 from train.cli.eval import parser as eval_parser
 from train.cli.options import given, machine_output, parser_of
 from train.cli.rollout import parser as rollout_parser
 from train.cluster.preflight import asked
 from train.run.log import RunLog
-from train.run.settings import load_run
 
 WORDS = ["rl.lr=1e-5", "--tasks", "t.jsonl", "rl.steps=3", "--model", "m", "--seed", "4"]
 SAME = ["data=t.jsonl", "model.path=m", "seed=4", "rl.lr=1e-5", "rl.steps=3"]

@@ -19,7 +19,7 @@ from assay.family import Family, Score, Task
 from assay.task import write_jsonl
 from rewards.audit.report import audit_sample
 from rewards.cdr.score import RefinementReward
-from train.run.task_audit import audit_tasks, line
+from train.run.data import audit_line, audit_tasks
 
 grpo = command("grpo")
 
@@ -104,6 +104,6 @@ def test_a_slow_scorer_is_looked_at_less(tmp_path: Path, capsys: Any) -> None:
     tasks = [Task(f"t{i}", "slow", "k", "train", [], {}) for i in range(4)]
     found = audit_sample(tasks, 0, seconds=-1.0)
     assert found.cut == ("slow",) and found.ok
-    assert "not looked at in whole, too slow: slow" in line(found, 1.0)
+    assert "not looked at in whole, too slow: slow" in audit_line(found, 1.0)
     audit_tasks("refuse", tasks, tmp_path, 0, {}, tmp_path / "run")
     assert "every law holds" in capsys.readouterr().out

@@ -31,7 +31,7 @@ from verl.experimental.agent_loop.agent_loop import (
 from assay.family import score_answer
 from assay.seeds import derive_seed
 from assay.task import Score, Task, TaskError
-from configs.schema import GrpoRunConfig
+from configs.schema import GrpoRunConfig, load_run, weights_of
 from rewards.adapters import numbers, task_of
 from rollouts.environment import Budget, EnvironmentFailure
 from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
@@ -42,7 +42,6 @@ from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import CPU_ROLLOUT
 from train.grpo import budget_of
 from train.model.batch import length_penalty
-from train.run.settings import load_run, weights_of
 
 ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
 # Scoring reads files that a model wrote, which can take long. All episodes of a worker process
