@@ -11,7 +11,7 @@ import yaml
 
 from configs import loader, schema
 from configs.cdr import CdrConfig
-from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
+from configs.loader import TERMS, ConfigError, config_hash, dump, load, locked_difference, to_dict
 from configs.schema import (
     DemoConfig,
     GrpoConfig,
@@ -22,7 +22,6 @@ from configs.schema import (
     warmup_steps,
     weights_of,
 )
-from configs.terms import TERMS
 from data_gen.demo.settings import preset
 from rewards.cdr.score import RefinementReward
 
