@@ -32,8 +32,7 @@ import torch
 
 from assay.task import read_tasks
 from benchmarks.runner import compare, machine
-from rollouts.engines.torch.engine import TorchEngine, set_threads
-from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, set_threads
 from rollouts.engines.torch.llama import Llama, Products, can_prepack, products
 from rollouts.engines.torch.load import choose_device, choose_dtype
 from rollouts.prompts import ChatTokenizer

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.engine import TransformersEngine
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 

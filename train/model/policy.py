@@ -23,8 +23,7 @@ from torch import Tensor
 from configs.loader import ConfigError
 from configs.machine import ModelConfig
 from rollouts.engines.engine import ModelError, TrainedEngine, context_of
-from rollouts.engines.torch.engine import TorchEngine
-from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.engine import TorchEngine, TransformersEngine
 from rollouts.engines.torch.kernels import kernels_for
 from rollouts.engines.torch.llama import Llama, to_state
 from rollouts.engines.torch.load import (

@@ -28,7 +28,6 @@ from torch import Tensor
 
 from assay.seeds import derive_seed
 from rollouts.engines.torch.kernels import Kernels
-from rollouts.engines.torch.kv_cache import Past, Prompts, cut
 from rollouts.engines.torch.llama import (
     FEW,
     Chain,
@@ -39,6 +38,7 @@ from rollouts.engines.torch.llama import (
     rope_tables,
     split_heads,
 )
+from rollouts.engines.torch.prefill import Past, Prompts, cut
 from rollouts.engines.torch.sampling import completion, uniforms
 from rollouts.trajectory import Completion
 

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from assay.seeds import derive_seed
-from rollouts.engines.torch.kv_cache import Past, Prompts, cut
 from rollouts.engines.torch.llama import Layer, Llama, Products, Shape, rope_tables, split_heads
+from rollouts.engines.torch.prefill import Past, Prompts, cut
 from rollouts.engines.torch.sampling import completion, draw, uniforms
 from rollouts.trajectory import Completion, Sampling
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from rollouts.engines.torch import sampling as sampling_module  # noqa: E402
-from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
-from rollouts.engines.torch.fallback import TransformersEngine  # noqa: E402
+from rollouts.engines.torch.engine import TorchEngine, TransformersEngine  # noqa: E402
 from rollouts.engines.torch.load import load_llama  # noqa: E402
 from rollouts.engines.torch.sampling import pick, uniforms  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rollouts.engines.torch.fallback import TransformersEngine  # noqa: E402
+from rollouts.engines.torch.engine import TransformersEngine  # noqa: E402
 from rollouts.trajectory import Completion, Sampling  # noqa: E402
 
 SMALL: dict[str, Any] = {

@@ -18,7 +18,7 @@ from hypothesis import strategies as st  # noqa: E402
 from kernels_agree import agrees  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
-from rollouts.engines.torch import cpu_decode, kernels, kv_cache, llama  # noqa: E402
+from rollouts.engines.torch import cpu_decode, kernels, llama, prefill  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
 from rollouts.engines.torch.llama import Layer, Llama, Shape, from_state, rope_tables  # noqa: E402
@@ -67,7 +67,7 @@ def fed_rows(
     prompt = [some(seed + i, *sizes, dtype=dtype) for i in range(2)]
     for side in prompt:
         side[:, :, :shared] = side[:1, :, :shared]
-    known = kv_cache.Prompts([prompt[0]], [prompt[1]], torch.tensor(lengths), shared)
+    known = prefill.Prompts([prompt[0]], [prompt[1]], torch.tensor(lengths), shared)
     store, order = cpu_decode.Store(known), sorted(rows)
     store.make_room(len(order), max(filled + tokens for _, filled, tokens in order))
     for i, side in enumerate((store.own_k, store.own_v)):

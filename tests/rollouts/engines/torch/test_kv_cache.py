@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
-from rollouts.engines.torch.kv_cache import Kept, Past  # noqa: E402
 from rollouts.engines.torch.load import load_llama  # noqa: E402
+from rollouts.engines.torch.prefill import Kept, Past  # noqa: E402
 from rollouts.trajectory import Completion, Sampling  # noqa: E402
 
 TURNS = 4
