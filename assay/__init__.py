@@ -15,6 +15,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.family import Audit as Audit
     from assay.family import Cheat as Cheat
     from assay.family import Family as Family
@@ -58,16 +60,19 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-# name: (module with `main(argv) -> exit status`, one line of help)
+# name: (module with `main(argv) -> exit status` or module:function, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
+    "demo": (
+        "train.cli.training:demo",
+        "tasks, SFT, Dr.GRPO, evaluation and report on this machine",
+    ),
     "tasks": ("data_gen.cli", "build or import tasks and splits"),
     "execute": ("rewards.gold.execute", "run gold recipes over JSONL or parquet"),
     "score": ("rewards.score", "score outputs against gold, JSONL in and out"),
     "rollout": ("train.cli.rollout", "sample answers to tasks from a model and score them"),
     "select": ("data_gen.selection", "keep rollouts by a strategy, as a training set"),
-    "sft": ("train.cli.sft", "supervised fine-tuning"),
-    "grpo": ("train.cli.grpo", "Dr.GRPO on the embedded engine"),
+    "sft": ("train.cli.training:sft", "supervised fine-tuning"),
+    "grpo": ("train.cli.training:grpo", "Dr.GRPO on the embedded engine"),
     "serve": ("train.cli.serve", "an OpenAI-compatible endpoint on the embedded engine"),
     "eval": ("train.cli.eval", "score a checkpoint on held-out tasks"),
     "compare": ("train.cli.compare", "paired differences between runs on the same tasks"),
@@ -125,6 +130,12 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
+def subcommand(name: str) -> Callable[[list[str]], int]:
+    """What runs a subcommand, loaded."""
+    module, _, entry = COMMANDS[name][0].partition(":")
+    return getattr(importlib.import_module(module), entry or "main")
+
+
 def _front(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage(), end="")
@@ -144,8 +155,7 @@ def _front(args: list[str]) -> int:
         from assay import record as provenance  # not for the version or the list of commands
 
         provenance.forget()
-        module = importlib.import_module(COMMANDS[args[0]][0])
-        status = int(module.main(args[1:]) or 0)
+        status = int(subcommand(args[0])(args[1:]) or 0)
         sys.stdout.flush()  # a reader that went away is met here, not at exit
         if status in _RECORDED:
             provenance.write_records(args)

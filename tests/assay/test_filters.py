@@ -117,7 +117,7 @@ def by_eval(tasks: Path, out: Path) -> list[str]:
 
 def by_training(tasks: Path, out: Path) -> list[str]:
     from configs.schema import GrpoRunConfig, load_run
-    from train.cli.options import given, parser_of
+    from train.cli.training import given, parser_of
     from train.run.data import asked_for, training_rows, training_tasks
 
     del out

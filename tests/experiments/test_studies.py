@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.schema import GrpoRunConfig, SftRunConfig
+from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from data_gen.builder_settings import given_values
 from data_gen.demo.order import OrderSettings
 from data_gen.demo.settings import DemoTaskSettings

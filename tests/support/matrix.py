@@ -44,7 +44,7 @@ class Row:
 
     python: str
     words: tuple[str, ...]
-    imports: tuple[str, ...] = ("train.cli.grpo", "transformers.models.qwen3.modeling_qwen3")
+    imports: tuple[str, ...] = ("train.cli.training", "transformers.models.qwen3.modeling_qwen3")
     tests: tuple[str, ...] = QUICK
     shown: tuple[str, ...] = ("torch", "transformers", "tokenizers", "huggingface-hub")
     resolve: bool = False  # whether it can be resolved is all that is asked: gigabytes, or a GPU
@@ -58,7 +58,7 @@ ROWS = {
     "locked": Row("3.11", (*OURS, "-c", "requirements.lock")),
     "newest": Row("3.11", NEWEST),
     "newest-trl": Row(
-        *("3.11", (*NEWEST, "trl"), ("trl", "train.cli.grpo"), tuple(PEERS)),
+        *("3.11", (*NEWEST, "trl"), ("trl", "train.cli.training"), tuple(PEERS)),
         shown=("torch", "transformers", "trl", "datasets"),
     ),
     "newest-3.12": Row("3.12", NEWEST),

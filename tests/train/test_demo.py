@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 import assay
 from configs.schema import DemoConfig, load_run
-from train.cli.demo import DEFAULT_CONFIG
+from train.cli.training import DEFAULT_CONFIG
 from train.demo import LEAST, Speeds, fitted_to, stage_seconds
 from train.run.log import read_metrics
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from assay.task import Task, write_jsonl
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoConfig, SftConfig
-from train.cli.sft import main as sft
+from train.cli.training import sft
 from train.examples import Example
 from train.lengths import (
     Measured,

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay import COMMANDS
+from assay import COMMANDS, subcommand
 from assay.console import near_miss, understands
 from assay.task import TaskError
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
-from train.cli.options import given, parser_of
+from train.cli.training import given, parser_of
 from train.cluster.serve import refuse_words
 from train.cluster.shards import refuse_command
 from train.memory import GB, grpo_report, node_bytes, sft_report
@@ -205,7 +205,7 @@ def _refuse_words(words: list[str]) -> None:
     if not words or words[0] not in COMMANDS:
         name = words[0] if words else ""
         raise ConfigError(f"assay has no command {name!r}{near_miss(name, [*COMMANDS])}")
-    understands(importlib.import_module(COMMANDS[words[0]][0]).main, words[1:])
+    understands(subcommand(words[0]), words[1:])
 
 
 def _refuse_training(command: str, args: Sequence[str], options: Mapping[str, str]) -> None:

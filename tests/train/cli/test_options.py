@@ -16,8 +16,8 @@ from configs.loader import ConfigError, dotted_docs
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
 from train.cli import model_options, serve
 from train.cli.eval import parser as eval_parser
-from train.cli.options import given, machine_output, parser_of
 from train.cli.rollout import parser as rollout_parser
+from train.cli.training import given, machine_output, parser_of
 from train.cluster.preflight import asked
 from train.run.log import RunLog
 

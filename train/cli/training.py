@@ -1,4 +1,5 @@
-"""The command line of a run: flags and `key=value` end as the same settings."""
+"""`assay demo`, `assay sft` and `assay grpo`: flags and `key=value` end as the same settings, and a
+run folder comes out. torch is imported when a run begins: `--help` has to be quick."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import (
+    DONE,
     STATUSES,
     Parser,
     add_config,
@@ -21,8 +23,11 @@ from assay.console import (
     parser,
     task_filter,
 )
-from configs.loader import dotted_docs, settings_help
+from configs.loader import ConfigError, dotted_docs, settings_help
+from configs.schema import DEMO_SIZES, DemoConfig, GrpoRunConfig, SftRunConfig, load_run
 from train.run.log import read_metrics
+
+DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 
 # a flag and the setting that it stands for
 FLAGS: dict[str, tuple[str, str]] = {
@@ -127,3 +132,90 @@ def summary(folder: Path) -> dict[str, Any]:
         "last": last,
         "report": str(report) if report.is_file() else None,
     }
+
+
+def demo(argv: list[str]) -> int:
+    """`assay demo`: exit status 0. Errors are raised, `Stopped` where the run was asked to stop."""
+    parser = parser_of(
+        "demo",
+        "The main job, end to end: tasks, SFT, Dr.GRPO, evaluation and report. Defaults are those "
+        "of configs/demo.yaml where --config names no other file.",
+        DemoConfig,
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="sizes that take about N minutes here, measured first and recorded as settings: "
+        + ", ".join(DEMO_SIZES),
+    )
+    asked = given(parser, argv)
+    with machine_output(asked.json) as done:
+        config = load_run(DemoConfig, asked.config or DEFAULT_CONFIG, asked.settings)
+        from train.demo import in_minutes, run_demo
+
+        speeds = None
+        if asked.minutes is not None:
+            refuse_both(asked.minutes, asked.settings)
+            config, speeds = in_minutes(config, asked.minutes)
+        run_demo(config, speeds)
+        done(config.out)
+    return DONE
+
+
+def refuse_both(minutes: float, settings: Sequence[str]) -> None:
+    """Raise `ConfigError` for a time that is none, or beside sizes that it decides."""
+    if not 0 < minutes < 10_000:
+        raise ConfigError(f"--minutes {minutes:g}: give minutes, more than 0")
+    both = [text for text in settings if text.partition("=")[0] in DEMO_SIZES]
+    if both:
+        raise ConfigError(f"{both[0]}: --minutes decides it; leave one of them out")
+
+
+def sft(argv: list[str]) -> int:
+    """`assay sft`: as `demo`."""
+    parser = parser_of(
+        "sft",
+        "Fine-tune on gold answers of tasks, on chats, or on kept rollouts.",
+        SftRunConfig,
+        ("embedded", "deepspeed"),
+        argv,
+    )
+    asked = given(parser, argv)
+    with machine_output(asked.json) as done:
+        config = load_run(SftRunConfig, asked.config, asked.settings, asked.families)
+        from train import sft
+        from train.backends.launch import on_devices
+
+        if asked.dry_run:
+            sft.dry_run(config, asked.backend)
+        elif asked.backend == "deepspeed":
+            return on_devices(config)
+        else:
+            sft.run(config)
+            done(config.out)
+    return DONE
+
+
+def grpo(argv: list[str]) -> int:
+    """`assay grpo`: as `demo`."""
+    parser = parser_of(
+        "grpo",
+        "Dr.GRPO on tasks with gold, on this machine or on many GPUs.",
+        GrpoRunConfig,
+        ("embedded", "verl"),
+        argv,
+    )
+    asked = given(parser, argv)
+    with machine_output(asked.json) as done:
+        config = load_run(GrpoRunConfig, asked.config, asked.settings, asked.families)
+        from train import grpo
+
+        if asked.dry_run:
+            grpo.dry_run(config, asked.backend)
+        elif asked.backend == "verl":
+            return grpo.on_devices(config)
+        else:
+            grpo.run(config)
+            done(config.out)
+    return DONE
