@@ -301,14 +301,15 @@ def slices_of(family: Family, task: Task) -> dict[str, str]:
 
 # --- the one table from a task's family to what is known of it --------------------------------
 
-# name of a built-in family: where it is, loaded when a task of it is met
-_PLACES = {
-    "refinement": "rewards.cdr.family:REFINEMENT",
-    "structured": "rewards.cdr.family:STRUCTURED",
-    "table": "rewards.dare.family:TABLE",
-    "answer": "rewards.krama.family:ANSWER",
-    "sql": "rewards.sql.family:SQL",
-    "harbor": "rewards.harbor.family:HARBOR",
+# name of a built-in family: where it is, loaded when a task of it is met, and its weights, which a
+# run's settings ask for without the rest
+_PLACES: dict[str, tuple[str, str]] = {
+    "refinement": ("rewards.cdr.family:REFINEMENT", "rewards.weights:RefinementReward"),
+    "structured": ("rewards.cdr.family:STRUCTURED", "rewards.weights:StructuredReward"),
+    "table": ("rewards.dare.family:TABLE", "rewards.weights:TableReward"),
+    "answer": ("rewards.krama.family:ANSWER", "rewards.weights:AnswerReward"),
+    "sql": ("rewards.sql.family:SQL", "rewards.weights:SqlReward"),
+    "harbor": ("rewards.harbor.family:HARBOR", "assay.family:NoWeights"),
 }
 
 
@@ -316,7 +317,7 @@ class _BuiltIn(Mapping[str, Family]):
     """The families of this package by name."""
 
     def __getitem__(self, name: str) -> Family:
-        return resolve_name(_PLACES[name])
+        return resolve_name(_PLACES[name][0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(_PLACES)
@@ -365,6 +366,12 @@ def load_family(spec: str) -> Family:
 def all_families() -> dict[str, Family]:
     """Built-in families and those added, by name."""
     return {**BUILT_IN, **_added}
+
+
+def all_weights() -> dict[str, type]:
+    """The class of `reward.<name>.*` of every family; built-in families are not loaded for it."""
+    built_in = {name: resolve_name(weights) for name, (_, weights) in _PLACES.items()}
+    return built_in | {name: family.weights for name, family in _added.items()}
 
 
 def has_family(name: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from assay.family import all_families, use_families
+from assay.family import all_weights, use_families
 from configs.loader import OPEN, ConfigError, Section, fitted, load, locked, read_section, within
 from configs.machine import (
     CallsConfig,
@@ -445,7 +445,7 @@ def load_run(
 
 def weights_of(reward: Mapping[str, Any], where: str = "settings") -> dict[str, Any]:
     """Family name → its weights, for every family known. Raises `ConfigError`."""
-    known = all_families()
+    known = all_weights()
     for name in reward:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -454,6 +454,6 @@ def weights_of(reward: Mapping[str, Any], where: str = "settings") -> dict[str, 
         if not isinstance(reward[name], Mapping):
             raise ConfigError(f"{where}: reward.{name} is a value, not a section; set a key in it")
     return {
-        name: read_section(family.weights, reward.get(name) or {}, where, f"reward.{name}.")
-        for name, family in known.items()
+        name: read_section(kind, reward.get(name) or {}, where, f"reward.{name}.")
+        for name, kind in known.items()
     }

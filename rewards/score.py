@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -34,6 +34,7 @@ from assay.console import (
 from assay.family import (
     Family,
     all_families,
+    all_weights,
     family_named,
     require_families,
     score_answer,
@@ -73,11 +74,9 @@ OWN_FIELDS = {
 def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
     """Default weights of every family that asks a judge, with this one."""
     made: dict[str, Any] = {}
-    if not judge_url:  # no need to load every family
-        return made
-    for name, family in all_families().items():
-        if any(f.name == "judge_url" for f in fields(family.weights)):
-            made[name] = replace(family.weights(), judge_url=judge_url, judge_model=judge_model)
+    for name, kind in all_weights().items() if judge_url else ():
+        if any(f.name == "judge_url" for f in fields(kind)):
+            made[name] = kind(judge_url=judge_url, judge_model=judge_model)
     return made
 
 

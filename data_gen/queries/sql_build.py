@@ -42,7 +42,8 @@ from data_gen.splits import SPLITS
 from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
 from rewards.sql.data import Row
 from rewards.sql.family import hard_coded, marks_of
-from rewards.sql.score import TWINS, SqlReward, fenced, score_query
+from rewards.sql.score import TWINS, fenced, score_query
+from rewards.weights import SqlReward
 
 LIKE = "a table like one of another side"
 SHORT_COLUMNS = 8

@@ -11,16 +11,8 @@ from typing import Any
 
 from assay.family import SOURCE, Answer, Cheat, Family, Score, Task
 from assay.task import TaskError
-from rewards.cdr.json_answers import (
-    JSON,
-    MIXED,
-    StructuredReward,
-    gold_response,
-    profile_of,
-    score_structured,
-)
+from rewards.cdr.json_answers import JSON, MIXED, gold_response, profile_of, score_structured
 from rewards.cdr.score import (
-    RefinementReward,
     always_drop,
     copy_input,
     filter_means_drop,
@@ -29,6 +21,7 @@ from rewards.cdr.score import (
     score_refinement,
 )
 from rewards.parse import parse_strict
+from rewards.weights import RefinementReward, StructuredReward
 
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}

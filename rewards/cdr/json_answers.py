@@ -21,6 +21,7 @@ from assay.task import Score, TaskError
 from assay.thoughts import answer_after_thoughts
 from rewards.cdr.score import refinement_metrics, score_refinement
 from rewards.parse import PARSINGS, normalise, normalise_lines, render
+from rewards.weights import StructuredReward
 
 TEXT, JSON, MIXED = "text_refinement", "structured_json", "mixed_structured_text"
 PROFILES = (TEXT, JSON, MIXED)
@@ -220,20 +221,6 @@ def _need(row: Mapping[str, Any], name: str) -> Any:
 # ---- the reward
 
 _LIMIT = 100_000  # longer answers are not read
-
-
-@dataclass(frozen=True)
-class StructuredReward:
-    """Shares of the reward; they sum to 1. `form`: the whole response is JSON and nothing else."""
-
-    form: float = 0.1
-    fields: float = 0.3
-    success: float = 0.6
-
-    def __post_init__(self) -> None:
-        total = self.form + self.fields + self.success
-        if min(self.form, self.fields, self.success) < 0 or abs(total - 1.0) > 1e-9:
-            raise ValueError(f"form + fields + success = {total:g}; make it 1, none below 0")
 
 
 def score_structured(

@@ -18,43 +18,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from assay.task import Score, TaskError
 from assay.thoughts import answer_after_thoughts
 from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
+from rewards.weights import RefinementReward
 
 STATUSES = ("KEEP", "DROP")
 MAX_OUTPUT_CHARS = 100_000  # longer answers than this, and than ten times the task, are not read
-
-
-@dataclass(frozen=True)
-class RefinementReward:
-    """Shares of the reward; they sum to 1, so that gold earns exactly 1 and nothing earns more.
-
-    A wrong status earns `format` alone (less `wrong_drop` when a text to keep was dropped). The
-    right status adds `status`, then `progress` in proportion and `success` when RS holds.
-    """
-
-    format: float = 0.1
-    status: float = 0.3
-    progress: float = 0.2
-    success: float = 0.4
-    wrong_drop: float = 0.0
-    drop_progress: bool = True  # False: a DROP earns the progress share only by full success
-
-    def __post_init__(self) -> None:
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if value < 0:
-                raise ValueError(f"{spec.name}={value} is too small; set 0 or more")
-        total = self.format + self.status + self.progress + self.success
-        if abs(total - 1.0) > 1e-9:
-            raise ValueError(
-                f"format + status + progress + success = {total:g}; make it 1, so that gold earns 1"
-            )
 
 
 _DEFAULTS = RefinementReward()

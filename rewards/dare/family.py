@@ -17,7 +17,8 @@ from assay.fingerprints import TableMarks, tables_of
 from assay.seeds import derive_seed
 from assay.task import Answer, Task, TaskError
 from rewards.dare.read import read_truth
-from rewards.dare.score import FILE, TableReward, read_gold, score_file, score_table, score_trusted
+from rewards.dare.score import FILE, read_gold, score_file, score_table, score_trusted
+from rewards.weights import TableReward
 
 
 def _gold(task: Task) -> Answer:

@@ -8,34 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from assay.task import Answer, Score, Task, TaskError
-from rewards.krama.answer import ANSWER_TYPES, READINGS, Reading, score_response
+from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response
 from rewards.krama.judge import Judge, deterministic, judge_of, says_much_more, scripted
+from rewards.weights import AnswerReward
 
 STAYS_HOME = ("assay.http_client",)  # for a judge that a setting names; an export does without
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)")
 _FENCE_END = re.compile(r"\}\s*```")
 MAX_CHARS = 200_000  # of a message; the answer stands at its end
-
-
-@dataclass(frozen=True)
-class AnswerReward:
-    """Reward = what the answer earned + (1 - outcome) x `subtasks` x share of sub-answers found:
-    gold is 1, and no sub-credit outweighs a right answer. `reading` decides the outcome. So does
-    the endpoint that judges paraphrases, where one is named (its key is $ASSAY_JUDGE_KEY)."""
-
-    subtasks: float = 0.2
-    reading: Reading = "table3"
-    judge_url: str = ""
-    judge_model: str = ""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.subtasks < 1:
-            raise ValueError(f"subtasks={self.subtasks}: give a share from 0 to below 1")
 
 
 def printed(value: Any, **more: Any) -> Answer:

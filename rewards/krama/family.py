@@ -10,7 +10,8 @@ from typing import Any
 from assay.family import SOURCE, Answer, Cheat, Family
 from assay.fingerprints import TableMarks, tables_below
 from assay.task import Task
-from rewards.krama.episode import AnswerReward, printed, score_lake
+from rewards.krama.episode import printed, score_lake
+from rewards.weights import AnswerReward
 
 
 def _gold(task: Task) -> Answer:

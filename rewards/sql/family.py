@@ -14,7 +14,8 @@ from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from rewards.sql.data import Cell, Database, hidden_database, packed, quoted, renamed, unpacked
 from rewards.sql.run import RunnerLost
-from rewards.sql.score import SqlReward, case_of, fenced, read_gold, score_sql
+from rewards.sql.score import case_of, fenced, read_gold, score_sql
+from rewards.weights import SqlReward
 
 
 def first_table(task: Task) -> str:

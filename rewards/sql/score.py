@@ -31,6 +31,7 @@ from rewards.sql.data import (
     unpacked,
 )
 from rewards.sql.run import Failed, RunnerLost, run
+from rewards.weights import SqlReward
 
 # ---- results compared
 # Whether two results of queries are equal.
@@ -270,18 +271,6 @@ def fenced(sql: str) -> str:
     """Write the message that hands in a query; `extract(fenced(sql)).sql == sql` for a trimmed
     query without a line that begins with a fence."""
     return f"```sql\n{sql}\n```"
-
-
-@dataclass(frozen=True)
-class SqlReward:
-    """`runs`: what a query that runs earns in reward though it is not right. The audit's floor
-    allows 0.05."""
-
-    runs: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.runs < 1:
-            raise TaskError(f"reward.sql.runs={self.runs}: give a number from 0 to below 1")
 
 
 @dataclass(frozen=True)

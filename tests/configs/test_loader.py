@@ -23,7 +23,7 @@ from configs.schema import (
     weights_of,
 )
 from data_gen.demo.settings import preset
-from rewards.cdr.score import RefinementReward
+from rewards.weights import RefinementReward
 
 DEMO_YAML = Path(schema.__file__).parent / "demo.yaml"
 

@@ -82,7 +82,7 @@ def test_every_row_of_a_family_has_the_same_keys() -> None:
 
 
 def test_the_settings_of_a_run_reach_verl_s_reward() -> None:
-    from rewards.cdr.score import RefinementReward
+    from rewards.weights import RefinementReward
 
     plain = verl_compute_score("d", ANSWERS[2], TEXT, None)["score"]
     shares = {"format": 0.5, "status": 0.3, "progress": 0.2, "success": 0.0}

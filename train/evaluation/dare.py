@@ -28,7 +28,8 @@ from assay.family import score_answer
 from assay.files import write_text
 from assay.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rewards.dare.read import ReaderLost, Unreadable, read_prediction
-from rewards.dare.score import FILE, TableReward, mismatch, read_gold
+from rewards.dare.score import FILE, mismatch, read_gold
+from rewards.weights import TableReward
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.console import task_filter
-from assay.family import all_families, family_of, use_families
+from assay.family import family_named, family_of, use_families
 from assay.files import write_bytes, write_text
 from assay.journal import (
     ASKED,
@@ -145,7 +145,7 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
     found: list[str] = []
     for name in dict.fromkeys(task.family for task in tasks):
         try:
-            read_section(all_families()[name].weights, {"reading": reading}, "reading", "")
+            read_section(family_named(name).weights, {"reading": reading}, "reading", "")
             found.append(name)
         except ConfigError:
             continue
@@ -241,7 +241,7 @@ def _own_tables(rows: Sequence[Row], out: Path) -> list[str]:
     """Files of families from outside: their `tables` gives (name, text) pairs."""
     written: list[str] = []
     for name in dict.fromkeys(str(row["family"]) for row in rows):
-        family = all_families()[name]
+        family = family_named(name)
         if family.tables is None:
             continue
         for file, text in family.tables([row for row in rows if row["family"] == name]):

@@ -42,10 +42,7 @@ from data_gen.queries.lake_build import (  # noqa: E402
 )
 from data_gen.queries.lake_questions import question_for  # noqa: E402
 from data_gen.queries.pipeline import Question  # noqa: E402
-from rewards.krama.answer import (
-    category,  # noqa: E402
-    score_response,  # noqa: E402
-)
+from rewards.krama.answer import category, score_response  # noqa: E402
 from rewards.krama.episode import score_row  # noqa: E402
 from rollouts.engines.scripted import CannedEngine  # noqa: E402
 from rollouts.environment import Budget  # noqa: E402

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from assay.task import TaskError
 from rewards.cdr.score import (
-    RefinementReward,
     always_drop,
     copy_input,
     gold_answer,
@@ -13,6 +12,7 @@ from rewards.cdr.score import (
     score_refinement,
 )
 from rewards.parse import normalise, render
+from rewards.weights import RefinementReward
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")

@@ -18,14 +18,10 @@ from data_gen.demo.order import OrderBuilder
 from data_gen.demo.refinements import STATES_SYSTEM, with_states
 from data_gen.demo.settings import OrderSettings, preset
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
-from rewards.cdr.score import (
-    RefinementReward,
-    gold_answer,
-    score_refinement,
-    split_written,
-)
+from rewards.cdr.score import gold_answer, score_refinement, split_written
 from rewards.gold import Step, run_bound
 from rewards.parse import render
+from rewards.weights import RefinementReward
 
 TABLES = tables("cdr")
 

@@ -25,7 +25,6 @@ from assay.task import (  # noqa: E402
 from rewards.dare.read import MAX_COLUMNS  # noqa: E402
 from rewards.dare.score import (  # noqa: E402  # noqa: E402
     TableGold,
-    TableReward,
     clipped_r2,
     macro_f1,
     mismatch,
@@ -33,6 +32,7 @@ from rewards.dare.score import (  # noqa: E402  # noqa: E402
     score_table,
     score_table_row,
 )
+from rewards.weights import TableReward  # noqa: E402
 
 TABLES = tables("dare")
 

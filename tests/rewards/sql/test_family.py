@@ -23,7 +23,8 @@ from rewards.sql.data import (
 )
 from rewards.sql.family import hard_coded
 from rewards.sql.run import RunnerLost, run
-from rewards.sql.score import SqlReward, equal, fenced
+from rewards.sql.score import equal, fenced
+from rewards.weights import SqlReward
 from train.view.explain_sql import explain
 
 TABLES = tables("sql")

@@ -16,7 +16,6 @@ from rewards.sql.family import literal
 from rewards.sql.score import (
     MORE,
     TWINS,
-    SqlReward,
     case_of,
     constants,
     count_hidden,
@@ -24,6 +23,7 @@ from rewards.sql.score import (
     read_gold,
     score_query,
 )
+from rewards.weights import SqlReward
 
 TABLES = tables("sql")
 
