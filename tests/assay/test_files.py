@@ -18,21 +18,10 @@ from assay.files import (
     UNFINISHED,
     atomic_write,
     atomic_write_set,
-    exclusive_file,
     mark_unfinished,
     write_text,
 )
 from assay.task import TaskError, refuse_unfinished
-
-
-def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    write_text(path, "old")
-    with pytest.raises(RuntimeError), atomic_write(path) as out:
-        out.write(b"half")
-        raise RuntimeError
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_links_stay_links_and_devices_devices(tmp_path: Path) -> None:
@@ -126,25 +115,6 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-KILLED_WRITER = """
-import os, signal, sys
-from assay.files import atomic_write
-with atomic_write(sys.argv[1]) as out:
-    out.write(b"half of a long file")
-    out.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    for _ in range(2):
-        subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path)], cwd=ROOT, check=False)
-        assert len(names_in(tmp_path)) == 1 and not path.exists()
-    write_text(path, "new")
-    assert names_in(tmp_path) == ["a.txt"] and path.read_text() == "new"
-
-
 def test_writers_of_one_file_never_share_a_temporary_one(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     with atomic_write(path) as one:
@@ -160,20 +130,6 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left") as raised, atomic_write(path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert raised.value.filename == str(path) and names_in(tmp_path) == []
-
-
-def test_a_file_that_goes_on_has_one_writer(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "r.jsonl"
-    with exclusive_file(path):
-        with (
-            pytest.raises(OSError, match="another process writes to it") as raised,
-            exclusive_file(path),
-        ):
-            pass
-        assert raised.value.filename == str(path)
-    with exclusive_file(path):
-        pass
-    assert names_in(path.parent) == []
 
 
 def test_what_was_said_of_an_older_set_goes_with_it(tmp_path: Path) -> None:
@@ -225,18 +181,3 @@ def test_a_signal_while_a_file_is_made_leaves_nothing(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> None:
-    with atomic_write_set(tmp_path) as new:
-        write_text(new / "a.txt", "first")
-        with pytest.raises(OSError, match="another build writes to this folder"):
-            a_set(tmp_path, "second", ("a.txt",))
-    assert held(tmp_path) == {"a.txt": "first"}
-
-
-def test_a_set_of_files_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
-    write_text(tmp_path / "notes.txt", "mine")
-    a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
-    a_set(tmp_path, "new", ("a.txt", "d.txt"))
-    assert held(tmp_path) == {"notes.txt": "mine", "a.txt": "new", "d.txt": "new"}

@@ -96,13 +96,6 @@ def test_columns_that_fill_their_range_make_no_kin() -> None:
     assert marks_of_frame(survey()).numbers == ()
 
 
-def test_strangers_are_strangers() -> None:
-    tables = [marks_of_frame(homes(seed)) for seed in range(12)]
-    assert not [1 for i, a in enumerate(tables) for b in tables[:i] if a.like(b)]
-    flat = {m for table in tables[1:] for m in (*table.columns, *table.rows)}
-    assert not tables[0].within(lambda marks: [m in flat for m in marks])
-
-
 def test_a_column_that_counts_rows_and_one_of_few_values_say_nothing() -> None:
     frame = pd.DataFrame({"id": range(200), "kind": ["a", "b"] * 100})
     assert marks_of_frame(frame) == TableMarks(frozenset())

@@ -23,13 +23,6 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("cut", [1, 7])
-def test_a_torn_last_line_is_cut_off_the_file(journal: Path, cut: int) -> None:
-    journal.write_bytes(journal.read_bytes()[:-cut])
-    assert read_journal(journal) == ROWS[:-1]
-    assert journal.read_bytes().endswith(b"}\n")
-
-
 def test_a_row_that_is_no_json_is_left_out_and_said(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

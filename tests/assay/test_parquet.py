@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from assay.parquet import parquet_rows, write_lines
 from assay.rows import json_line
 
-pa = pytest.importorskip("pyarrow", reason="needs the parquet extra")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the parquet extra")
 
 PLAIN = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
@@ -53,12 +52,3 @@ def test_columns_of_one_type_have_it_and_others_hold_json() -> None:
     assert (said["n"], said["x"]) == ("int64", "double")
     assert said["ids"].startswith("list<") and "struct<role: string" in said["messages"]
     assert json.loads(pq.read_table(io.BytesIO(kept(rows)))["gold"][1].as_py()) == {"b": 1}
-
-
-def test_nulls_of_a_foreign_file_stay() -> None:
-    out = io.BytesIO()
-    pq.write_table(pa.table({"a": [1, None], "b": ["x", "y"]}), out)
-    assert list(parquet_rows("x", io.BytesIO(out.getvalue()))) == [
-        {"a": 1, "b": "x"},
-        {"a": None, "b": "y"},
-    ]

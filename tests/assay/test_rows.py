@@ -44,21 +44,6 @@ def test_blocks_hold_whole_lines_and_count_them(
     assert total_bytes([name]) == path.stat().st_size
 
 
-def test_several_inputs_are_numbered_each_and_placed_together(tmp_path: Path) -> None:
-    for name, text in (("b", "3\n4"), ("a", "1\n2\n")):
-        (tmp_path / f"{name}.txt").write_text(text)
-    names = matching([str(tmp_path / "*.txt")])
-    assert [Path(n).name for n in names] == ["a.txt", "b.txt"]
-    found = lines_of(names)
-    assert [(number, line) for _, number, line in found] == [
-        (1, b"1"),
-        (2, b"2"),
-        (1, b"3"),
-        (2, b"4"),
-    ]
-    assert [block.position for block in blocks(names)] == [4, 7]
-
-
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_a_torn_file_is_named(ending: str, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")

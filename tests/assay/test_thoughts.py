@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from places import tables
-from thought_forms import FORMS, TEXT, UNENDED, filled
+from thought_forms import FORMS, UNENDED, filled
 
 from assay.family import THOUGHT, score_answer
 from assay.task import Answer, Task
@@ -24,17 +24,6 @@ ANSWERS = TABLES["thoughts_answers"]
 def test_the_answer_of_every_form(form: str, answer: str) -> None:
     found = parted(filled(FORMS[form], answer))
     assert (found.answer, found.ended) == (answer, True)
-
-
-@pytest.mark.parametrize("form", UNENDED)
-def test_a_thought_that_does_not_end_leaves_no_answer(form: str) -> None:
-    found = parted(UNENDED[form])
-    assert (found.answer, found.ended) == ("", False)
-
-
-@pytest.mark.parametrize("form", TEXT)
-def test_a_mark_that_is_no_thought_is_text(form: str) -> None:
-    assert answer_after_thoughts(TEXT[form]) == TEXT[form]
 
 
 @pytest.mark.parametrize("form", [f for f in FORMS if "hm" in FORMS[f] and "long" not in f])

@@ -173,19 +173,6 @@ def test_pieces_and_processes_give_the_same_certificate(
 # --- nearly: signatures
 
 
-def test_the_estimate_is_off_by_what_64_draws_are_off() -> None:
-    errors: list[float] = []
-    for seed in range(120):
-        draw = Random(seed)
-        one, other = ([f"{c}{draw.randrange(50_000)}" for _ in range(300)] for c in "wz")
-        two = one[:270] + other[:30]
-        a, b = ({" ".join(t[i : i + 5]) for i in range(296)} for t in (one, two))
-        signs = values_of([signature(" ".join(t)) or b"" for t in (one, two)])
-        errors.append(float((signs[0] == signs[1]).mean()) - len(a & b) / len(a | b))
-    assert abs(float(np.mean(errors))) < 0.02
-    assert float(np.std(errors)) < 1.3 * (0.8 * 0.2 / PERMUTATIONS) ** 0.5
-
-
 def test_texts_without_a_shingle_in_common_look_unlike() -> None:
     """Also among very many: 16 bits of 64 numbers agree together never by chance."""
     said = [" ".join(f"w{Random(i).random()}{k}" for k in range(12)) for i in range(3000)]

@@ -82,27 +82,22 @@ def test_what_was_exported_comes_in_again(tmp_path: Path) -> None:
             {"environment_Dockerfile": "FROM ubuntu:24.04\n"},
             "base_image: Dockerfile: FROM ubuntu:24.04",
         ),
-        ({"environment_Dockerfile": "FROM python:3.8\n"}, "Python 3.8"),
         (
             {"environment_Dockerfile": f"FROM {BASE}\nRUN pip install no-such-thing==1\n"},
             "not installed",
         ),
-        ({"environment_Dockerfile": f"FROM {BASE}\nRUN mkdir /app/x\n"}, "build_step"),
         (
             {"environment_Dockerfile": f"FROM {BASE}\nCOPY gone.txt /app/\n"},
             "not a file of the build context",
         ),
         ({"task__toml": TOML.replace("no-network", "public")}, "network_mode public"),
-        ({"task__toml": TOML + 'docker_image = "x"\n'}, "docker_image"),
         ({"task__toml": TOML + '[verifier]\nenvironment_mode = "separate"\n'}, "of its own"),
         ({"task__toml": TOML + "[verifier.environment]\ngpus = 1\n"}, "verifier.environment"),
         ({"task__toml": "verifier = 3\n" + TOML}, "not a task directory"),
         ({"task__toml": TOML + '[[steps]]\nname = "a"\n'}, "several steps"),
-        ({"task__toml": "[[["}, "not a task directory"),
         ({"solution_solve__sh": "#!/bin/bash\ntrue\n"}, "its solution scores 0.0"),
         ({"tests_test__sh": "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"}, "doing nothing"),
         ({"tests_test__sh": "#!/bin/bash\necho broken >&2; exit 3\n"}, "left no reward"),
-        ({"tests_test__sh": "#!/bin/bash\necho NaN > /logs/verifier/reward.txt\n"}, "be read"),
     ],
 )
 def test_a_directory_that_cannot_be_honoured_is_listed(

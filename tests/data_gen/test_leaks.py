@@ -11,7 +11,6 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
-import numpy as np  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
@@ -185,16 +184,3 @@ def test_rows_of_one_owner_tell_one_another() -> None:
     frame["own"] = [rng.gauss(0, 1) for _ in school]
     assert owner_of(frame, "mood", ["school"]) == "school"
     assert owner_of(frame, "own", ["school"]) == ""
-
-
-def test_a_few_zeros_hide_no_product() -> None:
-    draw = np.random.default_rng(3)
-    frame = pd.DataFrame({"share": draw.uniform(1, 80, 300), "years": draw.uniform(8, 20, 300)})
-    frame.loc[:20, "share"] = 0.0
-    frame["share_years"] = frame["share"] * frame["years"]
-    frame["other"] = draw.normal(size=300)
-    assert set(made_of(frame, "years", ["share", "share_years", "other"])[0]) == {
-        "share",
-        "share_years",
-    }
-    assert made_of(frame, "years", ["share", "other"]) == ((), "")

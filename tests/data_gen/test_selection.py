@@ -417,24 +417,6 @@ def test_rollouts_that_teach_no_word_are_refused_or_left_out(
     assert dropped["says nothing"] == dropped["has a tool call that cannot be read"] == 1
 
 
-@pytest.mark.parametrize("tools", [[SEARCH], [SEARCH, UPDATE]])
-def test_a_chat_template_reads_the_rows_as_other_trainers_give_them_to_it(
-    tmp_path: Path, tools: list[dict[str, Any]]
-) -> None:
-    """TRL takes nested tools or JSON text; both leave the nulls of parquet in messages."""
-    transformers = pytest.importorskip("transformers")
-    pytest.importorskip("torch")
-    from qwen3 import write_qwen3
-
-    chat = transformers.AutoTokenizer.from_pretrained(write_qwen3(tmp_path / "m"))
-    one = called(tools=tools)
-    kept = selected(tmp_path, [one])[0]
-    given = json.loads(kept["tools"]) if isinstance(kept["tools"], str) else kept["tools"]
-    shown = chat.apply_chat_template(kept["messages"], tools=given, tokenize=False)
-    assert shown == chat.apply_chat_template(said_in(one), tools=tools, tokenize=False)
-    assert '"name": "search", "arguments": {"topic": "a"}' in shown
-
-
 def test_verl_s_own_dataset_reads_it_as_it_is(tmp_path: Path, tiny_folder: Path) -> None:
     verl = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
     omegaconf = pytest.importorskip("omegaconf")

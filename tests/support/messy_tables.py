@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import html
-import json
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -81,21 +79,6 @@ def _text(
     return Messy(name, write)
 
 
-def _sentinels(path: Path) -> dict[str, Columns]:
-    """-9999 and M may mean no value; the year 1999 and the price 99.99 do not."""
-    columns = truth(300)
-    columns["druck"] = [None if i % 11 == 0 else 1000 + i % 40 for i in range(300)]
-    columns["code"] = [None if i % 7 == 0 else i % 50 for i in range(300)]
-    columns["jahr"] = [1999 if i % 5 == 0 else 1950 + i % 60 for i in range(300)]
-    columns["betrag"] = [99.99 if i % 4 == 0 else i / 4 for i in range(300)]
-    columns["art"] = ["M" if i % 2 else "F" for i in range(300)]
-    shown = dict(columns)
-    shown["druck"] = [-9999 if v is None else v for v in columns["druck"]]
-    shown["code"] = ["M" if v is None else v for v in columns["code"]]
-    path.write_text("\n".join(lines(shown, ",", none="N/A")) + "\n")
-    return {"": columns}
-
-
 def _duplicate_names(path: Path) -> dict[str, Columns]:
     columns = truth(60)
     body = lines(columns, ",")
@@ -103,16 +86,6 @@ def _duplicate_names(path: Path) -> dict[str, Columns]:
     path.write_text("\n".join(body) + "\n")
     columns["preis.1"] = columns.pop("stadt")
     return {"": {k: columns[k] for k in ("id", "preis", "menge", "tag", "preis.1", "wert")}}
-
-
-def _mixed_dates(path: Path) -> dict[str, Columns]:
-    """Days in three formats, and days whose month is open, are in doubt."""
-    columns = truth(90)
-    forms = ("%Y-%m-%d", "%d.%m.%Y", "%b %d, %Y")
-    columns["bunt"] = [d.strftime(forms[i % 3]) for i, d in enumerate(columns["tag"])]
-    columns["offen"] = [f"{i % 12 + 1:02}/{i % 11 + 1:02}/2020" for i in range(90)]
-    path.write_text("\n".join(lines(columns, ",")) + "\n")
-    return {"": columns}
 
 
 def _one_column(path: Path) -> dict[str, Columns]:
@@ -174,28 +147,6 @@ def _page(path: Path) -> dict[str, Columns]:
     return {"0": columns}
 
 
-def _packed(path: Path) -> dict[str, Columns]:
-    columns = truth(500)
-    path.write_bytes(gzip.compress("\n".join(lines(columns, "\t")).encode()))
-    return {"": columns}
-
-
-def _records(path: Path) -> dict[str, Columns]:
-    columns = truth(50)
-    rows = [
-        {
-            k: v.isoformat()[:10] if isinstance(v, date) else v
-            for k, v in zip(columns, r, strict=True)
-        }
-        for r in zip(*columns.values(), strict=True)
-    ]
-    if path.suffix == ".json":
-        path.write_text(json.dumps(rows))
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return {"": columns}
-
-
 def _refusing(text: str | bytes) -> Callable[[Path], dict[str, Columns]]:
     def write(path: Path) -> dict[str, Columns]:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -206,24 +157,14 @@ def _refusing(text: str | bytes) -> Callable[[Path], dict[str, Columns]]:
 
 MESSY = (
     _text("german.csv", sep=";", decimal=",", thousands=".", day="%d.%m.%Y"),
-    _text("bom.csv", "utf-8-sig", sep=";", decimal=","),
-    _text("crlf.csv", day="%d/%m/%Y", end="\r\n"),
     _text("wide.tsv", "utf-16", sep="\t", decimal=",", thousands=" "),
-    _text("english.csv", thousands=",", day="%b %d, %Y"),
-    _text("bars.csv", sep="|", thousands="'", day="%m/%d/%Y"),
     _text("report.csv", sep=";", above=["Verkäufe 2020; Stand heute", "", "intern"]),
-    _text("thirty.csv", rows=30),
-    Messy("sentinels.csv", _sentinels),
     Messy("names.csv", _duplicate_names),
-    Messy("dates.csv", _mixed_dates),
     Messy("one.csv", _one_column),
     Messy("words.csv", _words),
     Messy("five.sqlite", _sqlite),
     Messy("three.xlsx", _workbook),
     Messy("page.html", _page),
-    Messy("packed.tsv.gz", _packed),
-    Messy("records.json", _records),
-    Messy("records.jsonl", _records),
     Messy("open.csv", _refusing("a;b\n1.234;7.125\n5.678;9.250\n"), "between thousands"),
     Messy("both.csv", _refusing("a;b\n1,5;2.25\n2,5;3.75\n"), "a decimal comma, and"),
     Messy(

@@ -125,43 +125,6 @@ def test_in_doubt_until_it_is_settled(
         assert wanted is None or frame["v"].tolist() == wanted
 
 
-@pytest.mark.parametrize("cells", TABLES["numbers_that_tell_their_mark_are_read"])
-def test_numbers_that_tell_their_mark_are_read(cells: list[object], tmp_path: Path) -> None:
-    doubts, frame = read(tmp_path, column(cells))
-    assert doubts == []
-    assert frame["v"].tolist() == [float(str(c).replace(",", "")) for c in cells]
-
-
-def test_one_column_tells_what_groups_another(tmp_path: Path) -> None:
-    text = "k;v;w\nx;3,5;1.234\ny;4,25;2.345\n"
-    assert read(tmp_path, text)[1]["w"].tolist() == [1234, 2345]
-    doubts, frame = read(tmp_path, text.replace("3,5", "3.5").replace("4,25", "4.25"))
-    assert doubts == [("number_mark", "w")] and frame["v"].tolist() == [3.5, 4.25]
-
-
-@pytest.mark.parametrize("cells", TABLES["codes_stay_text_beside_decimals"])
-def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> None:
-    text = "k,v,w\n" + "".join(f"k{i},{c},{i}.25\n" for i, c in enumerate(cells))
-    doubts, frame = read(tmp_path, text)
-    assert doubts == [] and frame["v"].dropna().tolist() == [c for c in cells if c]
-    assert frame["w"].sum() > 0
-
-
-@pytest.mark.parametrize(("text", "mark"), TABLES["the_likelier_mark_comes_first"])
-def test_the_likelier_mark_comes_first(text: str, mark: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(text)
-    (found,) = load_file(tmp_path / "t.csv", tmp_path)
-    (doubt,) = found.doubts if isinstance(found, Skipped) else found[0].doubts
-    assert doubt.settle.startswith(f'decimal: {{v: "{mark}"}}  # or ')
-
-
-@pytest.mark.parametrize("cells", TABLES["plain_columns_are_in_no_doubt"])
-def test_plain_columns_are_in_no_doubt(cells: list[object], tmp_path: Path) -> None:
-    text = "v;k\n" + "".join(f"{c};{i}.5\n" for i, c in enumerate(cells))
-    assert read(tmp_path, text)[0] == []
-    assert read(tmp_path, "v\n" + "".join(f"{'q' if c == '' else c}\n" for c in cells))[0] == []
-
-
 def test_a_label_that_is_left_out_fills_nothing(tmp_path: Path) -> None:
     doubts, frame = read(tmp_path, SPARSE, "{fill_down: [v], drop_rows: [6]}")
     assert (doubts, frame) == ([], None)
@@ -186,25 +149,12 @@ def test_utf_16_is_told_by_its_mark_or_zero_bytes(tmp_path: Path) -> None:
 TITLED = "Reports by area,\n,\nArea,Reports\nNorth,12\nSouth,7\nWest,31\n"
 
 
-def test_names_stand_below_a_title_and_a_row_of_empty_fields(tmp_path: Path) -> None:
-    doubts, frame = read(tmp_path, TITLED)
-    assert doubts == [] and list(frame.columns) == ["Area", "Reports"] and len(frame) == 3
-    wide = "Reports,,\n,,\nArea,Kind,Reports\nNorth,a,12\nSouth,b,7\nWest,a,31\n"
-    doubts, frame = read(tmp_path, wide)
-    assert doubts == [] and list(frame.columns) == ["Area", "Kind", "Reports"]
-
-
 def test_texts_below_an_empty_row_are_all_notes(tmp_path: Path) -> None:
     below = ",\nAreas are those of the survey.,\n,\nSource: the survey office,\n"
     doubts, _ = read(tmp_path, TITLED + below)
     assert doubts == [("notes", "")]
     doubts, frame = read(tmp_path, TITLED + below, "{drop_rows: [7-10]}")
     assert doubts == [] and list(frame["Reports"]) == [12, 7, 31]
-
-
-def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> None:
-    _, frame = read(tmp_path, column(["1E5", "2E3", "7"]), "{numbers: [v]}")
-    assert frame["v"].tolist() == [1e5, 2e3, 7]
 
 
 def test_names_below_a_title_and_names_of_groups_are_in_doubt(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ pd = pytest.importorskip("pandas")
 
 from assay.tables.load import load, plan_file, plan_folder  # noqa: E402
 from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
-from assay.tables.settings import TableSettings, read_settings  # noqa: E402
+from assay.tables.settings import read_settings  # noqa: E402
 from assay.task import TaskError  # noqa: E402
 
 TABLES = tables("tables")
@@ -60,15 +60,3 @@ def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Pa
 def test_a_column_that_is_not_there_is_said(key: str, tmp_path: Path) -> None:
     found = reading(tmp_path, f'"*": {{{key}}}')
     assert isinstance(found, Skipped) and "names a column 'z' that is not there" in found.why
-
-
-def test_no_file_is_no_rule(tmp_path: Path) -> None:
-    assert read_settings(tmp_path) == TableSettings()
-    (tmp_path / "tables.yaml").write_text("")
-    assert read_settings(tmp_path) == TableSettings()
-
-
-def test_dates_can_stay_text(tmp_path: Path) -> None:
-    found = reading(tmp_path, '"*": {dates: {d: false}}', "d,n\n2020-01-02,1\n2020-01-03,2\n")
-    assert isinstance(found, ReadPlan)
-    assert load(found, tmp_path)["d"].tolist() == ["2020-01-02", "2020-01-03"]

@@ -6,12 +6,10 @@ import random
 import statistics
 from typing import Any
 
-import pandas as pd
 import pytest
 from places import tables
 
-from assay.tables.settings import FileSettings
-from assay.tables.structure import doubts_in, doubts_of
+from assay.tables.structure import doubts_of
 
 TABLES = tables("tables")
 
@@ -65,12 +63,6 @@ def test_plain_rows_have_no_doubt(changes: dict[int, dict[int, str]]):
     assert _codes(rows) == []
 
 
-def test_missing_values_beside_days_make_no_note():
-    dated = [[f"2020-01-{i + 1:02}", r[2], r[3]] for i, r in enumerate(_rows(28))]
-    dated[9][1:] = ["", ""]
-    assert _codes(dated, ["day", "sales", "visitors"]) == []
-
-
 GOODS = [["product", "x", "price", "stock"], *([f"p{i}", "y", f"{i}.5", str(i)] for i in range(9))]
 LAST_YEAR = [f"{sum(float(r[c]) for r in _rows()) * 0.93:.2f}" for c in (2, 3)]
 
@@ -114,16 +106,6 @@ def test_figures_over_the_rows_above_are_in_doubt(word: str):
     assert _codes([*bare, [word, *last]], names) == ["total_rows"]
 
 
-def test_subtotals_of_known_values_are_rows_in_doubt():
-    rows = sorted(_rows())
-    out: list[list[str]] = []
-    for town in ("Aldra", "Birk", "Corva", "Dunmore"):
-        mine = [r for r in rows if r[0] == town]
-        out += [*mine, _summed(mine, [f"{town} Total", ""])]
-    (doubt,) = doubts_of(_NAMES, out, range(2, len(out) + 2))
-    assert doubt.code == "total_rows" and doubt.settle.count(",") == 3
-
-
 def _by_sex(word: str) -> list[list[str]]:
     draw, rows = random.Random(3), list[list[str]]()
     for town in ("Aldra", "Birk", "Corva"):
@@ -144,20 +126,6 @@ def test_a_value_that_sums_its_siblings_is_in_doubt(word: str):
     assert doubt.code == "total_rows" and doubt.settle.startswith("drop_where: {sex: [")
 
 
-@pytest.mark.parametrize("given", [("Both sexes",), ()])
-def test_drop_where_settles_the_values_of_its_column(given: tuple[str, ...]):
-    names = ["town", "year", "sex", "deaths"]
-    rule = FileSettings(drop_where={"sex": given})
-    assert doubts_of(names, _by_sex("Both sexes"), range(2, 74), rule) == []
-
-
-def test_drop_rows_settles_rows():
-    rows = _rows()
-    rows.append(_summed(rows, ["Total", ""]))
-    for given in ((), ((42, 42),)):
-        assert _codes(rows, rule=FileSettings(drop_rows=given)) == []
-
-
 @pytest.mark.parametrize("note", TABLES["notes_are_in_doubt_wherever_they_stand"])
 def test_notes_are_in_doubt_wherever_they_stand(note: list[Any]):
     rows: list[list[Any]] = list(_rows())
@@ -175,42 +143,9 @@ def test_one_line_settles_all_rows_in_doubt():
     assert {d.settle.partition("  #")[0] for d in found} == {"drop_rows: [2, 43]"}
 
 
-def test_names_among_the_rows():
-    rows = _rows()
-    assert _codes([*rows[:20], _NAMES, *rows[20:]]) == ["repeated_header"]
-    second = ["street", "length", "lanes", "owner"]
-    numbers = [*range(2, 22), *range(24, 45)]
-    found = doubts_of(_NAMES, [*rows[:20], second, *rows[20:]], numbers)
-    assert [d.code for d in found] == ["several_tables"]
-
-
-def test_names_in_two_rows():
-    names = ["town", "Staff", "Unnamed: 2", "Sales", "Unnamed: 4"]
-    rows = [[r[0], r[3], r[3], r[2], r[2]] for r in _rows()]
-    (doubt,) = doubts_of(names, [["", "male", "female", "net", "gross"], *rows], range(2, 43))
-    assert doubt.code == "header_rows" and "Staff female" in doubt.settle
-    lower = ["town", "male", "female", "net", "gross"]
-    above = [["", "Staff", "", "Sales", ""]]
-    assert [d.code for d in doubts_of(lower, rows, range(3, 43), None, above)] == ["header_rows"]
-    titles = [["Report of 2024", None, None, None, None], ["made by", "office", None, None, None]]
-    assert doubts_of(lower, rows, range(3, 43), None, titles) == []
-
-
 def test_tables_side_by_side():
     rows = [[*r[:2], "", *r[2:]] for r in _rows()]
     assert _codes(rows, ["town", "department", "Unnamed: 2", "sales", "visitors"]) == [
         "several_tables"
     ]
     assert _codes(rows, ["town", "department", "remark", "sales", "visitors"]) == []
-
-
-def test_frames_with_numbers_are_looked_at_the_same_way():
-    rows = _rows()
-    rows += [_summed(rows, ["Total", ""]), ["Note: revised", "", "", ""]]
-    frame = pd.DataFrame(rows, columns=_NAMES)
-    frame["sales"], frame["visitors"] = (
-        pd.to_numeric(frame["sales"]),
-        pd.to_numeric(frame["visitors"]),
-    )
-    assert {d.code for d in doubts_in(frame, range(2, 44))} == {"total_rows", "notes"}
-    assert doubts_in(frame.iloc[:40], range(2, 42)) == []

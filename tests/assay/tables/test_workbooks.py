@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from plan_code import same_by_code
 
-pd = pytest.importorskip("pandas")
 openpyxl = pytest.importorskip("openpyxl")
 
 from assay.tables.load import load_file  # noqa: E402
@@ -58,21 +57,6 @@ def _merge(sheet: Any) -> None:
     sheet.merge_cells("C5:D6")
 
 
-def test_merged_cells_put_their_columns_in_doubt(tmp_path: Path) -> None:
-    (found,) = _written(tmp_path, _merge)
-    assert _codes(found) == [("merged_cells", c) for c in ("town", "sales", "visitors")]
-    assert list(_frame(found, tmp_path).columns) == ["department"]
-
-
-def test_merged_cells_are_filled_or_count_once(tmp_path: Path) -> None:
-    (found,) = _written(tmp_path, _merge, rules="{merged: fill}")
-    frame = _frame(found, tmp_path)
-    assert frame["town"].tolist() == [r[0] for r in ROWS]
-    assert frame["visitors"].tolist()[2:6] == [104, ROWS[3][2], ROWS[3][2], 125]
-    (found,) = _written(tmp_path, _merge, rules="{merged: first}")
-    assert _frame(found, tmp_path)["town"].count() == 6
-
-
 def test_days_and_texts_in_one_column_are_in_doubt(tmp_path: Path) -> None:
     def mixed(sheet: Any) -> None:
         sheet.append(("day", "n"))
@@ -96,21 +80,6 @@ def test_a_title_over_the_names_is_no_doubt(tmp_path: Path) -> None:
     assert _frame(found, tmp_path)["town"].tolist() == [r[0] for r in ROWS]
 
 
-@pytest.mark.parametrize("merged", [True, False])
-def test_heads_over_several_names(merged: bool, tmp_path: Path) -> None:
-    def headed(sheet: Any) -> None:
-        sheet.append((None, "Sort", "Business", None))
-        if merged:
-            sheet.merge_cells("C1:D1")
-        _plain(sheet)
-
-    (found,) = _written(tmp_path, headed)
-    assert _codes(found) == [("header_rows", "")]
-    assert isinstance(found, Skipped) and "Business sales" in found.doubts[0].settle
-    (found,) = _written(tmp_path, headed, rules=found.doubts[0].settle)
-    assert list(_frame(found, tmp_path).columns)[2:] == ["Business sales", "Business visitors"]
-
-
 def test_formulas_without_results_put_their_column_in_doubt(tmp_path: Path) -> None:
     def computed(sheet: Any) -> None:
         _plain(sheet)
@@ -123,36 +92,6 @@ def test_formulas_without_results_put_their_column_in_doubt(tmp_path: Path) -> N
     assert _codes(found) == [("formulas", "sales")]  # nothing is stored
     (found,) = _written(tmp_path, computed, rules="{formulas: missing}")
     assert _frame(found, tmp_path)["sales"].isna().sum() == 1
-
-
-def _beside(sheet: Any) -> None:
-    _plain(sheet)
-    for place, row in enumerate([("region", "income"), ("North", 12), ("South", 14)], 1):
-        sheet.cell(place, 6, row[0])
-        sheet.cell(place, 7, row[1])
-
-
-def _below(sheet: Any) -> None:
-    _plain(sheet)
-    for row in ((), ("Income",), ("region", "income"), ("North", 12), ("South", 14)):
-        sheet.append(row)
-
-
-@pytest.mark.parametrize(
-    ("drawn", "second"), [(_beside, "F1:G3"), (_below, "A28:B30")], ids=["beside", "below"]
-)
-def test_several_tables_of_a_sheet_are_read_by_their_ranges(
-    drawn: Drawn, second: str, tmp_path: Path
-) -> None:
-    (found,) = _written(tmp_path, drawn)
-    assert _codes(found) == [("several_tables", "")]
-    assert isinstance(found, Skipped)
-    assert found.doubts[0].settle == f"ranges: [A1:D25, {second}]"
-    tables = _written(tmp_path, drawn, rules=f"{{{found.doubts[0].settle}}}")
-    first, other = (_frame(t, tmp_path) for t in tables)
-    assert first.values.tolist() == [list(r) for r in ROWS]
-    assert other.values.tolist() == [["North", 12], ["South", 14]]
-    assert [t[0].part for t in tables if not isinstance(t, Skipped)][1] == f"Sheet!{second}"
 
 
 def test_what_is_hidden_is_said(tmp_path: Path) -> None:
@@ -177,12 +116,6 @@ def test_rows_left_out_keep_the_fill_in_place(tmp_path: Path) -> None:
     # the cell with the name of the third town is left out: none is there to fill from
     assert ("merged_cells", "town") in _codes(found) and "town" not in frame
     assert frame["department"].tolist() == kept
-
-
-def test_rows_left_out_of_a_range(tmp_path: Path) -> None:
-    rules = "{ranges: [A1:D25], drop_rows: [2, 25]}"
-    (found,) = _written(tmp_path, _beside, rules=rules)
-    assert _frame(found, tmp_path).values.tolist() == [list(r) for r in ROWS[1:-1]]
 
 
 def test_merged_cells_of_an_open_document_put_their_columns_in_doubt(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from chat_server import Body, serving
 from front import command
 from small_corpus import write_corpus
 
-from assay.task import TaskError
 from data_gen.cdr.instruct import pool, read_instruction
 from data_gen.cdr.paraphrase import CHECKS, FILE, SCORES, job_of, menu
 from data_gen.rewording import FILE as JOURNAL
@@ -84,12 +83,6 @@ def test_what_cannot_be_proved_is_refused(
 ) -> None:
     made = made_of(answers(text, choice, verdict), tmp_path)
     assert made.refused and (made.refused.coded(), made.text) == (why, BASE.user_requirement)
-
-
-def test_an_endpoint_that_is_not_there_is_no_verdict(tmp_path: Path) -> None:
-    nobody = Endpoint("http://127.0.0.1:9/v1", "stub", tmp_path / JOURNAL, attempts=1)
-    with pytest.raises(TaskError, match="gave no answer"):
-        reword_all([job_of(STEPS, BASE, 0)], nobody)
 
 
 SMALL = (

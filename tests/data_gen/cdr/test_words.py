@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig
 from data_gen.cdr.domains import ALL_MAPPERS
-from data_gen.cdr.facts import CALIBRATED_FILTERS
 from data_gen.cdr.instruct import (
     STYLES,
     InstructionError,
@@ -29,7 +28,6 @@ from data_gen.cdr.language import (
     FORMS,
     TO_THE_LETTER,
     read_clauses,
-    speakable,
 )
 from data_gen.cdr.outcome import (
     MOST,
@@ -38,7 +36,6 @@ from data_gen.cdr.outcome import (
     OutcomeError,
     claims,
     described,
-    in_words,
     read_outcome,
     say_outcome,
     settled,
@@ -60,13 +57,6 @@ FILTERS = [
 LONGER = {name for name, _ in CONDITIONS_TO_THE_LETTER}
 recipes = st.lists(st.sampled_from(MAPPERS + FILTERS), min_size=1, max_size=7)
 seeds = st.integers(0, 2**32)
-
-
-def test_every_operator_of_the_tracks_can_be_spoken() -> None:
-    assert {s.operator for s in MAPPERS} >= set(ALL_MAPPERS)
-    assert {s.operator for s in FILTERS} == set(CALIBRATED_FILTERS)
-    assert not speakable(Step("text_length_filter", {"min_len": 5, "max_len": 9}))
-    assert {*RESULT_STYLES} < {style.id for style in STYLES} and len(STYLES) == 11
 
 
 @settings(max_examples=120, deadline=None)
@@ -254,18 +244,3 @@ def test_a_step_that_leaves_what_it_takes_out_has_no_description() -> None:
     text = "password: token: abc"
     assert described(text, [step("clean_secret_mapper")], apply) == "not_true_of_its_own_result"
     assert described(text, [step(MAIL), step(MAIL)], apply) == "a_step_twice"
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_text_that_is_judged_is_said(place: int) -> None:
-    steps = [step(MAIL), step("remove_long_words_mapper")]
-    steps.insert(place, step("text_length_filter", min_len=30))
-    text = "To a@b.org -- from c@d.org -- go"
-    found = described(text, steps, apply)
-    assert isinstance(found, Outcome)
-    assert found.before == {one.operator for one in steps[:place]}
-    gold = execute(text, steps)
-    assert settled(found, text, apply, keeps) == (gold.status, gold.text)
-    longer = in_words(found, steps, [1] * 3)
-    assert {manner for _, manner in longer.states} == {1}
-    assert longer.judged == Judged("text_length_filter", "min_len", 30, 1)

@@ -106,19 +106,7 @@ def test_workers_shards_and_parts_do_not_change_a_byte(
     assert not any(str(corpus.parent).encode() in data for data in moved.values())
 
 
-def test_what_is_left_out_is_named_by_its_line(whole: dict[str, bytes]) -> None:
-    rows = [json.loads(line) for line in whole["refused.jsonl"].splitlines()]
-    why = {row["name"]: row["why"][0] for row in rows if not row["used"]}
-    assert why["docs/all.jsonl line 31"].startswith("not valid JSON")
-    assert why["docs/all.jsonl row 32"] == "no text in text or content or raw_content"
-    assert why["docs/all.jsonl row 34"] == "id 'privacy-0-3' occurs twice"
-    assert why["docs/all.jsonl row 106"] == "id 'rag-0-2' occurs twice"
-    assert why["docs/all.jsonl row 108"] == "id 'again-1' occurs twice"
-    assert why["long"] == "15000 characters long; the limit is 10000"
-    assert why["again-2"] == "0 active mappers; 2 are wanted"
-
-
-@pytest.mark.parametrize("last", [1, 16, 38])
+@pytest.mark.parametrize("last", [16, 38])
 def test_a_killed_build_goes_on_to_the_same_bytes(
     corpus: Path, whole: dict[str, bytes], tmp_path: Path, last: int
 ) -> None:
@@ -130,7 +118,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(
     kept = {p: p.stat().st_ino for p in tmp_path.rglob("facts-*/*.parquet")}
     assert main([*given[:-1], "24"]) == 0
     assert files(tmp_path) == whole
-    assert last == 1 or kept
+    assert kept
 
 
 def test_what_a_stage_left_is_not_made_again(corpus: Path, tmp_path: Path) -> None:

@@ -191,19 +191,6 @@ def test_every_table_of_a_folder_is_a_source(tmp_path: Path) -> None:
     assert len(listed()) > 100 and kinds == {"class", "reg", "series"}
 
 
-def test_tables_that_give_nothing_are_named_with_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "empty.csv").write_text("")
-    (tmp_path / "in" / "tiny.csv").write_text("a,b\n1,2\n")
-    assert build(tmp_path / "in", tmp_path / "T", "--databases", "3") == 2
-    assert "in_empty: refused" in capsys.readouterr().err
-    rows = [json.loads(x) for x in (tmp_path / "T" / "refused.jsonl").read_text().splitlines()]
-    assert [row["name"] for row in rows] == ["in_empty", "in_tiny"]
-    assert all(row["why"] for row in rows)
-
-
 def test_every_table_is_an_input_with_its_licence_and_reasons() -> None:
     found = [Built("dull", refused=[Refusal("small", "small")], licence="MIT")]
     found += [Built("good", [{}], refused=[Refusal("draft", "dull", "reg y")])]

@@ -29,7 +29,7 @@ from assay.family import family_of
 from assay.task import TaskError, read_tasks
 from data_gen.dare import published
 from data_gen.dare.importer import find_copy, licence_of
-from data_gen.dare.layout import Entry, read_entries, read_table, table_bytes
+from data_gen.dare.layout import Entry, read_entries
 from data_gen.dare.models import read, solve
 from data_gen.dare.published import Published, same_as_published, sketches_of
 from data_gen.dare.sources import tables_in
@@ -54,20 +54,6 @@ def refused(folder: Path) -> dict[str, dict[str, Any]]:
 
 def run(place: Path | str, out: Path, *more: str) -> int:
     return main(["dare", "--import", str(place), "--out", str(out), *more])
-
-
-@pytest.mark.parametrize("kind", ["csv", "sqlite", "parquet"])
-def test_tables_come_back_as_written(tmp_path: Path, kind: str) -> None:
-    frame = pd.DataFrame({"ü b": [1, 2, 3], "None": ["NA", 'x, "y"', None], "z": [0.1, None, 2.5]})
-    path = tmp_path / f"t.{kind}"
-    path.write_bytes(table_bytes(frame, kind, "train_set"))
-    for found in (read_table(path), read(path)):
-        assert found["ü b"].tolist() == [1, 2, 3] and found["None"].tolist()[:2] == ["NA", 'x, "y"']
-        assert found.isna().sum().tolist() == [0, 1, 1]
-    if kind == "sqlite":
-        path.unlink()
-        path.write_bytes(table_bytes(frame, kind, "train_set", 3))
-        assert read_table(path).columns.tolist() == ["row_id", "ü b", "None", "z"]
 
 
 def test_a_copy_is_found_where_it_lies(tmp_path: Path) -> None:

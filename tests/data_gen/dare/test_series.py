@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from dare_worlds import built, days
 from data_gen.dare.build import inputs_of
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.layout import read_entries, write_question_list
-from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, binned, choose, opened, split
+from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, choose, opened, split
 from data_gen.dare.series import until as whole_until
 from data_gen.dare.sources import sources
 from data_gen.dare.time_columns import (
@@ -40,30 +39,6 @@ def timed(times: Any, form: str = "%Y-%m-%d", **columns: Any) -> Timed:
     when = pd.Series(pd.to_datetime(times))
     frame = pd.DataFrame({"when": when, **columns}).assign(_when=when)
     return Timed(frame, "when", form, ["who"] if "who" in columns else [])
-
-
-def test_weeks_end_on_sunday_and_months_on_their_last_day() -> None:
-    rows = timed(pd.date_range("2024-01-29", periods=14), y=range(14))  # a Monday
-    for resample, columns in (
-        (
-            ("1W", "sum"),
-            {"_bin": ["02-04", "02-11"], "_start": ["01-29", "02-05"], "_end": ["02-05", "02-12"]},
-        ),
-        (("1M", "mean"), {"_bin": ["01-31", "02-29"], "_end": ["02-01", "03-01"]}),
-    ):
-        found = binned(rows, "y", resample)
-        for name, wanted in columns.items():
-            assert found[name].dt.strftime("%m-%d").tolist() == wanted
-        assert found["y"].tolist() == ([21, 70] if resample[1] == "sum" else [1.0, 8.0])
-
-
-def test_entities_are_kept_apart_and_empty_bins_count_nothing() -> None:
-    hours = ["2024-01-01 01:10", "2024-01-01 01:50", "2024-01-01 04:00", "2024-01-01 01:00"]
-    rows = timed(hours, "%Y-%m-%d %H:%M:%S", y=[1.0, 2.0, 4.0, 8.0], who=["a", "a", "a", "b"])
-    for how, wanted in (("count", [2, 0, 0, 1]), ("sum", [3.0, 4.0]), ("mean", [1.5, 4.0])):
-        found = binned(rows, "y", ("1H", how))
-        assert found[found["who"] == "a"]["y"].tolist() == wanted
-        assert len(found[found["who"] == "b"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,14 +219,3 @@ def test_files_joined_are_the_one_file(
         assert "covariates_val.csv" not in parted.needed("v2")
         cut = pd.Timestamp(parted.recipe["prediction_starting_time"])
         assert pd.to_datetime(more["tag"]).max() < cut
-
-
-def test_a_resampled_question_says_how_a_bin_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = built(days(tmp_path), tmp_path / "out", monkeypatch, ("1W", "mean"), Shape())
-    question = found.rows[0]["question_v2"]
-    assert "'1W'" in question and "'mean'" in question and "Sunday" in question
-    home = tmp_path / "out" / "databases" / found.rows[0]["file_path"]
-    recipe = json.loads((home / "verify" / "all_metadata.json").read_text())["question"]
-    assert recipe["resample"] == ["1W", "mean"]

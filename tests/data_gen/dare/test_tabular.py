@@ -24,8 +24,6 @@ from data_gen.dare.tabular import (
     _alike,
     _decides,
     propose,
-    readers,
-    trials,
     with_noise,
     worth_asking,
 )
@@ -168,7 +166,7 @@ def looked(frame: Any) -> Looked:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_draft_keeps_what_the_format_promises(seed: int) -> None:
     made = propose(looked(prices()), "reg", ["price"], random.Random(seed), mini=False)
     ranges, kinds = made.recipe["expected_ranges"], made.recipe["column_type_inference"]
@@ -186,20 +184,20 @@ def test_a_draft_keeps_what_the_format_promises(seed: int) -> None:
     assert set(made.recipe["selected_features"]) <= set(made.test_v1().columns)
 
 
-@pytest.mark.parametrize("rows", [95, 120, 178, 210])
+@pytest.mark.parametrize("rows", [95, 210])
 def test_whether_a_table_fits_hangs_on_no_seed(rows: int) -> None:
     rng = random.Random(4)
     frame = pd.DataFrame({n: [rng.gauss(0, 1) for _ in range(rows)] for n in "abc"})
     frame["y"] = ["u" if i % 5 else "v" for i in range(rows)]
     table = Looked(frame, {**dict.fromkeys("abc", "numerical"), "y": "categorical"})
     ratios: list[float] = []
-    for seed in range(30):
+    for seed in range(15):
         try:
             made = propose(table, "class", ["y"], random.Random(seed), mini=False)
         except Refused:
             continue
         ratios.append(made.recipe["train_test_ratio"])
-    assert len(ratios) == (30 if rows >= 100 else 0)
+    assert len(ratios) == (15 if rows >= 100 else 0)
     assert {*ratios} <= {*RATIOS} and (rows < 200 or len({*ratios}) > 1)
 
 
@@ -249,18 +247,6 @@ def test_what_matters_is_stated_and_what_does_not_is_left_open() -> None:
     assert "impute" in stated and "seed" not in stated
     bare = replace(made, recipe={**made.recipe, "expected_ranges": {}})
     assert worth_asking(bare, rng)[0] is None
-
-
-def test_readers_do_none_of_the_steps_that_made_no_difference() -> None:
-    made, _ = gaps()
-    tree = replace(made, recipe={**made.recipe, "model_type": "DecisionTreeClassifier"})
-    seeds = trials(tree)["seed"]
-    assert len(seeds) == 5  # one other seed may agree by chance
-    back = {"selected_features": ["step", "level"]}
-    wanted = [seed | (back if i % 2 else {}) for i, seed in enumerate(seeds)]
-    assert readers(tree, ["seed", "order"]) == wanted
-    assert readers(tree, ["range:step"]) == []
-    assert readers(made, ["scale", "impute"]) == [{"scale": False, "imputer_type": None}]
 
 
 def answered(answer: Any) -> tuple[Candidate, str]:

@@ -222,10 +222,7 @@ GOLD = {"task_type": "class-MM", "truth_csv": TRUTH, "key_columns": ["row_id"], 
 TABLE = Task("t", "table", "class-MM", "train", USER, GOLD)
 FILES = [
     *(TRUTH.encode(), b"", b"\xff\xfe\x00", b'row_id,kind\n1,"a', b"row_id\n1\n2\n3\n4\n"),
-    *(b"row_id,kind\n1,a\n2,a\n3,a\n4,a\n", b"row_id,kind\n1,a\n2,b\n"),
-    *(b"row_id,kind\n1,a\n1,b\n2,b\n3,a\n4,b\n", b"row_id,kind\nx,a\ny,b\n"),
-    *(b"kind,row_id,more\na,1,x\nb,2,y\na,3,z\nb,4,w\n", b"row_id,kind\n1,1\n2,2\n3,1\n4,2\n"),
-    b"row_id,kind\n" + b"9" * 400 + b",a\n",
+    *(b"row_id,kind\n1,a\n2,a\n3,a\n4,a\n", b"row_id,kind\n1,a\n1,b\n2,b\n3,a\n4,b\n"),
 ]
 SAID = [
     *("7", '{"answer": 7}', "<answer>7</answer>", '{"answer": 7.0}', '{"answer": "7"}'),

@@ -4,8 +4,6 @@ each input."""
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,16 +20,15 @@ from assay.tables.load import load  # noqa: E402
 from assay.tables.settings import Doubt  # noqa: E402
 from assay.task import TaskError  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
-from data_gen.proof import marks  # noqa: E402
 from data_gen.queries import carried  # noqa: E402
 from data_gen.queries.carried import top_lines, write_frames  # noqa: E402
 from data_gen.queries.lake import Folder, Lake, about, divided, open_lakes  # noqa: E402
-from data_gen.queries.lake_questions import KINDS, question_for  # noqa: E402
-from data_gen.queries.lake_steps import NoQuestion, one_order  # noqa: E402
-from data_gen.queries.ops import Join, Split  # noqa: E402
+from data_gen.queries.lake_questions import question_for  # noqa: E402
+from data_gen.queries.lake_steps import one_order  # noqa: E402
+from data_gen.queries.ops import Split  # noqa: E402
 from data_gen.queries.tables import Link, beside  # noqa: E402
 from data_gen.tally import Refusal, Tally  # noqa: E402
-from rollouts.krama.index import describe, index_lake, snippet  # noqa: E402
+from rollouts.krama.index import index_lake  # noqa: E402
 
 # --- tables and their columns
 
@@ -63,19 +60,8 @@ def test_every_form_is_found_read_back_and_the_same_bytes_twice(tmp_path: Path) 
     assert len({t.digest for t in open_lake(tmp_path / "a").tables}) == 1  # in any form
 
 
-def test_an_index_shows_columns_and_a_file_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
     lake = lake_of_all(tmp_path / "lake")
-    notes = index_lake(lake)
-    for name, kind in (
-        ("records.json", "records"),
-        ("rows.jsonl", "records"),
-        ("typed.parquet", "parquet"),
-    ):
-        assert (notes[name].kind, notes[name].rows) == (kind, 150)
-        kinds = [c.kind for c in notes[name].columns]
-        assert kinds == ["text", "text", "integer", "number", "integer"]
-    text = snippet(index_lake(lake), 2000, "", rows=1)
-    assert "typed.parquet: parquet" in text and "Height 6: number" in text
     (lake / "broken.parquet").write_bytes(b"PAR1 no")
     (lake / "deep.json").write_text('[{"a": {"b": 1}}]', encoding="utf-8")
     lists = pd.DataFrame({"town": ["a", "b"] * 20, "tags": [["x"]] * 40, "sales": range(40)})
@@ -89,25 +75,6 @@ def test_an_index_shows_columns_and_a_file_that_cannot_be_read_ends_nothing(tmp_
     lines = {one.name: one.why for one in found.inputs({}, Tally())}
     assert {f"lake/{n}" for n in ("paper.pdf", "lists.parquet", "tabs.tsv")} <= set(lines)
     assert any("README.md" in why for whys in lines.values() for why in whys)
-
-
-def test_numbers_are_read_as_written_or_in_doubt(tmp_path: Path) -> None:
-    """A column with a cell that fits no mark is no measure."""
-    for sep, cells, why in (
-        (";", ["1,234", "5,678", "9,012"], "before decimals or between thousands"),
-        (";", ["1.234", "5.678", "9.012"], "before decimals or between thousands"),
-        (";", ["1,2", "3.4", "5,6"], "'3.4' a decimal point"),
-        (",", ['"1,5"', '"2,5"', '"3,5"'], "has a decimal comma, and commas part the fields"),
-        (";", ["1,25", "1,5", "2,5", "0,5", "1.2345,6"], "'1.2345,6' is no number"),
-    ):
-        rows = [("abc"[i % 3], cells[i % len(cells)], str(i * i % 37)) for i in range(40)]
-        write_lines(tmp_path / "t.csv", sep.join(("Art", "Wert", "Zahl")), map(sep.join, rows))
-        lake = open_lake(tmp_path)
-        (table,) = lake.tables
-        (line,) = lake.inputs({"t.csv": 3}, Tally())
-        said = [*line.why, *(d.said for d in line.doubts if d.column == "Wert")]
-        assert table.numbers == ("Zahl",) and any(why in one for one in said), (why, said)
-        assert [d.code for d in line.doubts] in (["number_mark"], [])
 
 
 def test_what_is_no_measure_group_or_series(tmp_path: Path) -> None:
@@ -215,24 +182,6 @@ def test_a_key_of_many_values_joins_and_one_spelled_otherwise_is_said(tmp_path: 
     assert any("sku-000 / SKU-000" in why for why in said["fold/sales.csv"])
 
 
-def test_foreign_keys_join_small_tables_without_measures(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "clinic.sqlite")) as db:
-        db.executescript(
-            "create table doctor(doctor_id integer primary key, name text, ward text);"
-            "create table visit(visit_id integer primary key, doctor_id integer references doctor,"
-            " cost real);"
-        )
-        doctors = [(i + 1, f"Dr {chr(65 + i)}ble", ("cardio", "ortho")[i % 2]) for i in range(14)]
-        db.executemany("insert into doctor values (?, ?, ?)", doctors)
-        visits = [(i + 1, i * i % 13 + 1, 20 + i * i % 301 / 4) for i in range(400)]
-        db.executemany("insert into visit values (?, ?, ?)", visits)
-        db.commit()
-    (lake,) = open_lakes([Folder(tmp_path, bare=True)], map)
-    visit, doctor = "clinic.sqlite [visit]", "clinic.sqlite [doctor]"
-    assert (visit, doctor, "doctor_id") in links(lake)
-    assert doctor not in {t.key for t in open_lake(tmp_path).tables}  # no measure: no lake question
-
-
 def test_yearly_tables_are_joined_where_they_speak_of_one_thing(tmp_path: Path) -> None:
     for name, columns, shift in (
         ("rain", "north,south,east", 17),
@@ -248,23 +197,6 @@ def test_yearly_tables_are_joined_where_they_speak_of_one_thing(tmp_path: Path) 
     assert len(lake.tables) == 4
     pairs = {("rain.csv", "heat.csv", "year"), ("heat.csv", "rain.csv", "year")}
     assert links(lake) == pairs
-
-
-def test_tables_that_share_a_key_are_asked_about_together(tmp_path: Path) -> None:
-    table = surveyed(3)
-    table[["Name", "Kind", "Height"]].to_csv(tmp_path / "heights.csv", index=False)
-    table[["Name", "Sales"]].iloc[::-1].head(80).to_csv(tmp_path / "sales.csv", index=False)
-    lake = open_lake(tmp_path)
-    found = {(k.mine, k.theirs, k.brings) for own in lake.links for k in own}
-    assert found == {("Name", "Name", brings) for brings in ("Sales", "Kind", "Height")}
-    joined = 0
-    for draw in range(60):
-        try:
-            asked = question_for(lake.tables, list(KINDS)[draw % len(KINDS)], draw, lake.links)
-        except NoQuestion:
-            continue
-        joined += any(isinstance(op, Join) for op in asked.ops or ())
-    assert joined >= 15
 
 
 def test_a_second_join_brings_the_other_kind_from_a_third_table() -> None:
@@ -383,33 +315,3 @@ def test_a_carried_table_may_lie_in_files_with_one_key() -> None:
     assert len(more) == len(most) == 55 < len(first)
     assert [*first.columns, *more.columns[1:], *most.columns[1:]] == list(wide.columns)
     assert more["Name"].tolist() != most["Name"].tolist()
-
-
-def test_words_for_no_value_are_settled_in_both_readers_and_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gaps(shift: int) -> Any:
-        depth = [None if i % 7 == 2 else 1 + (i * 37 + shift) % 800 / 1000 for i in range(90)]
-        return frame(shift).head(90)[["Name", "Kind", "Cost"]].assign(Depth=depth)
-
-    items = [carried.Carried("own", f"t{n}", "CC0", lambda n=n: gaps(n)) for n in range(24)]
-    monkeypatch.setattr("data_gen.queries.carried._owners", lambda: {"own": items})
-    (folder,) = carried.export_carried(tmp_path / "out")
-    lake, index = open_lake(folder), index_lake(folder)
-    assert not any(t.doubts for t in lake.tables) and not any(lake.doubts.values())
-    deep = [t for t in lake.tables if "Depth" in t.numbers]
-    words = {t.path: t.reading.missing["Depth"][0] for t in deep if "Depth" in t.holes}
-    assert len(deep) == 24 and set(words.values()) == {"M", "n/a", "-9999", "-999"}
-    for table in deep:
-        place = int(table.path.partition(".")[0].partition("_")[0][1:])
-        made = gaps(place).set_index("Name")["Depth"]
-        right = made[made.index.isin(table.values["Name"])].dropna()
-        one = load(table.reading, folder)["Depth"].dropna()
-        held = lake.shelf.table(table.path, table.reading.part)
-        two = [c for (c,) in held.all(f"SELECT {marks.number(held, 'Depth')} FROM {held.table}")]
-        two = [c for c in two if c is not None]
-        for cells in (one.tolist(), two):
-            assert sorted(cells) == pytest.approx(sorted(right.tolist()), abs=1e-6), table.path
-        told = describe(table.path, index[table.path])
-        assert "in doubt" not in told
-        assert table.path not in words or f"{words[table.path]!r}: no value" in told

@@ -24,7 +24,7 @@ pytest.importorskip("duckdb")
 from assay.family import BUILT_IN, score_answer
 from assay.tables.load import load
 from assay.task import Answer, Task, TaskError, read_tasks
-from data_gen.queries import database, sql_build, sql_proof, sql_write
+from data_gen.queries import sql_build, sql_proof, sql_write
 from data_gen.queries.database import Unit, identifier, joined, made, plain_words
 from data_gen.queries.lake import Folder, Lake, open_lakes
 from data_gen.queries.sql_build import LIKE, without_like
@@ -184,44 +184,6 @@ def test_a_broken_query_is_noticed(name: str, shop: list[Unit], second: Second) 
                 agreed(plan, unit, found, bad, second, ROWS)
             changed += 1
         if changed == 3:
-            break
-    assert changed
-
-
-CELLS = database.cells_of
-SPOILT = {
-    "nothing is zero": lambda found: [
-        0 if c is None and not isinstance(found[0], str) else c for c in found
-    ],
-    "cut to whole numbers": lambda found: [int(c) if isinstance(c, float) else c for c in found],
-    "in capitals": lambda found: [c.upper() if isinstance(c, str) else c for c in found],
-    "one row down": lambda found: [found[-1], *found[:-1]],
-}
-
-
-@pytest.mark.parametrize("name", SPOILT)
-def test_a_broken_database_is_noticed(
-    name: str, lake: Lake, shop: list[Unit], second: Second, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # one column alone is moved: a table whose rows are all moved is the same table
-    only = {"income", "price", "city", "channel"}
-
-    def broken(column: Any) -> Any:
-        found = CELLS(column)
-        return SPOILT[name](found) if found and column.name in only else found
-
-    monkeypatch.setattr(database, "cells_of", broken)
-    bad, changed = units(lake), 0
-    for unit, plan in drafts(shop):
-        place = next(i for i, u in enumerate(shop) if u is unit)
-        one = written(plan, unit)
-        true, found = rows_of(unit, plan), run(bad[place].database, one.sql)
-        if isinstance(found, Failed) or sql_proof.equal(true, found, one.ordered):
-            continue
-        with pytest.raises(Refused, match="proof"):
-            agreed(plan, unit, found, one, second, ROWS)
-        changed += 1
-        if changed == 5:
             break
     assert changed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from sql_tasks import sql_tasks
 from assay import family as families
 from assay import scorer_timeout as guard
 from assay.family import BUILT_IN, Cheat, Family
-from assay.task import Answer, Score, Task, TaskError
+from assay.task import Answer, Score, Task
 from data_gen.corpora import read_corpus
 from data_gen.demo.order import OrderBuilder
 from data_gen.demo.settings import OrderSettings, preset
@@ -188,15 +188,6 @@ def test_two_splits_share_no_content(
     found = [str(b) for b in split_law({"train": [own_task(1)], "heldout": [second]})]
     said = f"train and heldout: share {normalised} contents ({exact} of them exactly), as in tasks"
     assert [one.startswith(said) for one in found] == [True] * normalised
-
-
-def test_content_that_fails_names_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    def content(task: Task) -> Sequence[str]:
-        raise KeyError("text")
-
-    use(monkeypatch, content=content)
-    with pytest.raises(TaskError, match="task own-1: content of family own raised KeyError"):
-        list(split_law({"train": [own_task(1)], "heldout": [own_task(2)]}))
 
 
 def test_a_scorer_that_fails_on_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

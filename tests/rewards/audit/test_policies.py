@@ -13,14 +13,13 @@ from places import tables
 
 from assay import family as families
 from assay import scorer_timeout as guard
-from assay.family import Answer, Audit, Family, Floor, Score, Task, from_place
+from assay.family import Answer, Family, Score, Task, from_place
 from rewards.audit.laws import Audited, Broken, Earned
 from rewards.audit.policies import (
     farm,
     fixed_policies,
     floor_laws,
     golds_of_others,
-    shown,
 )
 from rewards.audit.report import audit_sample, huge_law
 
@@ -93,22 +92,6 @@ def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None
     families._added["leaky"] = from_place(Family("leaky", score, family.gold), family.origin)
     broken = broken_by(families._added["leaky"], tasks)
     assert [b.law for b in broken] == ["policy"]
-
-
-def test_what_a_prompt_shows() -> None:
-    text = "Sort 3 and -2.5 in `a b`, 'x'.\nText:\nThe input\nstands here."
-    piece = shown(Task("t", "f", "k", "s", [{"role": "user", "content": text}], {}))
-    assert piece.after == "The input\nstands here."
-    assert piece.numbers == ("3", "-2.5") and piece.quoted == ("a b", "x")
-    assert shown(Task("t", "f", "k", "s", [], {})).whole == ""
-
-
-def test_floors_by_kind() -> None:
-    floors = {"a": Floor(0.1, 0.2, 0.3), "": Floor(0.4)}
-    audit = Audit(floors=floors)
-    assert audit.floor("a").reward == 0.2
-    assert audit.floor("b").outcome == 0.4
-    assert Audit().floor("b") == Floor()
 
 
 def test_a_leaky_reward_is_refused_in_one_sentence(tmp_path: Path) -> None:

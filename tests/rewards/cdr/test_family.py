@@ -9,7 +9,7 @@ from places import tables
 
 from assay.family import cheat_answer, score_answer, slices_of
 from assay.task import Task
-from rewards.cdr.family import REFINEMENT, has_filter
+from rewards.cdr.family import REFINEMENT
 
 TABLES = tables("cdr")
 
@@ -30,13 +30,6 @@ def test_a_filter_means_drop_is_right_where_the_shortcut_is(
     one = task(status, recipe)
     answer = cheat_answer(REFINEMENT, "filter means drop", one)
     assert score_answer(one, answer).outcome == outcome
-
-
-def test_a_filter_is_known_from_the_record_or_the_recipe() -> None:
-    assert has_filter(task("KEEP", [FILTER])) and not has_filter(task("KEEP", [MAPPER]))
-    assert has_filter(task("KEEP", [MAPPER], has_filter=True))
-    named = Task("t", "refinement", "x", "test", [], {"operator_sequence": ["words_num_filter"]})
-    assert has_filter(named)
 
 
 def test_results_are_cut_by_filter_place_domain_style_and_length() -> None:

@@ -78,26 +78,6 @@ def test_a_row_that_names_no_profile_is_json_when_its_reference_is() -> None:
     assert score_row(other)["why"] == "no_answer"
 
 
-def test_the_summary_groups_by_what_rows_say_of_themselves() -> None:
-    answer = {"prompt_variant_index": 0, "predicted_status": "KEEP", "predicted_clean_text": "a"}
-    base = {
-        "source_track": "atomic_m",
-        "input_text": "a b",
-        "reference_status": "KEEP",
-        "variant_predictions": [answer],
-    }
-    rows = [
-        base | {"instance_id": "1", "domain": "web", "reference_text": "a"},
-        base | {"instance_id": "2", "domain": "pii", "reference_text": "b"},
-    ]
-    summary = score_file(rows, 1).summary
-    assert {d: cell["mean_rs"] for d, cell in summary["by_domain"].items()} == {
-        "pii": 0.0,
-        "web": 1.0,
-    }
-    assert "by_semantic_operator" not in summary and "by_source_track" in summary
-
-
 @pytest.mark.parametrize(("answer", "value"), TABLES["tags_are_read_in_the_order_of_the_release"])
 def test_tags_are_read_in_the_order_of_the_release(answer: str, value: object) -> None:
     assert parse_json(answer) == value

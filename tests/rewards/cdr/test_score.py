@@ -59,21 +59,6 @@ def test_more_of_the_way_earns_more():
     assert copied == pytest.approx(0.4) and copied < far < near < 1.0
 
 
-@pytest.mark.parametrize(
-    ("output", "options", "why"),
-    [
-        ("mail now", {}, "no_answer"),
-        ("<status>YES</status><clean_text>mail now</clean_text>", {}, "bad_status"),
-        (render("KEEP", "mail  now"), {"truncated": True}, "truncated"),
-        (render("KEEP", "y" * 3_000_000), {}, "too_long"),
-    ],
-)
-def test_an_answer_that_cannot_be_read_earns_nothing(output, options, why):
-    score = score_refinement(KEEP, output, **options)
-    assert (score.outcome, score.reward, score.why) == (0.0, 0.0, why)
-    assert set(score.parts) <= set(score_refinement(KEEP, gold_answer(KEEP)).parts)
-
-
 def test_release_reading_finds_gold_in_chatter_but_the_format_share_is_lost():
     chatter = "Sure:\n" + gold_answer(KEEP)
     assert score_refinement(KEEP, chatter).why == "no_answer"

@@ -173,22 +173,6 @@ def test_fields_that_no_row_has_are_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
-    rows: list[Any] = [
-        {"id": i, "input_text": f"{i} a@b.co \u2028 x", "recipe": EMAIL} for i in range(700)
-    ]
-    rows[300:300] = ["{torn", "", [1]]
-    source = write(tmp_path / "in.jsonl", rows)
-    for workers in ("1", "2", "0"):
-        assert main([str(source), str(tmp_path / workers), "--workers", workers]) == 3
-    one = (tmp_path / "1").read_bytes()
-    assert one == (tmp_path / "2").read_bytes() == (tmp_path / "0").read_bytes()
-    text = one.decode()
-    assert text.splitlines() == text.split("\n")[:-1]  # no row holds the end of a line
-    errors = [row["error"] for row in read(tmp_path / "1") if "error" in row]
-    assert [e.split(":")[0] for e in errors] == ["line 301", "line 303"]
-
-
 def test_rows_that_kill_are_found_wherever_they_stand_in_a_batch(tmp_path: Path) -> None:
     rows: list[Any] = [{"id": i, "input_text": "a@b.co", "recipe": EMAIL} for i in range(70)]
     for at in (0, 1, 63, 69):

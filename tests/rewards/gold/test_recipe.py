@@ -31,38 +31,6 @@ NAMES = [n for n in OPERATORS if n != "remove_table_text_mapper"]
 RECIPES = st.lists(st.sampled_from(NAMES), max_size=6).map(lambda names: [step(n) for n in names])
 
 
-def test_rejecting_filter_stops_with_the_text_it_looked_at() -> None:
-    recipe = [
-        step("whitespace_normalization_mapper"),
-        step("text_length_filter", min_len=3),
-        step("clean_email_mapper"),
-        step("text_length_filter", min_len=4),
-        step("clean_html_mapper"),
-    ]
-    done = execute(" <a>b@c.de ", recipe)
-    assert (done.status, done.text, done.full_run_text) == ("DROP", "<a>", "")
-    assert done.states == [" <a>b@c.de ", "<a>b@c.de", "<a>", ""]
-    assert [t["operator"] for t in done.trace] == [s.operator for s in recipe[:4]]
-    assert done.trace[2] == {
-        "step_index": 2,
-        "operator": "clean_email_mapper",
-        "kind": "mapper",
-        "input_length": 9,
-        "active": True,
-        "output_length": 3,
-        "delta_chars": -6,
-    }
-    assert done.trace[3] == {
-        "step_index": 3,
-        "operator": "text_length_filter",
-        "kind": "filter",
-        "input_length": 3,
-        "keep": False,
-        "status": "DROP",
-        "stats": {"text_len": 3},
-    }
-
-
 @settings(max_examples=100, deadline=None)
 @given(text=TEXTS, recipe=RECIPES)
 def test_states_chain_and_keep_means_full_run(text: str, recipe: list[Step]) -> None:

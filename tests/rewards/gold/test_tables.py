@@ -52,15 +52,6 @@ def test_kept_rows_are_written_and_failed_ones_listed(
     assert table["body"][1:4] == TEXTS[1:4]
 
 
-def test_good_run_leaves_no_error_file_and_its_schema_alone(tmp_path: Path) -> None:
-    source, target, recipe = files(tmp_path, ["a b", "c d"] * 400)
-    Path(target + ".errors.jsonl").write_text("old")
-    assert main([source, target, "--recipe", recipe, "--text-column", "body"]) == 0
-    assert pq.read_schema(target) == pq.read_schema(source)
-    assert pq.read_table(target).column("n").to_pylist() == list(range(800))
-    assert not Path(target + ".errors.jsonl").exists()
-
-
 def test_bad_tables_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target, recipe = files(tmp_path, ["a"])
     assert main([source, target, "--recipe", recipe]) == 2

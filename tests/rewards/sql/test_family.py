@@ -8,7 +8,7 @@ import pytest
 from places import tables
 from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
-from assay.family import BUILT_IN, cheat_answer, score_answer, source_of
+from assay.family import BUILT_IN, score_answer, source_of
 from assay.task import Answer, Task, TaskError
 from rewards.sql import score as scoring
 from rewards.sql.data import (
@@ -43,13 +43,6 @@ def test_gold_scores_one_and_its_rows_written_down_earn_nothing(name: str) -> No
     assert scored(task, QUERIES[name][0]) == (1.0, 1.0, "ok")
     score = score_answer(task, Answer(hard_coded(task)))
     assert (score.outcome, score.reward, score.why) == (1.0, 0.0, "only_these_values")
-
-
-@pytest.mark.parametrize("cheat", ["everything", "count of rows"])
-def test_listing_everything_earns_nothing(cheat: str) -> None:
-    scores = [score_answer(t, cheat_answer(SQL, cheat, t)) for t in sql_tasks()]
-    assert [s.outcome for s in scores] == [0.0] * len(scores)
-    assert all(s.reward == 0.0 for s in scores)
 
 
 def test_a_query_that_is_right_by_chance_is_not_paid() -> None:
@@ -117,23 +110,6 @@ def test_a_database_is_packed_and_read_back() -> None:
     ]
     with pytest.raises(TaskError, match="cell for every column"):
         read_tables([{"name": "t", "columns": [["a", "TEXT"]], "rows": [["x", "y"]]}])
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_a_twin_keeps_the_schema_and_changes_the_rest(number: int) -> None:
-    data = cars()
-    made = hidden_database(data, (("cars", "price", 40.0),), 9, number)
-    assert made == hidden_database(data, (("cars", "price", 40.0),), 9, number)
-    assert made != hidden_database(data, (("cars", "price", 40.0),), 9, number + 1)
-    makers, found = made.table("makers"), made.table("cars")
-    assert found.columns == data.table("cars").columns
-    names = found.values("name")
-    assert len(set(names)) == len(names) and set(names) <= set(data.table("cars").values("name"))
-    assert set(found.values("maker")) <= set(makers.values("maker"))
-    assert None not in found.values("stock") and None in found.values("price")
-    assert 40.0 in found.values("price")
-    assert found.rows != data.table("cars").rows
-    assert run(made, "SELECT COUNT(*) FROM cars") == [(len(found.rows),)]
 
 
 def test_remembered_gold_fails_on_the_twin_of_a_task() -> None:

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import tables
-from sql_tasks import sql_tasks
 
-from assay.family import BUILT_IN, cheat_answer, score_answer
 from rewards.sql.data import Cell, Column, Database, Table, hidden_database, packed
 from rewards.sql.family import literal
 from rewards.sql.score import (
@@ -81,12 +79,6 @@ def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> Non
     assert count_hidden(read_gold(asked)) == TWINS  # the question says the value
     assert constants([[(1, "a"), (2, "a")], [], [(3, "a")]]) == {"a"}
     assert count_hidden(read_gold({**asked, "twins": 0})) == 0
-
-
-def test_the_cheat_of_the_audit_is_not_paid() -> None:
-    for task in sql_tasks():
-        answer = cheat_answer(BUILT_IN["sql"], "a constant in place of a column", task)
-        assert score_answer(task, answer).reward == 0.0, task.id
 
 
 def test_a_mean_of_large_numbers_is_no_constant_either() -> None:

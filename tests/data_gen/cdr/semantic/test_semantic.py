@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ from places import ROOT
 from assay.family import score_answer
 from assay.task import Answer, TaskError, read_tasks
 from data_gen.cdr.semantic import sources
-from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.sources import DOMAINS, Unusable, published
 from rewards.cdr.json_answers import gold_response, score_structured
-from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.release_files import FIELDS, check_row, find_tracks, score_file, write_scores
+from rewards.cdr.release_files import FIELDS, check_row, find_tracks
 from rewards.published import refuse_published
 from rewards.score import score_row
 
@@ -77,14 +74,6 @@ def test_rows_are_valid_and_gold_scores_one_everywhere() -> None:
             | {"parsing": "release"}
         )
         assert scored["outcome"] == 1.0 and "rg" in scored["parts"]
-
-
-def test_what_is_not_certain_is_left_out() -> None:
-    assert [s["id"] for s in usable("pii")] == ["1", "2", "3"]
-    assert [s["text"] for s in usable("hallu")] == [
-        *(SAMPLES["hallu"][0]["output"], "Oslo is a city.", "Bern lies in Sweden.")
-    ]
-    assert len(usable("rubric")) == 1 and [s["id"] for s in usable("safety")] == ["s1", "s2"]
 
 
 def test_every_dimension_that_the_score_reads_is_defined_in_the_prompt() -> None:
@@ -290,9 +279,6 @@ def test_the_command_writes_tracks_tasks_and_what_it_left_out(
     ("domain", "name", "row", "own"),
     [
         ("rubric", "data/validation-00000-of-00001.parquet", {}, True),
-        ("rubric", "data/train-00000-of-00001.parquet", {}, False),
-        ("safety", "refusals_validation.json", {}, False),
-        ("safety", "test.json", {}, True),
         ("safety", "latest.json", {}, False),
         ("pii", "english.jsonl", {"split": "validation"}, True),
         ("pii", "validation/x.jsonl", {"split": "train"}, False),
@@ -308,40 +294,6 @@ def test_the_part_of_a_source_is_told_by_its_names(
     assert published(domain, row, root / name, root / name.split("/")[0]) == own
 
 
-def test_styles_of_semantic_tasks_are_drawn_alike_often() -> None:
-    rows = [
-        row | {"instance_id": f"{row['instance_id']}{n}", "source_record_id": f"{n}"}
-        for row in all_rows()[:1]
-        for n in range(300)
-    ]
-    styles = Counter(task.meta["style"] for task in tasks_of(rows, "direct", 0.0, 0))
-    assert len(styles) == 3 and all(70 < count < 130 for count in styles.values())
-
-
-def test_texts_are_shown_examples_of_their_track(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = []
-    for n, name in enumerate(("Bo", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hal", "Ida")):
-        text = f"{name} {'xyzwvutr'[n] * 9} {n} lives at {n}{n} {name} street, mail {name}@{n}.org."
-        marks = [
-            {"value": v, "label": k, "start": text.index(v), "end": text.index(v) + len(v)}
-            for v, k in ((name, "GIVENNAME"), (f"{name}@{n}.org", "EMAIL"))
-        ]
-        rows.append({"uid": n, "source_text": text, "language": "en", "privacy_mask": marks})
-    (tmp_path / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    words = ["semantic", "--pii", str(tmp_path / "english.jsonl"), "--mode", "few_shot", "--out"]
-    for wanted, more in ((1, ["--shots", "1"]), (2, []), (0, ["--shot-chars", "9"])):
-        assert main([*words, str(tmp_path / "out"), *more]) == 0
-        train, heldout = (read_tasks(tmp_path / "out" / f"{s}.jsonl") for s in ("train", "heldout"))
-        known = {task.id: task for task in train}
-        for task in (*train, *heldout):
-            shown = [known[name] for name in task.meta.get("examples", [])]
-            assert len(shown) == wanted and {example.track for example in shown} <= {task.track}
-            assert task.meta["document"] not in {example.meta["document"] for example in shown}
-            assert all(e.gold["input_text"] in task.prompt[-1]["content"] for e in shown)
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert sum(manifest["few_shot"]["fixed"].values()) == 24
-
-
 def test_a_source_in_another_format_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,20 +303,3 @@ def test_a_source_in_another_format_is_named(
     said = capsys.readouterr().err
     assert "ai4privacy/pii-masking-400k" in said and "no source_text" in said
     assert main(words) == main([*words, "--pii", "nowhere"]) == 2
-
-
-def test_the_leaderboard_averages_subtasks_of_a_domain(tmp_path: Path) -> None:
-    rows = [r for r in all_rows() if r["source_track"] == "semantic_safety_atomic"]
-    done: list[dict[str, Any]] = []
-    for n, row in enumerate([*rows, *rows[:1]]):
-        right = n == 0 or row["semantic_operator"] == "response_label"
-        text = gold_response(row) if right else "{}"
-        said = {"predicted_status": "KEEP", "valid_prediction": True, "predicted_clean_text": text}
-        predictions = [said | {"prompt_variant_index": i} for i in range(3)]
-        done.append(row | {"variant_predictions": predictions})
-    scored = score_file(done, 0, 0, "semantic_safety_atomic", "m")
-    write_scores(tmp_path / "semantic_safety_atomic" / "m" / "score_semantic_styles3", scored)
-    leaderboard([tmp_path], tmp_path / "reports")
-    rows = json.loads((tmp_path / "reports" / "summary.json").read_text())["semantic_rows"]
-    (safety,) = (row for row in rows if row["domain"] == "semantic_safety")
-    assert safety["atomic_avg_rs_at_k"] == pytest.approx((1 / 3 + 1 + 0) / 3)
