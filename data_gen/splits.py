@@ -16,8 +16,7 @@ from assay.family import Family, source_of
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
 from data_gen.certificate import shared
-from data_gen.corpora import CorpusError, Document
-from data_gen.demo.passages import canonical_hash, cut_passages
+from data_gen.corpora import CorpusError, Document, canonical_hash, cut_passages
 
 TRAIN = "train"
 SPLITS = (TRAIN, "validation", "heldout")

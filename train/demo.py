@@ -26,8 +26,8 @@ from assay.task import Task, read_tasks
 from configs.loader import to_dict
 from configs.schema import DEMO_SIZES, DemoConfig, GrpoConfig, SftConfig, TasksConfig, weights_of
 from data_gen.corpora import read_corpus
-from data_gen.demo.build import DemoBuilder
 from data_gen.demo.cli import write
+from data_gen.demo.refinements import DemoBuilder
 from data_gen.demo.settings import preset
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer

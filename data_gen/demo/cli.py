@@ -15,8 +15,7 @@ from assay.task import Task
 from data_gen.builder_settings import given_values
 from data_gen.certificate import counted
 from data_gen.corpora import Corpus, Document, read_corpus
-from data_gen.demo.build import DemoBuilder
-from data_gen.demo.order import OrderBuilder
+from data_gen.demo.refinements import DemoBuilder, OrderBuilder
 from data_gen.demo.settings import DemoTaskSettings, OrderSettings, preset
 from data_gen.pipeline import finish
 from data_gen.splits import add_splits, read_list, shared_passages

@@ -17,8 +17,7 @@ from assay.errors import TaskError
 from configs.cdr import FieldsConfig
 from data_gen import readers
 from data_gen.cdr.sources import Found, found_in, sources_of
-from data_gen.corpora import SHIPPED, read_corpus
-from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.corpora import SHIPPED, PassagePool, canonical_hash, cut_passages, read_corpus
 from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
 
 ROWS = [{"id": f"d{n}", "text": f"text {n} \u2028 é"} for n in range(25)]

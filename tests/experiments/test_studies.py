@@ -9,8 +9,7 @@ import pytest
 
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from data_gen.builder_settings import given_values
-from data_gen.demo.order import OrderSettings
-from data_gen.demo.settings import DemoTaskSettings
+from data_gen.demo.settings import DemoTaskSettings, OrderSettings
 from data_gen.queries.lake_build import options as lake_options
 from experiments import (
     demo_search,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from assay.task import Task
 from data_gen.corpora import Corpus
-from data_gen.demo.build import DemoBuilder
+from data_gen.demo.refinements import DemoBuilder
 from data_gen.demo.settings import DemoTaskSettings
 
 

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 
 from assay.task import Task, TaskError, read_tasks
 from data_gen.corpora import Corpus, read_corpus
-from data_gen.demo.build import THRESHOLDS, DemoBuilder
 from data_gen.demo.cli import order, parse_settings
 from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
-from data_gen.demo.order import OrderBuilder
-from data_gen.demo.refinements import BRIEF
-from data_gen.demo.settings import PRESETS, OrderSettings, preset
-from data_gen.demo.wording import (
+from data_gen.demo.refinements import BRIEF, THRESHOLDS, DemoBuilder, OrderBuilder
+from data_gen.demo.settings import (
     FILTER_FORMS,
     FILTERS,
     MAPPER_FORMS,
     POLARITIES,
+    PRESETS,
+    OrderSettings,
     filter_step,
+    preset,
     read_requirement,
     say_recipe,
 )

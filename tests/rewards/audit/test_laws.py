@@ -19,7 +19,7 @@ from assay import scorer_timeout as guard
 from assay.family import BUILT_IN, Cheat, Family
 from assay.task import Answer, Score, Task
 from data_gen.corpora import read_corpus
-from data_gen.demo.order import OrderBuilder
+from data_gen.demo.refinements import OrderBuilder
 from data_gen.demo.settings import OrderSettings, preset
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rewards.audit.laws import cheat_laws, examine, mean_scores, split_law

@@ -14,8 +14,7 @@ from places import tables
 
 from assay.task import Task, TaskError
 from data_gen.corpora import read_corpus
-from data_gen.demo.order import OrderBuilder
-from data_gen.demo.refinements import STATES_SYSTEM, with_states
+from data_gen.demo.refinements import STATES_SYSTEM, OrderBuilder, with_states
 from data_gen.demo.settings import OrderSettings, preset
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import gold_answer, score_refinement, split_written
