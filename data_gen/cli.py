@@ -23,7 +23,7 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "assay tasks cdr --config configs/cdr_train.yaml --corpus docs.jsonl --out tasks",
     ),
     "semantic": (
-        "data_gen.cdr.semantic.cli:main",
+        "data_gen.cdr.semantic:main",
         "CDR-Bench's semantic extension: PII, hallucination, judged edits",
         "assay tasks semantic --help",
     ),

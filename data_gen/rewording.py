@@ -30,8 +30,6 @@ from assay.journal import append_rows, read_journal, rewrite_journal
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
 from data_gen.tally import Refusal
-from rollouts.conversation import ContextFull
-from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.event_loop import asyncio_run
 from rollouts.trajectory import Sampling
 
@@ -123,6 +121,10 @@ class Endpoint:
     async def _ask(
         self, missing: Mapping[str, Request], sampling: Sampling, advance: Advance
     ) -> None:
+        # only here: most builds ask nobody, and the engine brings half of the sampler along
+        from rollouts.conversation import ContextFull
+        from rollouts.engines.http_engine import EndpointError, OpenAIEngine
+
         engine = OpenAIEngine(self.url, self.model, **self._options)
 
         async def one(name: str, prompt: str, seed: int) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from data_gen.cdr.domains import PAPER
+from data_gen.cdr.documents import PAPER
 from rewards.gold.catalog import OPERATORS, RECIPE_PARAMS, described, meaning
 from rewards.gold.core import INF, Operator, Param, Profile, Step
 from rewards.gold.recipe import execute

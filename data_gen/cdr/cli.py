@@ -18,8 +18,16 @@ from assay import record as provenance
 from assay.workers import FEW, WorkerPool
 from configs.cdr import CdrConfig
 from configs.loader import load
-from data_gen.cdr.domains import LABELS, chosen_operators
-from data_gen.cdr.facts import LONG, USED, filters_of, mappers_of, scan_shard
+from data_gen.cdr.documents import (
+    LABELS,
+    LONG,
+    USED,
+    chosen_operators,
+    filters_of,
+    mappers_of,
+    scan_shard,
+    sources_of,
+)
 from data_gen.cdr.merge import (
     STATISTICS,
     Built,
@@ -76,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     # One stage. Each is its own command, on any node that sees the work folder; a stage that is
     # done already is not done again.
-    work = begin(folder, config, corpora, args.shards, args.part, whole=False)
+    work = begin(folder, config, sources_of(corpora), args.shards, args.part, whole=False)
     with WorkerPool(workers, few=FEW) as crew:
         run_stage(work, args.stage, args.shard, crew, args.out)
     if args.stage == STAGES[-1]:
@@ -154,7 +162,7 @@ def build(
     from it.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    begun = begin(folder, config, corpora, 1, part, whole=True)
+    begun = begin(folder, config, sources_of(corpora), 1, part, whole=True)
     with ThreadPoolExecutor(1) as aside:
         try:
             with WorkerPool(workers, few=FEW) as crew:

@@ -16,8 +16,7 @@ import numpy as np
 
 from assay.seeds import derive_seed
 from configs.cdr import ComposeConfig, LibraryConfig, MiningConfig
-from data_gen.cdr.domains import execution_order
-from data_gen.cdr.facts import Replays, names_of
+from data_gen.cdr.documents import Replays, execution_order, names_of
 
 Signature = tuple[str, ...]
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -19,12 +19,25 @@ from assay.rows import read_rows
 from assay.task import Task, json_line, json_text
 from configs.cdr import CdrConfig
 from configs.loader import dump
-from data_gen.cdr.domains import LABELS, MAPPERS, PAPER, label, rank_domains
-from data_gen.cdr.facts import LONG, TORN, TWICE, UNLICENSED, USED, names_of
+from data_gen.cdr.documents import (
+    LABELS,
+    LONG,
+    MAPPERS,
+    PAPER,
+    TORN,
+    TWICE,
+    UNLICENSED,
+    USED,
+    Found,
+    Left,
+    Record,
+    label,
+    names_of,
+    rank_domains,
+)
 from data_gen.cdr.library import LibraryRecipe
 from data_gen.cdr.recipes import Library
 from data_gen.cdr.rows import Row, Worded
-from data_gen.cdr.sources import Found, Left, Record
 from data_gen.cdr.units import ORDER, SWAP, TRACKS, Unit, instances, splitter, unbalanced
 from data_gen.cdr.work import Work, packed, said
 from data_gen.certificate import CERTIFICATE, certificate

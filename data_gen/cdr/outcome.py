@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, product
 from random import Random
 from typing import Any, TypeVar
@@ -24,17 +24,22 @@ from typing import Any, TypeVar
 import regex
 
 from assay.files import yaml_beside
+from assay.seeds import derive_seed
 from assay.task import TaskError
-from data_gen.cdr.language import (
+from configs.cdr import InstructConfig
+from data_gen.cdr.instruct import (
     CONDITIONS,
     CONDITIONS_TO_THE_LETTER,
     NOUNS,
     NUMBER,
     TO_THE_LETTER,
+    InstructionError,
+    PromptVariant,
     pick,
     read_number,
     say_number,
 )
+from data_gen.cdr.units import Asked
 from rewards.gold import OPERATORS, Step
 
 T = TypeVar("T")
@@ -440,3 +445,16 @@ def _state_of() -> dict[str, tuple[str, int]]:
         for manner, forms in enumerate(manners)
         for said in forms
     }
+
+
+@lru_cache(maxsize=20_000)
+def describing(
+    asked: Asked, style: str, label: str, outcome: Outcome, config: InstructConfig
+) -> PromptVariant:
+    """The variant of a style of a recipe that describes its outcome. It is read back; raises
+    `InstructionError` when it does not say just that."""
+    rng = Random(derive_seed(config.seed, "outcome", asked[0], style))
+    text = say_outcome(outcome, style, rng, config.forms)
+    if read_outcome(text) != (outcome, style):
+        raise InstructionError(f"{text!r} does not read back to its outcome")
+    return PromptVariant(style, label, text, wording="outcome")

@@ -25,13 +25,17 @@ from assay.seeds import derive_seed
 from assay.task import TaskError, write_jsonl
 from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import (
+    CONDITIONS,
+    FORMS,
     InstructionError,
     PromptVariant,
     drawn,
     pool_of,
     read_instruction,
+    read_number,
+    say_number,
+    say_step,
 )
-from data_gen.cdr.language import CONDITIONS, FORMS, read_number, say_number, say_step
 from data_gen.cdr.units import Instance
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, reword_all

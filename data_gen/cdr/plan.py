@@ -17,8 +17,15 @@ from typing import Any
 from assay.console import Progress
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig, SwapConfig
-from data_gen.cdr.domains import ALL_MAPPERS
-from data_gen.cdr.facts import BITS, CALIBRATED_FILTERS, Replays, bound_filter, filters_of
+from data_gen.cdr.documents import (
+    ALL_MAPPERS,
+    BITS,
+    CALIBRATED_FILTERS,
+    Record,
+    Replays,
+    bound_filter,
+    filters_of,
+)
 from data_gen.cdr.instruct import Pool, pool_of
 from data_gen.cdr.library import (
     LibraryRecipe,
@@ -29,9 +36,7 @@ from data_gen.cdr.library import (
     percentile,
     quantile_of,
 )
-from data_gen.cdr.paraphrase import paraphrase_units
 from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY
-from data_gen.cdr.sources import Record
 from data_gen.cdr.units import (
     SLOT_BITS,
     Asked,
@@ -127,6 +132,8 @@ def _worded(
             plan.pools.update(own)
             progress.add(len(own))
     if config.paraphrase.url:
+        from data_gen.cdr.paraphrase import paraphrase_units
+
         said, counts = paraphrase_units(picked, config.instruct, config.paraphrase, kept)
         plan = replace(plan, wordings=said, paraphrases=counts)
     return plan

@@ -15,7 +15,7 @@ from typing import Any
 from assay.console import Progress
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig
-from data_gen.cdr.facts import (
+from data_gen.cdr.documents import (
     LONG,
     TORN,
     TWICE,
@@ -23,6 +23,7 @@ from data_gen.cdr.facts import (
     USED,
     Replays,
     filters_of,
+    labels_of,
     mask_of,
     names_of,
 )
@@ -36,7 +37,6 @@ from data_gen.cdr.library import (
     mine_counts,
     support_table,
 )
-from data_gen.cdr.sources import labels_of
 from data_gen.cdr.work import Row, Work, packed, quoted, raw, read, said, write_part
 from data_gen.readers import CorpusError
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from assay.seeds import derive_seed
 from configs.cdr import SelectConfig, SplitConfig
-from data_gen.cdr.facts import Replays
+from data_gen.cdr.documents import Record, Replays
 from data_gen.cdr.library import SLOTS, LibraryRecipe, OrderFamily, Rule
-from data_gen.cdr.sources import Record
 from data_gen.overlap import Fingerprint, Print, copies_of
 from data_gen.splits import taken
 from rewards.cdr.release_files import prompt_key, stable_id

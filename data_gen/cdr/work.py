@@ -30,7 +30,6 @@ from assay.task import TaskError
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig
 from configs.loader import to_dict
-from data_gen.cdr.sources import sources_of
 from data_gen.readers import Piece, Source, cut
 
 FORMAT = "7"  # of the files here; a folder of another one cannot be gone on from
@@ -222,11 +221,16 @@ NAMES = {
 
 
 def begin(
-    folder: Path, config: CdrConfig, corpora: Sequence[str], shards: int, part: int, whole: bool
+    folder: Path,
+    config: CdrConfig,
+    sources: Sequence[Source],
+    shards: int,
+    part: int,
+    whole: bool,
 ) -> Work:
     """The folder for a build, new or as an earlier start left it. What another build left there
     goes when the build is one command (`whole`), and raises `StageError` when it is in stages."""
-    work = Work(folder, replace(config, workers=0), tuple(sources_of(corpora)), shards, part)
+    work = Work(folder, replace(config, workers=0), tuple(sources), shards, part)
     path, layout = folder / "build.json", layout_of(work)
     if path.is_file():
         old = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assay.errors import TaskError
 from configs.cdr import FieldsConfig
 from data_gen import readers
-from data_gen.cdr.sources import Found, found_in, sources_of
+from data_gen.cdr.documents import Found, found_in, sources_of
 from data_gen.corpora import SHIPPED, PassagePool, canonical_hash, cut_passages, read_corpus
 from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
 

@@ -18,10 +18,8 @@ from small_corpus import write_corpus
 from assay.task import Task, TaskError, read_tasks
 from configs.cdr import CdrConfig
 from configs.loader import load
-from data_gen.cdr.domains import NOT_IN_PAPER, PAPER, chosen_operators
-from data_gen.cdr.facts import filters_of, mappers_of
-from data_gen.cdr.instruct import STYLES, read_instruction
-from data_gen.cdr.language import read_clauses
+from data_gen.cdr.documents import NOT_IN_PAPER, PAPER, chosen_operators, filters_of, mappers_of
+from data_gen.cdr.instruct import STYLES, read_clauses, read_instruction
 from data_gen.cdr.outcome import Outcome, read_outcome
 from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
 from rewards.cdr.score import gold_answer, score_refinement

@@ -18,7 +18,14 @@ from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
 
 from configs.cdr import MiningConfig
-from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
+from data_gen.cdr.documents import (
+    MAPPERS,
+    Found,
+    assign_domain,
+    execution_order,
+    found_in,
+    sources_of,
+)
 from data_gen.cdr.library import (
     BOUNDS,
     Rule,
@@ -29,7 +36,6 @@ from data_gen.cdr.library import (
     quantile_of,
     round_threshold,
 )
-from data_gen.cdr.sources import Found, found_in, sources_of
 from data_gen.readers import CorpusError, cut
 from rewards.cdr.release_files import sample_variants, stable_id
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
+from data_gen.cdr.documents import Record
 from data_gen.cdr.library import LibraryRecipe, MinedRecipe, Rule
 from data_gen.cdr.merge import Counts, _count, page, statistics
 from data_gen.cdr.outcome import Outcome
 from data_gen.cdr.rows import Proof, Worded, word
-from data_gen.cdr.sources import Record
 from data_gen.cdr.units import (
     MAIN,
     ORDER,

@@ -13,21 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.domains import ALL_MAPPERS
+from data_gen.cdr.documents import ALL_MAPPERS
 from data_gen.cdr.instruct import (
-    STYLES,
-    InstructionError,
-    drawn,
-    pool,
-    read_instruction,
-    variant,
-)
-from data_gen.cdr.language import (
     CONDITIONS,
     CONDITIONS_TO_THE_LETTER,
     FORMS,
+    STYLES,
     TO_THE_LETTER,
+    InstructionError,
+    drawn,
+    pool,
     read_clauses,
+    read_instruction,
+    variant,
 )
 from data_gen.cdr.outcome import (
     MOST,

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
 
-from data_gen.cdr.domains import ALL_MAPPERS
-from data_gen.cdr.facts import CALIBRATED_FILTERS, mapped
-from data_gen.cdr.language import CONDITIONS, CONDITIONS_TO_THE_LETTER
-from data_gen.cdr.language import TO_THE_LETTER as LONGER
-from data_gen.cdr.said.check import (
+from data_gen.cdr.documents import ALL_MAPPERS, CALIBRATED_FILTERS, mapped
+from data_gen.cdr.instruct import CONDITIONS, CONDITIONS_TO_THE_LETTER
+from data_gen.cdr.instruct import TO_THE_LETTER as LONGER
+from data_gen.cdr.said import (
     COUNTS,
     FIGURES,
     READINGS,

@@ -1,4 +1,9 @@
-"""`assay tasks semantic`: the semantic extension's tracks from its four public data sets."""
+"""`assay tasks semantic`: the semantic extension (spec section 16), four public data sets as atomic
+and compositional rows.
+
+The benchmark's own construction of these tracks is not public: sources, groups, splits, formats and
+scoring are the published ones, the wording and the mapping of labels to groups are ours.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,9 @@ from assay import console
 from assay.files import atomic_write_set
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
+from data_gen.cdr.documents import sources_of
 from data_gen.cdr.merge import compared, say_examples, show_examples
-from data_gen.cdr.semantic.sources import DOMAINS, SOURCES, Row, Unusable, published
-from data_gen.cdr.sources import sources_of
+from data_gen.cdr.semantic_sources import DOMAINS, SOURCES, Row, Unusable, published
 from data_gen.certificate import certificate
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows

@@ -36,7 +36,7 @@ from data_gen.cdr.rows import row_of
 from rewards.cdr.release_files import stable_id
 
 Row = dict[str, Any]
-_WORDS = yaml_beside(__file__, "words.yaml")
+_WORDS = yaml_beside(__file__, "semantic.yaml")
 _ASKS: Mapping[str, str] = _WORDS["asks"]
 SOURCES: Mapping[str, Mapping[str, str]] = _WORDS["sources"]
 
