@@ -2,21 +2,25 @@
 
 For every task the documents used least so far are taken, then those with the smallest hashes (spec
 section 8). What was chosen before decides what is chosen next, so this goes through the tracks in
-order, in queries that see numbers alone, never a text.
+order, over numbers alone, never a text: one query for what a recipe did to its documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha1
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay.console import Progress
 from assay.workers import WorkerPool
-from configs.cdr import CdrConfig, SwapConfig
+from configs.cdr import CdrConfig, SelectConfig, SwapConfig
 from data_gen.cdr.documents import (
     ALL_MAPPERS,
     BITS,
@@ -28,6 +32,7 @@ from data_gen.cdr.documents import (
 )
 from data_gen.cdr.instruct import Pool, pool_of
 from data_gen.cdr.library import (
+    Array,
     LibraryRecipe,
     OrderFamily,
     Point,
@@ -38,19 +43,24 @@ from data_gen.cdr.library import (
 )
 from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY
 from data_gen.cdr.units import (
+    FILTER,
+    MAIN,
+    MAPPER,
+    ORDER,
     SLOT_BITS,
     Asked,
     Instance,
     Plans,
     atomic,
+    difficulty,
     instances,
     main_row,
     order_rows,
-    picked,
     swap_rows,
     swapped,
 )
 from data_gen.cdr.work import Work, packed, said, write_part
+from rewards.cdr.release_files import stable_id
 from rewards.gold import Step, bind
 from rewards.parse import same_text
 
@@ -146,13 +156,16 @@ def _pools(job: tuple[list[Asked], Any]) -> dict[Asked, Pool]:
 class Chooser:
     """Goes through the tracks as the reference does, and counts how many rows each document has.
 
-    What can be chosen from stands in the table `seen`: documents with bits, what is hashed of each
-    (`id`, and `key`: `id||source_name||url`), and a column of statistics for each point.
+    What can be chosen from stands in `_seen`, columns of documents in corpus order: their numbers
+    and bits, what is hashed of each (`id`, and `key`: `id||source_name||url`), and the statistics
+    at each point. Places are those in these columns.
     """
 
     def __init__(self, db: Any, config: CdrConfig) -> None:
         self.db, self.config = db, config
-        db.execute("CREATE TABLE used AS SELECT number, 0 AS times FROM documents")
+        (count,) = db.execute("SELECT count(*) FROM documents").fetchone()
+        self._times = np.zeros(count, np.int64)
+        self._seen: dict[str, Array] = {}
         self.plans: list[Plans] = []
         self.units: list[tuple[int, int, int]] = []  # plan, document, bits
         # by recipe, the documents that order pairs are looked for in
@@ -160,22 +173,24 @@ class Chooser:
 
     def _look(self, source: str, points: Mapping[Point, str]) -> None:
         """`points`: where their statistics are, in SQL."""
-        listed = [f"{where} AS {_at(point)}" for point, where in points.items()]
+        listed = [f'{where} AS "{_at(point)}"' for point, where in points.items()]
         columns = ", ".join(["number", "bits", "english", "id", "id || rest AS key", *listed])
-        self.db.execute(f"CREATE OR REPLACE TABLE seen AS SELECT {columns} FROM {source}")
+        found = self.db.execute(f"SELECT {columns} FROM {source} ORDER BY number").fetchnumpy()
+        self._seen = {name: np.asarray(column) for name, column in found.items()}
 
     def atomic(self) -> None:
         """The units of one operator."""
         most = self.config.instances.per_operator
         points = {(name, 0): f'"{name}"' for name in CALIBRATED_FILTERS}
         self._look("(SELECT *, active & changes AS bits FROM documents WHERE usable)", points)
+        bits = self._seen["bits"]
         for name in ALL_MAPPERS:
-            own = self._first(f"bits & {BITS[name]} != 0", f"atomic:{name}", most)
-            self._take(atomic(name), own)
+            self._take(atomic(name), self._first(bits & BITS[name] != 0, f"atomic:{name}", most))
         for name in sorted(filters_of(self.config)):
             salts = f"atomic:{name}:select", f"atomic||{name}"
             make = partial(atomic, name)
-            self._balanced(make, (name, 0), "true", salts, most, atomic_filter=True)
+            whole = np.ones(len(bits), np.bool_)
+            self._balanced(make, (name, 0), whole, salts, most, atomic_filter=True)
 
     def recipe(self, number: int, entry: LibraryRecipe) -> None:
         """The units of a recipe but its order pairs."""
@@ -183,62 +198,64 @@ class Chooser:
         steps = {point: f"stats[{place}]" for place, point in enumerate(entry.points, 1)}
         starts = {(name, 0): f'"{name}"' for name in CALIBRATED_FILTERS}
         self._look(f"traces JOIN documents USING (number) WHERE recipe = {number}", steps | starts)
+        bits = self._seen["bits"]
         clean = entry.variants[0].id
-        whole = f"bits & {CHANGED | FAILED} = {CHANGED}"
+        whole, fine = bits & (CHANGED | FAILED) == CHANGED, bits & FAILED == 0
         self._take(main_row(entry, 0), self._first(whole, clean, most))
         for place, variant in enumerate(entry.variants):
             if variant.point:
                 salts = f"{variant.id}:select", variant.id
                 make = partial(main_row, entry, place)
-                self._balanced(make, variant.point, f"bits & {FAILED} = 0", salts, most)
+                self._balanced(make, variant.point, fine, salts, most)
         for place, family in enumerate(entry.families):
-            self._groups(entry, family, place)
+            self._groups(entry, family, place, fine)
         salt = f"{entry.domain}:{entry.recipe.id}:{clean}"
-        ranked = self._first("english", salt, self.config.swaps.max_records, by="")
-        self.swaps.append([document for document, _ in ranked])
+        english = np.flatnonzero(self._seen["english"])
+        order = np.argsort(_hashes(salt, self._seen["key"][english]), kind="stable")
+        ranked = english[order[: self.config.swaps.max_records]]
+        self.swaps.append(self._seen["number"][ranked].tolist())
 
-    def _first(
-        self,
-        where: str,
-        salt: str,
-        most: int,
-        key: str = "key",
-        bits: str = "1",
-        by: str = "times,",
-    ) -> list[tuple[int, int]]:
-        """(document, bits) of those used least so far, then in the order of `stable_id(salt, key)`,
-        ties in corpus order."""
-        query = (
-            f"SELECT number, {bits} FROM seen JOIN used USING (number) WHERE {where} "
-            f"ORDER BY {by} left(sha1(encode(?) || {key}), 16), number LIMIT ?"
-        )
-        return self.db.execute(query, [f"{salt}||", most]).fetchall()
+    def _first(self, mask: Array, salt: str, most: int, named: str = "") -> Array:
+        """Places of the documents of a mask that are used least so far, then in the order of
+        `stable_id(salt, key)`, ties in corpus order. `named`: instead of its key a document has an
+        instance's id, made from its own: H(named, id)."""
+        places = np.flatnonzero(mask)
+        times = self._times[self._seen["number"][places]]
+        if 0 < most < len(places):  # of those used more often nothing has to be hashed
+            near = times <= np.partition(times, most - 1)[most - 1]
+            places, times = places[near], times[near]
+        keys = self._seen["key"][places]
+        if named:
+            ids = self._seen["id"][places]
+            keys = [
+                b"%b||%016x" % one for one in zip(ids, _hashes(named, ids).tolist(), strict=True)
+            ]
+        return places[np.lexsort((_hashes(salt, keys), times))[:most]]
 
-    def _take(self, plans: Plans, chosen: Sequence[tuple[int, int]]) -> None:
-        """Units of documents, which have been used for them from now on."""
-        if chosen:
-            query = "UPDATE used SET times = times + ? WHERE number IN (SELECT unnest(?))"
-            self.db.execute(query, [len(plans), [number for number, _ in chosen]])
-            self.add(plans, chosen)
+    def _take(self, plans: Plans, places: Array, bits: Array | None = None) -> None:
+        """Units of documents, which have been used for them from now on. `bits`: of each; 1."""
+        numbers = self._seen["number"][places]
+        self._times[numbers] += len(plans)
+        each = [1] * len(places) if bits is None else bits.tolist()
+        self.add(plans, list(zip(numbers.tolist(), each, strict=True)))
 
     def add(self, plans: Plans, chosen: Sequence[tuple[int, int]]) -> None:
-        if not self.plans or self.plans[-1] != plans:
+        """Units of documents with their bits."""
+        if chosen and (not self.plans or self.plans[-1] != plans):
             self.plans.append(plans)
         self.units += [(len(self.plans) - 1, number, bits) for number, bits in chosen]
 
-    def _rule(self, name: str, values: str, where: str, **more: Any) -> Rule | None:
+    def _rule(self, name: str, values: Array, **more: Any) -> Rule | None:
         """The threshold of a filter from its statistics; None where there is none."""
-        query = f"SELECT {values} AS found FROM seen WHERE {where}"
-        found = self.db.execute(query).fetchnumpy()["found"]
-        if not len(found):
+        if not len(values):
             return None
         limits = self.config.instances
-        raw = percentile(found, quantile_of(name, limits.target_drop_rate))
+        raw = percentile(values, quantile_of(name, limits.target_drop_rate))
         made = calibrated(name, raw, limits.target_drop_rate, limits.zero_policy)
         meta = {
             "filter_name": name,
             "status_value_key": bound_filter(name).operator.stat_key,
-            "value_count": len(found),
+            "value_count": len(values),
         }
         return replace(made, meta=made.meta | meta | more) if made.params else None
 
@@ -246,61 +263,72 @@ class Chooser:
         self,
         make: Callable[[Rule], Plans],
         point: Point,
-        where: str,
+        mask: Array,
         salts: tuple[str, str],
         most: int,
         **more: Any,
     ) -> None:
         """KEEP and DROP of a filter by quota; none when one side is too thin. `salts`: of the order
-        of a side, and what makes an instance's id from its document's: H(named, id)."""
+        of a side, and what makes an instance's id from its document's."""
         limits, (salt, named) = self.config.instances, salts
-        where = f"{where} AND NOT isnan({_at(point)})"
-        rule = self._rule(point[0], _at(point), where, **more)
+        values = self._seen[_at(point)]
+        mask = mask & ~np.isnan(values)
+        rule = self._rule(point[0], values[mask], **more)
         if rule is None:
             return
+        kept = _keeps(point[0], rule, values)
         drops = max(1, round(most * limits.target_drop_rate))
-        key = f"id || encode('||' || left(sha1(encode('{named}||') || id), 16))"
-        chosen: list[tuple[int, int]] = []
-        for side, bits, wanted, least in (
-            ("keep", 1, max(most - drops, 0), limits.min_keep),
-            ("drop", 0, drops, limits.min_drop),
+        chosen: list[Array] = []
+        for side, own, wanted, least in (
+            ("keep", kept, max(most - drops, 0), limits.min_keep),
+            ("drop", ~kept, drops, limits.min_drop),
         ):
-            judged = f"{where} AND {_keeps(point, rule)} = {bits}"
-            own = self._first(judged, f"{salt}:{side}", max(wanted, least), key, str(bits))
-            if len(own) < least:
+            places = self._first(mask & own, f"{salt}:{side}", max(wanted, least), named)
+            if len(places) < least:
                 return
-            chosen += own[:wanted]
-        self._take(make(rule), chosen)
+            chosen.append(places[:wanted])
+        places = np.concatenate(chosen)
+        self._take(make(rule), places, kept[places].astype(np.int8))
 
-    def _groups(self, entry: LibraryRecipe, family: OrderFamily, place: int) -> None:
+    def _groups(self, entry: LibraryRecipe, family: OrderFamily, place: int, mask: Array) -> None:
         """Groups whose three results are not all the same."""
-        points, limits = family.points, self.config.instances
-        where = " AND ".join(f"NOT isnan({_at(point)})" for point in points)
-        where = f"bits & {FAILED} = 0 AND {where}"
-        values = f"unnest([{', '.join(map(_at, points))}])"
-        rule = self._rule(family.filter, values, where, shared_across_order_slots=True)
+        own, limits = [self._seen[_at(point)] for point in family.points], self.config.instances
+        mask = mask & ~np.isnan(own).any(axis=0)
+        values = np.concatenate([one[mask] for one in own])
+        rule = self._rule(family.filter, values, shared_across_order_slots=True)
         if rule is None:
             return
-        each = zip(SLOT_BITS.values(), points, strict=True)
-        bits = " + ".join(f"{bit} * {_keeps(point, rule)}::TINYINT" for bit, point in each)
-        differ = f"({bits}) != 7 AND (({bits}) > 0 OR bits & {FAMILY << place} = 0)"
-        most = limits.groups_per_family
-        chosen = self._first(f"{where} AND {differ}", family.id, most, bits=bits)
+        kept = np.array([_keeps(family.filter, rule, one) for one in own])
+        same = self._seen["bits"] & (FAMILY << place) != 0
+        differ = ~kept.all(axis=0) & (kept.any(axis=0) | ~same)
+        chosen = self._first(mask & differ, family.id, limits.groups_per_family)
         if len(chosen) >= limits.min_groups:
-            self._take(order_rows(entry, family, rule), chosen)
+            bits = np.array([*SLOT_BITS.values()]) @ kept[:, chosen]
+            self._take(order_rows(entry, family, rule), chosen, bits)
 
 
 def _at(point: Point) -> str:
     """The column of a point."""
-    return f'"{point[0]} {point[1]}"'
+    return f"{point[0]} {point[1]}"
 
 
-def _keeps(point: Point, rule: Rule) -> str:
-    """Whether a filter keeps, its operator's defaults behind the calibrated bound, in SQL."""
-    step = bind(Step(point[0], dict(rule.params or {})))
+def _keeps(name: str, rule: Rule, values: Array) -> Array:
+    """Which statistics a filter keeps, its operator's defaults behind the calibrated bound."""
+    step = bind(Step(name, dict(rule.params or {})))
     low = -inf if step.low is None else step.low
     high = inf if step.high is None else step.high
-    return f"({_at(point)} BETWEEN '{low!r}'::DOUBLE AND '{high!r}'::DOUBLE)"
+    return (values >= low) & (values <= high)
+
+
+def _hashes(salt: str, rests: Iterable[bytes]) -> Array:
+    """`stable_id(salt, …)` of each rest (its parts joined by `||`), as unsigned integers."""
+    start = sha1(f"{salt}||".encode("utf-8", "surrogatepass"))
+    digests: list[bytes] = []
+    for rest in rests:
+        made = start.copy()
+        made.update(rest)
+        digests.append(made.digest()[:8])
+    return np.array(digests, "S8").view(">u8")
 
 
 Swapping = tuple[int, LibraryRecipe, SwapConfig, list[tuple[int, str, int, int]]]
@@ -347,3 +375,82 @@ def _swaps_of(job: Swapping) -> list[Swap]:
         except (ValueError, RecursionError):
             continue
     return found
+
+
+# --- which units are worded: the release's caps, and balance for training
+
+Numbered = tuple[int, Sequence[Instance]]  # a unit by its number
+
+
+def picked(units: dict[int, list[Instance]], config: SelectConfig) -> list[int]:
+    """The units to word, in the order of the tracks: none of a recipe with a filter outside the
+    order tracks, unless `filter_variants`; of the others so many as the caps allow, in balance."""
+    order = sorted(units, key=lambda unit: (units[unit][0].plan.kind, unit))
+    kept = [
+        (number, units[number])
+        for number in order
+        for plan in (units[number][0].plan,)
+        if plan.kind != MAIN or plan.filter is None or config.filter_variants
+    ]
+    return [number for number, _ in balance(thin(kept, config), config)]
+
+
+def thin(units: Iterable[Numbered], config: SelectConfig) -> Iterator[Numbered]:
+    """At most so many a variant, an operator, a family and a recipe; 0: no limit."""
+    counts: Counter[str] = Counter()
+    families: defaultdict[str | None, set[str | None]] = defaultdict(set)
+    for number, unit in units:
+        plan = unit[0].plan
+        if config.max_chars and unit[0].record.length > config.max_chars:
+            continue
+        if plan.kind == ORDER and config.families_per_recipe:
+            known = families[plan.recipe_id]
+            if plan.family_id not in known and len(known) >= config.families_per_recipe:
+                continue
+            known.add(plan.family_id)
+        name, most = _cap(unit[0], config)
+        if most and counts[name] >= most:
+            continue
+        counts[name] += 1
+        yield number, unit
+
+
+def _cap(row: Instance, config: SelectConfig) -> tuple[str, int]:
+    """What a unit counts for, of which there are so many."""
+    plan = row.plan
+    if plan.kind == MAPPER:
+        return f"operator {plan.sequence[0]}", config.per_operator
+    if plan.kind == FILTER:  # half each, so that KEEP and DROP stay balanced
+        return f"operator {plan.sequence[0]} {row.status}", (config.per_operator + 1) // 2
+    if plan.kind == MAIN:
+        return f"variant {plan.variant_id}", config.per_variant
+    if plan.kind == ORDER:
+        return f"family {plan.family_id}", config.groups_per_family
+    return "order_m", 0
+
+
+def balance(units: Iterable[Numbered], config: SelectConfig) -> Iterator[Numbered]:
+    """With `difficulty_balanced`, units of tracks, difficulties, domains and statuses in turns,
+    until `max_tasks` rows; a cell that runs dry leaves its turns to the others."""
+    if config.difficulty_balanced:
+        cells: defaultdict[str, list[Numbered]] = defaultdict(list)
+        for number, unit in units:
+            cells[_cell(unit)].append((number, unit))
+        for own in cells.values():
+            own.sort(key=lambda one: stable_id("balance", one[1][0].id))
+        queues = [cells[name] for name in sorted(cells)]
+        most = max(map(len, queues), default=0)
+        units = (queue[i] for i in range(most) for queue in queues if i < len(queue))
+    rows = 0
+    for number, unit in units:
+        rows += len(unit)
+        if config.max_tasks and rows > config.max_tasks:
+            break
+        yield number, unit
+
+
+def _cell(unit: Sequence[Instance]) -> str:
+    row, record = unit[0].plan, unit[0].record
+    drops = sum(one.status == "DROP" for one in unit)
+    more = (drops * 2 > len(unit)) - (drops * 2 < len(unit))
+    return str((row.track, difficulty(record.length, len(row.sequence)), record.domain, more))

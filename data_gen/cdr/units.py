@@ -6,14 +6,14 @@ texts are made when they are wanted (spec section 8).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from assay.seeds import derive_seed
-from configs.cdr import SelectConfig, SplitConfig
+from configs.cdr import SplitConfig
 from data_gen.cdr.documents import Record, Replays
 from data_gen.cdr.library import SLOTS, LibraryRecipe, OrderFamily, Rule
 from data_gen.overlap import Fingerprint, Print, copies_of
@@ -224,83 +224,7 @@ def difficulty(input_length: int, recipe_length: int) -> int:
     return 1 if total <= 3 else 2 if total <= 5 else 3
 
 
-# --- which units are written: the release's caps, balance for training, and splits
-
-Numbered = tuple[int, Sequence[Instance]]  # a unit by its number
-
-
-def picked(units: dict[int, list[Instance]], config: SelectConfig) -> list[int]:
-    """The units to word, in the order of the tracks: none of a recipe with a filter outside the
-    order tracks, unless `filter_variants`; of the others so many as the caps allow, in balance."""
-    order = sorted(units, key=lambda unit: (units[unit][0].plan.kind, unit))
-    kept = [
-        (number, units[number])
-        for number in order
-        for plan in (units[number][0].plan,)
-        if plan.kind != MAIN or plan.filter is None or config.filter_variants
-    ]
-    return [number for number, _ in balance(thin(kept, config), config)]
-
-
-def thin(units: Iterable[Numbered], config: SelectConfig) -> Iterator[Numbered]:
-    """At most so many a variant, an operator, a family and a recipe; 0: no limit."""
-    counts: Counter[str] = Counter()
-    families: defaultdict[str | None, set[str | None]] = defaultdict(set)
-    for number, unit in units:
-        plan = unit[0].plan
-        if config.max_chars and unit[0].record.length > config.max_chars:
-            continue
-        if plan.kind == ORDER and config.families_per_recipe:
-            known = families[plan.recipe_id]
-            if plan.family_id not in known and len(known) >= config.families_per_recipe:
-                continue
-            known.add(plan.family_id)
-        name, most = _cap(unit[0], config)
-        if most and counts[name] >= most:
-            continue
-        counts[name] += 1
-        yield number, unit
-
-
-def _cap(row: Instance, config: SelectConfig) -> tuple[str, int]:
-    """What a unit counts for, of which there are so many."""
-    plan = row.plan
-    if plan.kind == MAPPER:
-        return f"operator {plan.sequence[0]}", config.per_operator
-    if plan.kind == FILTER:  # half each, so that KEEP and DROP stay balanced
-        return f"operator {plan.sequence[0]} {row.status}", (config.per_operator + 1) // 2
-    if plan.kind == MAIN:
-        return f"variant {plan.variant_id}", config.per_variant
-    if plan.kind == ORDER:
-        return f"family {plan.family_id}", config.groups_per_family
-    return "order_m", 0
-
-
-def balance(units: Iterable[Numbered], config: SelectConfig) -> Iterator[Numbered]:
-    """With `difficulty_balanced`, units of tracks, difficulties, domains and statuses in turns,
-    until `max_tasks` rows; a cell that runs dry leaves its turns to the others."""
-    if config.difficulty_balanced:
-        cells: defaultdict[str, list[Numbered]] = defaultdict(list)
-        for number, unit in units:
-            cells[_cell(unit)].append((number, unit))
-        for own in cells.values():
-            own.sort(key=lambda one: stable_id("balance", one[1][0].id))
-        queues = [cells[name] for name in sorted(cells)]
-        most = max(map(len, queues), default=0)
-        units = (queue[i] for i in range(most) for queue in queues if i < len(queue))
-    rows = 0
-    for number, unit in units:
-        rows += len(unit)
-        if config.max_tasks and rows > config.max_tasks:
-            break
-        yield number, unit
-
-
-def _cell(unit: Sequence[Instance]) -> str:
-    row, record = unit[0].plan, unit[0].record
-    drops = sum(one.status == "DROP" for one in unit)
-    more = (drops * 2 > len(unit)) - (drops * 2 < len(unit))
-    return str((row.track, difficulty(record.length, len(row.sequence)), record.domain, more))
+# --- splits, and balance for training
 
 
 def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Unit], str]:

@@ -17,6 +17,7 @@ from data_gen.cdr.documents import Record
 from data_gen.cdr.library import LibraryRecipe, MinedRecipe, Rule
 from data_gen.cdr.merge import Counts, _count, page, statistics
 from data_gen.cdr.outcome import Outcome
+from data_gen.cdr.plan import thin
 from data_gen.cdr.rows import Proof, Worded, word
 from data_gen.cdr.units import (
     MAIN,
@@ -26,7 +27,6 @@ from data_gen.cdr.units import (
     RowPlan,
     Unit,
     difficulty,
-    thin,
     unbalanced,
 )
 from rewards.cdr.release_files import RESULT_STYLES
