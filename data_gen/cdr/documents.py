@@ -23,8 +23,17 @@ from assay.files import yaml_beside
 from assay.task import TaskError
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig, FieldsConfig
-from data_gen.cdr.work import Work, raw, write_packed, write_part
-from data_gen.readers import LOST, TEXT_ENDINGS, Piece, Source, find_sources, raw_rows, rows_before
+from data_gen.cdr.work import Work, packed, quoted, raw, read, said, write_packed, write_part
+from data_gen.readers import (
+    LOST,
+    TEXT_ENDINGS,
+    CorpusError,
+    Piece,
+    Source,
+    find_sources,
+    raw_rows,
+    rows_before,
+)
 from rewards.cdr.release_files import stable_id
 from rewards.gold import RECIPE_PARAMS, BoundStep, GoldError, Profile, Step, bind
 
@@ -463,3 +472,86 @@ class Replays:
         for name in mappers:
             states.append(self.apply(name, states[-1]))
         return states
+
+
+# --- all documents by number, when every shard was read
+
+
+def number_documents(work: Work) -> None:
+    """Write `documents.parquet`: all rows of the corpora in reading order. An id that an earlier
+    document has gets another one (of another file, reading otherwise) or is left out."""
+    files = work.parts("facts")
+    db = work.query(facts=files)
+    counts = dict(db.execute("SELECT filename, count(*) FROM facts GROUP BY ALL").fetchall())
+    _refuse_unusable(work, db)
+    db.execute("CREATE TABLE files (filename VARCHAR, shard INTEGER, base BIGINT)")
+    base = 0
+    for file in files:
+        db.execute(
+            "INSERT INTO files VALUES (?, ?, ?)", [file, int(Path(file).parent.name[-5:]), base]
+        )
+        base += counts.get(file, 0)
+    db.execute(
+        f"CREATE VIEW numbered AS SELECT base + file_row_number AS number, shard, "
+        f"filename AS file, f.* EXCLUDE (filename, file_row_number) "
+        f"FROM {read(files, ', file_row_number = true')} f JOIN files USING (filename)"
+    )
+    db.execute("CREATE TABLE again (number BIGINT, other BLOB)")
+    for again in _again(work, db):
+        db.execute("INSERT INTO again VALUES (?, ?)", again)
+    least = work.config.instances.min_active
+    db.execute(f"""
+        COPY (
+            SELECT n.* REPLACE (coalesce(other, id) AS id, CASE WHEN twice THEN {TWICE} ELSE state
+                END::TINYINT AS state),
+                state = {USED} AND NOT twice AND bit_count(active::BIGINT) >= {least} AS usable
+            FROM (SELECT *, a.number IS NOT NULL AND a.other IS NULL AS twice
+            FROM numbered n LEFT JOIN again a USING (number)) n
+            ORDER BY number
+        ) TO {quoted(str(work.folder / "documents.parquet"))} (FORMAT parquet, COMPRESSION zstd)""")
+
+
+def _refuse_unusable(work: Work, db: Any) -> None:
+    """Raise `CorpusError` when there is no document, or none of the licences asked for."""
+    query = "SELECT state, count(*) FROM facts GROUP BY state"
+    found: Counter[int] = Counter(dict(db.execute(query).fetchall()))
+    if not found.total() - found[TORN]:
+        places = ", ".join(sorted({source.name for source in work.sources})[:3])
+        first = db.execute("SELECT why FROM facts LIMIT 1").fetchone()
+        why = ""
+        if first:
+            left: dict[str, str] = json.loads(first[0])
+            why = f"; first problem: {left['name']}: {left['why']}"
+        raise CorpusError(f"{places}: no usable document{why}")
+    if work.config.licences and not found[USED] + found[LONG]:
+        query = f"SELECT licence FROM facts WHERE state = {UNLICENSED}"
+        there = Counter(said(licence) for (licence,) in db.execute(query).fetchall())
+        raise CorpusError(
+            f"no document has a licence of {', '.join(work.config.licences)}; there is "
+            + ", ".join(f"{name} ({count} documents)" for name, count in there.most_common(8))
+        )
+
+
+def _again(work: Work, db: Any) -> Iterator[tuple[int, bytes | None]]:
+    """The documents whose id an earlier one has, with another id for those of another file that
+    read otherwise."""
+    labels = labels_of(work.sources)
+    pieces = [work.pieces(shard) for shard in range(work.shards)]
+    query = f"""
+        SELECT n.number, n.id, n.shard, n.piece, n.file, n.start, n.size,
+            f.shard, f.piece, f.file, f.start, f.size
+        FROM (SELECT *, min(number) OVER (PARTITION BY id) AS first FROM numbered
+            WHERE state != {TORN}) n JOIN numbered f ON n.first = f.number
+        WHERE n.number != n.first ORDER BY n.number"""
+    taken: set[str] = set()
+    for number, name, *places in db.execute(query).fetchall():
+        both = places[:5], places[5:]
+        label, first = (
+            labels[pieces[int(shard)][int(piece)].source.place] for shard, piece, *_ in both
+        )
+        texts = [packed(file, start, size).get("text") for *_, file, start, size in both]
+        other = f"{label}#{said(name)}"  # corpora that both number their rows have the same ids
+        alike = label == first or texts[0] == texts[1] or other in taken
+        if not alike:
+            taken.add(other)
+        yield number, None if alike else raw(other)

@@ -35,8 +35,7 @@ from data_gen.cdr.documents import (
     names_of,
     rank_domains,
 )
-from data_gen.cdr.library import LibraryRecipe
-from data_gen.cdr.recipes import Library
+from data_gen.cdr.recipes import Library, LibraryRecipe
 from data_gen.cdr.rows import Row, Worded
 from data_gen.cdr.units import ORDER, SWAP, TRACKS, Unit, instances, splitter, unbalanced
 from data_gen.cdr.work import Work, packed, said

@@ -31,33 +31,34 @@ from data_gen.cdr.documents import (
     filters_of,
 )
 from data_gen.cdr.instruct import Pool, pool_of
-from data_gen.cdr.library import (
+from data_gen.cdr.recipes import (
+    CHANGED,
+    FAILED,
+    FAMILY,
+    SLOTS,
     Array,
     LibraryRecipe,
     OrderFamily,
     Point,
-    Rule,
-    calibrated,
-    percentile,
-    quantile_of,
 )
-from data_gen.cdr.recipes import CHANGED, FAILED, FAMILY
 from data_gen.cdr.units import (
+    CANONICAL,
     FILTER,
     MAIN,
     MAPPER,
     ORDER,
     SLOT_BITS,
+    SWAP,
     Asked,
     Instance,
     Plans,
-    atomic,
+    RowPlan,
+    Rule,
+    calibrated,
     difficulty,
     instances,
-    main_row,
-    order_rows,
-    swap_rows,
-    swapped,
+    percentile,
+    quantile_of,
 )
 from data_gen.cdr.work import Work, packed, said, write_part
 from rewards.cdr.release_files import stable_id
@@ -375,6 +376,51 @@ def _swaps_of(job: Swapping) -> list[Swap]:
         except (ValueError, RecursionError):
             continue
     return found
+
+
+# --- the rows of a unit
+
+
+def atomic(name: str, rule: Rule | None = None) -> Plans:
+    return (RowPlan(MAPPER if rule is None else FILTER, (name,), rule),)
+
+
+def main_row(entry: LibraryRecipe, place: int, rule: Rule | None = None) -> Plans:
+    """The row of a variant of a recipe."""
+    one, recipe = entry.variants[place], entry.recipe
+    named = (recipe.id, one.id, one.recipe_type)
+    return (RowPlan(MAIN, one.sequence, rule, *named, composed=recipe.composed),)
+
+
+def order_rows(entry: LibraryRecipe, family: OrderFamily, rule: Rule) -> Plans:
+    """The rows of an order family."""
+    recipe = entry.recipe
+    return tuple(
+        RowPlan(
+            *(ORDER, family.sequences[slot], rule, recipe.id, f"{family.id}__{slot}"),
+            *(recipe_type, family.id, slot, recipe.composed),
+        )
+        for slot, recipe_type in SLOTS.items()
+    )
+
+
+def swap_rows(entry: LibraryRecipe, i: int) -> Plans:
+    """The canonical and the swapped row of an order pair."""
+    recipe = entry.recipe
+    family = f"{recipe.id}__mapper_order_family__swap_{i}_{i + 1}"
+    orders = {CANONICAL: recipe.ordered, f"swap_{i}_{i + 1}": swapped(recipe.ordered, i)}
+    return tuple(
+        RowPlan(
+            *(SWAP, sequence, None, recipe.id, f"{family}__{slot}"),
+            *("clean-only", family, slot, recipe.composed),
+        )
+        for slot, sequence in orders.items()
+    )
+
+
+def swapped(order: tuple[str, ...], i: int) -> tuple[str, ...]:
+    """The sequence with places i and i + 1 exchanged."""
+    return (*order[:i], order[i + 1], order[i], *order[i + 2 :])
 
 
 # --- which units are worded: the release's caps, and balance for training

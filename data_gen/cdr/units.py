@@ -1,7 +1,7 @@
 """Units: rows that belong together, made from one operator or recipe and one document.
 
-A `RowPlan` says what a row is whatever its document; with a document it is an `Instance`, whose
-texts are made when they are wanted (spec section 8).
+A `Rule` is the threshold of a filter. A `RowPlan` says what a row is whatever its document; with a
+document it is an `Instance`, whose texts are made when they are wanted (spec section 8).
 """
 
 from __future__ import annotations
@@ -10,16 +10,117 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from assay.seeds import derive_seed
 from configs.cdr import SplitConfig
 from data_gen.cdr.documents import Record, Replays
-from data_gen.cdr.library import SLOTS, LibraryRecipe, OrderFamily, Rule
 from data_gen.overlap import Fingerprint, Print, copies_of
 from data_gen.splits import taken
 from rewards.cdr.release_files import prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
+
+# --- thresholds from statistics: percentiles, rounded to numbers people say
+
+ZeroPolicy = Literal["min-positive", "skip"]
+
+# filter -> (the one bound that is calibrated, its direction). "min": texts below are dropped.
+BOUNDS: dict[str, tuple[str, Literal["min", "max"]]] = {
+    "alphanumeric_filter": ("min_ratio", "min"),
+    "average_line_length_filter": ("max_len", "max"),
+    "character_repetition_filter": ("max_ratio", "max"),
+    "flagged_words_filter": ("max_ratio", "max"),
+    "maximum_line_length_filter": ("max_len", "max"),
+    "stopwords_filter": ("min_ratio", "min"),
+    "text_length_filter": ("min_len", "min"),
+    "word_repetition_filter": ("max_ratio", "max"),
+    "words_num_filter": ("min_num", "min"),
+}
+LEAST_RATIO = 0.001
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A filter with its threshold, and how it was made; `params` is None where the policy drops
+    it."""
+
+    params: dict[str, float] | None
+    meta: dict[str, Any]
+
+
+def percentile(values: Sequence[float] | np.ndarray[Any, Any], q: float) -> float:
+    """Percentile q in [0, 1] by linear interpolation; one value is its own percentile.
+
+    In exactly this form, because published thresholds depend on the last bit (spec section 17).
+    """
+    position = (len(values) - 1) * q
+    low = int(position)
+    high = min(low + 1, len(values) - 1)
+    ordered = np.partition(np.asarray(values), (low, high))
+    if len(values) == 1:
+        return float(ordered[0])
+    weight = position - low
+    return float(ordered[low]) * (1 - weight) + float(ordered[high]) * weight
+
+
+def round_threshold(value: float, key: str) -> float | int:
+    """A threshold as it is spoken (spec section 7.1): a count, or a ratio within [0, 1]."""
+    if key.endswith("_ratio"):
+        return _round_ratio(value)
+    steps = ((50, 5), (100, 10), (1000, 50), (10000, 100))
+    step = next((s for limit, s in steps if value <= limit), 1000)
+    rounded = int(round(value / step) * step)
+    return max(5, rounded) if value > 0 else rounded
+
+
+def _round_ratio(value: float) -> float:
+    step, digits = (0.0001, 4) if value < 0.001 else (0.001, 3) if value < 0.01 else (0.01, 2)
+    rounded = round(value / step) * step
+    if value > 0 and rounded == 0:
+        rounded = step
+    return round(min(1.0, max(0.0, rounded)), digits)
+
+
+def initial_threshold(values: Sequence[float], filter_name: str) -> dict[str, float]:
+    """The library's first guess: 20th percentile for a minimum, 80th for a maximum."""
+    key, direction = BOUNDS[filter_name]
+    return {key: round_threshold(percentile(values, 0.2 if direction == "min" else 0.8), key)}
+
+
+def quantile_of(filter_name: str, drop_rate: float) -> float:
+    """Which quantile of its statistics a filter's threshold is made from."""
+    return drop_rate if BOUNDS[filter_name][1] == "min" else 1 - drop_rate
+
+
+def calibrated(filter_name: str, raw: float, drop_rate: float, zero_policy: ZeroPolicy) -> Rule:
+    """Round `raw` to a threshold of a filter. `raw` is the percentile `quantile_of` of the texts'
+    statistics, so that the filter drops about the share `drop_rate` of them.
+
+    Only the calibrated bound is set; the opposite one falls back to the operator's default
+    (the hidden lower bounds of spec section 2).
+    """
+    key, direction = BOUNDS[filter_name]
+    value = round_threshold(raw, key)
+    zero = key.endswith("_ratio") and value == 0
+    if zero and zero_policy == "min-positive":
+        value = LEAST_RATIO
+    meta: dict[str, Any] = {
+        "threshold_source": "instance_balanced_quantile",
+        "target_drop_rate": drop_rate,
+        "threshold_quantile": quantile_of(filter_name, drop_rate),
+        "threshold_direction": direction,
+        "threshold_raw_value": round(raw, 6),
+        "threshold_value": value,
+        "threshold_param_key": key,
+        "zero_ratio_threshold": zero,
+        "zero_ratio_action": zero_policy if zero else None,
+    }
+    return Rule(None if zero and zero_policy == "skip" else {key: value}, meta)
+
+
+# --- rows
 
 MAPPER, FILTER, MAIN, SWAP, ORDER = range(5)  # kinds of units, in the order of the tracks
 # of each kind: the release's name, and that in the construction
@@ -151,48 +252,6 @@ class Unit:
 def frozen(step: Step) -> tuple[str, tuple[tuple[str, Any], ...]]:
     """A step that can be looked up."""
     return step.operator, tuple(sorted(step.params.items()))
-
-
-def atomic(name: str, rule: Rule | None = None) -> Plans:
-    return (RowPlan(MAPPER if rule is None else FILTER, (name,), rule),)
-
-
-def main_row(entry: LibraryRecipe, place: int, rule: Rule | None = None) -> Plans:
-    """The row of a variant of a recipe."""
-    one, recipe = entry.variants[place], entry.recipe
-    named = (recipe.id, one.id, one.recipe_type)
-    return (RowPlan(MAIN, one.sequence, rule, *named, composed=recipe.composed),)
-
-
-def order_rows(entry: LibraryRecipe, family: OrderFamily, rule: Rule) -> Plans:
-    """The rows of an order family."""
-    recipe = entry.recipe
-    return tuple(
-        RowPlan(
-            *(ORDER, family.sequences[slot], rule, recipe.id, f"{family.id}__{slot}"),
-            *(recipe_type, family.id, slot, recipe.composed),
-        )
-        for slot, recipe_type in SLOTS.items()
-    )
-
-
-def swap_rows(entry: LibraryRecipe, i: int) -> Plans:
-    """The canonical and the swapped row of an order pair."""
-    recipe = entry.recipe
-    family = f"{recipe.id}__mapper_order_family__swap_{i}_{i + 1}"
-    orders = {CANONICAL: recipe.ordered, f"swap_{i}_{i + 1}": swapped(recipe.ordered, i)}
-    return tuple(
-        RowPlan(
-            *(SWAP, sequence, None, recipe.id, f"{family}__{slot}"),
-            *("clean-only", family, slot, recipe.composed),
-        )
-        for slot, sequence in orders.items()
-    )
-
-
-def swapped(order: tuple[str, ...], i: int) -> tuple[str, ...]:
-    """The sequence with places i and i + 1 exchanged."""
-    return (*order[:i], order[i + 1], order[i], *order[i + 2 :])
 
 
 def instances(plans: Sequence[RowPlan], record: Record, bits: int) -> list[Instance]:

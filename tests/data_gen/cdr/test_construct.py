@@ -26,12 +26,12 @@ from data_gen.cdr.documents import (
     found_in,
     sources_of,
 )
-from data_gen.cdr.library import (
+from data_gen.cdr.recipes import mine_counts
+from data_gen.cdr.units import (
     BOUNDS,
     Rule,
     ZeroPolicy,
     calibrated,
-    mine_counts,
     percentile,
     quantile_of,
     round_threshold,

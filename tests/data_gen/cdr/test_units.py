@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
 from data_gen.cdr.documents import Record
-from data_gen.cdr.library import LibraryRecipe, MinedRecipe, Rule
 from data_gen.cdr.merge import Counts, _count, page, statistics
 from data_gen.cdr.outcome import Outcome
 from data_gen.cdr.plan import thin
+from data_gen.cdr.recipes import LibraryRecipe, MinedRecipe
 from data_gen.cdr.rows import Proof, Worded, word
 from data_gen.cdr.units import (
     MAIN,
@@ -25,6 +25,7 @@ from data_gen.cdr.units import (
     TRACKS,
     Instance,
     RowPlan,
+    Rule,
     Unit,
     difficulty,
     unbalanced,
