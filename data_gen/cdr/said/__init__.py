@@ -96,7 +96,7 @@ def decided_in(step: Step, text: str, keep: bool) -> int | str:
     low, high = (step.params.get(name) for name in OPERATORS[step.operator].bounds)
     if {_within(count, low, high) for count in COUNTS[step.operator](text)} == {keep}:
         return 0
-    count = TO_THE_LETTER.get(step.operator)
+    count = COUNTED_TO_THE_LETTER.get(step.operator)
     return 1 if count and _within(count(text), low, high) == keep else UNSETTLED
 
 
@@ -198,7 +198,7 @@ def words_again(text: str) -> float:
 _AROUND = string.punctuation + string.digits
 
 # Of the longer conditions, which leave one way of counting.
-TO_THE_LETTER: dict[str, Callable[[str], float]] = {
+COUNTED_TO_THE_LETTER: dict[str, Callable[[str], float]] = {
     "average_line_length_filter": characters_a_line,
     "character_repetition_filter": commonest_runs,
     "word_repetition_filter": words_again,

@@ -14,10 +14,10 @@ from data_gen.cdr.documents import ALL_MAPPERS, CALIBRATED_FILTERS, mapped
 from data_gen.cdr.instruct import CONDITIONS, CONDITIONS_TO_THE_LETTER
 from data_gen.cdr.instruct import TO_THE_LETTER as LONGER
 from data_gen.cdr.said import (
+    COUNTED_TO_THE_LETTER,
     COUNTS,
     FIGURES,
     READINGS,
-    TO_THE_LETTER,
     UNSETTLED,
     decided_in,
     manner_of,
@@ -35,7 +35,7 @@ def test_every_operator_that_rows_are_built_from_is_judged() -> None:
     longer = {name: len(own) - 1 for name, own in READINGS.items() if len(own) > 1}
     assert longer | {FIGURES: 1} == {name: len(own) for name, own in LONGER.items()}
     assert {name for name, _ in CONDITIONS} == set(COUNTS) == set(CALIBRATED_FILTERS)
-    assert {name for name, _ in CONDITIONS_TO_THE_LETTER} == set(TO_THE_LETTER)
+    assert {name for name, _ in CONDITIONS_TO_THE_LETTER} == set(COUNTED_TO_THE_LETTER)
     assert {operator for operator, _, manner in TEXTS if manner == 0} == set(ALL_MAPPERS)
 
 
