@@ -27,7 +27,7 @@ from namespaces import (
 from tiny_model import tiny_config, write_tiny_tokenizer
 
 # A loaded machine is slow, and no property is about time.
-settings.register_profile("assay", deadline=None)
+settings.register_profile("assay", deadline=None, max_examples=50)
 settings.load_profile("assay")
 
 # A shell's & makes interrupts ignored, in what the tests start, too; some send them.

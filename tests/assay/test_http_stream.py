@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import tables
 
@@ -61,7 +61,6 @@ texts = st.text(st.characters(codec="utf-8"), max_size=40)
 cuts = st.lists(st.integers(0, 4000), max_size=12)
 
 
-@settings(deadline=None)
 @given(texts, texts, cuts, st.sampled_from(["\n", "\r\n", "\r"]))
 def test_any_cutting_gives_the_same_message(
     text: str, thought: str, words: list[int], end: str
@@ -76,7 +75,6 @@ def test_any_cutting_gives_the_same_message(
     assert row["usage"] == {"completion_tokens": 7}
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6))
 def test_a_stream_that_ends_early_is_no_answer(at: int) -> None:
     """Until the reason for the end has been said whole, nothing is taken for an answer."""

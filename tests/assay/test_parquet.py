@@ -30,7 +30,7 @@ def kept(rows: list[dict[str, Any]]) -> bytes:
     return out.getvalue()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=5))
 def test_rows_come_back_as_json_holds_them(rows: list[dict[str, Any]]) -> None:
     data = kept(rows)

@@ -27,7 +27,7 @@ def lines_of(names: list[str], size: int = 64) -> list[tuple[str, int, bytes]]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=40), max_size=30), st.booleans(), st.integers(1, 90))
 def test_blocks_hold_whole_lines_and_count_them(
     tmp_path_factory: pytest.TempPathFactory, given: list[bytes], ended: bool, size: int

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import tables
 
@@ -41,7 +41,6 @@ def test_what_may_be_left_out_may_be_null() -> None:
     assert Task.from_json(row) == Task.from_json(ROW)
 
 
-@settings(deadline=None)
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_a_task_comes_back_as_it_was(text: str, words: list[str]) -> None:
     prompt = [{"role": "user", "content": text}]
@@ -49,7 +48,6 @@ def test_a_task_comes_back_as_it_was(text: str, words: list[str]) -> None:
     assert Task.from_json(json.loads(json_line(task.to_json()))) == task
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab\u0085\u2028\u2029\u000b\u000c\x1c\ud800é\n\r", max_size=20))
 def test_one_row_is_one_line_for_every_reader(text: str) -> None:
     line = json_line({"text": text})

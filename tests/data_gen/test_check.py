@@ -117,13 +117,8 @@ def test_copies_of_table_tasks_are_found(tmp_path: Path, capsys: Capture) -> Non
     relabelled = frame.assign(**codes, Price=frame["Price"] / 1000)
     for place, (copy, how) in enumerate(
         (
-            (frame, {}),
-            (frame.sort_values("Price"), {}),
-            (frame[frame.columns[::-1]], {}),
-            (frame.rename(columns={"Area": "a", "Price": "b"}), {}),
-            (frame, {"sep": ";", "decimal": ","}),
-            (frame.sample(frac=0.8, random_state=1), {}),
-            (frame, {"name": "x.csv"}),
+            (frame[frame.columns[::-1]].sort_values("Price"), {"name": "x.csv"}),
+            (frame.rename(columns={"Area": "a", "Price": "b"}), {"sep": ";", "decimal": ","}),
             (relabelled.sample(frac=0.9, random_state=2), {}),
         )
     ):
@@ -196,7 +191,7 @@ SCRIPTS: list[tuple[Sequence[str], int, int]] = [
 def test_a_copy_is_found_where_a_script_has_no_spaces(
     letters: Sequence[str], size: int, changed: int
 ) -> None:
-    for seed in range(5):
+    for seed in range(2):
         one, other = (Random(s).choices(letters, k=size) for s in (seed, seed + 100))
         two = list(one)
         for place in Random(seed).sample(range(size), changed):
@@ -226,7 +221,7 @@ def test_forms_of_characters_hide_no_copy_and_short_texts_say_too_little() -> No
 
 
 @given(st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_what_is_alike_is_what_comparing_every_pair_finds(seed: int) -> None:
     draw = Random(seed)
     bases = [draw.choices([f"w{i}" for i in range(60)], k=60) for _ in range(6)]

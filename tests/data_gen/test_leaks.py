@@ -31,7 +31,7 @@ def numbers(seed: int, rows: int = 300) -> Any:
     return pd.Series([rng.uniform(0.5, 90) for _ in range(rows)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(SEEDS, st.floats(0.01, 1000), st.floats(-1e4, 1e4), st.integers(0, 3))
 def test_a_line_a_monotone_function_and_a_rounding_tell(
     seed: int, slope: float, base: float, digits: int
@@ -43,7 +43,7 @@ def test_a_line_a_monotone_function_and_a_rounding_tell(
     assert tells(x, x.round(digits))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SEEDS, st.integers(3, 12), st.booleans())
 def test_a_mapping_by_dictionary_tells(seed: int, size: int, words: bool) -> None:
     rng = random.Random(seed)
@@ -61,7 +61,7 @@ def test_intervals_tell_one_way_and_a_smooth_function_that_is_not_monotone_too()
     assert tells(x, x**2) and tells(x, (x / 9).map(math.sin))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SEEDS, st.sampled_from(["numbers", "labels", "many labels"]))
 def test_what_only_comes_along_does_not_tell(seed: int, kind: str) -> None:
     rng, x = random.Random(seed + 1), numbers(seed)
@@ -131,7 +131,7 @@ def test_a_column_that_was_scaled_entity_by_entity_is_found() -> None:
     assert not tells_within(y / scale + pd.Series([rng.gauss(0, 1) for _ in y]), y, entity)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS, st.sampled_from("+-*/%w"))
 def test_what_two_columns_make_is_found(seed: int, way: str) -> None:
     a, b, c = numbers(seed), numbers(seed + 1), numbers(seed + 2)
@@ -161,7 +161,7 @@ def test_a_total_of_many_and_a_label_of_indicators_are_found() -> None:
     assert set(made_of(frame, "region", ["p0", *flags])[0]) == set(flags)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(SEEDS, st.sampled_from(["line", "map", "steps", "none"]))
 def test_the_audit_fits_on_training_rows_and_judges_on_others(seed: int, way: str) -> None:
     rng, x = random.Random(seed), numbers(seed, 400)

@@ -335,7 +335,7 @@ TASKS = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30)
 @given(tasks=st.lists(TASKS, min_size=1, max_size=5))
 def test_every_task_comes_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, tasks: list[Task]

@@ -125,7 +125,7 @@ def law(read: Callable[[], Any], gold: Score | None = None) -> None:
 
 
 @pytest.mark.parametrize("name", ["refinement", "structured", "answer", "sql"])
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_no_output_of_a_family_earns_more_than_gold(name: str, data: st.DataObject) -> None:
     family, gold = BUILT_IN[name], data.draw(st.sampled_from(GOLDS[name]))
@@ -213,7 +213,7 @@ PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_every_parser_reads_every_output(name: str, data: st.DataObject) -> None:
     read, gold = PARSERS[name]

@@ -115,7 +115,7 @@ def check(frame: Frame, table: tuple[Dialect, str, list[list[Any]]], plan: ReadP
         assert wrong == []
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(tables())
 def test_equal_or_refused(table: tuple[Dialect, str, list[list[Any]]]) -> None:
     dialect, date, columns = table

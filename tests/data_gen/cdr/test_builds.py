@@ -42,7 +42,7 @@ Says = Callable[[], str]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("here") / "corpus")
+    return write_corpus(tmp_path_factory.mktemp("here") / "corpus", 28)
 
 
 def build(corpus: Path, out: Path, *more: str) -> Path:
@@ -407,10 +407,6 @@ def test_an_evaluation_draws_examples_from_the_training_tasks_beside_the_tracks(
     train = tasks_of(shown)["train"]
     found = re.compile(r"<input>\n(.*?)\n</input>", re.DOTALL)
     fixed = found.findall(ours(KIND)["examples"])
-    alone = tmp_path / "published" / "tracks"
-    alone.mkdir(parents=True)
-    lines = (shown / "tracks" / "atomic_m.jsonl").read_bytes().splitlines(keepends=True)
-    (alone / "atomic_m.jsonl").write_bytes(b"".join(lines[:3]))
 
     def inputs(out: str, *more: str) -> list[tuple[str, list[str]]]:
         words = ["--model", "gold", "--no-baselines", "cdr.mode=few_shot", "cdr.k=1"]
@@ -422,10 +418,9 @@ def test_an_evaluation_draws_examples_from_the_training_tasks_beside_the_tracks(
     assert any(own != fixed for _, own in asked)
     for track, own in asked:
         assert own == fixed or set(own) <= {t.gold["input_text"] for t in train if t.track == track}
-    published = ("--tasks", f"cdr:{alone.parent}")
-    assert all(own == fixed for _, own in inputs("alone", *published))
     given = (f"cdr.examples={shown / 'train.jsonl'}", "cdr.shots=1", "cdr.shot_chars=400")
-    assert all(len(own) == 1 for _, own in inputs("given", *published, *given))
+    more = ("--tasks", f"cdr:{shown / 'tracks'}", "--limit", "3", "cdr.all_rows=true")
+    assert all(len(own) == 1 for _, own in inputs("given", *more, *given))
 
 
 # --- what others do with a build
@@ -435,40 +430,26 @@ def test_an_evaluation_asks_the_rows_that_a_build_holds_out(
     built: Path, tmp_path: Path, said: Says
 ) -> None:
     pytest.importorskip("torch")
-
-    def asked(name: str, place: Path | str, *more: str) -> tuple[set[str], dict[str, Any]]:
-        words = ["--model", "gold", "--tasks", f"cdr:{place}", "--out", str(tmp_path / name)]
-        assert command("eval")([*words, *([] if "cdr.k=0" in more else ["cdr.k=1"]), *more]) == 0
-        data = read_json(tmp_path / name / "results.json")
-        return {row["task_id"].partition("#")[0] for row in data["rows"]}, data
-
-    rows = {row["instance_id"] for row in rows_of(built)}
     held = {task.id for task in read_tasks(built / "heldout.jsonl")}
-    trained = {task.id for task in read_tasks(built / "train.jsonl")}
-    assert held and trained and held < rows
-    for name, place in (("whole", built), ("file", built / "heldout.jsonl")):
-        ids, data = asked(name, place)
-        assert (ids, data["meta"]["rows_left_out"]) == (held, len(rows - held))
-    ids, data = asked("all", built, "cdr.all_rows=true")
-    assert (ids, data["meta"]["heldout"]) == (rows, False)
-    found = data["benchmarks"]["cdr"]["paper_metrics"]
-    assert {p["mean_rs@k"] for p in found.values()} == {1.0} == {found["order_f"]["ocs_at_k"]}
-    assert asked("trained", built / "train.jsonl")[0] == trained
-    # all eleven wordings
-    more = ("cdr.k=0", "--limit", "6", "--no-baselines")
-    ids, data = asked("eleven", built / "tracks_all_prompts", *more)
+    for name, place, *more in (
+        ("file", "heldout.jsonl", "cdr.k=1"),
+        ("eleven", "tracks_all_prompts", "cdr.k=0", "--limit", "6"),  # all eleven wordings
+    ):
+        words = ["--model", "gold", "--no-baselines", "--tasks", f"cdr:{built / place}", *more]
+        assert command("eval")([*words, "--out", str(tmp_path / name)]) == 0
+        data = read_json(tmp_path / name / "results.json")
+        ids = {row["task_id"].partition("#")[0] for row in data["rows"]}
+        assert ids == held if name == "file" else ids <= held
     shown = {table["title"]: table for table in data["benchmarks"]["cdr"]["shown"]}
     curves = shown["CDR-Bench RS@K"]["curves"]
-    assert ids <= held
     assert curves and all(line == [[k, 1.0] for k in range(1, 12)] for _, line in curves)
     # a build without held-out rows is not evaluated on its training rows
     row = rows_of(built)[0]
     (tmp_path / "tracks").mkdir()
     (tmp_path / "tracks" / "atomic_m.jsonl").write_text(json.dumps(row) + "\n")
-    words = ["--model", "gold", "--tasks", f"cdr:{tmp_path}", "--out", str(tmp_path / "no")]
-    assert command("eval")(words) == 0  # no record of splits
     (tmp_path / "train.jsonl").write_text(json.dumps({"id": row["instance_id"]}) + "\n")
     said()
+    words = ["--model", "gold", "--tasks", f"cdr:{tmp_path}", "--out", str(tmp_path / "no")]
     assert command("eval")(words) == 2
     assert "heldout.jsonl names no row of atomic_m" in said()
 

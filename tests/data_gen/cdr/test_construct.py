@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from front import command
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
@@ -77,7 +77,6 @@ def test_mining_vectors() -> None:
         assert got == row["expected"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1), min_size=1, max_size=40),
     st.integers(1, 4),

@@ -258,6 +258,7 @@ def test_the_command_writes_tracks_tasks_and_what_it_left_out(
     assert not {t.meta["document"] for t in train} & {t.meta["document"] for t in heldout}
     for task in (*train, *heldout):
         assert score_answer(task, Answer(gold_response(task.gold))).reward == 1.0
+        assert "prompt_variants" not in task.gold
     left = json.loads((out / "manifest.json").read_text())["domains"]["rubric"]["left_out"]
     assert left == {"no verbosity from 0 to 4": 1, "not an object": 1, "not valid JSON": 1}
     assert json.loads((out / "certificate.json").read_text())["ok"]

@@ -9,7 +9,7 @@ from statistics import mean, median
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
@@ -139,7 +139,6 @@ def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
     return Unit(number, rows, "", ("", ""), [], ("", 0, 0))
 
 
-@settings(deadline=None)
 @given(units)
 def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Made]) -> None:
     listed = [unit_of(number, *one) for number, one in enumerate(made)]

@@ -57,7 +57,7 @@ recipes = st.lists(st.sampled_from(MAPPERS + FILTERS), min_size=1, max_size=7)
 seeds = st.integers(0, 2**32)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50)
 @given(recipes, st.sampled_from(STYLES), seeds, st.integers(0, 400))
 def test_an_instruction_reads_back_to_its_recipe_and_a_changed_one_does_not(
     steps: list[Step], style: Any, seed: int, place: int
@@ -126,7 +126,7 @@ def outcomes(draw: st.DrawFn) -> Outcome:
     return Outcome(states, frozenset(pairs - ahead), frozenset(ahead), judged, before)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 @given(outcomes(), st.sampled_from(RESULT_STYLES), seeds, st.integers(0, 900))
 def test_a_description_is_read_back_and_a_changed_one_never(
     outcome: Outcome, style: str, seed: int, place: int
@@ -191,7 +191,7 @@ NAMES = (
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=9),
     st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),

@@ -180,7 +180,7 @@ NAMES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(NAMES, NAMES, st.sampled_from([[], ["town"], ["a", "b.c"]]))
 def test_short_questions_are_read_back(
     numbers: list[str], words: list[str], keys: list[str]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import random
 import sqlite3
@@ -23,12 +22,12 @@ from front import command
 
 from assay.task import Task, read_tasks
 from data_gen.dare.agents import faithful_code, read_question, short_code
-from data_gen.dare.build import inputs_of, question_rows, without_copies, without_repeats
+from data_gen.dare.build import inputs_of, question_rows, without_repeats
 from data_gen.dare.database import Built
 from data_gen.dare.layout import csv_bytes, read_entries
 from data_gen.dare.sources import fingerprints, listed, sources
 from data_gen.dare.wording import ROWS
-from data_gen.overlap import copies_of_tables, kin_of_databases
+from data_gen.overlap import kin_of_databases
 from data_gen.tally import Refusal
 from rewards.dare.score import score_table_row
 from rollouts.sandbox.model import Config
@@ -209,20 +208,6 @@ def numbers(seed: int, rows: int = 300) -> Any:
     rng = random.Random(seed)
     frame = pd.DataFrame({c: [rng.gauss(0, 1) for _ in range(rows)] for c in "abcde"})
     return frame.assign(firm=[f"Firm {seed} {i // 10}" for i in range(rows)])
-
-
-def test_copies_of_a_table_are_known_by_their_values() -> None:
-    frame = houses(200)
-    copy = frame.rename(columns=str.upper).sample(frac=1, random_state=1).reset_index(drop=True)
-    copy = pd.read_csv(io.BytesIO(csv_bytes(copy.drop(columns="ROOMS"))))
-    marks = {n: fingerprints(f) for n, f in (("a", frame), ("b", copy), ("c", numbers(1)))}
-    found = copies_of_tables(marks)
-    assert found["a"] == found["b"] != found["c"]
-    assert copies_of_tables({"x": marks["b"], "y": marks["a"]})["y"] == found["a"]
-    seen: dict[str, Any] = {}
-    made = [Built(n, [{"file_path": n}], marks[n]) for n in "abc"]
-    assert [len(without_copies(b, seen).rows) for b in [*made, made[0]]] == [1, 0, 1, 1]
-    assert len(copies_of_tables({"n": frozenset(), "m": frozenset()})) == 2
 
 
 def database(top: Path, name: str, **files: Any) -> dict[str, str]:

@@ -212,7 +212,6 @@ def test_validation_is_a_third_of_heldout_unless_it_is_set(
 # --- words and texts ---
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(sorted(MAPPER_FORMS)), max_size=3),
@@ -228,7 +227,7 @@ def test_a_wording_reads_back_to_its_recipe(
     assert {*FILTERS} == {*THRESHOLDS}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(WEAVERS)))
 def test_what_a_weaver_puts_in_its_operator_takes_out(seed: int, operator: str) -> None:
     prose = 'The server keeps a copy. It\'s "safe" to restart the worker at any time.'

@@ -306,7 +306,7 @@ def test_what_allows_two_readings_is_not_provable(tmp_path: Path, rows: str) -> 
     assert cells(table, "c")[0] == 0.5  # another column says nothing of this one
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     values=st.lists(st.integers(-9_999_999, 9_999_999), min_size=3, max_size=12),
     digits=st.integers(0, 4),

@@ -62,7 +62,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for shift in range(3):
         table = surveyed(shift, 120).rename(columns={"Sales": f"Sales {shift}"})
         table.to_csv(here / "held" / f"t{shift}.csv", index=False)
-    words = ["--lakes", str(here / "first"), "--heldout", str(here / "held"), "--count", "30"]
+    words = ["--lakes", str(here / "first"), "--heldout", str(here / "held"), "--count", "20"]
     words += ["--validation-share", "0.3", "--seed", "4", "--workers", "1", "--obscured"]
     assert main([*words, "--stated-licence", "CC0", "--out", str(here / "o")]) == 0
     here.rename(top / "there")
@@ -77,7 +77,7 @@ def test_tasks_hold_and_share_no_table(built: Path) -> None:
     parts = tasks_of(built)
     every = [t for tasks in parts.values() for t in tasks]
     proof = json.loads((built / "certificate.json").read_text("utf-8"))
-    assert 24 <= len(every) == len({t.id for t in every}) <= 30
+    assert 16 <= len(every) == len({t.id for t in every}) <= 20
     assert {str(t.gold["answer_type"]) for t in every} == TYPES
     sides = [{d for t in tasks for d in t.meta["tables"]} for tasks in parts.values()]
     assert all(sides) and len(set.union(*sides)) == sum(map(len, sides))
@@ -128,7 +128,7 @@ def test_moved_tasks_are_answered_by_their_gold(built: Path, tmp_path: Path) -> 
                 code = [sys.executable, "-c", task.gold["pipeline"]]
                 done = subprocess.run(code, cwd=tmp_path, capture_output=True, check=True)
                 assert json.loads(done.stdout)["main-task"] == task.gold["answer"]
-    assert len(seen) >= 9, seen
+    assert len(seen) >= 7, seen
 
 
 def test_twins_ask_the_same_over_other_names_and_numbers(built: Path) -> None:
@@ -136,7 +136,7 @@ def test_twins_ask_the_same_over_other_names_and_numbers(built: Path) -> None:
     other = [t for tasks in tasks_of(built, "_obscured").values() for t in tasks]
     proof = json.loads((built / "certificate.json").read_text("utf-8"))
     dropped = sum(n for why, n in proof["refused"].items() if why.startswith("obscured"))
-    assert len(plain) == len(other) + dropped and len(other) >= 15
+    assert len(plain) == len(other) + dropped and len(other) >= 10
     for task in other:
         twin, gold = plain[task.meta["plain"]].gold, task.gold
         kinds = [[s["kind"] for s in one["subtasks"]] for one in (gold, twin)]

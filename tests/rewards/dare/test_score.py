@@ -80,7 +80,7 @@ def test_every_conformance_case_in_both_readings() -> None:
 
 
 labels = st.sampled_from(["a", "b", "c", "d e", "1"])
-TIMES = settings(max_examples=60, deadline=None)
+TIMES = settings(max_examples=30, deadline=None)
 
 
 @TIMES
@@ -104,7 +104,7 @@ def test_r2_is_scikit_learns_clipped(pairs: list[tuple[float, float]]) -> None:
     assert clipped_r2(truth, said) == pytest.approx(wanted, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     data=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: f"row_id,y\n{t}".encode()),
     reading=st.sampled_from(["release", "strict"]),

@@ -31,7 +31,7 @@ NAMES = [n for n in OPERATORS if n != "remove_table_text_mapper"]
 RECIPES = st.lists(st.sampled_from(NAMES), max_size=6).map(lambda names: [step(n) for n in names])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 @given(text=TEXTS, recipe=RECIPES)
 def test_states_chain_and_keep_means_full_run(text: str, recipe: list[Step]) -> None:
     done = execute(text, recipe)
@@ -92,7 +92,7 @@ def test_every_operator_is_described_with_an_example() -> None:
 
 
 @pytest.mark.parametrize(("fast", "plain"), [p[1:] for p in PAIRS], ids=[p[0] for p in PAIRS])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(text=TEXTS)
 def test_a_fast_form_gives_what_the_plain_definition_gives(
     fast: Callable[[str], Any], plain: Callable[[str], Any], text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import tables
 
@@ -29,7 +29,6 @@ def results(draw: st.DrawFn) -> list[Row]:
     return draw(st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
 
 
-@settings(deadline=None)
 @given(results(), st.randoms(use_true_random=False), st.booleans())
 def test_columns_may_be_exchanged_and_rows_where_no_order_is_asked(
     rows: list[Row], rng: Random, ordered: bool
@@ -43,7 +42,6 @@ def test_columns_may_be_exchanged_and_rows_where_no_order_is_asked(
     assert equal(rows, other, ordered, published=True)
 
 
-@settings(deadline=None)
 @given(results(), st.data())
 def test_a_row_more_or_another_cell_is_another_result(rows: list[Row], data: st.DataObject) -> None:
     assert not equal(rows, [*rows, rows[0]], False)
@@ -56,7 +54,6 @@ def test_a_row_more_or_another_cell_is_another_result(rows: list[Row], data: st.
     assert not equal(rows, other, False) and not bird_equal(rows, other)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_numbers_within_the_tolerance_pair_up_in_any_order(
     values: list[float], rng: Random

@@ -43,7 +43,7 @@ QUERIES = TABLES["hidden_databases_queries"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(data=st.data(), query=st.sampled_from(QUERIES), seed=st.integers(0, 9))
 def test_a_constant_in_place_of_a_column_is_never_paid(
     kind: str, data: st.DataObject, query: tuple[str, bool], seed: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards.sql.score import LONGEST, extract, fenced
@@ -33,7 +33,6 @@ def test_blocks(text: str, sql: str, why: str) -> None:
     assert (found.sql, found.why) == (sql, why)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=80), st.text(max_size=40))
 def test_a_query_comes_back(sql: str, before: str) -> None:
     query = sql.replace("`", "").strip()
@@ -41,7 +40,6 @@ def test_a_query_comes_back(sql: str, before: str) -> None:
     assert (found.sql, found.why) == ((query, "ok") if query else ("", "empty"))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="`sql \n;abc\r", max_size=120))
 def test_no_text_raises(text: str) -> None:
     found = extract(text)

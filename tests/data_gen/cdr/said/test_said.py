@@ -48,7 +48,7 @@ def test_a_change_is_said_by_the_first_words_that_say_it(
 
 
 @pytest.mark.parametrize("operator", sorted(ALL_MAPPERS))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from([text for _, text, _ in TEXTS] + ["\n", "<", " % "])))
 def test_any_text_is_judged_and_an_operator_that_does_nothing_is_found_out(
     operator: str, pieces: list[str]
@@ -91,7 +91,7 @@ def test_a_verdict_stands_where_all_ways_of_counting_agree(
 
 @pytest.mark.parametrize("name", CALIBRATED_FILTERS)
 @given(st.text("ab 1.\n", max_size=60), st.integers(0, 40))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_a_filter_decides_as_its_longer_words_count(name: str, text: str, bound: int) -> None:
     low, high = bind(Step(name)).operator.bounds
     step = Step(name, {low: None, high: bound / 40 if low.endswith("ratio") else bound})
