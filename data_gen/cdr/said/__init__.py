@@ -9,23 +9,25 @@ training row.
 
 from __future__ import annotations
 
+import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isqrt
 from typing import Any
 
-from data_gen.cdr.said import identifiers, markup, prose
+from data_gen.cdr.said import identifiers, texts
 from data_gen.cdr.said.identifiers import Reading
+from data_gen.cdr.said.texts import is_comment
 from rewards.gold import OPERATORS, Step
 
 # Of every mapper that is judged what its words say, manner by manner: the short ones, then those to
 # the letter, as in `data_gen.cdr.instruct.TO_THE_LETTER`.
 READINGS: dict[str, tuple[Reading, ...]] = {
     "clean_channel_id_mapper": (identifiers.chat,),
-    "clean_copyright_mapper": (markup.without_licence, markup.lines_at_the_top),
+    "clean_copyright_mapper": (texts.without_licence, texts.lines_at_the_top),
     "clean_email_mapper": (identifiers.mail,),
-    "clean_html_mapper": (markup.without_tags, markup.angle_brackets),
+    "clean_html_mapper": (texts.without_tags, texts.angle_brackets),
     "clean_id_card_mapper": (identifiers.card,),
     "clean_ip_mapper": (identifiers.network,),
     "clean_jwt_mapper": (identifiers.web_token,),
@@ -35,21 +37,21 @@ READINGS: dict[str, tuple[Reading, ...]] = {
     "clean_pem_mapper": (identifiers.key_block,),
     "clean_phone_mapper": (identifiers.phone, identifiers.phones_of_the_usual_form),
     "clean_secret_mapper": (identifiers.secret, identifiers.values_of_listed_names),
-    "expand_macro_mapper": (markup.macros_written_out,),
-    "extract_tables_from_html_mapper": (markup.tables, markup.tables_of_pieces),
-    "fix_unicode_mapper": (prose.decoded_right, prose.quotes_straight, prose.characters_plain),
-    "punctuation_normalization_mapper": (prose.plain_marks, prose.listed_marks),
-    "remove_bibliography_mapper": (markup.until_bibliography,),
-    "remove_comments_mapper": (markup.without_comments, markup.percent_signs),
-    "remove_header_mapper": (markup.from_heading, markup.from_any_heading),
-    "remove_long_words_mapper": (prose.marks_alone, prose.ascii_marks),
-    "remove_repeat_sentences_mapper": (prose.repeats, prose.repeated_pieces, prose.repeated_parts),
-    "remove_specific_chars_mapper": (prose.bullets,),
+    "expand_macro_mapper": (texts.macros_written_out,),
+    "extract_tables_from_html_mapper": (texts.tables, texts.tables_of_pieces),
+    "fix_unicode_mapper": (texts.decoded_right, texts.quotes_straight, texts.characters_plain),
+    "punctuation_normalization_mapper": (texts.plain_marks, texts.listed_marks),
+    "remove_bibliography_mapper": (texts.until_bibliography,),
+    "remove_comments_mapper": (texts.without_comments, texts.percent_signs),
+    "remove_header_mapper": (texts.from_heading, texts.from_any_heading),
+    "remove_long_words_mapper": (texts.marks_alone, texts.ascii_marks),
+    "remove_repeat_sentences_mapper": (texts.repeats, texts.repeated_pieces, texts.repeated_parts),
+    "remove_specific_chars_mapper": (texts.bullets,),
     "remove_words_with_incorrect_substrings_mapper": (
         identifiers.words_of_links,
         identifiers.words_of_links_in_any_case,
     ),
-    "whitespace_normalization_mapper": (prose.blanks, prose.listed_blanks),
+    "whitespace_normalization_mapper": (texts.blanks, texts.listed_blanks),
 }
 OTHER_FIGURES = "shows other figures than it says"
 UNSETTLED = "decides by a count that its words do not settle"
@@ -84,7 +86,7 @@ def holds(operator: str, manner: int, text: str) -> bool:
 def says(operator: str, manner: int, before: str, after: str) -> bool:
     """Whether a manner of a mapper's words says its change of a text."""
     if operator == FIGURES:
-        return markup.shows_figures(before, after, bool(manner))
+        return shows_figures(before, after, bool(manner))
     if operator not in READINGS:
         return True
     return READINGS[operator][manner](before) == after
@@ -102,6 +104,48 @@ def decided_in(step: Step, text: str, keep: bool) -> int | str:
 
 def _within(count: float, low: Any, high: Any) -> bool:
     return (low is None or count >= low) and (high is None or count <= high)
+
+
+# --- figures of LaTeX, of which the words are judged by what is shown
+
+_FIGURE = re.compile(r"\\begin\{(figure\*?|wrapfigure)\}.*?\\end\{\1\}", re.DOTALL)
+_IMAGE = re.compile(r"\\includegraphics\*?\s*(?:\[[^\]]*\])?\{([^}]+)\}")
+_BEFORE_IMAGE = re.compile(r"(?m)^(.*)\\includegraphics")
+_BLOCK = re.compile(r"(?:\A|\n\n)Figure \d+\n")
+
+
+def shows_figures(before: str, after: str, in_detail: bool = False) -> bool:
+    """Whether the second text is the figures of the first: every image, and captions and
+    paragraphs as they stand there. Of a text that has images in comments, or none, it is not,
+    unless those in comments count too and a text without stays as it is (`in_detail`)."""
+    if in_detail and "\\includegraphics" not in before:
+        return before == after
+    figures = [m[0] for m in _FIGURE.finditer(before)]
+    images = [name.strip() for one in figures for name in _IMAGE.findall(one)]
+    if not images or any(not _IMAGE.search(one) for one in figures):
+        return False
+    if not in_detail and any(map(is_comment, _BEFORE_IMAGE.findall(before))):
+        return False
+    blocks = [block for block in _BLOCK.split(after) if block]
+    shown = [name for block in blocks for name in _listed(block, "Images:", "Citing Paragraphs:")]
+    if shown != images:
+        return False
+    said = [line for block in blocks for line in _fields(block)]
+    return all(value in before for value in said)
+
+
+def _listed(block: str, first: str, last: str) -> list[str]:
+    inside = block.partition(f"\n{first}\n")[2].partition(f"\n{last}\n")[0]
+    return [line.removeprefix("- ").strip() for line in inside.split("\n") if line.strip("- ")]
+
+
+def _fields(block: str) -> Iterator[str]:
+    head, _, citing = block.partition("\nCiting Paragraphs:\n")
+    caption = head.partition("\nCaption: ")[2].partition("\nImages:")[0]
+    yield caption.partition("\nParent Label: ")[0]
+    for paragraph in re.split(r"(?m)^- ", citing):
+        if (said := paragraph.strip()) != "-":  # which stands for none
+            yield said
 
 
 # --- what the conditions of filters say, counted in every way that their words allow: whether a

@@ -12,7 +12,7 @@ from datetime import date
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
-from data_gen.cdr.said.markup import NAMES
+from data_gen.cdr.said.texts import NAMES
 
 Reading = Callable[[str], str | None]
 Span = tuple[int, int]
