@@ -18,7 +18,16 @@ import textwrap
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import (
+    MISSING,
+    Field,
+    asdict,
+    dataclass,
+    field,
+    fields,
+    is_dataclass,
+    make_dataclass,
+)
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -148,6 +157,20 @@ def load(cls: type[T], path: str | Path | None = None, overrides: Sequence[str] 
         _apply(cls, cls, values, _parse_override(text), "command line", "")
     places = ([str(path)] if path is not None else []) + (["command line"] if overrides else [])
     return cast(T, _build(cls, values, " + ".join(places) or "defaults", ""))
+
+
+def given_values(settings: type | Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """The settings that `key=value` words name, each of its type: those of a dataclass, or types by
+    name.
+
+    A dataclass's own rules are not asked: they hold for the whole, defaults included.
+    """
+    if isinstance(settings, type):
+        settings = {f.name: _hints(settings)[f.name] for f in _fields(settings)}
+    kinds = [(name, kind, field(default=None)) for name, kind in settings.items()]
+    read = load(cast("type[Any]", make_dataclass("Settings", kinds)), None, words)
+    given = dict.fromkeys(word.partition("=")[0].strip() for word in words)
+    return {name: getattr(read, name) for name in given}
 
 
 def dump(config: Any, path: str | Path | None = None) -> str:

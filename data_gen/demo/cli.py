@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.console import Parser, add_out, add_seed, parser
 from assay.task import Task
-from data_gen.builder_settings import given_values
+from configs.loader import given_values
 from data_gen.certificate import counted
 from data_gen.corpora import Corpus, Document, read_corpus
 from data_gen.demo.refinements import DemoBuilder, OrderBuilder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from configs.loader import given_values
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
-from data_gen.builder_settings import given_values
 from data_gen.demo.settings import DemoTaskSettings, OrderSettings
 from data_gen.queries.lake_build import options as lake_options
 from experiments import (
