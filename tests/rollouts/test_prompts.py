@@ -33,7 +33,13 @@ FAMILIES = [name for name in (*TEMPLATES, *QWEN) if name not in ("plain", "r1")]
 # A newline pair at the end of the prompt is one token of GPT-2's words, and two before a letter:
 # what is asked and what is answered then meet at another border than in a text of both.
 BORDERS = {("bytes, spaced", "llama3")}
-PAIRS = [(k, f) for k in KINDS for f in FAMILIES if (k, f) not in BORDERS]
+# every kind with half of the families, every family with half of the kinds
+PAIRS = [
+    (kind, family)
+    for i, kind in enumerate(KINDS)
+    for j, family in enumerate(FAMILIES)
+    if (i + j) % 2 == 0 and (kind, family) not in BORDERS
+]
 CONTROL = [*SPECIAL, *ADDED]
 TOOL = ToolSpec("look", "Look <|im_end|> up.", {"type": "object", "properties": {"</s>": {}}})
 

@@ -21,7 +21,7 @@ def task(text: str, **more: object) -> Task:
     return Task("t", "refinement", "a", "heldout", [], gold, **more)  # type: ignore[arg-type]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=300))
 def test_gold_fits_with_room_to_spare(text: str, tiny_folder: Path) -> None:
     """Texts of any script: characters say nothing of how many tokens a text has."""

@@ -6,14 +6,13 @@ What real training does with it, to the bit, is in test_interruptions.py.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from mini_slurm import MiniSlurm, wait_for
-from slurm_runs import preempt, saved, started
+from slurm_runs import saved, started
 
 STEPS = 400
 
@@ -79,47 +78,6 @@ def test_a_crashed_slurmd_costs_nothing(slurm: MiniSlurm, tmp_path: Path) -> Non
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0"), log.read_text()
     assert saved(tmp_path / "run", "sft") == STEPS and "signal" not in log.read_text()
     wait_for("the node's return", lambda: set(slurm.states()) == {"idle"})
-
-
-@pytest.mark.slow
-def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
-    slurm: MiniSlurm, tmp_path: Path
-) -> None:
-    runs, python = {"sft": "sft", "rl": "grpo_1node"}, stand_in(tmp_path)
-    jobs: dict[str, str] = {}
-    for stage, script in runs.items():
-        log, out, cores = tmp_path / f"{stage}.log", f"out={tmp_path / stage}", "--cpus-per-task=2"
-        jobs[stage] = slurm.script(log, script, out, options=cores, ASSAY_PYTHON=python)
-
-    def next_start(restarts: int) -> None:
-        for stage, job in jobs.items():
-            wait_for("the next start", lambda job=job: started(slurm, job, restarts))
-            before = saved(tmp_path / stage, stage)
-            wait_for("progress", lambda s=stage, b=before: saved(tmp_path / s, s) > b)
-
-    next_start(0)
-    slurm.run("scancel", "--signal=USR1", "--batch", jobs["sft"])  # the time limit is near
-    slurm.run("scontrol", "requeue", jobs["rl"])
-    next_start(1)
-    preempt(slurm)  # USR1, and TERM only after the grace time
-    next_start(2)
-    slurm.run("scontrol", "update", "partitionname=main", "gracetime=0")
-    try:
-        preempt(slurm)  # TERM at once
-        next_start(3)
-    finally:
-        slurm.run("scontrol", "update", "partitionname=main", "gracetime=30")
-    for stage, job in jobs.items():
-        done, said = slurm.wait(job), (tmp_path / f"{stage}.log").read_text()
-        assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "3"), said
-        assert saved(tmp_path / stage, stage) == STEPS
-        # what a start finds is what the stop before it saved at the signal, not an older checkpoint
-        stops = re.findall(r"stopped with exit status \d+; (\S+ step_\d+)", said)
-        starts = re.findall(r"start: (\S+ step_\d+) ", said)
-        assert len(stops) == 3 and starts == stops, said
-        assert len(set(stops)) == 3 and "start: nothing saved" in said
-        assert (tmp_path / stage / "cores").read_text() == "2"  # the step has the job's cores
-    assert "signal USR1: asking the run to save" in (tmp_path / "sft.log").read_text()
 
 
 @pytest.mark.slow

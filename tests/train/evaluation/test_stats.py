@@ -78,7 +78,7 @@ def items(sources: list[int], source: int) -> list[int]:
     return [i for i, other in enumerate(sources) if other == source]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 11), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from("KD")),

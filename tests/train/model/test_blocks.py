@@ -35,7 +35,7 @@ def cases(draw: st.DrawFn) -> tuple[int, ...]:
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases(), st.booleans())
 @example((2, 2, 4, 74, 1, 128, 0), False)
 @example((1, 1, 1, 2, 2, 32, 0), False)

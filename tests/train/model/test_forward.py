@@ -108,7 +108,7 @@ def groups(draw: st.DrawFn) -> list[Segment]:
 @pytest.mark.parametrize("tiles", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pair", [1e-9, 1e9])  # prompts shared by branches, and rows by themselves
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(groups())
 def test_float32_agrees_with_torch(
     pair: float, kind: str, tiles: bool, segments: list[Segment]
@@ -124,7 +124,7 @@ def test_float32_agrees_with_torch(
 
 @pytest.mark.parametrize("tiles", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(groups())
 def test_layers_that_are_computed_again_give_the_same_bits(
     kind: str, tiles: bool, segments: list[Segment]
@@ -138,7 +138,7 @@ def test_layers_that_are_computed_again_give_the_same_bits(
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pair", [1e-9, 1e9])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(groups())
 def test_long_sequences_are_attended_to_alike(
     pair: float, kind: str, compiled: bool, segments: list[Segment]

@@ -4,16 +4,49 @@ evaluation's own."""
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluations import in_words, results, with_tools
+from mixed_tasks import OWN, own, refinement
+from mixed_tasks import said as reply_to
+from places import ROOT
 from report_runs import make_report_run
 
 import assay
 from assay import family as families
+from assay.task import Task, read_tasks, write_jsonl
+
+# a scorer that fails on one answer
+SUMS = OWN.replace(
+    "    right =",
+    '    if "boom" in answer.text:\n        raise RuntimeError("no ruler")\n    right =',
+)
+# right, wrong, not scored at all, and half of a surrogate pair
+SAID = ["0", "3", "boom", "six \ud83d"]
+CALL = (
+    'I look.\n<tool_call>\n{"name": "query", "arguments": '
+    '{"sql": "SELECT boxes FROM stock WHERE fruit = \'fig\'"}}\n</tool_call>'
+)
+
+
+def evaluated(folder: Path, tasks: list[Task], replies: list[list[str]], *words: str) -> Path:
+    """The folder of an evaluation whose model says `replies`, task by task."""
+    write_jsonl(folder / "tasks.jsonl", [task.to_json() for task in tasks])
+    rows = [
+        {"match": task.prompt[-1]["content"], "replies": texts}
+        for task, texts in zip(tasks, replies, strict=True)
+    ]
+    (folder / "canned.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    named = ["--tasks", str(folder / "tasks.jsonl"), "--model", f"canned:{folder}/canned.jsonl"]
+    assert assay.main(["eval", *named, "--out", str(folder / "out"), *words]) in (0, 3)
+    return folder / "out"
+
+
+def results(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def exported(run: Path, out: Path, *more: str) -> dict[str, dict[str, Any]]:
@@ -28,11 +61,17 @@ def exported(run: Path, out: Path, *more: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation with answers in words, of a family of its own."""
+    """Ten tasks of two families, two samples each; one task has no outcome."""
+    folder = tmp_path_factory.mktemp("words")
+    (folder / "sums.py").write_text(SUMS, encoding="utf-8")
+    texts = [refinement(i, "KEEP" if i % 3 else "DROP", i // 2) for i in range(6)]
+    replies = [[text] for text in (*map(reply_to, texts), *SAID)]
+    more = ["--family", str(folder / "sums.py"), "--seed", "7"]
+    more += ["sampling.n=2", "sampling.temperature=0.5"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(families, "_added", {})
         patch.setenv(families.VARIABLE, "")
-        return in_words(tmp_path_factory.mktemp("words"))
+        return evaluated(folder, [*texts, *map(own, range(4))], replies, *more)
 
 
 @pytest.mark.usefixtures("no_family_of_another_test")
@@ -54,8 +93,8 @@ def test_samples_scores_and_numbers_are_those_of_the_evaluation(
         assert (outcome["value"], reward["value"]) == (row["outcome"], row["reward"])
         assert outcome["explanation"] == row["why"] and "parts" not in outcome["metadata"]
         assert reward["metadata"]["parts"] == row["parts"]
-    assert log["samples/sums/1_epoch_1.json"]["target"] == "2"
-    assert log["samples/sums/3_epoch_1.json"]["output"]["completion"] == "six ?"
+    assert log["samples/o1_epoch_1.json"]["target"] == "2"
+    assert log["samples/o3_epoch_1.json"]["output"]["completion"] == "six ?"
     cell, header = data["tables"]["overall"], log["header.json"]
     outcome, reward = header["results"]["scores"]
     numbers = {name: metric["value"] for name, metric in outcome["metrics"].items()}
@@ -75,11 +114,11 @@ def test_samples_scores_and_numbers_are_those_of_the_evaluation(
     tasks = words.parent / "tasks.jsonl"
     tasks.rename(tmp_path / "elsewhere.jsonl")
     (log,) = exported(words, tmp_path / "c", *family).values()
-    sample = log["samples/sums/1_epoch_1.json"]
+    sample = log["samples/o1_epoch_1.json"]
     assert "--tasks" in sample["metadata"]["gold"] and sample["target"] == ""
     more = ["--tasks", str(tmp_path / "elsewhere.jsonl")]
     (log,) = exported(words, tmp_path / "d", *family, *more).values()
-    assert log["samples/sums/1_epoch_1.json"]["target"] == "2"
+    assert log["samples/o1_epoch_1.json"]["target"] == "2"
 
 
 @pytest.mark.usefixtures("no_family_of_another_test")
@@ -100,7 +139,7 @@ def test_inspect_itself_opens_the_log_and_writes_it_again(words: Path, tmp_path:
     outcome, _ = log.results.scores
     assert outcome.metrics["mean"].value == found["tables"]["overall"]["mean_outcome"]
     assert sum(s.error is not None for s in inspect.read_eval_log_sample_summaries(path)) == 2
-    assert inspect.read_eval_log_sample(path, "sums/3", 2).target == "6"
+    assert inspect.read_eval_log_sample(path, "o3", 2).target == "6"
     assert inspect.read_eval_log(path, header_only=True).samples is None
     inspect.write_eval_log(log, str(tmp_path / "again.eval"))
     first, second = (inspect.read_eval_log(p) for p in (path, str(tmp_path / "again.eval")))
@@ -109,9 +148,14 @@ def test_inspect_itself_opens_the_log_and_writes_it_again(words: Path, tmp_path:
 
 @pytest.mark.usefixtures("no_family_of_another_test")
 def test_a_tools_answer_names_its_call(tmp_path: Path) -> None:
-    run = with_tools(tmp_path / "e")
-    more = ["--family", str(tmp_path / "e" / "own_tools.py")]
-    (log,) = exported(run, tmp_path / "logs", *more).values()
+    """Three episodes of examples/own_tools.py that ask the database; the last answer is wrong."""
+    family = ["--family", str(shutil.copy(ROOT / "examples" / "own_tools.py", tmp_path))]
+    built = tmp_path / "built"
+    assert assay.main(["tasks", "shop", *family, "--out", str(built), "count=6"]) in (0, None)
+    tasks = read_tasks(built / "heldout.jsonl")[:3]
+    replies = [[CALL, boxes] for boxes in (*(t.gold["boxes"] for t in tasks[:2]), "none")]
+    run = evaluated(tmp_path, tasks, replies, *family, "tools.turns=3")
+    (log,) = exported(run, tmp_path / "logs", *family).values()
     samples = [value for name, value in log.items() if name.startswith("samples/")]
     assert len(samples) == 3
     for sample in samples:

@@ -45,7 +45,7 @@ def assert_same(
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=near)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from([0.0, 0.01, 0.03, 0.1, 1.0]),
     st.sampled_from([(0, 1.0), (5, 1.0), (20, 0.8)]),

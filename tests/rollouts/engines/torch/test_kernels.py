@@ -84,7 +84,7 @@ def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     FORMATS,
     st.sampled_from([(4, 2, 32), (9, 3, 64), (4, 1, 96), (2, 2, 128), (2, 1, 256)]),
@@ -128,7 +128,7 @@ def test_attention(
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     FORMATS,
     st.sampled_from([64, 272, 1024, 4096 + 48]),

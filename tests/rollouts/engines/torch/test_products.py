@@ -35,7 +35,7 @@ def tiled(weight: Any, bias: Any = None) -> Tiles:
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(1, FEW + 40),
     st.sampled_from([32, 96, 576]),

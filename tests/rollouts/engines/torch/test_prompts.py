@@ -38,7 +38,7 @@ def case(seed: int, known: list[int], new: list[int], heads: int, kv: int, size:
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SIZES, st.sampled_from([(9, 3), (4, 4), (8, 1)]), st.sampled_from([32, 64, 128, 96]))
 def test_attention_of_prompts_is_that_of_torch(
     sizes: list[tuple[int, int]], heads: tuple[int, int], size: int
@@ -72,7 +72,7 @@ def test_attention_of_prompts_is_that_of_torch(
         assert torch.allclose(mixed, wanted, 3e-2, 3e-2)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 3))
 def test_a_prompt_in_two_parts_and_beside_others_has_the_same_bits(
     first: int, second: int, others: int

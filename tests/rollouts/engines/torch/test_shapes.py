@@ -134,7 +134,7 @@ def test_log_probabilities_are_those_of_transformers(made: Made) -> None:
     assert isinstance(engine, TorchEngine)
     prompts = PROMPTS
     for _ in range(2):
-        groups = engine.generate_now(prompts, Sampling(24), 3, list(range(5)))
+        groups = engine.generate_now(prompts, Sampling(12), 2, list(range(5)))
         for prompt, group in zip(prompts, groups, strict=True):
             for c in group:
                 logits = made.module(torch.tensor([prompt + c.ids])).logits[0]
@@ -146,9 +146,9 @@ def test_log_probabilities_are_those_of_transformers(made: Made) -> None:
     again = [[*p, 11] for p in prompts[:1]]
     engine.generate_now(again, Sampling(2), 1, [0])
     assert engine.prefilled - before < len(again[0])
-    greedily = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, list(range(5)))
+    greedily = engine.generate_now(PROMPTS, Sampling(16, temperature=0), 2, list(range(5)))
     for prompt, group in zip(PROMPTS, greedily, strict=True):
-        assert [c.ids for c in group] == [greedy(made.module, prompt, 40)] * 2
+        assert [c.ids for c in group] == [greedy(made.module, prompt, 16)] * 2
 
 
 def segments() -> list[Segment]:
