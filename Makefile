@@ -85,7 +85,7 @@ test-browser: setup
 	-test -f $(AXE) || (mkdir -p .interop/axe && cd .interop/axe && npm pack --silent axe-core@4.14.1 \
 	  && tar xzf axe-core-4.14.1.tgz)
 	if [ -f $(AXE) ]; then export ASSAY_AXE="$$PWD/$(AXE)"; fi; \
-	  $(BIN)/python -m pytest tests/train/report/test_browser.py tests/train/view/test_browser.py $(ARGS)
+	  $(BIN)/python -m pytest tests/train/test_browser.py $(ARGS)
 
 # What `check` and `docs` are made with. Fails where it cannot be fetched.
 tools: setup

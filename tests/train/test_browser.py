@@ -1,29 +1,72 @@
-"""The page in a real browser. Needs the extra `browser` and an installed Chromium."""
+"""The pages of `assay view` and `assay report` in a real browser. Needs the extra `browser` and an
+installed Chromium."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from small_run import EVIL, answers, evaluation_rows, line, make_evaluation, make_run, refinement
-from view_pages import SCHEMES, SIZES, check_layout, needs_browser
+from report_runs import make_report_run
+from small_run import EVIL, evaluation_rows, line, make_evaluation, make_run, refinement
 
 from assay.task import json_line, write_jsonl
+from train.report.write import write_several
 from train.view import serve
 from train.view.book import bind, open_runs
 from train.view.page import write_page
 from train.view.serve import Followed, Server
 
-pytestmark = needs_browser()
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs an installed Chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A running browser."""
+    with playwright.sync_playwright() as library:
+        started = library.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A page whose console must stay silent."""
+    context = browser.new_context(viewport=WIDE)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield page
+    context.close()
+    assert said == []
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`one.html` of a run, `two.html` of two evaluations, `folder/`."""
+    """`one.html` of a run, `two.html` of two evaluations, `folder/`; in
+    `reports/` runs, two of them seeds of one setting, and their page."""
     folder = tmp_path_factory.mktemp("site")
     tasks = make_run(folder / "run", tasks=12)
     make_evaluation(folder / "a", tasks, which=0)
@@ -39,22 +82,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for run in runs:
             run.refresh()
         write_page(bind(runs, out), folder / out)
-    return folder
-
-
-def tool_row() -> dict[str, Any]:
-    task = refinement(0)
-    call = (
-        '<tool_call>\n{"name": "python", "arguments": {"code": "x = 1\\nprint(x)"}}\n</tool_call>'
-    )
-    messages = [
-        *task.prompt,
-        {"role": "assistant", "content": f"I look.\n{call}"},
-        {"role": "tool", "name": "python", "content": '{"Error": "no module"}'},
-        {"role": "assistant", "content": answers(task)[0]},
+    reports = [
+        make_report_run(folder / "reports" / "a"),
+        make_report_run(folder / "reports" / "b", seed=1),
+        make_report_run(folder / "reports" / "c", lr=2e-5),
     ]
-    record = {"name": "python", "kind": "run_error", "seconds": 0.25, "turn": 0}
-    return line(task, 0, answers(task)[0], messages=messages) | {"tool_calls": [record]}
+    data = [json.loads((run / "results.json").read_text()) for run in reports]
+    write_several(dict(zip(reports, data, strict=True)))
+    return folder
 
 
 def opened(tab: Any, path: Path, fragment: str = "") -> Any:
@@ -131,24 +166,56 @@ def test_a_served_run_goes_on_before_the_readers_eyes(
             thread.join()
 
 
-@SCHEMES
-@SIZES
+def test_every_count_is_the_number_of_rollouts_that_it_opens(tab: Any, site: Path) -> None:
+    page = site / "reports" / "a" / "report.html"
+    tab.goto(page.as_uri())
+    links = tab.locator("#how-answers-ended td a, #gold-against-answer td a")
+    found = [(a.inner_text(), a.get_attribute("href")) for a in links.all()]
+    assert len(found) > 12
+    for text, address in found:
+        tab.goto("about:blank")
+        tab.goto(f"{page.parent.as_uri()}/{address}")
+        tab.wait_for_selector(".list", state="attached")
+        assert tab.inner_text(".count").split()[0] == text.split()[0], address
+
+
+def test_runs_side_by_side_lead_to_each_runs_pages(tab: Any, site: Path) -> None:
+    tab.goto((site / "reports" / "runs.html").as_uri())
+    said = tab.inner_text("main")
+    assert "2 seeds pooled" in said and "rl.lr" in said
+    tab.locator("#results tr", has_text="b").locator("a").first.click()
+    tab.wait_for_selector(".list", state="attached")
+    assert tab.url.startswith((site / "reports" / "b" / "view.html").as_uri())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize(
-    ("page", "fragment"),
+    ("page", "shown"),
     [
-        ("one.html", ""),
-        ("one.html", "/training/1/t%2F0/1"),
-        ("two.html", "~/t%2F10"),
+        ("one.html", ".line"),
+        ("one.html#/training/1/t%2F0/1", ".detail .tag"),
+        ("two.html#~/t%2F10", ".detail .tag"),
+        ("reports/a/report.html", "main"),
+        ("reports/runs.html", "main"),
     ],
 )
 def test_nothing_stands_over_the_edge_and_axe_finds_no_fault(
-    browser: Any, site: Path, scheme: str, size: dict[str, int], page: str, fragment: str
+    browser: Any, site: Path, scheme: str, size: dict[str, int], page: str, shown: str
 ) -> None:
+    """`$ASSAY_SHOTS` is a folder for pictures; `$ASSAY_AXE` is axe.min.js of the npm package
+    axe-core, without which the test is skipped after the layout was checked."""
     with closing(browser.new_context(viewport=size, color_scheme=scheme)) as context:
-        tab = opened(context.new_page(), site / page, fragment)
-        if fragment:
-            tab.wait_for_selector(".detail .tag")
-            tab.wait_for_selector(".detail pre", state="attached")
-        else:
-            tab.wait_for_selector(".line")
-        check_layout(tab, f"{page}{fragment.replace('/', '_')}-{scheme}-{size['width']}")
+        tab = context.new_page()
+        tab.goto(f"{site.as_uri()}/{page}")
+        tab.wait_for_selector(shown)
+        assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        if folder := os.environ.get("ASSAY_SHOTS"):
+            name = f"{re.sub('[^a-z0-9.]', '_', page)}-{scheme}-{size['width']}.png"
+            tab.screenshot(path=Path(folder) / name, full_page=shown == "main")
+        axe = os.environ.get("ASSAY_AXE", "")
+        if not axe:
+            pytest.skip("ASSAY_AXE names no axe.min.js; the layout alone was checked")
+        tab.evaluate(Path(axe).read_text(encoding="utf-8"))
+        found = tab.evaluate("axe.run(document)")["violations"]
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found] == []
