@@ -11,7 +11,7 @@ import pytest
 from mini_slurm import MiniSlurm
 from places import ROOT
 
-from train.backends.launch import first_host
+from train.backends.deepspeed import first_host
 
 SCRIPTS = sorted((ROOT / "slurm").glob("*.s*"))
 JOBS = [p for p in SCRIPTS if p.suffix == ".sbatch"]

@@ -102,7 +102,7 @@ def main(job_path: str, out: str) -> None:
 
     from configs.loader import load
     from configs.schema import GrpoRunConfig
-    from train.backends.launch import free_port
+    from train.backends.deepspeed import free_port
     from train.backends.verl.compose import check, compose
     from train.backends.verl.overrides import overrides
 

@@ -14,7 +14,7 @@ import assay
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train import memory
-from train.backends.launch import require_devices
+from train.backends.deepspeed import require_devices
 from train.backends.verl.compose import require_attention
 from train.memory import (
     GB,

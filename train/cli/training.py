@@ -185,11 +185,12 @@ def sft(argv: list[str]) -> int:
     with machine_output(asked.json) as done:
         config = load_run(SftRunConfig, asked.config, asked.settings, asked.families)
         from train import sft
-        from train.backends.launch import on_devices
 
         if asked.dry_run:
             sft.dry_run(config, asked.backend)
         elif asked.backend == "deepspeed":
+            from train.backends.deepspeed import on_devices
+
             return on_devices(config)
         else:
             sft.run(config)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from train.backends.launch import first_host, rendezvous, threads_of
+from train.backends.deepspeed import first_host, rendezvous, threads_of
 
 LISTS = ("n1", "n[1-4]", "n[03-07,9],login1", "a5,n[1-2]", "r[1-2]n[3,5-6]", "gpu-a100-[007-012]")
 
@@ -30,7 +30,7 @@ def test_ranks_share_the_cores_of_the_job() -> None:
 
 
 def test_a_rank_is_told_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    import train.backends.launch as module
+    import train.backends.deepspeed as module
 
     seen: list[str] = []
 
