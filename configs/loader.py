@@ -506,6 +506,8 @@ _ABSENT: dict[str, str] = {
         "it won nothing where it was measured (docs/results) and is gone; leave it out",
     ),
     "checkpoint.sft_every": "it is called sft.save_every now",
+    "cluster.val_data": "it is called validation now",
+    "cluster.val_every": "it is called eval.every now",
     "rl.epochs": "RL counts in steps, there is no rl.epochs; set rl.steps",
     "rl.batch_size": (
         "a step has rl.prompts_per_step · rl.rollouts_per_prompt rollouts, an optimiser step "

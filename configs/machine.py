@@ -220,12 +220,6 @@ class ClusterConfig(Section):
     zero_stage: int = within(3, 2, 3)
     """DeepSpeed: what is cut over the devices."""
 
-    val_data: str = ""
-    """Held-out tasks for validation; empty: none."""
-
-    val_every: int = within(0, 0)
-    """Steps between validations; 0: at the end only."""
-
     sandbox_workers: int = within(8, 1)
     """Jails in each rollout worker."""
 

@@ -63,7 +63,6 @@ from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
 from train.run.data import (
-    AUTO,
     asked_for,
     audit_tasks,
     inputs_of,
@@ -426,15 +425,11 @@ def run(config: GrpoRunConfig) -> None:
 
 
 def on_devices(config: GrpoRunConfig) -> int:
-    """`assay grpo --backend verl`: on many GPUs."""
+    """`assay grpo --backend verl`: on many GPUs. verl evaluates by itself and keeps no best
+    model."""
     from train.backends.verl.compose import require_attention, require_transfer, require_verl
     from train.backends.verl.main import run as run_verl
 
-    if config.validation == AUTO:
-        config = replace(config, validation=None)
-    if config.validation:  # verl evaluates by itself; it keeps no best model
-        cluster = replace(config.cluster, val_data=config.validation, val_every=config.eval.every)
-        config = replace(config, cluster=cluster)
     require_verl()
     require_attention(config.cluster)
     require_transfer(config.cluster)
@@ -449,8 +444,8 @@ def on_devices(config: GrpoRunConfig) -> int:
 
 def dry_run(config: GrpoRunConfig, backend: str) -> None:
     """Print the settings, the objective and the memory that the run needs."""
-    config, found = with_validation(config)
     here = backend == "embedded"
+    config, found = with_validation(config) if here else (config, "")
     config, said = rl_before(settled(config) if here else config, here)
     for line in filter(None, (dump(config), found, said, describe(config.rl))):
         print(line, flush=True)

@@ -19,7 +19,7 @@ def grpo(folder: Path, *more: str) -> str:
         rl.prompts_per_step=2 rl.mini_batch=2 rl.rollouts_per_prompt=4 rl.max_new_tokens=6
         rl.max_length=2048 rl.turns=3 rl.save_every=1 rl.lr=1e-3 cluster.device=cpu
         cluster.gpus_per_node=1 cluster.sandbox_workers=1 cluster.rollout_workers=1
-        cluster.micro_tokens=2048 cluster.val_data={folder / "held.jsonl"}""".split()
+        cluster.micro_tokens=2048 validation={folder / "held.jsonl"}""".split()
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(

@@ -19,9 +19,9 @@ from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
-from train.backends.verl.overrides import LOOP
+from train.backends.verl.overrides import LOOP, validates
 from train.model.order import balanced_batch, fitting, strata
-from train.run.data import asked_for, read_some
+from train.run.data import VALIDATION, asked_for, read_some
 from train.run.trained_on import marks_from, trained_before, write_trained
 
 TARGET = "train.backends.verl.loop.AssayLoop"
@@ -85,11 +85,9 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
         fitting(_read(config, config.data, "data", asked_for(config)), tokenizer, config.rl)
     )
     ordered = training_order(tasks, config.rl, config.seed)
-    held = (
-        _read(config, config.cluster.val_data, "cluster.val_data")
-        if config.cluster.val_data
-        else []
-    )
+    held: list[Task] = []
+    if validates(config):
+        held = _read(config, str(config.validation), VALIDATION)[: config.eval.tasks or None]
     drawn = list({task.id: task for task in ordered}.values())
     before = trained_before(Path(str(config.model.path)))
     write_trained(folder, before.after("rl", config.data, marks_from(drawn, Path("/"))))

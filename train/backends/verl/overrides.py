@@ -45,9 +45,8 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.total_training_steps": config.rl.steps,
         "trainer.total_epochs": 1_000_000,  # steps decide; the default of 30 would end a run early
         "trainer.save_freq": config.rl.save_every,
-        "trainer.test_freq": config.cluster.val_every
-        or (-1 if not config.cluster.val_data else config.rl.steps),
-        "trainer.val_before_train": bool(config.cluster.val_data),
+        "trainer.test_freq": config.eval.every if validates(config) else -1,
+        "trainer.val_before_train": validates(config),
         "trainer.resume_mode": "auto",
         "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
         "trainer.validation_data_dir": str(out / "validation"),
@@ -62,6 +61,11 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     if config.cluster.device == "cpu":
         made |= _cpu(config)
     return made
+
+
+def validates(config: GrpoRunConfig) -> bool:
+    """Whether a file of validation tasks is named: verl looks for none beside the data."""
+    return config.validation not in (None, "", "auto")
 
 
 def _refuse(config: GrpoRunConfig) -> None:

@@ -225,7 +225,7 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
     tmp_path: Path, tiny_folder: Path
 ) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
-    words = [f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}", f"data={tmp_path / 'a' / 't.jsonl'}"]
+    words = [f"validation={tmp_path / 'b' / 't.jsonl'}", f"data={tmp_path / 'a' / 't.jsonl'}"]
     words += ["rl.steps=1", "rl.prompts_per_step=1", "rl.mini_batch=1"]
     config = replace(run_of(*words), model=ModelConfig(path=str(tiny_folder)))
 

@@ -92,7 +92,7 @@ def test_three_steps_with_rollouts_from_older_weights(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     write_model(tmp_path / "m", CHAT_TEMPLATE)
     tasks(4, tmp_path / "train.jsonl")
-    more = ("rl.save_every=100", "cluster.val_data=", "cluster.trainer=colocate_async")
+    more = ("rl.save_every=100", "validation=null", "cluster.trainer=colocate_async")
     grpo(tmp_path, "rl.steps=3", "rl.lr=1e-2", *more)
     rows = logged(tmp_path)
     assert [row["training/global_step"] for row in rows] == [1, 2, 3]
