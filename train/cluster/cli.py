@@ -16,7 +16,7 @@ from pathlib import Path
 from assay import console
 from configs.loader import ConfigError
 from train.cluster.serve import gather, run_part
-from train.cluster.shards import Cut, merge, run_shard
+from train.cluster.slurm import Cut, merge, run_shard
 
 
 def _assay(argv: list[str]) -> int:

@@ -26,7 +26,7 @@ from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from train.cli.training import given, parser_of
 from train.cluster.serve import refuse_words
-from train.cluster.shards import refuse_command
+from train.cluster.slurm import refuse_command
 from train.memory import GB, grpo_report, node_bytes, sft_report
 from train.model.source import shape_of
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.task import write_jsonl
-from train.cluster.shards import Cut, ShardError, merge, rows_of, run_shard
+from train.cluster.slurm import Cut, ShardError, merge, rows_of, run_shard
 
 
 @given(st.integers(0, 400), st.integers(1, 40), st.integers(1, 20))
