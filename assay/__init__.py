@@ -87,7 +87,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("data_gen.pull", "a pushed set of tasks, checked, as `assay tasks` leaves it"),
     "verify": ("assay.record", "compare files with the record of what made them"),
     "slurm": (
-        "train.cluster.cli",
+        "train.cluster.slurm",
         "shards of an input, parts of an evaluation, and what merges them",
     ),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),

@@ -25,8 +25,7 @@ from assay.task import TaskError
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from train.cli.training import given, parser_of
-from train.cluster.serve import refuse_words
-from train.cluster.slurm import refuse_command
+from train.cluster.slurm import refuse_command, refuse_words
 from train.memory import GB, grpo_report, node_bytes, sft_report
 from train.model.source import shape_of
 

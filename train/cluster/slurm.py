@@ -1,17 +1,22 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
-"""Cut a JSONL file into shards by arithmetic, run an `assay` command on one, put them together.
+"""`assay slurm`: what the jobs of arrays run, and what puts their work together.
 
-Shard i of N of a file with R rows is decided by (R, N, align, i) alone, so array tasks agree on it
-without talking. Shards begin at multiples of `align` rows: a command that works through its input
-in batches of that many rows then sees the same batches as on one machine, and writes the same
-bytes. A shard appears under its name when it is whole; a second run of it does nothing.
+shard      one shard of an input: run by slurm/data_array.sbatch
+merge      put the shards together, checking that none is missing or there twice
+part       one part of an evaluation of a served checkpoint: run by slurm/serve_eval.sbatch
+gather     put the parts together: rows, tables and report of one evaluation
+
+Chains of jobs are scripts: slurm/*_qwen3_*.sh.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -20,11 +25,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay import console
 from assay.files import exclusive_file, write_bytes, write_text
 from assay.rows import blocks
-from assay.task import TaskError, json_line, parse_object
+from assay.task import TaskError, json_line, json_text, parse_object
+from configs.loader import ConfigError
+from rollouts.engines.server.process import EMBEDDED, devices
+from train.evaluation.results import RESULTS
 
 Run = Callable[[list[str]], int]
+
+
+# --- shards of an input
 
 
 class ShardError(TaskError):
@@ -33,7 +45,14 @@ class ShardError(TaskError):
 
 @dataclass(frozen=True)
 class Cut:
-    """How one input is cut: `shards` pieces that begin at multiples of `align` rows."""
+    """How a JSONL file is cut, by arithmetic: `shards` pieces that begin at multiples of `align`
+    rows.
+
+    Shard i of N of a file with R rows is decided by (R, N, align, i) alone, so array tasks agree on
+    it without talking. A command that works through its input in batches of `align` rows sees the
+    same batches as on one machine, and writes the same bytes. A shard appears under its name when
+    it is whole; a second run of it does nothing.
+    """
 
     source: Path
     folder: Path
@@ -220,3 +239,118 @@ def _id(line: bytes, where: str) -> str:
         if name in row:
             return str(row[name])
     raise ShardError(f"{where}: has neither 'id' nor 'task_id'")
+
+
+# --- parts of an evaluation
+
+WORDS = "part.json"  # what a part was asked, for the job that puts them together
+OURS = ("--out", "--part", "--gather")
+
+
+def run_part(out: Path, index: int, parts: int, words: Sequence[str], run: Run) -> int:
+    """Part `index` of `parts`, into `out/part-INDEX`. A finished one is not run again."""
+    if not 0 <= index < parts:
+        raise ConfigError(f"--index {index}: wanted 0 to {parts - 1}, as --parts says")
+    refuse_words(words)
+    folder = out / f"part-{index}"
+    if (folder / RESULTS).is_file():
+        print(f"part {index} is done already: {folder}")
+        return 0
+    asked = [*words, *engine_words(words)]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / WORDS, json_text({"parts": parts, "words": asked}))
+    return run(["eval", *asked, "--out", str(folder), "--part", f"{index}/{parts}"])
+
+
+def gather(out: Path, parts: int, run: Run) -> int:
+    """All parts as one evaluation in `out`. Raises `TaskError` naming what is missing."""
+    folders = [out / f"part-{index}" for index in range(parts)]
+    missing = [folder.name for folder in folders if not (folder / RESULTS).is_file()]
+    if missing:
+        raise TaskError(f"{out}: not finished: {', '.join(missing)}; submit the array again")
+    asked = [json.loads((folder / WORDS).read_text(encoding="utf-8")) for folder in folders]
+    for folder, other in zip(folders, asked, strict=True):
+        if other != asked[0]:
+            raise TaskError(f"{folder} was asked something else than {folders[0]}: see {WORDS}")
+    found = ["eval", *asked[0]["words"], "--out", str(out), "--gather", *map(str, folders)]
+    return run(found)
+
+
+def refuse_words(words: Sequence[str]) -> None:
+    """Raises `ConfigError` for options that the job itself sets, and without a model."""
+    for word in words:
+        if word.split("=")[0] in OURS:
+            raise ConfigError(f"{word}: the job itself sets it; remove it")
+    if not _model(words):
+        raise ConfigError("no --model among the words of the evaluation; give a model's folder")
+
+
+def engine_words(words: Sequence[str]) -> list[str]:
+    """The engine, where none was asked for: a server that is installed, if there is a GPU for it
+    and the model is a folder."""
+    named = any(word.split("=")[0] == "server.kind" for word in words)
+    if named or devices() == [""] or not Path(_model(words)).is_dir():
+        return []
+    for kind in ("vllm", "sglang"):
+        if importlib.util.find_spec(kind) is not None:
+            return [f"server.kind={kind}"]
+    print(f"neither vllm nor sglang is installed: server.kind={EMBEDDED}")
+    return []
+
+
+def _model(words: Sequence[str]) -> str:
+    """What stands behind --model; empty without it."""
+    after = (b for a, b in itertools.pairwise(words) if a == "--model")
+    joined = (word.partition("=")[2] for word in words if word.startswith("--model="))
+    return next(itertools.chain(after, joined), "")
+
+
+# --- the command
+
+
+def _assay(argv: list[str]) -> int:
+    """Another `assay` command in this process."""
+    import assay
+
+    return assay.main(argv)
+
+
+def _out(word: str) -> Path:
+    if not word.startswith("out="):
+        raise ConfigError(f"{word!r}: wanted out=DIR")
+    return Path(word.removeprefix("out="))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = console.parser("slurm", __doc__)
+    kinds = made.add_subparsers(dest="kind", required=True)
+    for kind in ("shard", "merge", "part", "gather"):
+        one = kinds.add_parser(kind, formatter_class=console.Layout)
+        one.add_argument("out", metavar="out=DIR")
+        if kind in ("shard", "merge"):
+            one.add_argument("--input", type=Path, required=True)
+            one.add_argument("--shards", type=int, required=True)
+            one.add_argument("--align", type=int, default=1, help="rows that stay together")
+        else:
+            one.add_argument("--parts", type=int, required=True)
+        if kind in ("shard", "part"):
+            one.add_argument("--index", type=int, required=True)
+        if kind == "merge":
+            one.add_argument("--to", type=Path, required=True)
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Exit status of what was run. Errors that a user can mend are raised."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    args, words = parser().parse_args(argv[:at]), argv[at + 1 :]
+    out = _out(args.out)
+    if args.kind == "part":
+        return run_part(out, args.index, args.parts, words, _assay)
+    if args.kind == "gather":
+        return gather(out, args.parts, _assay)
+    cut = Cut(args.input, out, args.shards, args.align)
+    if args.kind == "shard":
+        return run_shard(cut, args.index, words, _assay)
+    print(f"{args.to}: {merge(cut, args.to)} rows of {args.shards} shards")
+    return 0

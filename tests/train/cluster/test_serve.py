@@ -11,7 +11,7 @@ from front import command
 
 from assay.task import Task, TaskError, write_jsonl
 from configs.loader import ConfigError
-from train.cluster.serve import engine_words, gather, run_part
+from train.cluster.slurm import engine_words, gather, run_part
 
 evaluate, slurm = command("eval"), command("slurm")
 PARTS = 3
