@@ -32,9 +32,8 @@ from data_gen.demo.settings import preset
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
-from train.evaluation.evaluate import evaluate_tasks
 from train.evaluation.results import figures, text_table
-from train.evaluation.rows import baseline_rows
+from train.evaluation.rows import baseline_rows, evaluate_tasks
 from train.evaluation.rows import scorer as answer_scorer
 from train.examples import Example, of_tasks
 from train.grpo import train_grpo

@@ -20,10 +20,8 @@ from small_run import EVIL, evaluation_rows, line, make_evaluation, make_run, re
 
 from assay.task import json_line, write_jsonl
 from train.report.write import write_several
-from train.view import serve
 from train.view.book import bind, open_runs
-from train.view.page import write_page
-from train.view.serve import Followed, Server
+from train.view.page import Followed, Server, write_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
 
@@ -145,7 +143,7 @@ def test_texts_of_models_stay_text(tab: Any, site: Path) -> None:
 def test_a_served_run_goes_on_before_the_readers_eyes(
     tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "_PAUSE", 0.0)
+    monkeypatch.setattr("train.view.page._PAUSE", 0.0)
     make_run(tmp_path / "run", steps=1)
     with Server(Followed(open_runs([tmp_path / "run"]), "live")) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(runs: Sequence[Run], title: str, port: int) -> int:
-    from train.view.serve import Followed, Server
+    from train.view.page import Followed, Server
 
     followed = Followed(runs, title)
     with Server(followed, port) as server:

@@ -40,8 +40,7 @@ from rollouts.sampler import (
 )
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.words.templates import line
-from train.evaluation.evaluate import Tally
-from train.evaluation.rows import CHEAT, REFERENCES
+from train.evaluation.rows import CHEAT, REFERENCES, Tally
 
 Note = Callable[[dict[str, str]], None]
 Gathered = tuple[dict[Key, Row], list[dict[str, str]]]

@@ -48,7 +48,7 @@ from train.evaluation.benchmarks import (
     published_room,
     splits_of,
 )
-from train.evaluation.opening import even_draw
+from train.evaluation.run import even_draw
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import ends, markdown, mean, number, source
 

@@ -23,7 +23,7 @@ pytest.importorskip("pandas")
 from assay.http_client import GIVE_UP
 from assay.journal import read_journal
 from assay.task import Task, write_jsonl
-from train.evaluation.opening import even_draw
+from train.evaluation.run import even_draw
 
 main = front("eval")  # where errors become exit statuses
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import assay
 from assay.task import json_text
-from train.evaluation.evaluate import Tally
 from train.evaluation.results import figures
+from train.evaluation.rows import Tally
 from train.evaluation.tables import (
     Draw,
     compare_rows,

@@ -18,8 +18,16 @@ from configs.schema import DemoConfig
 from train.evaluation.results import ResultsError, check_results, comparisons, text_table
 from train.evaluation.stats import Interval
 from train.report.markup import interval_mark, line_chart
-from train.report.several import One, are_seeds, between, differing, groups, pooled, stages
-from train.report.write import write_report
+from train.report.write import (
+    One,
+    are_seeds,
+    between,
+    differing,
+    groups,
+    pooled,
+    stages,
+    write_report,
+)
 from train.run.log import RunLog, read_metrics
 from train.run.record import read_run_record, write_run_record
 

@@ -21,11 +21,9 @@ import assay
 from assay.family import score_answer
 from assay.task import TaskError, json_line, write_jsonl
 from train.report.write import write_report
-from train.view import serve
 from train.view.book import Run, advantages, bind, open_runs
-from train.view.page import CHUNK, MOST, chunked, whole_page
+from train.view.page import CHUNK, MOST, Followed, Server, chunked, whole_page
 from train.view.rollouts import Pieces
-from train.view.serve import Followed, Server
 from train.view.sources import fragment
 
 
@@ -170,7 +168,7 @@ def test_what_holds_no_rollouts_is_refused_in_a_sentence(
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(serve, "_PAUSE", 0.0)
+    monkeypatch.setattr("train.view.page._PAUSE", 0.0)
     make_run(tmp_path / "run", steps=1)
     made = Server(Followed(open_runs([tmp_path / "run"]), "live"))
     thread = threading.Thread(target=made.serve_forever, args=(0.05,))
