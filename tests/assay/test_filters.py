@@ -85,10 +85,10 @@ WORDS = ["--licence", "MIT,CC-BY*", "--track", "two"]  # a third of the tasks
 
 
 def by_rollout(tasks: Path, out: Path) -> list[str]:
-    from train.cli.rollout import main
+    from train.cli.answers import rollout
 
     words = ["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", str(out)]
-    assert main([*words, *WORDS]) == 0
+    assert rollout([*words, *WORDS]) == 0
     return [row["task_id"] for row in map(json.loads, out.read_text().splitlines())]
 
 
@@ -103,10 +103,10 @@ def by_score(tasks: Path, out: Path) -> list[str]:
 
 
 def by_eval(tasks: Path, out: Path) -> list[str]:
-    from train.cli.eval import main
+    from train.cli.answers import evaluate
 
     words = ["--model", "gold", "--family", OWN, "--tasks", str(tasks), "--out", str(out)]
-    assert main([*words, *WORDS]) == 0
+    assert evaluate([*words, *WORDS]) == 0
     found = json.loads((out / "results.json").read_text())
     assert found["meta"]["chosen"] == {
         "tracks": ["two"],

@@ -10,8 +10,7 @@ import pytest
 from assay.task import Task, write_jsonl
 from configs.answers import EvaluationConfig
 from experiments.sweep import PRESETS, line, main, table
-from train.cli.eval import parser
-from train.cli.model_options import settle
+from train.cli.answers import eval_parser, settle
 from train.evaluation.answering import environment_factory
 from train.evaluation.benchmarks import budget_of
 
@@ -48,7 +47,7 @@ def test_presets_are_options_of_assay_eval() -> None:
     for preset, settings in PRESETS.items():
         for setting in settings:
             words = ["--model", "m", "--tasks", "t", "--out", "o", *setting.split()]
-            args = parser().parse_args(words)
+            args = eval_parser().parse_args(words)
             settle(args, EvaluationConfig, answers=False, temperature=0.0)
             if preset == "dare-budget":
                 told = environment_factory(args).settings

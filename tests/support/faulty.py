@@ -17,7 +17,7 @@ from typing import Any
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["train.cli.eval", "train.cli.rollout", "data_gen.demo.refinements"])
+_FORKED.set_forkserver_preload(["train.cli.answers", "data_gen.demo.refinements"])
 
 
 @dataclass(frozen=True)

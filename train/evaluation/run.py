@@ -48,13 +48,11 @@ from assay.task import (
     refuse_without_gold,
     with_absolute_files,
 )
-from configs.answers import EvaluationConfig
 from configs.loader import ConfigError, read_section
 from configs.schema import weights_of
 from rollouts.environments import EnvironmentFactory
 from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
-from train.cli.model_options import settle
 from train.evaluation.answering import (
     UNASKED,
     Given,
@@ -62,7 +60,6 @@ from train.evaluation.answering import (
     answer_all,
     environment_factory,
     is_folder,
-    is_reference,
     is_remote,
     say_end,
     thinking,
@@ -94,8 +91,7 @@ MOST_SHOWN = 10_000  # answers that a page is written of unasked; `assay view` w
 
 
 def run(args: Any) -> int:
-    """Evaluate; returns the exit status."""
-    settle(args, EvaluationConfig, is_reference(args.model), temperature=0.0)
+    """Evaluate as the settled options of `assay eval` say; returns the exit status."""
     args.n = args.n or 1
     remote = is_remote(args.model)
     args.name = args.name or model_name(args.model, args.endpoint_model if remote else "")

@@ -14,9 +14,7 @@ from places import ROOT
 from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
 from configs.loader import ConfigError, dotted_docs
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
-from train.cli import model_options, serve
-from train.cli.eval import parser as eval_parser
-from train.cli.rollout import parser as rollout_parser
+from train.cli.answers import eval_parser, rollout_parser, serve_parser, settle
 from train.cli.training import given, machine_output, parser_of
 from train.cluster.preflight import asked
 from train.run.log import RunLog
@@ -55,7 +53,7 @@ def test_every_setting_says_what_it_means_and_options_are_few() -> None:
     kinds: list[Any] = [DemoConfig, SftRunConfig, GrpoRunConfig]
     kinds += [EvaluationConfig, RolloutConfig, ServeConfig]
     assert [n for kind in kinds for n, (_, doc) in dotted_docs(kind).items() if not doc] == []
-    made = (eval_parser(), rollout_parser(), serve.parser())
+    made = (eval_parser(), rollout_parser(), serve_parser())
     for parser, kind in zip(made, kinds[3:], strict=True):
         text = parser.format_help()
         assert all(f"  {name}=" in text for name in dotted_docs(kind))
@@ -83,15 +81,15 @@ def test_an_earlier_option_is_refused_with_the_name_of_its_setting(
 def test_settings_may_follow_what_takes_all_words_and_be_whole_sections() -> None:
     args = eval_parser().parse_intermixed_args([*ASK, "--gather", "a", "b", "sampling.n=2"])
     args.tasks += ["engine.slots=3"]
-    model_options.settle(args, EvaluationConfig, answers=False, temperature=1.0)
+    settle(args, EvaluationConfig, answers=False, temperature=1.0)
     assert (args.n, args.slots, args.temperature) == (2, 3, 1.0)
     assert args.tasks == ["t.jsonl"] and [*map(str, args.gather)] == ["a", "b"]
     args = rollout_parser().parse_intermixed_args([*ASK, 'server.request={"top_k": 1, "a": null}'])
-    model_options.settle(args, RolloutConfig, answers=False, temperature=1.0)
+    settle(args, RolloutConfig, answers=False, temperature=1.0)
     assert args.request_fields == {"top_k": 1, "a": None}
     args = rollout_parser().parse_intermixed_args([*ASK, "sampling.temprature=1"])
     with pytest.raises(ConfigError, match=r"did you mean sampling\.temperature\?"):
-        model_options.settle(args, RolloutConfig, answers=False, temperature=1.0)
+        settle(args, RolloutConfig, answers=False, temperature=1.0)
 
 
 def test_json_of_a_run_is_one_object_on_standard_output(

@@ -16,7 +16,7 @@ from places import ROOT
 pytest.importorskip("aiohttp")
 
 from assay.task import TaskError
-from train.cli.serve import bounds, main
+from train.cli.answers import bounds, serve
 
 
 def test_it_answers_until_it_is_terminated(tiny_folder: Path) -> None:
@@ -63,4 +63,4 @@ def test_a_model_that_says_no_length_needs_one(tmp_path: Path) -> None:
 
 def test_an_empty_key_is_no_key(tiny_folder: Path) -> None:
     with pytest.raises(TaskError, match="NO_SUCH_KEY"):
-        main(["--model", str(tiny_folder), "--key-env", "NO_SUCH_KEY"])
+        serve(["--model", str(tiny_folder), "--key-env", "NO_SUCH_KEY"])

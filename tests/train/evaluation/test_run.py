@@ -104,8 +104,8 @@ def test_the_page_and_an_own_familys_files_are_written(place: Path, found: dict[
 
 def test_references_need_no_torch_and_json_is_one_object(place: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from train.cli.eval import main\n"
-        f"assert main({words(place, tmp_path, 'gold', '--json')!r}) == 0\n"
+        "import sys; from train.cli.answers import evaluate\n"
+        f"assert evaluate({words(place, tmp_path, 'gold', '--json')!r}) == 0\n"
         "assert not [m for m in ('torch', 'transformers') if m in sys.modules]"
     )
     ran = [sys.executable, "-c", code]

@@ -26,7 +26,7 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from assay.task import Task, write_jsonl
 from rewards.adapters.words import load, score_text
-from train.cli.eval import main as assay_eval
+from train.cli.answers import evaluate as assay_eval
 
 
 def said(text: str, stop: str = "stop") -> ModelOutput:

@@ -20,7 +20,7 @@ pytest.importorskip("aiohttp")
 
 from rollouts.engines.server.process import Launch, servers  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
-from train.cli.rollout import main as rollout  # noqa: E402
+from train.cli.answers import rollout  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 
