@@ -72,9 +72,8 @@ from train.run.data import (
     with_validation,
 )
 from train.run.log import rollout_metrics
-from train.run.run import Loop, Run, held, settled
+from train.run.run import Loop, Run, Validation, held, settled
 from train.run.trained_on import after_rl, trained_before
-from train.validation import Validation
 
 
 def train_grpo(

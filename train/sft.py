@@ -31,9 +31,8 @@ from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
 from train.run.data import asked_for, inputs_of, training_rows, validation_tasks, with_validation
 from train.run.log import RunLog
-from train.run.run import Loop, Run, Validate, no_validation, settled
+from train.run.run import Loop, Run, Validate, Validation, no_validation, settled
 from train.run.trained_on import trained_before
-from train.validation import Validation
 
 
 class Learner(Protocol):
