@@ -42,8 +42,9 @@ from rollouts.prompts import ChatTokenizer
 from train.examples import Example, read_examples
 from train.lengths import sft_before
 from train.memory import sft_report
+from train.model.folder import save_module
 from train.model.optim import decay_groups
-from train.model.policy import learn_padding, merged, save_module, with_adapters
+from train.model.policy import learn_padding, merged, with_adapters
 from train.model.source import resolve_model
 from train.run.checkpoint import StopFlag, Stopped, require_disk
 from train.run.data import AUTO, asked_for, training_rows, with_folder

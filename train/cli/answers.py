@@ -344,7 +344,7 @@ def serve(argv: list[str]) -> int:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
     from rollouts.serving.protocol import Limits
     from rollouts.serving.server import Batches, Service
-    from train.evaluation.local import folders_of, load_local, tokenizer_of
+    from train.model.folder import folders_of, load_local, tokenizer_of
 
     key = os.environ.get(args.key_env, "") if args.key_env else ""
     if args.key_env and not key:

@@ -233,7 +233,7 @@ def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | N
     """(folders of the weights, tokenizer) of a model on this machine; `engine.dtype=auto` is
     settled: as the journal was begun, else what is fast here."""
     if is_folder(args.model):
-        from train.evaluation.local import folders_of, tokenizer_of
+        from train.model.folder import folders_of, tokenizer_of
 
         folders = folders_of(args.model)
         tokenizer = tokenizer_of(folders, args.calls, args.chat_template_kwargs)
@@ -294,7 +294,7 @@ def opened(
                 note(engine.about())  # known once it has answered
         else:
             assert tokenizer is not None
-            from train.evaluation.local import load_local
+            from train.model.folder import load_local
 
             config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
             engine = load_local(folders, tokenizer, config, args.slots, job.servers.parent)

@@ -1,7 +1,7 @@
 # torch and transformers ship partial types: what is unknown there cannot be known here.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportMissingImports=false, reportMissingTypeStubs=false
-"""The trainable model: a differentiable forward over packed groups, and where it is saved.
+"""The trainable model: a differentiable forward over packed groups.
 
 Working weights are in the compute type (bf16 by default); the optimiser (train/model/optim.py)
 holds float32 masters. The weights are the very tensors the embedded engine decodes with."""
@@ -9,10 +9,7 @@ holds float32 masters. The weights are the very tensors the embedded engine deco
 from __future__ import annotations
 
 import copy
-import json
-import shutil
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,108 +27,11 @@ from rollouts.engines.torch.load import (
     folder_is_llama,
     load_llama,
     load_transformers,
-    write_weights,
 )
-from rollouts.prompts import TEMPLATE_FILE
+from train.model.folder import save_folder, save_module
 from train.model.forward import again, fused_hidden, fused_logp, plain_hidden
 from train.model.loss import linear_logp
 from train.model.packing import Layout, Packed
-
-CONFIG = "config.json"
-# What a trained model takes over from its base. All else is of the base alone: weights in other
-# formats, adapters, optimisers, where it came from, its README.
-TOKENIZER = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "*.tiktoken",
-    "*.spm",
-    "spiece.model",
-    "sentencepiece*.model",
-    "tekken.json",
-    "chat_template*.json",
-    "*.jinja",
-    "additional_chat_templates/*.jinja",
-)
-KEPT = (
-    *TOKENIZER,
-    TEMPLATE_FILE,
-    "generation_config.json",
-    "processor_config.json",
-    "*preprocessor_config.json",
-)
-
-
-def save_folder(source: Path, folder: Path, state: Mapping[str, Tensor]) -> None:
-    """Weights in one file, beside what `source` has of configuration and tokenizer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-    copy_kept(source, folder, KEPT)
-    _write_config(source, folder, cpu.values())
-    write_weights(folder / "model.safetensors", cpu)
-
-
-def save_module(
-    source: Path, folder: Path, module: Any, state: Mapping[str, Tensor] | None = None
-) -> None:
-    """`save_folder` of a model of transformers, whose own names are not always those of the files:
-    it keeps experts as one tensor, and knows which weights are tied. `state`: other values of its
-    weights than those it has."""
-    from transformers import GenerationConfig
-    from transformers.utils import logging
-
-    tensors = dict(module.state_dict() if state is None else state)
-    folder.mkdir(parents=True, exist_ok=True)
-    before, module.generation_config = module.generation_config, GenerationConfig()
-    logging.disable_progress_bar()
-    try:  # of the generation settings it refuses some that it reads; the source's file is kept
-        module.save_pretrained(folder, state_dict={k: v.detach() for k, v in tensors.items()})
-    finally:
-        module.generation_config = before
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    copy_kept(source, folder, KEPT)
-    _write_config(source, folder, tensors.values())
-    for path in folder.glob("*.safetensors"):  # their writer makes them private
-        path.chmod((folder / CONFIG).stat().st_mode)
-
-
-def copy_kept(source: Path, folder: Path, kinds: tuple[str, ...]) -> None:
-    """The files of `source` with these names, where `folder` is another."""
-    if source.resolve() == folder.resolve():
-        return
-    for path in sorted(p for kind in kinds for p in source.glob(kind) if p.is_file()):
-        target = folder / path.relative_to(source)
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, target)
-
-
-def _write_config(source: Path, folder: Path, tensors: Any) -> None:
-    """The source's config.json with the number format of the tensors. It is not written anew: other
-    versions of transformers have other names for its settings. `auto_map` names code of the source,
-    which was not run and is not copied."""
-    sizes: Counter[torch.dtype] = Counter()
-    for tensor in tensors:
-        if tensor.is_floating_point():
-            sizes[tensor.dtype] += tensor.numel()
-    if not (source / CONFIG).is_file():
-        return
-    config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
-    config.pop("auto_map", None)
-    if sizes:
-        _set_dtype(config, str(sizes.most_common(1)[0][0]).removeprefix("torch."))
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    (folder / CONFIG).write_text(text, encoding="utf-8")
-
-
-def _set_dtype(config: dict[str, Any], dtype: str) -> None:
-    """Under the name that the configuration has for it, and in its parts."""
-    names = [name for name in ("dtype", "torch_dtype") if name in config] or ["torch_dtype"]
-    config |= dict.fromkeys(names, dtype)
-    for part in config.values():
-        if isinstance(part, dict) and {"dtype", "torch_dtype"} & part.keys():
-            _set_dtype(part, dtype)
 
 
 def with_adapters(module: Any, config: ModelConfig) -> Any:

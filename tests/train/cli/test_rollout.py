@@ -127,7 +127,7 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
     def engine(folders: object, tokenizer: Any, *_: object) -> ScriptedEngine:
         return ScriptedEngine(lambda turn: said, tokenizer)
 
-    monkeypatch.setattr("train.evaluation.local.load_local", engine)
+    monkeypatch.setattr("train.model.folder.load_local", engine)
     words = ["sampling.max_new_tokens=400", "tools.turns=2"]
     assert sample(table, tiny_folder, out, *words) == 0
     rows = rows_of(out)

@@ -31,7 +31,7 @@ from rollouts.trajectory import Sampling  # noqa: E402
 from train.cli.compare import asked_how  # noqa: E402
 from train.evaluation import cdr, dare  # noqa: E402
 from train.evaluation.answering import thinking  # noqa: E402
-from train.evaluation.local import folders_of, load_local, tokenizer_of  # noqa: E402
+from train.model.folder import folders_of, load_local, tokenizer_of  # noqa: E402
 
 HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
 Body = dict[str, Any]

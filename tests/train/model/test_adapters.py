@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_model import small_llama, write_tiny_tokenizer  # noqa: E402
 
 from rollouts.engines.engine import ModelError  # noqa: E402
-from train.model.adapters import CONFIG, WEIGHTS, save_merged, scale_of  # noqa: E402
+from train.model.folder import ADAPTER, ADAPTER_CONFIG, save_merged, scale_of  # noqa: E402
 
 PEFT = importlib.util.find_spec("peft") is not None
 LINEAR = ["q_proj", "v_proj", "down_proj"]
@@ -79,7 +79,7 @@ def test_the_sum_is_pefts(
 
     settings, needed = KINDS[kind]
     wanted = trained(base, tmp_path / "a", settings)
-    (base / "stray.safetensors").write_bytes((tmp_path / "a" / WEIGHTS).read_bytes())
+    (base / "stray.safetensors").write_bytes((tmp_path / "a" / ADAPTER).read_bytes())
     save_merged(tmp_path / "a", base, tmp_path / "merged")
     found = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
     with torch.no_grad():
@@ -115,9 +115,9 @@ def plain(base: Path, folder: Path, **settings: Any) -> Path:
         f"{stem}.lora_A.weight": torch.randn(4, 32, generator=generator),
         f"{stem}.lora_B.weight": torch.randn(32, 4, generator=generator),
     }
-    save_file(pair, folder / WEIGHTS)
+    save_file(pair, folder / ADAPTER)
     about = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 4, "lora_alpha": 8}
-    (folder / CONFIG).write_text(json.dumps(about | settings))
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(about | settings))
     return folder
 
 

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file  # noqa: E402
 from tiny_model import write_tiny_tokenizer  # noqa: E402
 
-from train.model.policy import load_policy, save_folder  # noqa: E402
+from train.model.folder import save_folder  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
 
 SMALL: dict[str, Any] = {
     "vocab_size": 259,

@@ -101,8 +101,7 @@ def save_merged(actor: Path, base: Path, target: Path) -> None:
     """
     from safetensors.torch import load_file
 
-    from train.model.adapters import AdapterError, add_adapters
-    from train.model.policy import save_folder
+    from train.model.folder import AdapterError, add_adapters, save_folder
 
     weights: dict[str, Tensor] = {}
     for path in sorted(base.glob("*.safetensors")):
