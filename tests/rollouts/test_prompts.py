@@ -259,6 +259,18 @@ def test_a_call_keeps_its_tags_and_a_text_about_calls_has_none(made: Made) -> No
     assert [i for i in earlier if i in tags] == tags
 
 
+def test_an_episode_has_the_ids_of_the_template_over_all_of_it(made: Made) -> None:
+    """With a thought before each call the template keeps it, so nothing of it may differ."""
+    chat, tool = made("bytes", "qwen3"), ToolSpec("look", "Look up.", {"type": "object"})
+    asked, arguments = [system("Be brief."), user("What is é?")], {"word": "é"}
+    thought, told = "<think>\nI look.\n</think>\n\n", {"role": "tool", "content": "a <b> and all"}
+    ids = chat.prompt(asked, [tool]) + chat.answer(thought + chat.calls.write("look", arguments))
+    calls = [{"type": "function", "function": {"name": "look", "arguments": arguments}}]
+    whole = [*asked, {**said(thought), "tool_calls": calls}, told]
+    wanted = by_template(chat, whole, True, tools=[tool.schema()])
+    assert ids + chat.follow([told], True) == wanted
+
+
 def test_a_control_token_in_the_middle_of_an_answer_is_seen(made: Made) -> None:
     for kind in KINDS:
         chat = made(kind, "zephyr")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from assay.http_client import GIVE_UP
 from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
-from rollouts.episode import SingleTurn
 from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample
 from rollouts.trajectory import Sampling, Trajectory
 
@@ -123,11 +121,3 @@ def test_dollars_are_limited_and_what_was_spent_before_counts() -> None:
     assert spend(0.1, 3) == 2
     assert spend(0.1, 5) == 0
     assert spend(1.0, 5) == 20
-
-
-def test_an_episode_with_tools_that_broke_is_tried_again() -> None:
-    chat = Chat(fails=True)
-    what = asked(1)
-    acting = replace(what, tasks=[replace(what.tasks[0], tools=("t",))], maker=SingleTurn)
-    (run,) = answers(acting, Each(chat, None, 1))
-    assert chat.count == 2 and run.failure is not None

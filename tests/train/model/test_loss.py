@@ -156,15 +156,6 @@ def test_linear_logp_matches_full_logits_in_any_chunk() -> None:
             assert torch.allclose(a, b, atol=1e-5)
 
 
-def test_centre_is_the_group_mean_without_spread() -> None:
-    rewards = torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.2, 0.2, 0.2, 0.2]])
-    assert torch.equal(centre(rewards)[0], torch.tensor([-0.5, 0.5, 0.5, -0.5]))
-    assert torch.allclose(centre(rewards)[1], torch.zeros(4))
-    valid = torch.tensor([[True, True, True, False], [False] * 4])
-    adv = centre(torch.tensor([[0.0, 1.0, 0.5, float("nan")], [float("nan")] * 4]), valid)
-    assert torch.allclose(adv, torch.tensor([[-0.5, 0.5, 0.0, 0.0], [0.0] * 4]))
-
-
 def test_tokens_that_the_clip_holds_are_counted() -> None:
     """The loss itself is held against a reference in test_loss_parity.py."""
     logp, weight = torch.tensor([0.5, -0.5, 0.1, -0.1]), torch.ones(4)

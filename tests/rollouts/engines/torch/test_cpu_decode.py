@@ -88,21 +88,6 @@ def test_each_beginning_is_fed_once(model: Any, monkeypatch: pytest.MonkeyPatch)
     assert steps == beginnings
 
 
-def test_later_turns_go_on_from_each_sample(model: Any) -> None:
-    found: list[Any] = []
-    for merges in (True, False):
-        engine = TorchEngine(model, [2, 5], 64)
-        engine.merges = merges
-        first = engine.generate_now(PROMPTS, Sampling(12, 0.05), 4, range(5))
-        rows = [[*p, *c.ids, 50] for p, g in zip(PROMPTS, first, strict=True) for c in g]
-        before = engine.prefilled
-        again = engine.generate_now(rows, Sampling(12, 0.05), 1, range(len(rows)))
-        assert engine.prefilled - before == 2 * len(rows)  # the last token and what was heard
-        found.append((first, again))
-    assert_same(found[0][0], found[1][0])
-    assert_same(found[0][1], found[1][1])
-
-
 # texts that repeat themselves, one that does not, and one token alone
 REPEATING = [[6, 7, 8] * 5, list(range(3, 30)), [9], [44, 3, 17, 44, 3]]
 
