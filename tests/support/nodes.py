@@ -33,16 +33,14 @@ def distribution(site: Path, name: str, version: str) -> Path:
     return folder
 
 
-def gpu_node(folder: Path, cuda: str = "13.0") -> tuple[Path, Path]:
-    """(bin, site) of a node with two A100, nvcc, and a torch for `cuda` that opens both."""
+def gpu_node(folder: Path) -> tuple[Path, Path]:
+    """(bin, site) of a node with two A100, nvcc, and a torch for CUDA 13.0 that opens both."""
     bin_, site = folder / "bin", folder / "site"
     command(bin_, "nvidia-smi", f"cat <<'END'\n{SMI}END")
-    command(bin_, "nvcc", f"echo 'Cuda compilation tools, release {cuda}, V{cuda}.48'")
+    command(bin_, "nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.48'")
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "__init__.py").write_text("from torch import cuda, version\n")
-    (site / "torch" / "version.py").write_text(
-        f"__version__ = '2.13.0+cu130'\ncuda: str | None = '{cuda}'\n"
-    )
+    (site / "torch" / "version.py").write_text("__version__ = '2.13.0+cu130'\ncuda = '13.0'\n")
     (site / "torch" / "cuda.py").write_text(
         "def init():\n    pass\n\n\ndef device_count():\n    return 2\n"
     )

@@ -17,11 +17,9 @@ FILES = {
 }
 
 
-def write_release(folder: Path, name: str, **changes: str) -> Path:
-    """The stand-in of a kind's release; `changes` replaces texts of its files, old by new."""
+def write_release(folder: Path, name: str) -> Path:
+    """The stand-in of a kind's release."""
     for path, text in FILES[name].items():
-        for old, new in changes.items():
-            text = text.replace(old.replace("__", " "), new)
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     return folder

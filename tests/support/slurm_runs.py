@@ -17,10 +17,10 @@ from assay.task import Task, write_jsonl
 TINY = ["engine.device=cpu", "engine.threads=1", "engine.dtype=float32"]
 
 
-def toy_tasks(path: Path, count: int = 24, prefix: str = "") -> Path:
+def toy_tasks(path: Path, count: int = 24) -> Path:
     tasks = []
     for i in range(count):
-        text = f"{prefix}{'abc'[i % 3]}{'de'[i % 2]}x{i % 5}"
+        text = f"{'abc'[i % 3]}{'de'[i % 2]}x{i % 5}"
         gold = {"input_text": text, "status": "KEEP", "text": text.replace("x", "")}
         prompt = [{"role": "user", "content": f"{i} {text}"}]
         tasks.append(Task(f"t{i:02d}", "refinement", "toy", "train", prompt, gold))
@@ -29,31 +29,14 @@ def toy_tasks(path: Path, count: int = 24, prefix: str = "") -> Path:
 
 
 def sft_words(data: Path, model: Path, out: Path) -> list[str]:
-    return [
-        f"data={data}",
-        f"model.path={model}",
-        f"out={out}",
-        *TINY,
-        "sft.epochs=50",
-        "sft.batch_size=2",
-        "sft.save_every=10",
-    ]
+    more = ["sft.epochs=50", "sft.batch_size=2", "sft.save_every=10"]
+    return [f"data={data}", f"model.path={model}", f"out={out}", *TINY, *more]
 
 
 def grpo_words(data: Path, model: Path, out: Path) -> list[str]:
-    return [
-        f"data={data}",
-        f"model.path={model}",
-        f"out={out}",
-        *TINY,
-        "rl.steps=90",
-        "rl.prompts_per_step=4",
-        "rl.mini_batch=4",
-        "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=64",
-        "rl.save_every=3",
-        "rl.lr=3e-4",
-    ]
+    more = ["rl.steps=90", "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4"]
+    more += ["rl.max_new_tokens=64", "rl.save_every=3", "rl.lr=3e-4"]
+    return [f"data={data}", f"model.path={model}", f"out={out}", *TINY, *more]
 
 
 def whole_run(command: str, words: list[str]) -> None:
