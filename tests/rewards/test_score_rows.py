@@ -43,25 +43,6 @@ def lines(made: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made).encode()
 
 
-def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
-    source = tmp_path / "in.jsonl"
-    bad = b'{torn\n\n[1]\n{"id": "x", "family": "poem"}\r\n'
-    data = lines(rows(3000))
-    cut = data.index(b"\n", len(data) // 2) + 1
-    source.write_bytes(data[:cut] + bad + data[cut:])
-    for workers in ("1", "2"):
-        out = tmp_path / f"{workers}.jsonl"
-        assert main([str(source), "--out", str(out), "--workers", workers]) == 3
-    one, two = ((tmp_path / f"{n}.jsonl").read_bytes() for n in "12")
-    assert one == two
-    found = [json.loads(line) for line in one.decode().split("\n")[:-1]]
-    number = data[:cut].count(b"\n") + 1
-    errors = [row["error"] for row in found if "error" in row]
-    assert [e.split(":")[0] for e in errors] == [f"line {number + i}" for i in (0, 2, 3)]
-    assert len(found) == 3003 and found[0]["id"] == "r0" and found[-1]["id"] == "r2999"
-    assert one.decode().splitlines() == one.decode().split("\n")[:-1]  # no line ends inside
-
-
 @pytest.mark.parametrize("size", [7, 400, 5000])
 def test_bad_rows_are_numbered_however_a_file_is_cut(tmp_path: Path, size: int) -> None:
     made = rows(40)

@@ -223,7 +223,7 @@ def test_recipes_and_operators_can_be_held_out_and_chosen(
 
 
 def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", 20)
+    corpus = write_corpus(tmp_path / "corpus", 14)
     lines = (corpus / "rag.jsonl").read_text().splitlines()
     long = " ".join(f"Word{i} is here." for i in range(60))
     more = [json.loads(line) | {"id": f"again-{i}"} for i, line in enumerate(lines)]

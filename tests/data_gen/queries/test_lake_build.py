@@ -118,17 +118,16 @@ def test_moved_tasks_are_answered_by_their_gold(built: Path, tmp_path: Path) -> 
         assert str(built.parents[1] / "here") not in path.read_text("utf-8")
         assert set(asyncio.run(outcomes(path))) == {1.0}
     seen: Counter[str] = Counter()
-    for obscured in ("", "_obscured"):
-        for task in (t for tasks in tasks_of(built, obscured).values() for t in tasks):
-            form = f"{task.meta['gold_files'][0].rpartition('.')[2]}{obscured}"
-            seen[form] += 1
-            if seen[form] == 1:
-                (tmp_path / "data").unlink(missing_ok=True)
-                (tmp_path / "data").symlink_to(built / task.files["lake"])
-                code = [sys.executable, "-c", task.gold["pipeline"]]
-                done = subprocess.run(code, cwd=tmp_path, capture_output=True, check=True)
-                assert json.loads(done.stdout)["main-task"] == task.gold["answer"]
-    assert len(seen) >= 7, seen
+    for task in (t for tasks in tasks_of(built).values() for t in tasks):
+        form = task.meta["gold_files"][0].rpartition(".")[2]
+        seen[form] += 1
+        if seen[form] == 1:
+            (tmp_path / "data").unlink(missing_ok=True)
+            (tmp_path / "data").symlink_to(built / task.files["lake"])
+            code = [sys.executable, "-c", task.gold["pipeline"]]
+            done = subprocess.run(code, cwd=tmp_path, capture_output=True, check=True)
+            assert json.loads(done.stdout)["main-task"] == task.gold["answer"]
+    assert len(seen) >= 4, seen
 
 
 def test_twins_ask_the_same_over_other_names_and_numbers(built: Path) -> None:
@@ -187,7 +186,7 @@ def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: 
         table = surveyed(shift, 200).rename(columns={"Sales": f"Sales {shift}"})
         (tmp_path / "lake").mkdir(exist_ok=True)
         table.to_csv(tmp_path / "lake" / f"t{shift}.csv", index=False)
-    words = ["--lakes", str(tmp_path / "lake"), "--heldout-share", "0", "--count", "8"]
+    words = ["--lakes", str(tmp_path / "lake"), "--heldout-share", "0", "--count", "6"]
 
     def reply(body: dict[str, Any]) -> str:
         asked = str(body["messages"][0]["content"]).rpartition("\n")[2]
