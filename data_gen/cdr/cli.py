@@ -34,13 +34,12 @@ from data_gen.cdr.merge import (
     classes_of,
     left_out,
     merge,
-    say_examples,
     tables_of,
 )
 from data_gen.cdr.plan import make_plan
 from data_gen.cdr.recipes import merge_library, trace_shard
 from data_gen.cdr.rows import word_shard
-from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP
+from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP, say_examples
 from data_gen.cdr.work import StageError, Work, begin, need_extra
 from data_gen.readers import CorpusError
 from data_gen.rewording import KEY_ENV, add_writer

@@ -8,15 +8,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
 from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO
 
 from assay.console import Progress
-from assay.files import atomic_write, atomic_write_set, write_bytes, yaml_beside
-from assay.rows import read_rows
-from assay.task import Task, json_line, json_text
+from assay.files import atomic_write_set, write_bytes, yaml_beside
+from assay.task import json_line, json_text
 from configs.cdr import CdrConfig
 from configs.loader import dump
 from data_gen.cdr.documents import (
@@ -37,12 +35,22 @@ from data_gen.cdr.documents import (
 )
 from data_gen.cdr.recipes import Library, LibraryRecipe
 from data_gen.cdr.rows import Row, Worded
-from data_gen.cdr.units import ORDER, SWAP, TRACKS, Unit, instances, splitter, unbalanced
+from data_gen.cdr.units import (
+    ORDER,
+    SWAP,
+    TRACKS,
+    Unit,
+    compared,
+    instances,
+    show_examples,
+    splitter,
+    unbalanced,
+)
 from data_gen.cdr.work import Work, packed, said
 from data_gen.certificate import CERTIFICATE, certificate
-from data_gen.overlap import Fingerprint, overlaps, shared
+from data_gen.overlap import shared
 from data_gen.tally import Input
-from rollouts.cdr.shots import Shots, pool_of, shows_examples, with_examples
+from rollouts.cdr.shots import Shots
 
 SPLITS = ("train", "validation", "heldout")
 STATISTICS = "statistics.md"
@@ -376,74 +384,6 @@ def _count(one: Worded, side: str, counts: Counts, facts: Counts) -> None:
             counts[f"filter and status of {side}"][f"{name}:{status}"] += 1
         if wording := task.meta.get("wording"):
             counts[f"result styles of {side}"][wording] += 1
-
-
-def compared(
-    prints: Mapping[str, list[Fingerprint]],
-) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
-    """(what each two splits share: documents, inputs and references, exactly and nearly; pairs that
-    are alike, and recipes, which are shared but for the templates that are held out)."""
-    pairs = {f"{one} and {two}": (prints[one], prints[two]) for one, two in combinations(prints, 2)}
-    found = {name: overlaps(one, other) for name, (one, other) in pairs.items()}
-    shared = {
-        name: {"documents": len({p.document for p in one} & {p.document for p in other})}
-        | {
-            f"{part} {how}": found[name][part][how]
-            for part in ("inputs", "references")
-            for how in ("exact", "near")
-        }
-        for name, (one, other) in pairs.items()
-    }
-    known = {p.template for side, own in prints.items() if side != "heldout" for p in own}
-    own = {
-        "heldout_only_recipe_templates": len({p.template for p in prints["heldout"]} - known),
-        "recipes": {name: pair["recipes"] for name, pair in found.items()},
-        "examples": {
-            name: {part: pair[part]["examples"] for part in ("inputs", "references")}
-            for name, pair in found.items()
-        },
-    }
-    return shared, own
-
-
-# --- examples of the mode few_shot: known only when the splits are, so a pass over their files
-
-
-def show_examples(folder: Path, names: Sequence[str], shots: Shots) -> dict[str, Any]:
-    """Ask the tasks of some files of `folder`, of which `train.jsonl` is one, behind examples;
-    returns what the manifest says of it: the size of the pool by track, and tasks that show the
-    fixed examples. One task is held at a time; of texts the pool alone."""
-    pool = pool_of(_tasks(folder / "train.jsonl"), shots.longest)
-    fixed: Counter[str] = Counter()
-    with Progress("examples", "tasks") as progress:
-        for name in names:
-            with atomic_write(folder / name) as out:
-                for task in _tasks(folder / name):
-                    asked = with_examples(task, pool, shots)
-                    fixed[task.track] += shows_examples(task) and "examples" not in asked.meta
-                    out.write(json_line(asked.to_json()))
-                    progress.add(1)
-    return {
-        "shots": shots.count,
-        "shot_chars": shots.longest,
-        "pool": {track: sum(map(len, mine.values())) for track, mine in sorted(pool.items())},
-        "fixed": {track: count for track, count in sorted(fixed.items()) if count},
-    }
-
-
-def _tasks(path: Path) -> Iterator[Task]:
-    return (Task.from_json(row, where) for where, row in read_rows(path))
-
-
-def say_examples(manifest: Mapping[str, Any]) -> None:
-    """Say which tasks have no examples of their track."""
-    if fixed := manifest.get("few_shot", {}).get("fixed"):
-        tracks = ", ".join(f"{count} of {track}" for track, count in fixed.items())
-        print(
-            f"few_shot: two fixed examples in {tracks}: training has no other document for them "
-            f"whose input and answer have {manifest['few_shot']['shot_chars']} characters or less; "
-            "raise the bound"
-        )
 
 
 # --- the rows of the paper's Tables 4, 6 and 7

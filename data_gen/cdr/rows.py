@@ -43,11 +43,12 @@ from data_gen.cdr.units import (
     executed,
     frozen,
     instances,
+    row_of,
 )
 from data_gen.cdr.work import Work, packed, said, write_packed, write_part
 from data_gen.overlap import print_of
 from data_gen.tally import Refused
-from rewards.cdr.release_files import FIELDS, RESULT_STYLES
+from rewards.cdr.release_files import RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Step, bind, run_bound
 from rewards.parse import edit_distance
@@ -174,19 +175,6 @@ def _swap_row(one: Instance, other: Instance) -> Row:
 
 
 # --- rows of the release, and tasks
-
-
-def row_of(track: str, document: str, text: str, **known: Any) -> Row:
-    """A row with all fields of the release in order, null where nothing is known."""
-    shared = {
-        "source_track": track,
-        "base_sample_id": document,
-        "source_record_id": document,
-        "input_text": text,
-        "input_length_chars": len(text),
-        "input_length_bucket": bucket(len(text)),
-    }
-    return dict.fromkeys(FIELDS) | shared | known
 
 
 def release_row(

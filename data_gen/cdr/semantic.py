@@ -18,8 +18,8 @@ from assay.files import atomic_write_set
 from assay.seeds import derive_seed
 from assay.task import Task, write_jsonl
 from data_gen.cdr.documents import sources_of
-from data_gen.cdr.merge import compared, say_examples, show_examples
 from data_gen.cdr.semantic_sources import DOMAINS, SOURCES, Row, Unusable, published
+from data_gen.cdr.units import compared, say_examples, show_examples
 from data_gen.certificate import certificate
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows

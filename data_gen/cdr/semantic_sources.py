@@ -32,7 +32,7 @@ from typing import Any, cast
 from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.syntax import python_literal
-from data_gen.cdr.rows import row_of
+from data_gen.cdr.units import row_of
 from rewards.cdr.release_files import stable_id
 
 Row = dict[str, Any]

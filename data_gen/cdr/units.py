@@ -1,26 +1,34 @@
 """Units: rows that belong together, made from one operator or recipe and one document.
 
 A `Rule` is the threshold of a filter. A `RowPlan` says what a row is whatever its document; with a
-document it is an `Instance`, whose texts are made when they are wanted (spec section 8).
+document it is an `Instance`, whose texts are made when they are wanted (spec section 8). Behind
+them stands what rows of every construction have: the release's fields, splits, examples.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from assay.console import Progress
+from assay.files import atomic_write
+from assay.rows import read_rows
 from assay.seeds import derive_seed
+from assay.task import Task, json_line
 from configs.cdr import SplitConfig
 from data_gen.cdr.documents import Record, Replays
-from data_gen.overlap import Fingerprint, Print, copies_of
+from data_gen.overlap import Fingerprint, Print, copies_of, overlaps
 from data_gen.splits import taken
-from rewards.cdr.release_files import prompt_key, stable_id
+from rewards.cdr.release_files import FIELDS, prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
+from rollouts.cdr.shots import Shots, pool_of, shows_examples, with_examples
 
 # --- thresholds from statistics: percentiles, rounded to numbers people say
 
@@ -283,7 +291,20 @@ def difficulty(input_length: int, recipe_length: int) -> int:
     return 1 if total <= 3 else 2 if total <= 5 else 3
 
 
-# --- splits, and balance for training
+def row_of(track: str, document: str, text: str, **known: Any) -> dict[str, Any]:
+    """A row with all fields of the release in order, null where nothing is known."""
+    shared = {
+        "source_track": track,
+        "base_sample_id": document,
+        "source_record_id": document,
+        "input_text": text,
+        "input_length_chars": len(text),
+        "input_length_bucket": bucket(len(text)),
+    }
+    return dict.fromkeys(FIELDS) | shared | known
+
+
+# --- splits, balance for training, and what splits share
 
 
 def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Unit], str]:
@@ -348,3 +369,71 @@ def unbalanced(units: Iterable[Unit]) -> list[Unit]:
                 left_out.append(unit)
                 excess -= sign * more
     return left_out
+
+
+def compared(
+    prints: Mapping[str, list[Fingerprint]],
+) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
+    """(what each two splits share: documents, inputs and references, exactly and nearly; pairs that
+    are alike, and recipes, which are shared but for the templates that are held out)."""
+    pairs = {f"{one} and {two}": (prints[one], prints[two]) for one, two in combinations(prints, 2)}
+    found = {name: overlaps(one, other) for name, (one, other) in pairs.items()}
+    shared = {
+        name: {"documents": len({p.document for p in one} & {p.document for p in other})}
+        | {
+            f"{part} {how}": found[name][part][how]
+            for part in ("inputs", "references")
+            for how in ("exact", "near")
+        }
+        for name, (one, other) in pairs.items()
+    }
+    known = {p.template for side, own in prints.items() if side != "heldout" for p in own}
+    own = {
+        "heldout_only_recipe_templates": len({p.template for p in prints["heldout"]} - known),
+        "recipes": {name: pair["recipes"] for name, pair in found.items()},
+        "examples": {
+            name: {part: pair[part]["examples"] for part in ("inputs", "references")}
+            for name, pair in found.items()
+        },
+    }
+    return shared, own
+
+
+# --- examples of the mode few_shot: known only when the splits are, so a pass over their files
+
+
+def show_examples(folder: Path, names: Sequence[str], shots: Shots) -> dict[str, Any]:
+    """Ask the tasks of some files of `folder`, of which `train.jsonl` is one, behind examples;
+    returns what the manifest says of it: the size of the pool by track, and tasks that show the
+    fixed examples. One task is held at a time; of texts the pool alone."""
+    pool = pool_of(_tasks(folder / "train.jsonl"), shots.longest)
+    fixed: Counter[str] = Counter()
+    with Progress("examples", "tasks") as progress:
+        for name in names:
+            with atomic_write(folder / name) as out:
+                for task in _tasks(folder / name):
+                    asked = with_examples(task, pool, shots)
+                    fixed[task.track] += shows_examples(task) and "examples" not in asked.meta
+                    out.write(json_line(asked.to_json()))
+                    progress.add(1)
+    return {
+        "shots": shots.count,
+        "shot_chars": shots.longest,
+        "pool": {track: sum(map(len, mine.values())) for track, mine in sorted(pool.items())},
+        "fixed": {track: count for track, count in sorted(fixed.items()) if count},
+    }
+
+
+def _tasks(path: Path) -> Iterator[Task]:
+    return (Task.from_json(row, where) for where, row in read_rows(path))
+
+
+def say_examples(manifest: Mapping[str, Any]) -> None:
+    """Say which tasks have no examples of their track."""
+    if fixed := manifest.get("few_shot", {}).get("fixed"):
+        tracks = ", ".join(f"{count} of {track}" for track, count in fixed.items())
+        print(
+            f"few_shot: two fixed examples in {tracks}: training has no other document for them "
+            f"whose input and answer have {manifest['few_shot']['shot_chars']} characters or less; "
+            "raise the bound"
+        )
