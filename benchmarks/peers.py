@@ -41,7 +41,7 @@ from assay.family import family_named, gold_answer
 from assay.task import Task, read_tasks
 from benchmarks.engine import decode_floor, demo_tasks, train_floor
 from benchmarks.runner import machine, timed
-from rollouts.engines.server.process import Launch
+from rollouts.engines.server import Launch
 from rollouts.engines.torch.engine import set_threads
 from rollouts.engines.torch.llama import Llama, can_prepack, products
 from rollouts.engines.torch.load import choose_dtype

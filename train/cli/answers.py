@@ -20,7 +20,7 @@ from assay.errors import install_extra
 from assay.task import TaskError
 from configs.answers import EARLIER, EvaluationConfig, RolloutConfig, ServeConfig
 from configs.loader import ConfigError, dotted_names, load, settings_help
-from rollouts.engines.server.process import EMBEDDED, URLS
+from rollouts.engines.server import EMBEDDED, URLS
 from train.evaluation.benchmarks import FAMILIES
 
 # settings that the code calls by another name than their own

@@ -30,7 +30,7 @@ from assay.files import exclusive_file, write_bytes, write_text
 from assay.rows import blocks
 from assay.task import TaskError, json_line, json_text, parse_object
 from configs.loader import ConfigError
-from rollouts.engines.server.process import EMBEDDED, devices
+from rollouts.engines.server import EMBEDDED, devices
 from train.evaluation.results import RESULTS
 
 Run = Callable[[list[str]], int]

@@ -21,7 +21,7 @@ from assay.journal import Journal, Key, Row, families_hash, read_record, weights
 from assay.task import Answer, Task, TaskError
 from configs.machine import EngineConfig
 from rollouts.engines.engine import context_of
-from rollouts.engines.server.process import EMBEDDED, URLS, served
+from rollouts.engines.server import EMBEDDED, URLS, served
 from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.event_loop import asyncio_run

@@ -15,7 +15,7 @@ from typing import Any
 
 from assay.task import Score, Task, TaskError
 from configs.answers import AGENT
-from rollouts.engines.server.process import EMBEDDED
+from rollouts.engines.server import EMBEDDED
 from rollouts.environment import Budget
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for

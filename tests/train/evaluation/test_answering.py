@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import save_file  # noqa: E402
 
 from configs.machine import EngineConfig  # noqa: E402
-from rollouts.engines.server.process import EMBEDDED  # noqa: E402
+from rollouts.engines.server import EMBEDDED  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 from train.cli.compare import asked_how  # noqa: E402

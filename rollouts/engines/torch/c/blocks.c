@@ -1,5 +1,5 @@
 /* Attention of blocks of sequences and its gradients, by AMX: no score outlives its turn, so memory
- * grows with the length and not with its square. Letters are those of train/model/fused.py.
+ * grows with the length and not with its square. Letters are those of train/model/forward.py.
  */
 
 #include "cells.h"

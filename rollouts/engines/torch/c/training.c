@@ -1,6 +1,6 @@
 /* What training needs besides: gradients, and attention by blocks of sequences.
  *
- * T positions stand in padded blocks of sequences (R, L); letters are those of train/model/fused.py.
+ * T positions stand in padded blocks of sequences (R, L); letters are those of train/model/forward.py.
  */
 
 #include "cells.h"

@@ -1,5 +1,5 @@
 """Servers of one's own: started on free ports, one a device, and ended with all they began: when
-they are no longer wanted, on a signal, and (watched.py) when this process is killed."""
+they are no longer wanted, on a signal, and (watched_server.py) when this process is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.task import TaskError
-from rollouts.engines.server.watched import END_S
+from rollouts.engines.watched_server import END_S
 from rollouts.prompts import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ URLS = ("http://", "https://")
 
 
 LOOK_S = 0.5
-_WATCHED = Path(__file__).with_name("watched.py")
+_WATCHED = Path(__file__).with_name("watched_server.py")
 # a proxy knows nothing of this machine's own address
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

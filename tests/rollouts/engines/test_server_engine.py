@@ -19,7 +19,7 @@ from chat_server import serving
 from assay.http_client import EndpointError, Patience, open_session
 from assay.task import TaskError
 from rollouts.engines.http_engine import DIALECTS, ServerEngine, with_fields
-from rollouts.engines.server.process import Launch, servers
+from rollouts.engines.server import Launch, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer

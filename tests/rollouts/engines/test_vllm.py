@@ -18,7 +18,7 @@ from tool_model import tasks, write_model
 torch = pytest.importorskip("torch")
 pytest.importorskip("aiohttp")
 
-from rollouts.engines.server.process import Launch, servers  # noqa: E402
+from rollouts.engines.server import Launch, servers  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.cli.answers import rollout  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402

@@ -1,6 +1,6 @@
 """Runs a server for as long as the process that wanted it lives, however that one ends.
 
-    python watched.py PARENT COMMAND …
+    python watched_server.py PARENT COMMAND …
 
 It is the leader of a process group that the server, and whatever that starts, belong to. When the
 parent is gone (also by KILL, which it cannot see coming) the whole group ends.

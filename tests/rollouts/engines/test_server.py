@@ -15,13 +15,13 @@ import pytest
 from places import ROOT
 
 from assay.task import TaskError
-from rollouts.engines.server.process import Launch, devices
+from rollouts.engines.server import Launch, devices
 
 STARTER = """
 import signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
-from rollouts.engines.server.process import Launch, servers
+from rollouts.engines.server import Launch, servers
 with servers(Launch("assay", "m", "m", python=sys.argv[1]), [""], Path(sys.argv[2])):
     print("ready", flush=True)
     time.sleep(600)

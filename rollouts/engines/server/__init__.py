@@ -1,1 +1,0 @@
-"""Servers of one's own (vLLM, SGLang, `assay serve`): started, watched and ended."""
