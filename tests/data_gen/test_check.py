@@ -28,7 +28,6 @@ from data_gen.overlap import (
     fingerprint_of,
     overlaps,
     signature,
-    values_of,
 )
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
@@ -166,14 +165,6 @@ def test_pieces_and_processes_give_the_same_certificate(
 
 
 # --- nearly: signatures
-
-
-def test_texts_without_a_shingle_in_common_look_unlike() -> None:
-    """Also among very many: 16 bits of 64 numbers agree together never by chance."""
-    said = [" ".join(f"w{Random(i).random()}{k}" for k in range(12)) for i in range(3000)]
-    signs = values_of([signature(text) or b"" for text in said])
-    order = np.lexsort(signs.T[::-1])
-    assert (signs[order][1:] == signs[order][:-1]).mean(axis=1).max() < 0.1
 
 
 HAN = "".join(chr(0x4E00 + 37 * i) for i in range(120))

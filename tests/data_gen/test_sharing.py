@@ -22,11 +22,9 @@ from travelling import demo_tasks, own_tasks
 
 from assay.files import file_hash
 from assay.task import Task, TaskError, json_line, read_tasks, write_jsonl
-from data_gen.certificate import certificate, shared
-from data_gen.dataset import proved, read_parquet, row_of, task_of, write_parquet
+from data_gen.dataset import read_parquet, row_of, task_of, write_parquet
 from data_gen.pull import main as pull
 from data_gen.push import main as push
-from data_gen.tally import Refusal, Tally
 from rewards.score import main as score
 
 pytest.importorskip("pyarrow")
@@ -145,17 +143,6 @@ def test_without_gold_nothing_leads_to_it(place: Path, tmp_path: Path) -> None:
     words = ["--tasks", str(back / "train.jsonl"), "--out", str(scores)]
     assert score([str(tmp_path / "outputs.jsonl"), *words]) == 3
     assert "came without its gold" in scores.read_text()
-
-
-def test_without_gold_a_certificate_keeps_the_proof_of_its_split() -> None:
-    tally = Tally()
-    tally.refuse(Refusal("ambiguous", "its gold is 7", "t.csv"))
-    pairs = shared({"train": {"tables": {1, 2}}, "heldout": {"tables": {2}}})
-    whole = certificate("sql", {"train": [], "heldout": []}, pairs, 5, tally=tally, kinds={"a": 1})
-    kept = proved(whole)
-    assert kept["shared"] == {"train and heldout": {"tables": 1}} and kept["ok"] is False
-    assert kept["builder"] == "sql" and kept["tasks"] == {"train": 0, "heldout": 0}
-    assert not {"seed", "sql", "examples", "refused"} & kept.keys() and "gold" not in str(kept)
 
 
 def test_with_gold_what_a_builder_put_beside_a_file_comes_along(place: Path) -> None:

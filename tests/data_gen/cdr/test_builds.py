@@ -461,6 +461,10 @@ def test_failure_modes_name_what_went_wrong(built: Path) -> None:
     gold = row["reference_text"]
     assert failure_mode(row, "DROP", gold) == "Instruction Misread"
     assert failure_mode(row, "KEEP", row["input_text"]) == "Missed Operator"
+    steps = [Step(name, dict(RECIPE_PARAMS.get(name, {}))) for name in row["operator_sequence"]]
+    without = execute(row["input_text"], steps[:-1]).text
+    assert without not in (gold, row["input_text"])  # its last step left out
+    assert failure_mode(row, "KEEP", without) == "Missed Operator"
     assert failure_mode(row, "KEEP", gold.upper()) == "Formatting Drift"
     assert failure_mode(row, "KEEP", "other order", ["other order"]) == "Order Violation"
     assert failure_mode(row, "KEEP", gold[: len(gold) // 2]) == "Over-application"

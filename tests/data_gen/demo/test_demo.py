@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from assay.task import Task, TaskError, read_tasks
 from data_gen.corpora import Corpus, read_corpus
-from data_gen.demo.cli import order, parse_settings
+from data_gen.demo.cli import order
 from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
 from data_gen.demo.refinements import BRIEF, THRESHOLDS, DemoBuilder, OrderBuilder
 from data_gen.demo.settings import (
@@ -123,18 +122,6 @@ def test_held_out_tasks_share_nothing_with_training_and_do_not_depend_on_its_cou
     assert other[2] == built()[2]
 
 
-def test_files_are_the_same_bytes_twice_and_carry_a_certificate(tmp_path: Path) -> None:
-    words = [f"{name}={count}" for name, count in SIZES.items()]
-    for folder in ("a", "b"):
-        assert main(["demo", "--out", str(tmp_path / folder), "--seed", "8", *words]) == 0
-    for path in (tmp_path / "a").iterdir():
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
-    heldout = read_tasks(tmp_path / "a" / "heldout.jsonl")
-    assert len(heldout) == 96 and heldout != built()[2]  # another seed than built() has
-    proof = json.loads((tmp_path / "a" / "certificate.json").read_text())
-    assert proof["ok"] and proof["demo"]["corpus"]["documents"] == len(read_corpus().documents)
-
-
 @pytest.mark.parametrize(
     ("word", "said"),
     [
@@ -162,11 +149,6 @@ def test_files_are_the_same_bytes_twice_and_carry_a_certificate(tmp_path: Path) 
 def test_a_bad_setting_is_named(word: str, said: str, tmp_path: Path, capsys: Any) -> None:
     assert main(["demo", "--out", str(tmp_path), word]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_settings_are_read_as_their_types() -> None:
-    got = parse_settings(["difficulty=easy", "mappers=[1, 2]", "steady=false", "directions=[min]"])
-    assert (got.mappers, got.steady, got.directions, got.forms) == ((1.0, 2.0), False, ("min",), 1)
 
 
 def test_a_corpus_too_small_for_the_settings_is_said_so(tmp_path: Path, capsys: Any) -> None:
@@ -198,15 +180,13 @@ def test_siblings_share_the_text_and_differ_where_the_order_decides() -> None:
         assert task.gold["status"] == "KEEP" and not task.meta["has_filter"]
 
 
-@pytest.mark.parametrize(("asked", "groups"), [("", 2), ("validation=1", 1), ("validation=0", 0)])
+@pytest.mark.parametrize(("asked", "groups"), [("", 2), ("validation=1", 1)])
 def test_validation_is_a_third_of_heldout_unless_it_is_set(
     asked: str, groups: int, tmp_path: Path
 ) -> None:
     small = ["train_sft=2", "train_rl=2", "heldout=6", *asked.split()]
     assert order(["--out", str(tmp_path / "made"), *small]) == 0
-    written = tmp_path / "made" / "validation.jsonl"
-    assert written.is_file() == (groups > 0)
-    assert not groups or len(read_tasks(written)) == 2 * groups
+    assert len(read_tasks(tmp_path / "made" / "validation.jsonl")) == 2 * groups
 
 
 # --- words and texts ---

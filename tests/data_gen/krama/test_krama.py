@@ -22,7 +22,6 @@ from data_gen.krama.importer import (
     read_workload,
     resolve,
     view_files,
-    write_tasks,
 )
 from data_gen.krama.obscured import exchange, new_words
 from rewards.krama.answer import category
@@ -282,14 +281,3 @@ def test_a_source_that_the_release_itself_lacks_leaves_no_task_out(tmp_path: Pat
     (place / "data/legal").rename(place / "data/wildfire")
     manifest = build([workload], place / "data", tmp_path / "k", "oracle")
     assert (manifest["counts"]["tasks"], manifest["left_out"]) == (1, {})
-
-
-def test_names_are_relative_to_the_tasks_file_even_behind_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real/deep").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "real/deep")
-    (tmp_path / "lake").mkdir()
-    made = Task("t", "answer", "x", "test", [], {}, files={"lake": str(tmp_path / "lake")})
-    write_tasks(tmp_path / "link" / "tasks.jsonl", [made])
-    (row,) = map(json.loads, (tmp_path / "link/tasks.jsonl").read_text("utf-8").splitlines())
-    assert row["files"] == {"lake": "../../lake"}
-    assert (tmp_path / "link" / row["files"]["lake"]).is_dir()
