@@ -309,7 +309,7 @@ _PLACES: dict[str, tuple[str, str]] = {
     "table": ("rewards.dare.family:TABLE", "rewards.weights:TableReward"),
     "answer": ("rewards.krama.family:ANSWER", "rewards.weights:AnswerReward"),
     "sql": ("rewards.sql.family:SQL", "rewards.weights:SqlReward"),
-    "harbor": ("rewards.harbor.family:HARBOR", "assay.family:NoWeights"),
+    "harbor": ("rewards.harbor:HARBOR", "assay.family:NoWeights"),
 }
 
 

@@ -20,7 +20,7 @@ from assay import console
 from assay.files import atomic_write_set, write_bytes
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from data_gen.tally import Input, say_inputs
-from rewards.harbor.family import HARBOR, of_rewards
+from rewards.harbor import HARBOR, of_rewards
 from rollouts.harbor.container import container_config, refuse_lacking
 from rollouts.harbor.task import NAME, HarborTask, NoReward, read_task, solve, verify
 from rollouts.sandbox.model import worker_count

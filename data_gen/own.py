@@ -25,7 +25,7 @@ from configs.loader import ConfigError, given_values
 from data_gen.pipeline import Made, finish
 from data_gen.splits import Wanted, add_splits, read_list, resplit
 from data_gen.tally import Input
-from rewards.audit.laws import (
+from rewards.audit_laws import (
     Broken,
     empty_law,
     gold_law,

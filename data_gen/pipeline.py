@@ -26,7 +26,7 @@ from data_gen.certificate import CERTIFICATE, Shared, certificate, counted, writ
 from data_gen.describe import add_described
 from data_gen.splits import HELDOUT, SPLITS, add_shares, sides_of, wanted_of
 from data_gen.tally import AGREED, Input, Refused, Tally, say_empty, say_inputs
-from rewards.audit.laws import empty_law, gold_law, gold_of, normal, scored
+from rewards.audit_laws import empty_law, gold_law, gold_of, normal, scored
 
 Source = TypeVar("Source")
 Draft = TypeVar("Draft")

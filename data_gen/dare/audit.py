@@ -16,7 +16,7 @@ import numpy as np
 from assay.console import progress
 from assay.task import Task, TaskError
 from data_gen.dare.layout import Frame, read_table
-from rewards.audit.laws import Broken
+from rewards.audit_laws import Broken
 from rewards.dare.read import read_truth
 from rewards.dare.score import TableGold, raw_r2, read_gold
 

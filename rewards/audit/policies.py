@@ -23,7 +23,7 @@ from itertools import chain
 from assay.family import Family, Form, as_answer, slices_of
 from assay.seeds import derive_seed
 from assay.task import Answer, Score, Task, TaskError
-from rewards.audit.laws import Audited, Broken, Earned, earned_by, gold_of
+from rewards.audit_laws import Audited, Broken, Earned, earned_by, gold_of
 
 LEAST = 4  # tasks of a kind before a mean can break a floor
 SAMPLED, FEW = 24, 12  # tasks of a kind that policies answer; the same where one costs a table

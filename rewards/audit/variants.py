@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from assay.family import Family, as_answer, called
 from assay.task import RIGHT, Score, Task, TaskError
-from rewards.audit.laws import Audited, Broken, Respelled, earned_by, gold_law, gold_of, scored
 from rewards.audit.policies import LEAST, sample
+from rewards.audit_laws import Audited, Broken, Respelled, earned_by, gold_law, gold_of, scored
 
 SAMPLED = 20  # tasks of a family that twins are made of
 

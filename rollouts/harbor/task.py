@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, TaskError
-from rewards.harbor.family import REWARD, read_rewards
+from rewards.harbor import REWARD, read_rewards
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.harbor.container import Container, Image, read_image, refuse_lacking, tree
 from rollouts.sandbox.pool import Pool

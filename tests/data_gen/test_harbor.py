@@ -14,7 +14,7 @@ from assay.family import gold_answer, score_answer
 from assay.task import Answer, Task, TaskError, read_tasks
 from data_gen.exports.harbor import BASE
 from data_gen.harbor import main
-from rewards.harbor.family import HARBOR
+from rewards.harbor import HARBOR
 from rollouts.environment import ModelTurn
 from rollouts.environments import EnvironmentFactory
 from rollouts.event_loop import asyncio_run

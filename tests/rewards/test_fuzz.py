@@ -17,7 +17,7 @@ from sql_tasks import sql_tasks
 from assay import scorer_timeout
 from assay.family import BUILT_IN
 from assay.task import Answer, Score, Task
-from rewards.audit.laws import gold_of
+from rewards.audit_laws import gold_of
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_answers import parse_json, score_prediction
 from rewards.cdr.score import score_refinement

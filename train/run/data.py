@@ -18,7 +18,7 @@ from assay.rows import is_parquet, read_rows
 from assay.task import Task, TaskError, read_tasks, with_absolute_files
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
-from rewards.audit.report import SampleReport, audit_sample
+from rewards.audit import SampleReport, audit_sample
 from rewards.published import published_database, refuse_published
 from rollouts.chats import FIELDS, ROLES, without_nulls
 from rollouts.prompts import ChatTokenizer
@@ -198,7 +198,7 @@ def audit_tasks(
     out: Path,
 ) -> None:
     """Audit a sample of every family in `tasks` under the run's own reward settings `weights`
-    (`rewards.audit.report`), print one line, and note what was found in run.json of `out`: gold has
+    (`rewards.audit`), print one line, and note what was found in run.json of `out`: gold has
     to score 1, and nothing without the work may earn more than its floor.
 
     `root` is the folder that the tasks' files are named from. A run that has begun, which has

@@ -22,7 +22,7 @@ from data_gen.corpora import read_corpus
 from data_gen.demo.refinements import OrderBuilder
 from data_gen.demo.settings import OrderSettings, preset
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
-from rewards.audit.laws import cheat_laws, examine, mean_scores, split_law
+from rewards.audit_laws import cheat_laws, examine, mean_scores, split_law
 
 
 @cache

@@ -14,14 +14,14 @@ from places import tables
 from assay import family as families
 from assay import scorer_timeout as guard
 from assay.family import Answer, Family, Score, Task, from_place
-from rewards.audit.laws import Audited, Broken, Earned
+from rewards.audit import audit_sample, huge_law
 from rewards.audit.policies import (
     farm,
     fixed_policies,
     floor_laws,
     golds_of_others,
 )
-from rewards.audit.report import audit_sample, huge_law
+from rewards.audit_laws import Audited, Broken, Earned
 
 TABLES = tables("rewards")
 

@@ -11,7 +11,7 @@ from places import tables
 
 from assay.family import score_answer
 from assay.task import Answer, Score, Task
-from rewards.harbor.family import REWARD, of_rewards, read_rewards
+from rewards.harbor import REWARD, of_rewards, read_rewards
 
 TABLES = tables("rewards")
 

@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 from assay import family as families
 from assay.family import Family, Score, Task
 from assay.task import write_jsonl
-from rewards.audit.report import audit_sample
+from rewards.audit import audit_sample
 from rewards.weights import RefinementReward
 from train.run.data import audit_line, audit_tasks
 

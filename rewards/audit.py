@@ -14,9 +14,9 @@ from typing import Any
 from assay import scorer_timeout as guard
 from assay.family import Family, family_named
 from assay.task import Answer, Task, unscored
-from rewards.audit.laws import Audited, Broken, Earned, Weights, cheat_laws, examine, scored
 from rewards.audit.policies import BY_GROUP, farm, sample
 from rewards.audit.variants import find_twins, respelled
+from rewards.audit_laws import Audited, Broken, Earned, Weights, cheat_laws, examine, scored
 
 FAILURES = 5  # tasks whose scorer failed, after which a family's audit stops
 HUGE_BYTES = 100 * 1024 * 1024

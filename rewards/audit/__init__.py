@@ -1,1 +1,0 @@
-"""What a family's scorer pays for answers made without the work."""

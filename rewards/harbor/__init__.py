@@ -1,1 +1,0 @@
-"""Harbor tasks: what their own verifiers said."""
