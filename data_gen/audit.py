@@ -42,8 +42,7 @@ from assay.task import (
     with_absolute_files,
     write_jsonl,
 )
-from rewards.audit import Audited, audit_family, row_of
-from rewards.audit.variants import respelled_lines
+from rewards.audit import Audited, audit_family, respelled_lines, row_of
 from rewards.audit_laws import Broken, Examined, mean_scores, split_law
 
 Report = dict[str, Any]

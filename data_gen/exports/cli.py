@@ -36,7 +36,7 @@ from assay.task import (
 from data_gen.exports.episodes import own_tools
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
 from data_gen.tally import REFUSED
-from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of
+from rewards.adapters import SETTINGS, TASKS, Words, in_words, score_text
 from rollouts.environments import ENVIRONMENTS, EnvironmentFactory
 from rollouts.environments import NAME as ENV_NAME
 from rollouts.tools import Tool
@@ -171,7 +171,7 @@ def _adapt(form: str, taken: Sequence[_Taken], env: Sequence[str], new: Path) ->
     origins = sorted({f.origin for f in all_families().values() if f.origin})
     copied: dict[Path, str] = {}
     write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
-    (new / SETTINGS).write_bytes(json_text(settings_of(origins, env), indent=1))
+    (new / SETTINGS).write_bytes(json_text({"families": origins, "env": [*env]}, indent=1))
     name = FORMS[form][0]
     shutil.copyfile(Path(__file__).with_name("forms") / name, new / name)
     if form == "gym":

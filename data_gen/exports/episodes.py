@@ -16,7 +16,7 @@ from typing import Any
 
 from assay.seeds import derive_seed
 from assay.task import Score, Task, TaskError, unscored
-from rewards.adapters.words import SETTINGS, Words, load, score_text
+from rewards.adapters import SETTINGS, Words, load, score_text
 from rollouts.environment import Budget, Environment, ModelTurn
 from rollouts.environments import EnvironmentFactory, ToolEnvironment
 from rollouts.tool_calls import make_call

@@ -25,8 +25,7 @@ import assay
 from assay.family import Answer, Family, family_named, family_of, gold_answer, score_answer
 from assay.syntax import parse_python
 from assay.task import RIGHT, Task, TaskError, json_text
-from rewards.adapters import PARTS
-from rewards.adapters.words import MESSAGES, message_of
+from rewards.adapters import MESSAGES, PARTS, message_of
 
 BASE = "python:3.11.13-slim-bookworm"
 SCHEMA = "1.4"

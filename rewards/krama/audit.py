@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from assay.family import Answer, Audit, Floor
 from assay.task import Task
-from rewards.audit.policies import shown
+from rewards.audit import shown
 from rewards.krama.answer import score_response
 from rewards.krama.episode import ANSWER as FILE
 from rewards.krama.episode import printed, read_text

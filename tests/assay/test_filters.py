@@ -15,7 +15,7 @@ from travelling import OWN, own_tasks
 from assay.console import TaskFilter, add_filter, licences_in, task_filter
 from assay.family import use_families
 from assay.task import Task, TaskError, read_tasks, write_jsonl
-from rewards.adapters.words import said_gold
+from rewards.adapters import said_gold
 
 TABLES = tables("assay")
 

@@ -14,7 +14,7 @@ from places import ROOT
 
 from assay import family as families
 from assay.family import Audit, Task, load_family
-from rewards.audit.variants import find_twins
+from rewards.audit import find_twins
 from rewards.audit_laws import Audited
 
 FAMILY, PYTHON = (ROOT / "docs/extend.md").read_text("utf-8").split("\n## From Python\n")

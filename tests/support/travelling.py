@@ -16,7 +16,7 @@ from assay.task import Task, write_jsonl
 from data_gen.corpora import read_corpus
 from data_gen.demo.settings import preset
 from data_gen.exports.cli import main as export
-from rewards.adapters.words import said_gold
+from rewards.adapters import said_gold
 
 OWN = str(ROOT / "examples" / "own_family.py")
 OWN_TOOLS = str(ROOT / "examples" / "own_tools.py")

@@ -28,7 +28,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.server_utils import SESSION_ID_KEY
 
 from data_gen.exports.episodes import Episodes, ToolEpisode
-from rewards.adapters.words import score_text
+from rewards.adapters import score_text
 
 HERE = Path(__file__).resolve().parent
 EPISODES = Episodes(HERE)

@@ -23,7 +23,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef, ToolParams
 
 from data_gen.exports.episodes import Episodes, ToolEpisode, fields_of, packed, unpacked
-from rewards.adapters.words import Words, score_text
+from rewards.adapters import Words, score_text
 from rollouts.tools import Tool as OwnTool
 
 HERE = Path(__file__).resolve().parent

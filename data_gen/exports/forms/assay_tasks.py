@@ -18,7 +18,7 @@ from pathlib import Path
 import verifiers.v1 as vf
 
 from assay.task import RIGHT, Score, Task
-from rewards.adapters.words import Words, load, score_text
+from rewards.adapters import Words, load, score_text
 
 HERE = Path(__file__).resolve().parent
 __all__ = ["AssayTaskset"]

@@ -23,8 +23,7 @@ from typing import Any
 
 from assay.task import Task
 from data_gen.exports.episodes import Episodes, ToolEpisode, fields_of
-from rewards.adapters import trl_reward
-from rewards.adapters.words import bare, score_text
+from rewards.adapters import bare, score_text, trl_reward
 from rollouts.event_loop import asyncio_run
 from rollouts.tools import Tool
 

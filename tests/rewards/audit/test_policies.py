@@ -14,12 +14,13 @@ from places import tables
 from assay import family as families
 from assay import scorer_timeout as guard
 from assay.family import Answer, Family, Score, Task, from_place
-from rewards.audit import audit_sample, huge_law
-from rewards.audit.policies import (
+from rewards.audit import (
+    audit_sample,
     farm,
     fixed_policies,
     floor_laws,
     golds_of_others,
+    huge_law,
 )
 from rewards.audit_laws import Audited, Broken, Earned
 

@@ -19,7 +19,7 @@ from assay import family as families
 from assay.family import BUILT_IN, Audit, Family, Score, Task
 from data_gen.corpora import read_corpus
 from data_gen.demo.settings import preset
-from rewards.audit.variants import Respelled, find_twins, respelled, respelled_lines
+from rewards.audit import Respelled, find_twins, respelled, respelled_lines
 from rewards.audit_laws import Audited, gold_of, scored
 from rewards.cdr.audit import refinement_twin
 from rewards.gold import Step, execute

@@ -14,7 +14,7 @@ pytest.importorskip("nemo_gym", reason="nemo-gym is not installed; `make test-in
 from fastapi.testclient import TestClient
 from nemo_gym.server_utils import ServerClient
 
-from rewards.adapters.words import load, score_text
+from rewards.adapters import load, score_text
 
 
 def server(folder: Path) -> Any:

@@ -25,7 +25,7 @@ from inspect_ai import eval as evaluate
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from assay.task import Task, write_jsonl
-from rewards.adapters.words import load, score_text
+from rewards.adapters import load, score_text
 from train.cli.answers import evaluate as assay_eval
 
 
