@@ -33,7 +33,7 @@ from statistics import fmean
 from typing import Any
 
 from assay.files import write_text
-from rollouts.cdr.prompts import MODES
+from rollouts.words.cdr import MODES
 from train.evaluation.benchmarks import FAMILIES, benchmark
 from train.evaluation.results import read_results
 from train.evaluation.tables import compare_rows, signed

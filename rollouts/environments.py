@@ -278,9 +278,9 @@ def _factory(given: Any, where: str) -> Factory:
 
 # what has words → where it is said which, and how they are read out of a release
 WORDS: Places = {
-    "refinement": "rollouts.cdr.prompts",
+    "refinement": "rollouts.words.cdr",
     "python_executor": "rollouts.words.dare",
-    "ds_guru": "rollouts.krama.words",
+    "ds_guru": "rollouts.words.krama",
 }
 
 
@@ -329,8 +329,8 @@ ENVIRONMENTS = {
     "lake_agent": "rollouts.krama.explore:LakeAgent",
     "lake_script": "rollouts.krama.script:LakeScript",
     "harbor_shell": "rollouts.harbor.task:HarborShell",
-    "smolagents": "rollouts.krama.agents.code_agent:CodeAgent",
-    "datawise": "rollouts.krama.agents.datawise:Datawise",
+    "smolagents": "rollouts.krama.code_agent:CodeAgent",
+    "datawise": "rollouts.krama.datawise:Datawise",
 }
 # those that write the conversation anew for every message, which leaves no ids to train on
 REWRITING = ("smolagents", "datawise")

@@ -52,7 +52,7 @@ from rewards.cdr.release_files import RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Step, bind, run_bound
 from rewards.parse import edit_distance
-from rollouts.cdr.prompts import messages
+from rollouts.words.cdr import messages
 
 Row = dict[str, Any]
 LABELS = {1: "easy", 2: "medium", 3: "hard"}

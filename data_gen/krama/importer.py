@@ -26,7 +26,7 @@ from assay.seeds import derive_seed
 from assay.task import Task, TaskError, write_jsonl
 from rewards.krama.answer import ANSWER_TYPES, as_list
 from rewards.krama.release import LISTS_WHAT_IS_NOT_THERE, Mode
-from rollouts.krama.words import KIND
+from rollouts.words.krama import KIND
 from rollouts.words.templates import ours
 
 TRIMMED_FILES = 10

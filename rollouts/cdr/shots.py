@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from assay.fingerprints import shingles, tokens
 from assay.seeds import derive_seed
 from assay.task import Task
-from rollouts.cdr.prompts import Example, messages
+from rollouts.words.cdr import Example, messages
 from rollouts.words.templates import Words
 
 POOL = 32  # tasks of one track and status that examples are drawn from: the shortest

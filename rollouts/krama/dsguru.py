@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
-from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import groups, snippet, title
-from rollouts.krama.words import KIND, csv_files, question_of, tables_of
+from rollouts.krama.lake import LakeFolder
 from rollouts.sandbox.model import Result
 from rollouts.tool_calls import json_value
 from rollouts.tools import clip
+from rollouts.words.krama import KIND, csv_files, question_of, tables_of
 from rollouts.words.templates import ours, places
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
+from rollouts.krama.lake import LakeFolder
 from rollouts.tool_calls import ToolCall, ToolSpec
 from rollouts.tools import Ran, answer_calls, clip
 

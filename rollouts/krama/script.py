@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.contract import blocks
-from rollouts.krama.folder import LakeFolder
 from rollouts.krama.index import CHARS_A_TOKEN, FileNote, LakeIndex
+from rollouts.krama.lake import LakeFolder
 
 if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory, ToolSettings

@@ -19,12 +19,12 @@ from small_lake import make_lake
 from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import ToolsConfig
-from rollouts.cdr.prompts import MODES, messages
 from rollouts.environment import Budget
 from rollouts.environments import WORDS, ToolSettings, read_prompts, tool_settings
 from rollouts.krama.dsguru import DsGuru
-from rollouts.krama.words import question_of, tables_of
 from rollouts.python_tool import first_messages, tool_spec
+from rollouts.words.cdr import MODES, messages
+from rollouts.words.krama import question_of, tables_of
 from rollouts.words.templates import Words, lines
 
 FORMATS = ("tagged_text", "json", "json_and_tagged_text")

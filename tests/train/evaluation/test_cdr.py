@@ -23,7 +23,7 @@ from assay.rows import read_rows
 from assay.task import TaskError, write_jsonl
 from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.release_files import CORE, SEMANTIC, score_file, write_scores
-from rollouts.cdr.prompts import MODES
+from rollouts.words.cdr import MODES
 from train.evaluation.cdr import parse_tracks, pick_rows
 from train.evaluation.cdr_tables import TrackAnswers, main_results, tables_of
 from train.evaluation.tables import Draw

@@ -12,8 +12,8 @@ from front import command
 
 from assay.rows import read_rows
 from assay.task import Task, write_jsonl
-from rollouts.cdr.prompts import KIND, messages
 from rollouts.environments import read_prompts
+from rollouts.words.cdr import KIND, messages
 from rollouts.words.templates import ours
 from train.run.data import training_rows
 

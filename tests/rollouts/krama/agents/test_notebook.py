@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.krama.agents.notebook import Interpreter
+from rollouts.krama.notebook import Interpreter
 from rollouts.sandbox.model import Config, Limits, Result
 from rollouts.sandbox.pool import Pool
 

@@ -14,7 +14,7 @@ from small_lake import make_lake, make_task
 
 from assay.family import score_answer
 from assay.task import Task
-from rollouts.krama.agents.code_agent import (
+from rollouts.krama.code_agent import (
     list_files,
     prelude,
     read_answer,

@@ -181,7 +181,7 @@ KIND = Kind(
         "no_code": Slot(),
         THOUGHT: Slot(),
     },
-    Path(__file__).with_name("words.yaml"),
+    Path(__file__).with_suffix(".yaml"),
     lambda task: any(tool.startswith("ds_guru") for tool in task.tools),
     read=read_release,
     known=KNOWN,

@@ -23,7 +23,7 @@ from assay.thoughts import answer_after_thoughts
 from configs.loader import read_yaml
 from rewards.krama.episode import read_text
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.krama.agents.notebook import Notebook, output_of
+from rollouts.krama.notebook import Notebook, output_of
 from rollouts.tools import clip
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from assay.seeds import derive_seed
 from assay.task import Task
 from rollouts.environment import EnvironmentFailure, EpisodeEnd
-from rollouts.krama.agents.cell_loop import OUTPUTS
-from rollouts.krama.folder import KEY, OUTPUT_KB, LakeFolder
+from rollouts.krama.cell_loop import OUTPUTS
+from rollouts.krama.lake import KEY, OUTPUT_KB, LakeFolder
 from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool

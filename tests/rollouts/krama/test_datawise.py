@@ -12,8 +12,8 @@ from said import act
 from small_lake import make_lake, make_task
 
 from assay.family import score_answer
-from rollouts.krama.agents import datawise
-from rollouts.krama.agents.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
+from rollouts.krama import datawise
+from rollouts.krama.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 GOAL = "```markdown\n[STEP GOAL]: {}\n```\n"

@@ -128,5 +128,5 @@ def _request(mode: str, form: str) -> dict[str, Any]:
 KNOWN = {
     "b1532dbcbbc77c1388966fb36a7d204d6c61caf2b0c68ae51c452ce7d9b2eaa5": "CDR-Bench 6df0ac8",
 }
-OURS = Path(__file__).with_name("words.yaml")
+OURS = Path(__file__).with_suffix(".yaml")
 KIND = Kind("refinement", SLOTS, OURS, _asks, _ask, read_release, KNOWN)

@@ -1,1 +1,0 @@
-"""CDR-Bench's prompts."""

@@ -1,1 +1,0 @@
-"""Agents of other projects as environments: their loop, our sandbox, budget and model calls."""
