@@ -50,7 +50,7 @@ from data_gen.cdr.work import Work, packed, said
 from data_gen.certificate import CERTIFICATE, certificate
 from data_gen.overlap import shared
 from data_gen.tally import Input
-from rollouts.cdr.shots import Shots
+from rollouts.words.cdr import Shots
 
 SPLITS = ("train", "validation", "heldout")
 STATISTICS = "statistics.md"

@@ -27,8 +27,7 @@ from data_gen.splits import add_splits, read_list, taken
 from data_gen.tally import Input, say_empty, say_inputs
 from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import SEMANTIC
-from rollouts.cdr.shots import Shots, add_shots
-from rollouts.words.cdr import MODES, messages
+from rollouts.words.cdr import MODES, Shots, add_shots, messages
 
 FILES = (
     *(f"tracks/{track}.jsonl" for track in SEMANTIC),

@@ -28,7 +28,7 @@ from data_gen.overlap import Fingerprint, Print, copies_of, overlaps
 from data_gen.splits import taken
 from rewards.cdr.release_files import FIELDS, prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
-from rollouts.cdr.shots import Shots, pool_of, shows_examples, with_examples
+from rollouts.words.cdr import Shots, pool_of, shows_examples, with_examples
 
 # --- thresholds from statistics: percentiles, rounded to numbers people say
 

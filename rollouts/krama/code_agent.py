@@ -28,7 +28,7 @@ from assay.task import Task, TaskError
 from assay.thoughts import answer_after_thoughts
 from configs.loader import read_yaml
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.krama.contract import without_nan
+from rollouts.krama.lake import without_nan
 from rollouts.krama.notebook import FINAL, Notebook, output_of
 from rollouts.sandbox.model import Result
 from rollouts.tool_calls import json_value, too_deep

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.index import groups, snippet, title
-from rollouts.krama.lake import LakeFolder
+from rollouts.krama.lake import EXHAUSTED, LakeFolder, answer_of, blocks, printed_values
 from rollouts.sandbox.model import Result
 from rollouts.tool_calls import json_value
 from rollouts.tools import clip

@@ -1,16 +1,22 @@
-"""The lake of a task as its agent has it: an index to read, and a read-only mount to run in."""
+"""The lake of a task as its agents have it: an index to read, and a read-only mount to run in; and
+how DS-Guru's answers are read."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
+from assay.family import THOUGHT
 from assay.task import Task, TaskError
+from assay.thoughts import parted
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, shared_name
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
+from rollouts.tool_calls import json_value, too_deep
 
 if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory
@@ -87,3 +93,128 @@ class LakeFolder:
         cost = {"runs": self.runs, "run_s": round(self.run_s, 3), "sandbox": self.level}
         code = "\n\n".join(self.code).encode("utf-8", "surrogatepass")
         return EpisodeEnd({ANSWER: data, PIPELINE: code}, {**cost, **notes})
+
+
+# ---- DS-Guru's answer contract
+# DS-Guru's answer contract: a plan fenced as json, a pipeline fenced as python, and what the
+# pipeline prints, made into an explanation (specification notes, section 8).
+#
+# `explain` computes what the published system does, exceptions included; `answer_of` is what is
+# scored here, which also takes an answer that was printed under a plan that could not be read.
+
+
+FAILED = "SUT failed to answer this question."
+MISSING = "Warning: No answer found in the Python pipeline."
+EXHAUSTED = "Pipeline not successful after {} tries."
+_JSON = re.compile(r"```json(.*?)```", re.DOTALL)
+_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
+
+Explanation = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The first json and the first python block of a reply, stripped; "" where there is none.
+    `missing`: what is wrong with a reply without code, in a word."""
+
+    plan: str
+    code: str
+    missing: str = ""
+
+
+def blocks(text: str) -> Blocks:
+    """The blocks of a reply; those that were only thought of do not count."""
+    said = parted(text)
+    plan, code = _JSON.search(said.answer), _PYTHON.search(said.answer)
+    script = code.group(1).strip() if code else ""
+    missing = "" if script else "no_code" if said.ended else THOUGHT
+    return Blocks(plan.group(1).strip() if plan else "", script, missing)
+
+
+def without_nan(value: Any) -> Any:
+    """NaN as None, through nested lists and objects."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, list):
+        return [without_nan(v) for v in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {k: without_nan(v) for k, v in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _failed(plan: Any, why: str) -> Explanation:
+    """The plan's main step with `why` as its answer; later steps only complete its sub-tasks."""
+    found: Explanation = {}
+    for step in plan:
+        if step["id"] == "main-task":
+            found |= step
+            found.setdefault("answer", why)
+        elif "subtasks" in found:
+            known = False
+            for sub in found["subtasks"]:
+                known = known or sub["id"] == step["id"]
+                sub.setdefault("answer", why)
+            if not known:
+                found["subtasks"].append(step)
+    return found
+
+
+def explain(
+    plan_text: str, stdout: str, stderr: str | None, out: str = "out/q/_intermediate", run: int = 0
+) -> Explanation:
+    """The published system's explanation object. `stderr` None: errors do not count (a repaired
+    run). Raises KeyError or TypeError where the published system does."""
+    try:
+        plan: Any = json.loads(plan_text)
+    except ValueError:
+        return {"id": "main-task", "answer": FAILED}
+    if stderr:
+        return _failed(plan, f"** ERRORS ** found during execution in {out}/errors-{run}.txt")
+    try:
+        printed: Any = json.loads(stdout)
+    except ValueError:
+        return _failed(plan, f"** ERRORS ** decoding output in {out}/pipeline-{run}_out.json")
+    for step in plan:
+        # every top-level step gets the main answer, whatever its id
+        step["answer"] = _printed(printed, "main-task")
+        for sub in step.get("subtasks", []):
+            sub["answer"] = _printed(printed, sub["id"])
+    found: Explanation = {"system_subtasks_responses": []}
+    for step in plan:
+        if step["id"] == "main-task":
+            found |= step
+        else:
+            found["system_subtasks_responses"].append(step)
+    return cast("Explanation", without_nan(found))
+
+
+def _printed(printed: Any, name: str) -> Any:
+    if name in printed:  # also a list or a text, where the next line may raise, as it does there
+        return printed[name]
+    return MISSING
+
+
+def printed_values(stdout: str) -> dict[str, Any] | None:
+    """The one JSON object of a pipeline's output; None when it is anything else, or nested too
+    deeply to be an answer."""
+    found = json_value(stdout)
+    return without_nan(found) if isinstance(found, dict) and not too_deep(found) else None
+
+
+def answer_of(plan_text: str, stdout: str, failed: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(response, the published system's response) of a pipeline's run.
+
+    The first has `answer` only when the pipeline printed one; the second is what the release would
+    have scored, or `{}` where it would have stopped with an exception.
+    """
+    printed = None if failed else printed_values(stdout)
+    response: dict[str, Any] = {}
+    if printed is not None and "main-task" in printed:
+        response = {"answer": printed["main-task"]}
+    try:
+        published = explain(plan_text, stdout, "failed" if failed else None)
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        published = {}
+    if too_deep(published):
+        published = {}
+    return response, published

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
-from rollouts.krama.contract import blocks
 from rollouts.krama.index import CHARS_A_TOKEN, FileNote, LakeIndex
-from rollouts.krama.lake import LakeFolder
+from rollouts.krama.lake import LakeFolder, blocks
 
 if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory, ToolSettings

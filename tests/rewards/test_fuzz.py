@@ -27,7 +27,7 @@ from rewards.gold import Step, execute
 from rewards.krama.answer import score_response
 from rewards.parse import normalise, parse
 from rewards.score import score_lines
-from rollouts.krama.contract import answer_of, blocks, printed_values
+from rollouts.krama.lake import answer_of, blocks, printed_values
 from rollouts.tool_calls import FORMATS, ToolSpec, fitting
 from train.view.explain_cdr import counterfactuals
 

@@ -40,10 +40,9 @@ from rewards.cdr.release_files import (
 )
 from rewards.cdr.score import gold_answer
 from rewards.parse import parse_release
-from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Plan
-from rollouts.words.cdr import MARK, messages
+from rollouts.words.cdr import MARK, Pool, Shots, messages, pool_of, shows_examples, with_examples
 from rollouts.words.templates import Words, places
 from train.evaluation import cdr_tables
 from train.evaluation.answering import thinking

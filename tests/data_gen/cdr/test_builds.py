@@ -24,8 +24,7 @@ from data_gen.cdr.outcome import Outcome, read_outcome
 from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import RECIPE_PARAMS, Step, execute
-from rollouts.cdr.shots import alike
-from rollouts.words.cdr import KIND
+from rollouts.words.cdr import KIND, alike
 from rollouts.words.templates import ours
 
 pytest.importorskip("duckdb", reason="needs the extra `build`")

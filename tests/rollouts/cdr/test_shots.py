@@ -10,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.task import Task
-from rollouts.cdr.shots import POOL, SAME_RECIPE, Shots, draw, pool_of, with_examples
-from rollouts.words.cdr import KIND, Example, messages
+from rollouts.words.cdr import (
+    KIND,
+    POOL,
+    SAME_RECIPE,
+    Example,
+    Shots,
+    draw,
+    messages,
+    pool_of,
+    with_examples,
+)
 from rollouts.words.templates import ours
 
 WORDS = ["tea", "moss", "lamp", "rope", "fern", "gate", "salt", "drum", "kite", "oak", "plum"]

@@ -17,8 +17,8 @@ from thought_forms import filled
 from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
 from rollouts.environments import ToolSettings
-from rollouts.krama.contract import answer_of, blocks, explain
 from rollouts.krama.index import index_lake
+from rollouts.krama.lake import answer_of, blocks, explain
 from rollouts.krama.script import task_text
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Trajectory
