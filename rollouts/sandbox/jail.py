@@ -51,7 +51,7 @@ _READABLE = (
 
 @dataclass(frozen=True)
 class JailPlan:
-    """How a launcher makes its jails: chosen once, by trying it (levels.py).
+    """How a launcher makes its jails: chosen once, by trying it (launcher.py).
 
     `root_mounts`: real root builds the root directory before it drops its id. `own_proc` is false
     where a fresh /proc is refused; `proc` is then the outer one, opened before it is left. `base`

@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from assay import confine as seccomp  # noqa: E402
-from rollouts.sandbox import jail, levels  # noqa: E402
+from rollouts.sandbox import jail, launcher  # noqa: E402
 from rollouts.sandbox import syscalls as sc  # noqa: E402
 
 NR = seccomp.NUMBERS[seccomp.machine()]
@@ -27,7 +27,7 @@ def user() -> None:
     """An ordinary user with a home directory nobody else reads."""
     sc.unshare(sc.CLONE_NEWNS)
     jail.private_mounts()
-    jail.reach([*levels.interpreter_paths(), ROOT])
+    jail.reach([*launcher.interpreter_paths(), ROOT])
     os.setgroups([])
     os.setresgid(ORDINARY, ORDINARY, ORDINARY)
     os.setresuid(ORDINARY, ORDINARY, ORDINARY)

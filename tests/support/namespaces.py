@@ -30,10 +30,10 @@ def refusal() -> str | None:
     where it does not."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return None
-    from rollouts.sandbox import levels
+    from rollouts.sandbox import launcher
 
     try:
-        levels.can_drop_root()
+        launcher.can_drop_root()
     except OSError as error:
         return str(error)
     return None

@@ -14,7 +14,7 @@ import pytest
 from harness import running, usable
 from namespaces import is_root_without_namespaces
 
-from rollouts.sandbox import jail, levels
+from rollouts.sandbox import jail, launcher
 from rollouts.sandbox.jail import closed_folder
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError
 
@@ -76,8 +76,8 @@ def test_an_interpreter_under_a_temporary_folder_works(
 
 def test_a_path_that_no_jail_can_show_is_said(reached: str) -> None:
     usable("full", reached)
-    assert levels.covered(["/usr/lib", "/tmp/venv/bin", "/tmpfile", "/sandboxes/bin"]) == ""
-    assert "/sandbox/venv/bin" in levels.covered(["/usr/lib", "/sandbox/venv/bin"])
+    assert launcher.covered(["/usr/lib", "/tmp/venv/bin", "/tmpfile", "/sandboxes/bin"]) == ""
+    assert "/sandbox/venv/bin" in launcher.covered(["/usr/lib", "/sandbox/venv/bin"])
     config = Config(workers=1, stack=(), env={"LD_LIBRARY_PATH": "/tmp"})
     with pytest.raises(SandboxError, match="needs /tmp, where every call"), running(config):
         pass
