@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from assay.seeds import derive_seed
 from rollouts.engines.engine import Engine
 from rollouts.event_loop import asyncio_run
-from rollouts.prompts import ChatTokenizer
-from rollouts.serving.protocol import (
+from rollouts.openai_server import (
     Limits,
     Request,
     RequestError,
@@ -26,6 +25,7 @@ from rollouts.serving.protocol import (
     read_completion,
     reply,
 )
+from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling
 
 if TYPE_CHECKING:

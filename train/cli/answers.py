@@ -342,7 +342,7 @@ def serve(argv: list[str]) -> int:
         from aiohttp import web
     except ModuleNotFoundError:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
-    from rollouts.serving.protocol import Limits
+    from rollouts.openai_server import Limits
     from rollouts.serving.server import Batches, Service
     from train.model.folder import folders_of, load_local, tokenizer_of
 

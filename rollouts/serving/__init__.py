@@ -1,1 +1,0 @@
-"""An engine behind HTTP, in the words of the OpenAI protocol (`assay serve`)."""
