@@ -1,16 +1,30 @@
-"""The OpenAI protocol: what a request's body asks for, and answers in its words, whole or as the
-chunks of a stream. What cannot be done is refused, never ignored."""
+"""`assay serve`: the OpenAI protocol over an engine.
+
+What a request's body asks for, the answer in the protocol's words, whole or as the chunks of a
+stream, and the server around both. What cannot be done is refused, never ignored.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import codecs
+import hmac
 import json
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib import metadata
+from itertools import count
 from math import inf
 from typing import Any, NamedTuple, cast
 
+from aiohttp import web
+
+from assay.seeds import derive_seed
+from rollouts.engines.engine import Engine
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tool_calls import ToolCall, ToolSpec, make_call
 from rollouts.trajectory import Completion, Sampling
@@ -128,8 +142,8 @@ def _fields(body: Any, known: Mapping[str, Field], limits: Limits) -> Row:
     return row
 
 
-def read_chat(body: Any, tokenizer: ChatTokenizer, limits: Limits) -> Request:
-    """Raises `RequestError` naming the field."""
+def read_chat(body: Any, tokenizer: ChatTokenizer, limits: Limits) -> list[Request]:
+    """The one that a chat is. Raises `RequestError` naming the field."""
     row = _fields(body, _CHAT, limits)
     if not row.get("messages"):
         raise RequestError("messages: wanted a list of messages", "messages")
@@ -141,7 +155,7 @@ def read_chat(body: Any, tokenizer: ChatTokenizer, limits: Limits) -> Request:
     except PromptError as error:
         raise RequestError(str(error), "messages") from None
     most = row.get("max_completion_tokens", row.get("max_tokens"))
-    return _request(row, ids, most, bool(row.get("logprobs")), bool(tools), limits)
+    return [_request(row, ids, most, bool(row.get("logprobs")), bool(tools), limits)]
 
 
 def read_completion(body: Any, tokenizer: ChatTokenizer, limits: Limits) -> list[Request]:
@@ -313,16 +327,15 @@ def chunks(whole: Row, usage_too: bool) -> Iterator[bytes]:
     for choice in whole["choices"]:
         place: Row = {"index": choice["index"], "finish_reason": None}
         first = {k: choice[k] for k in ("logprobs", "token_ids") if choice.get(k) is not None}
-        said: Row = {"text": choice.get("text")}
-        nothing: Row = {"text": ""}
+        said, nothing = choice.get("text"), ""
         if chat:
-            message: Row = choice["message"]
-            nothing = {"delta": Row()}
-            said = {"delta": {**message, "content": message["content"] or ""}}
-            if calls := message.get("tool_calls"):
-                said["delta"]["tool_calls"] = [{"index": i} | c for i, c in enumerate(calls)]
-        last = place | nothing | {"finish_reason": choice["finish_reason"]}
-        yield _event(head | {"choices": [place | first | said]})
+            nothing, said = Row(), choice["message"] | {}
+            said["content"] = said["content"] or ""
+            if calls := said.get("tool_calls"):
+                said["tool_calls"] = [{"index": i} | c for i, c in enumerate(calls)]
+        part = "delta" if chat else "text"
+        last = place | {part: nothing, "finish_reason": choice["finish_reason"]}
+        yield _event(head | {"choices": [place | first | {part: said}]})
         yield _event(head | {"choices": [last]})
     if usage_too:
         yield _event(head | {"choices": list[Row](), "usage": whole["usage"]})
@@ -364,3 +377,159 @@ def _spelled(piece: bytes) -> str:
         return piece.decode()
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
+
+
+# ---- the server: routes, the key, errors as clients expect them, and the engine's queue
+
+MOST_BYTES = 64 << 20  # of a request's body
+BUSY_S = 5  # what a client is told to wait when the queue is full
+# path: how ids of its answers begin, and the kind of their object
+_ROUTES = {
+    "/v1/chat/completions": ("chatcmpl", "chat.completion"),
+    "/v1/completions": ("cmpl", "text_completion"),
+}
+GATHER_S = 0.005  # clients that ask side by side are a few milliseconds apart
+
+
+class _Job(NamedTuple):
+    asked: Request
+    seed: int
+    done: asyncio.Future[list[Completion]]
+
+
+class Batches:
+    """Requests that wait together are answered together.
+
+    `rows` bounds the samples of one call of the engine, `waiting` the requests in the queue.
+    Requests of equal sampling settings share a call; what a request draws depends on its own seed
+    alone."""
+
+    def __init__(self, engine: Engine, rows: int, waiting: int) -> None:
+        self._engine, self._rows, self._most = engine, rows, waiting
+        self._queue: list[_Job] = []
+        self._free = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "engine")
+        self.calls = 0  # of the engine, so far
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue now."""
+        return len(self._queue)
+
+    async def ask(self, asked: Request, seed: int) -> list[Completion]:
+        """The completions of one prompt. Raises `RequestError` when the queue is full; whatever the
+        engine raises comes here."""
+        if len(self._queue) >= self._most:
+            raise RequestError("too many requests wait; try again later", "", 429, "busy")
+        job = _Job(asked, seed, asyncio.get_running_loop().create_future())
+        self._queue.append(job)
+        await asyncio.sleep(GATHER_S)
+        while not job.done.done():
+            async with self._free:
+                if not job.done.done():
+                    await self._answer(self._next())
+        return job.done.result()
+
+    def _next(self) -> list[_Job]:
+        """The oldest request and those that can go with it."""
+        first = self._queue[0].asked
+        law = (first.sampling, first.n)
+        alike = [j for j in self._queue if (j.asked.sampling, j.asked.n) == law]
+        taken = alike[: max(1, self._rows // first.n)]
+        self._queue = [job for job in self._queue if job not in taken]
+        return taken
+
+    async def _answer(self, jobs: Sequence[_Job]) -> None:
+        first, self.calls = jobs[0].asked, self.calls + 1
+        prompts, seeds = [job.asked.ids for job in jobs], [job.seed for job in jobs]
+        try:
+            drawn = self._engine.generate(prompts, first.sampling, first.n, seeds)
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._thread, asyncio_run, drawn)
+            for job, group in zip(jobs, found, strict=True):
+                job.done.set_result(group)
+        except Exception as error:
+            for job in jobs:
+                job.done.set_exception(error)
+        finally:
+            for job in jobs:  # the server ends
+                job.done.cancel()
+
+
+class Service:
+    """What the routes share. `key` empty: anybody may ask."""
+
+    def __init__(
+        self, batches: Batches, tokenizer: ChatTokenizer, limits: Limits, key: str, seed: int
+    ) -> None:
+        self._batches, self._tokenizer, self._limits = batches, tokenizer, limits
+        self._key, self._seed, self._numbers = key, seed, count(1)
+
+    def app(self) -> web.Application:
+        """The application, to be run by aiohttp."""
+        made = web.Application(middlewares=[self._guarded], client_max_size=MOST_BYTES)
+        about = {"id": self._limits.name, "object": "model", "created": 0, "owned_by": "assay"}
+        about["max_model_len"] = self._limits.context
+        told: Mapping[str, Row] = {
+            "/health": {"status": "ok"},
+            "/version": {"version": metadata.version("assay")},
+            "/v1/models": {"object": "list", "data": [about]},
+        }
+
+        async def tell(request: web.Request) -> web.Response:
+            return web.json_response(told[request.path])
+
+        for path in told:
+            made.router.add_get(path, tell)
+        for path in _ROUTES:
+            made.router.add_post(path, self._answer)
+        return made
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Who may ask, and every failure in the protocol's words: the engine's own is a 500."""
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        asks_key = self._key and request.path != "/health"
+        if asks_key and not hmac.compare_digest(given, self._key.encode()):
+            return _failed(401, "wanted the server's key as a bearer token", "invalid_api_key")
+        try:
+            return await handler(request)
+        except RequestError as error:
+            return _failed(error.status, str(error), error.code, error.field)
+        except web.HTTPException as error:
+            return _failed(error.status, error.reason)
+        except Exception as error:
+            return _failed(500, f"{type(error).__name__}: {error}", "engine_failed")
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        """A request without a seed draws by its number since the server started."""
+        try:
+            body: Any = json.loads(await request.read())
+        except (ValueError, RecursionError):
+            raise RequestError("the body is no JSON") from None
+        name, kind = _ROUTES[request.path]
+        read = read_chat if name == "chatcmpl" else read_completion
+        asked, number = read(body, self._tokenizer, self._limits), next(self._numbers)
+        waits: list[Any] = []
+        for i, one in enumerate(asked):
+            own = derive_seed(self._seed, "request", number, i) if one.seed is None else one.seed
+            waits.append(self._batches.ask(one, own))
+        groups = await asyncio.gather(*waits)
+        head: Row = {"id": f"{name}-{number}", "object": kind, "created": int(time.time())}
+        whole = reply(head | {"model": self._limits.name}, asked, groups, self._tokenizer)
+        if not asked[0].stream:
+            return web.json_response(whole)
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        for chunk in chunks(whole, asked[0].usage_chunk):
+            await stream.write(chunk)
+        await stream.write_eof()
+        return stream
+
+
+def _failed(status: int, said: str, code: str = "", field: str = "") -> web.Response:
+    """A failure as the protocol's error object."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    row: Row = {"message": said, "type": kind, "param": field or None, "code": code or None}
+    headers = {"Retry-After": str(BUSY_S)} if status == 429 else {}
+    return web.json_response({"error": row}, status=status, headers=headers)

@@ -19,9 +19,8 @@ from chat_tokenizers import write_chat_tokenizer
 
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
-from rollouts.openai_server import Limits
+from rollouts.openai_server import Batches, Limits, Service
 from rollouts.prompts import ChatTokenizer
-from rollouts.serving.server import Batches, Service
 from rollouts.trajectory import Completion, Sampling
 
 CASES = tables("rollouts")

@@ -342,8 +342,7 @@ def serve(argv: list[str]) -> int:
         from aiohttp import web
     except ModuleNotFoundError:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
-    from rollouts.openai_server import Limits
-    from rollouts.serving.server import Batches, Service
+    from rollouts.openai_server import Batches, Limits, Service
     from train.model.folder import folders_of, load_local, tokenizer_of
 
     key = os.environ.get(args.key_env, "") if args.key_env else ""
