@@ -28,8 +28,7 @@ from typing import Any, BinaryIO, cast
 from assay import hub
 from assay.console import licences_of
 from assay.files import UNFINISHED, atomic_write
-from assay.parquet import parquet_rows, write_groups
-from assay.rows import file_system, is_url, stored
+from assay.rows import file_system, is_url, parquet_rows, stored, write_groups
 from assay.task import GOLD_LEFT_OUT, Task, TaskError, json_text
 from data_gen.certificate import PROVED
 

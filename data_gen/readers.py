@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from assay.parquet import arrow_rows, library
-from assay.rows import file_system, is_url, stored, unpacked
+from assay.rows import arrow_rows, file_system, is_url, library, stored, unpacked
 from assay.task import TaskError
 
 TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}

@@ -17,8 +17,7 @@ from typing import Any
 
 from assay.console import Progress, licences_in
 from assay.files import atomic_write
-from assay.parquet import library, write_groups
-from assay.rows import Block, blocks, is_parquet, stored, write_rows
+from assay.rows import Block, blocks, is_parquet, library, stored, write_groups, write_rows
 from assay.task import TaskError, parse_object
 from rollouts.chats import THOUGHTS, same_words, turns_of
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assay.family import family_of
 from assay.plugins import load_object
-from assay.scorer_timeout import interrupt_thread
 from assay.task import Task, TaskError
+from assay.user_code import interrupt_thread
 from configs.machine import ToolsConfig
 from rollouts.environment import (
     Budget,

@@ -24,8 +24,8 @@ from typing import Any
 
 from assay.console import Progress
 from assay.files import atomic_write, write_bytes, write_text
-from assay.parquet import library, write_groups
 from assay.record import installed
+from assay.rows import library, write_groups
 from assay.task import TaskError
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig

@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, cast
 
 from assay import console
 from assay.console import ALL_TASKS, Progress, TaskFilter, add_filter, task_filter
-from assay.parquet import library
 from assay.rows import (
     STANDARD,
     Block,
@@ -20,6 +19,7 @@ from assay.rows import (
     folder_of,
     is_parquet,
     is_url,
+    library,
     matching,
     read_rows,
     stored,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import regex
 
-from assay.parquet import library
+from assay.rows import library
 from rewards.gold.core import GoldError
 from rewards.gold.text import SYMBOLS, rx, std, sub_within
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.parquet import parquet_rows, write_lines
-from assay.rows import json_line
+from assay.rows import json_line, parquet_rows, write_lines
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the parquet extra")
 

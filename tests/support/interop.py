@@ -34,7 +34,7 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "trl": (f"{ADAPTERS}/test_assay_trl.py", ()),
     "trackers": ("tests/train/run/test_trackers.py", ()),
     "datasets": ("tests/data_gen/test_sharing.py", ()),
-    "agents": ("tests/rollouts/krama/agents/test_code_agent.py", ()),
+    "agents": ("tests/rollouts/krama/test_code_agent.py", ()),
 }
 
 

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.hub import local_place
-from assay.parquet import arrow_rows
-from assay.rows import read_rows
+from assay.rows import arrow_rows, read_rows
 from assay.task import Task, TaskError, refuse_unfinished, write_jsonl
 from assay.thoughts import answer_after_thoughts
 from rewards.cdr.json_answers import JSON, MIXED
