@@ -18,10 +18,10 @@ from functools import lru_cache
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from assay import scorer_timeout
-from assay.plugins import load_object
+from assay import user_code
 from assay.task import GOLD_LEFT_OUT, Answer, Score, Task, TaskError, unscored
 from assay.thoughts import WRAPS, Parted, parted
+from assay.user_code import load_object
 
 if TYPE_CHECKING:
     from assay.fingerprints import TableMarks
@@ -449,14 +449,14 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
 def called(family: Family, task: Task, what: str, timed: bool = True) -> Generator[None]:
     """Around a call of a family's function `what`: raises `TaskError` naming the task where it
     raises or, in a family from outside and `timed`, does not end within the scorer's deadline."""
-    seconds = scorer_timeout.SECONDS if family.origin and timed else 0.0
+    seconds = user_code.SECONDS if family.origin and timed else 0.0
     where = f"task {task.id}: {what} of family {family.name}"
     try:
-        with scorer_timeout.deadline(seconds) if seconds else nullcontext():
+        with user_code.deadline(seconds) if seconds else nullcontext():
             yield
     except TaskError:
         raise
-    except scorer_timeout.Overtime:
+    except user_code.Overtime:
         raise TaskError(f"{where} did not end within {seconds:g} s") from None
     except (Exception, SystemExit) as error:
         raise TaskError(f"{where} raised {type(error).__name__}: {error}") from None
@@ -468,12 +468,12 @@ def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ..
     `TaskError` passes: gold that cannot be read is the task's fault, and stops the run.
     """
     try:
-        with scorer_timeout.deadline(scorer_timeout.SECONDS):
+        with user_code.deadline(user_code.SECONDS):
             score = score_after_thoughts(family, task, answer, arguments)
     except TaskError:
         raise
-    except scorer_timeout.Overtime:
-        return unscored(f"scorer of {family.name} did not end within {scorer_timeout.SECONDS:g} s")
+    except user_code.Overtime:
+        return unscored(f"scorer of {family.name} did not end within {user_code.SECONDS:g} s")
     except (Exception, SystemExit) as error:
         return unscored(f"scorer of {family.name} raised {type(error).__name__}: {error}"[:500])
     wrong = problem(score)

@@ -429,7 +429,6 @@ def file_system(name: str) -> tuple[Any, str]:
 # `json`.
 
 
-Row = dict[str, Any]
 GROUP = 1000  # rows of a row group
 _MARK = b"assay"
 

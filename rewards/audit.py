@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from assay import scorer_timeout as guard
+from assay import user_code
 from assay.family import Family, Form, as_answer, called, family_named, slices_of
 from assay.seeds import derive_seed
 from assay.task import RIGHT, Answer, Score, Task, TaskError, unscored
@@ -405,10 +405,10 @@ def huge_law(task: Task) -> list[Broken]:
     text = "the " * (HUGE_BYTES // 4)
     data = text.encode()
     try:
-        with guard.deadline(guard.SECONDS):
+        with user_code.deadline(user_code.SECONDS):
             score = scored(task, Answer(text, False, dict.fromkeys(HUGE_FILES, data)))
-    except guard.Overtime:
-        score = unscored(f"not scored within {guard.SECONDS:g} s")
+    except user_code.Overtime:
+        score = unscored(f"not scored within {user_code.SECONDS:g} s")
     if score.outcome == 0:
         return []
     found = f"has no outcome ({score.why})" if score.outcome is None else f"scores {score.outcome}"

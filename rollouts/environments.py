@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from assay.family import family_of
-from assay.plugins import load_object
 from assay.task import Task, TaskError
-from assay.user_code import interrupt_thread
+from assay.user_code import interrupt_thread, load_object
 from configs.machine import ToolsConfig
 from rollouts.environment import (
     Budget,

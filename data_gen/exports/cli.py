@@ -23,7 +23,6 @@ from assay import console
 from assay.console import add_filter, task_filter
 from assay.family import all_families, require_families, use_families
 from assay.files import atomic_write_set
-from assay.plugins import load_object
 from assay.task import (
     RIGHT,
     Task,

@@ -13,7 +13,7 @@ from own_families import family_file
 
 from assay import family as families
 from assay import main
-from assay import scorer_timeout as guard
+from assay import user_code as guard
 from assay.task import Task, read_tasks, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")

@@ -12,7 +12,7 @@ from places import ROOT
 
 from assay import family as families
 from assay import main
-from assay import scorer_timeout as guard
+from assay import user_code as guard
 from assay.task import read_tasks
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
