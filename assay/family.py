@@ -16,15 +16,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import lru_cache
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from assay import user_code
 from assay.task import GOLD_LEFT_OUT, Answer, Score, Task, TaskError, unscored
 from assay.thoughts import WRAPS, Parted, parted
 from assay.user_code import load_object
-
-if TYPE_CHECKING:
-    from assay.fingerprints import TableMarks
 
 
 @dataclass(frozen=True)
@@ -142,8 +139,8 @@ class Family:
     or lake that the task was drawn from: no results are broken down by it, intervals are clustered
     by it. Without it they are by `meta.document`, `meta.source`, the group, else by the task."""
 
-    content: Callable[[Task], Iterable[str | TableMarks]] = _said_to_the_model
-    """Texts, questions or tables (`assay.fingerprints`) that two splits must not share. The
+    content: Callable[[Task], Iterable[object]] = _said_to_the_model
+    """Texts, questions or `TableMarks` (`assay.fingerprints`) that two splits must not share. The
     task's files have paths that can be opened; where they cannot, its other content has to do."""
 
     build: Callable[..., Mapping[str, Sequence[Task]]] | None = None

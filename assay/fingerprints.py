@@ -23,11 +23,15 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from assay.family import Family, called, family_of
+from assay.task import GOLD_LEFT_OUT, Task
 
 # ---- columns of numbers
 
@@ -162,7 +166,7 @@ def _fills(values: Array) -> bool:
 def _least_hashes(values: Array) -> tuple[int, ...]:
     import numpy as np
 
-    hashes = np.unique(spread(values.astype(np.uint64) + np.uint64(1)) & np.uint64(_MASK))
+    hashes = np.unique(spread(values.astype(np.uint64) + np.uint64(1)) & np.uint64(MASK))
     return tuple(int(mark) for mark in hashes[:SKETCH])
 
 
@@ -183,7 +187,7 @@ LEAST = 8  # distinct values of a column that says something
 ENOUGH = 3  # such columns, for rows to be told by them
 SAMPLE = 64  # marks of rows that are kept
 SAME_COLUMNS, SAME_ROWS = 0.6, 0.25
-_MASK = (1 << 63) - 1
+MASK = (1 << 63) - 1  # positive, and an int64 for every reader of JSON and parquet
 Known = Callable[[Sequence[int]], Sequence[bool]]
 KnownNumbers = Callable[[Sequence[Numbers]], bool]
 
@@ -259,7 +263,7 @@ def marks_of_frame(frame: Any) -> TableMarks:
             total += cells
     if len(columns) < ENOUGH:  # rows of two columns are alike by chance
         return TableMarks(frozenset(columns), (), numbers)
-    rows = np.unique(spread(total[total != 0]) & np.uint64(_MASK))[:SAMPLE]
+    rows = np.unique(spread(total[total != 0]) & np.uint64(MASK))[:SAMPLE]
     return TableMarks(frozenset(columns), tuple(int(mark) for mark in rows), numbers)
 
 
@@ -304,7 +308,7 @@ def _counts(values: Any) -> bool:
 def _said(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat()).removesuffix("T00:00:00").casefold()
-    return " ".join(unicodedata.normalize("NFKC", str(value)).casefold().split())
+    return normal(str(value))
 
 
 def _text_hash(text: str) -> int:
@@ -315,7 +319,7 @@ def _text_hash(text: str) -> int:
 def _digest(values: Any) -> int:
     """The mark of a column's sorted cells."""
     digest = hashlib.blake2b(values.astype("<u8").tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") & _MASK
+    return int.from_bytes(digest, "big") & MASK
 
 
 # ---- tables in files, each read once a process as long as it stays as it is
@@ -391,3 +395,90 @@ def shingles(found: list[str], widths: list[int]) -> set[str]:
     """The shingles of what `tokens` gives."""
     starts = enumerate(widths or [WORDS] * len(found))
     return {" ".join(found[at : at + n]) for at, n in starts if at + n <= len(found)}
+
+
+# ---- the marks of a task
+# What of a task must not meet it again, as 63-bit marks: its contents, its tables, what it asks.
+#
+# Marks say whether two tasks are one without keeping either: a model's record of what it was
+# trained on (`train/run/trained_on.py`) and the rows of rollouts hold nothing else.
+
+
+def normal(text: str) -> str:
+    """The text without what an eye overlooks: case, runs of space, and forms of characters."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def contents(task: Task) -> list[str | TableMarks]:
+    """`Family.content` of a task. Raises `TaskError` naming the task where it raises."""
+    family = family_of(task)
+    if task.meta.get(GOLD_LEFT_OUT):  # what is left is what a model reads
+        return [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
+    with called(family, task, "content"):
+        found = list(family.content(task))
+    return [one if isinstance(one, TableMarks) else str(one) for one in found]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """One of `texts` is enough to know the task again; a table counts by most of its marks."""
+
+    texts: tuple[int, ...]
+    tables: tuple[TableMarks, ...] = ()
+
+    def flat(self) -> list[int]:
+        """All of them, each once, in order; behind them the sketches of each table's columns of
+        numbers (`packed`), which begin with a negative number."""
+        own = [mark for table in self.tables for mark in (*table.columns, *table.rows)]
+        sketches = sorted({tuple(packed(table.numbers)) for table in self.tables})
+        return [*sorted({*self.texts, *own}), *chain.from_iterable(sketches)]
+
+    def within(self, known: Known, measured: KnownNumbers) -> bool:
+        """Whether these are marks of something in a set: `known` says of each mark whether it is
+        in the set, `measured` of a table's columns of numbers whether a table there has them."""
+        if any(known(self.texts)):
+            return True
+        return any(table.within(known, measured) for table in self.tables)
+
+
+def text_mark(text: str) -> int:
+    """The mark of a text, the same but for case, space and forms of characters."""
+    digest = hashlib.sha256(normal(text).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") & MASK
+
+
+def asked_mark(messages: Iterable[Mapping[str, Any]], *of: str) -> int:
+    """The mark of what a chat says before the model's first turn; `of`: what belongs to it beside
+    the words."""
+    said: list[str] = ["asked", *of]
+    for message in messages:
+        if message.get("role") == "assistant":
+            break
+        said.append(str(message.get("content") or ""))
+    return text_mark("\x1f".join(said))
+
+
+def marks_of(task: Task) -> Marks:
+    """The marks of a task whose files have paths that can be opened from here.
+
+    Two tasks with the same words and no files are one. With files the words may be the same for
+    every task ("predict the kind"), so that there the id counts too. So they may where a family of
+    somebody's own says itself what its content is: there the content counts.
+    """
+    found = contents(task)
+    said = [text for text in found if isinstance(text, str) and normal(text)]
+    family = family_of(task)
+    own: tuple[str, ...] = (task.family, task.id) if task.files else ()
+    if not own and family.origin and family.content is not Family.content:
+        own = (task.family, *map(normal, said))
+    texts = map(text_mark, said)
+    tables = tuple(table for table in found if isinstance(table, TableMarks))
+    return Marks((asked_mark(task.prompt, *own), *texts), tables)
+
+
+def row_marks(row: Mapping[str, Any]) -> list[int]:
+    """The marks of a row that something is learned from: those it brings (`assay rollout` writes
+    them, `assay select` keeps them), else of the chat that it is."""
+    if brought := row.get("marks"):
+        return [int(mark) for mark in brought]
+    return [asked_mark(row["messages"])] if isinstance(row.get("messages"), list) else []

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.family import family_of
-from assay.fingerprints import ALONE, WORDS, TableMarks, spread, tables_of, tokens
-from assay.marks import contents, normal
+from assay.fingerprints import ALONE, WORDS, TableMarks, contents, normal, spread, tables_of, tokens
 from assay.rows import blocks
 from assay.task import Task, parse_object, refuse_unfinished, with_absolute_files
 from assay.workers import WorkerPool, limit_threads

@@ -30,8 +30,7 @@ from assay.family import (
     gold_answer,
     score_answer,
 )
-from assay.fingerprints import TableMarks
-from assay.marks import contents, normal
+from assay.fingerprints import TableMarks, contents, normal
 from assay.task import (
     RIGHT,
     Answer,

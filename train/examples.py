@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assay.console import ALL_TASKS, TaskFilter
 from assay.family import family_named, gold_answer
-from assay.marks import asked_mark, marks_of, row_marks
+from assay.fingerprints import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError, with_absolute_files
 from rewards.published import refuse_published
 from rollouts.chats import chat_of, is_chat, read_calls
@@ -36,7 +36,7 @@ class Example:
     mask: list[int] | None = None
 
     marks: tuple[int, ...] = field(default=(), compare=False)
-    """What the model's record keeps of it (assay/marks.py)."""
+    """What the model's record keeps of it (assay/fingerprints.py)."""
 
     @property
     def tokens(self) -> int:

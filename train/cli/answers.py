@@ -230,7 +230,7 @@ def _settle_solver(args: Any) -> None:
 def _run_rollout(args: Any) -> int:
     """Sample what the output does not hold yet; the exit status."""
     from assay.family import require_families, score_answer, use_families
-    from assay.marks import marks_of
+    from assay.fingerprints import marks_of
     from assay.task import Task, read_tasks, with_absolute_files
     from configs.schema import weights_of
     from rollouts.scripted_agents import answer_by

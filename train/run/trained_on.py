@@ -1,8 +1,8 @@
 """What a model was trained on: `trained_on.bin` beside its weights, through all stages.
 
 The file is one line of JSON (format, stages, how many marks and numbers of sketches) and, as
-little-endian int64, the sorted marks of every task (assay/marks.py) and the sketches of each
-distinct table's columns of numbers (assay/marks.py): about 16 bytes a task of text, so
+little-endian int64, the sorted marks of every task (assay/fingerprints.py) and the sketches of each
+distinct table's columns of numbers (assay/fingerprints.py): about 16 bytes a task of text, so
 160 MB for ten million, and 0.4 kB a column. Training copies an ancestor's marks into the new file;
 the folder it stands in is renamed into place as a whole, so the file is there with the weights or
 not at all."""
@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.files import write_bytes
-from assay.fingerprints import Numbers, packed, same_numbers, unpacked
-from assay.marks import marks_of
+from assay.fingerprints import Numbers, marks_of, packed, same_numbers, unpacked
 from assay.task import Task, TaskError, with_absolute_files
 from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer

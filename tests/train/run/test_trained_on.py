@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from assay.family import use_families
-from assay.marks import asked_mark, marks_of, row_marks
+from assay.fingerprints import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError
 from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer
