@@ -17,7 +17,6 @@ import os
 import random
 import re
 import socket
-import sys
 import threading
 import time
 import urllib.request
@@ -36,7 +35,6 @@ T = TypeVar("T")
 Again = Literal["no", "error", "busy"]
 
 _FIRST = 300  # characters of what an endpoint said that a message quotes
-GIVE_UP = 8  # failures in a row after which an endpoint counts as gone
 
 
 class EndpointError(OSError):
@@ -82,39 +80,6 @@ class Patience:
         """Seconds before the next try, after `tries` of them."""
         grown = min(self.pause_s * 2.0 ** min(tries - 1, 30), self.longest_s)
         return max(retry_after, grown * random.uniform(0.5, 1.5))
-
-
-class CircuitBreaker:
-    """Counts failures in a row; `most` of them end the run with one sentence. For many threads."""
-
-    def __init__(self, who: str, most: int = GIVE_UP, command: str = "") -> None:
-        """`command`: says the first failure at once, under this name."""
-        self._who, self._most, self._command = who, most, command
-        self._row, self._last, self._lock = 0, "", threading.Lock()
-
-    def see(self, failure: str | None, answered: bool = False) -> None:
-        """After each request: None when it was answered. `answered`: the endpoint is there, though
-        what it said is no answer. Raises `TaskError` when the endpoint counts as gone."""
-        with self._lock:
-            first = failure is not None and not self._last
-            self._last = failure or self._last
-            self._row = 0 if failure is None or answered else self._row + 1
-        if first and self._command:
-            print(
-                f"{self._command}: {failure}; it counts nowhere, and {self._most} failures in a "
-                "row end the run",
-                file=sys.stderr,
-                flush=True,
-            )
-        self.check()
-
-    def check(self) -> None:
-        """Raises `TaskError` when the endpoint counts as gone."""
-        if self._row >= self._most:
-            raise TaskError(
-                f"{self._who}: {self._row} requests in a row failed, the last with {self._last}; "
-                "what was answered is kept, the same command goes on"
-            )
 
 
 @asynccontextmanager

@@ -38,7 +38,7 @@ from rollouts.environment import (
 from rollouts.sandbox.model import Config, Limits, SandboxError, worker_count
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import TIME_UP, Context, Ran, Refused, Tool, answer_calls
-from rollouts.words.templates import Places, Prompts, Words, prompts_of
+from rollouts.words.templates import Place, Places, Prompts, Words, prompts_of
 
 if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it
     from rollouts.sandbox.pool import Pool
@@ -275,11 +275,19 @@ def _factory(given: Any, where: str) -> Factory:
 
 # --- how environments work ------------------------------------------------------------------------
 
+
+def _is_refinement(task: Task) -> bool:
+    own = isinstance(task.meta.get("requirement"), str) and "input_text" in task.gold
+    return own and (task.family == "structured" or "mode" in task.gold)
+
+
 # what has words → where it is said which, and how they are read out of a release
 WORDS: Places = {
-    "refinement": "rollouts.words.cdr",
-    "python_executor": "rollouts.words.dare",
-    "ds_guru": "rollouts.words.krama",
+    "refinement": Place("rollouts.words.cdr", _is_refinement),
+    "python_executor": Place("rollouts.words.dare", lambda task: "python_executor" in task.tools),
+    "ds_guru": Place(
+        "rollouts.words.krama", lambda task: any(t.startswith("ds_guru") for t in task.tools)
+    ),
 }
 
 

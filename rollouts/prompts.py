@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from assay.family import family_of, gold_answer
+from assay.task import Task
 from assay.thoughts import MARKS, parted
-from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError
-from rollouts.control_tokens import TokenCoder, whole
+from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError, TokenCoder, whole
 from rollouts.tool_calls import FORMATS, ToolCall, ToolSpec, call_format, spelled_calls
 
 _THOUGHT = "qzTHOUGHTqz"  # stands for what was thought before an answer
@@ -107,7 +108,7 @@ class ChatTokenizer:
     of the chat template such as `enable_thinking`, on top of those the folder itself names.
 
     The frame of a conversation is the template's own, with its control tokens. Texts of users,
-    tools and gold never become control tokens (rollouts/control_tokens.py).
+    tools and gold never become control tokens (rollouts/chat_template.py).
     """
 
     def __init__(
@@ -475,3 +476,45 @@ def _generation_stops(folder: Path) -> list[int]:
 def _acts(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a conversation has calls of tools, or their answers."""
     return any(m.get("role") == "tool" or m.get("tool_calls") for m in messages)
+
+
+# ---- room for an answer
+# Room for an answer: how many tokens one message of a model may have, where nobody says it.
+
+
+LEAST = 96  # tokens of any answer
+MESSAGE = 4096  # of a message in an episode with tools, and where the gold answer is no text
+ANSWER_TOKENS = "answer_tokens"  # in a task's meta: room that its answer needs at least
+
+
+def gold_text(task: Task) -> str:
+    """The gold answer as a model would write it; "" where it is no text or cannot be had."""
+    try:
+        gold = gold_answer(family_of(task), task)
+    except Exception:  # of an own family; whoever needs the gold itself is told
+        return ""
+    return "" if gold is None or gold.files else gold.text
+
+
+def for_gold(tokens: int) -> int:
+    """Room for a gold answer of `tokens`, its end among them: half as long again, at least 96."""
+    return max(LEAST, tokens * 3 // 2)
+
+
+def room_for(task: Task, tokenizer: ChatTokenizer | None = None, least: int = 0) -> int:
+    """Tokens that one message of the model may have in this task, `least` or more.
+
+    In the tokens of the model's own tokenizer it is `for_gold`, as a power of two above 96: a run
+    has few kinds of tasks then, and a task has the same room beside any others. Without a tokenizer
+    (an endpoint) it is 4,096 or the bytes of gold, of which no token has less than one. The same
+    4,096 holds for tasks with tools or without a gold text.
+    """
+    text = "" if task.tools else gold_text(task)
+    said = task.meta.get(ANSWER_TOKENS)
+    wanted = said if isinstance(said, int) and not task.tools else 0
+    if tokenizer is None:
+        return max(MESSAGE, least, wanted, len(text.encode("utf-8", "replace")) + 1)
+    if not text:
+        return max(least, wanted or MESSAGE)
+    need = for_gold(len(tokenizer.answer(text, plain=True)))
+    return max(least, wanted, need if need == LEAST else 1 << (need - 1).bit_length())

@@ -43,7 +43,6 @@ KIND = Kind(
         "strict": Slot(),
     },
     Path(__file__).with_suffix(".yaml"),
-    lambda task: NAME in task.tools,
 )
 
 

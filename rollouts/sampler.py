@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.seeds import derive_seed
-from assay.task import Answer, Task
+from assay.task import Answer, Task, TaskError
 from rollouts.conversation import Ask, ChatEngine
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import Episode, rollout
 from rollouts.event_loop import asyncio_run
-from rollouts.prompts import ChatTokenizer
-from rollouts.room import MESSAGE
+from rollouts.prompts import MESSAGE, ChatTokenizer
 from rollouts.trajectory import Sampling, Trajectory
 
+GIVE_UP = 8  # failures in a row after which an endpoint counts as gone
 CHARACTERS = 4  # of a text that make about one token, where nobody counts them
 Item = tuple[Task, int]  # a task and the number of the sample
 Keep = Callable[[Task, Trajectory], None]
@@ -248,14 +249,38 @@ def decode(asked: Asked, model: Batch, part: Sequence[Task]) -> list[tuple[Task,
     return [(task, run) for task, group in zip(part, groups, strict=True) for run in group]
 
 
+class CircuitBreaker:
+    """Counts failures in a row of an endpoint, `who`; `most` of them end the run with one
+    sentence. The first failure is said at once."""
+
+    def __init__(self, who: str, most: int = GIVE_UP) -> None:
+        self._who, self._most, self._row, self._said = who, most, 0, False
+
+    def see(self, failure: str | None, answered: bool = False) -> None:
+        """After each request: None when it was answered. `answered`: the endpoint is there, though
+        what it said is no answer. Raises `TaskError` when the endpoint counts as gone."""
+        if failure is not None and not self._said:
+            self._said = True
+            print(
+                f"assay: {failure}; it counts nowhere, and {self._most} failures in a row end the "
+                "run",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._row = 0 if failure is None or answered else self._row + 1
+        if self._row >= self._most:
+            raise TaskError(
+                f"{self._who}: {self._row} requests in a row failed, the last with {failure}; "
+                "what was answered is kept, the same command goes on"
+            )
+
+
 async def sample_side_by_side(
     asked: Asked, model: Each, keep: Keep, allowance: Allowance | None = None
 ) -> None:
     """`sample` on a loop that runs already. What `keep` raises and bad input end every episode."""
-    from assay.http_client import CircuitBreaker  # an engine in this process asks nobody
-
     missing, allowed = asked.missing(), allowance or Allowance()
-    queue, breaker = iter(missing), CircuitBreaker(f"--model {model.name}", command="assay")
+    queue, breaker = iter(missing), CircuitBreaker(f"--model {model.name}")
 
     async def worker() -> None:
         for task, j in queue:  # shared: each goes to the first worker that is free

@@ -14,8 +14,7 @@ from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
 from rollouts.environments import EnvironmentFactory, read_prompts
-from rollouts.prompts import ChatTokenizer
-from rollouts.room import for_gold, gold_text
+from rollouts.prompts import ChatTokenizer, for_gold, gold_text
 from train.examples import Example, examples_of, lengths_line
 from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.order import prompt_lengths

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from assay.memory import available_memory
-from rollouts.sandbox.syscalls import is_root
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
 Level = Literal["full", "confined", "limits"]
@@ -134,6 +133,8 @@ class Config:
         for name, path in self.shared.items():
             if "/" in name or name in ("", ".", "..") or not os.path.isdir(path):
                 raise ValueError(f"sandbox.shared {name!r}: {path!r} must be a directory")
+            from rollouts.sandbox.syscalls import is_root  # most pools share nothing
+
             if is_root() and os.stat(path).st_mode & 0o005 != 0o005:
                 raise ValueError(
                     f"sandbox.shared {name!r}: {path!r} is shut to other users, and root gives its"

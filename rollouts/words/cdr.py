@@ -72,15 +72,10 @@ def messages(
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-def _asks(task: Task) -> bool:
-    own = isinstance(task.meta.get("requirement"), str) and "input_text" in task.gold
-    return own and (task.family == "structured" or "mode" in task.gold)
-
-
 def _ask(task: Task, words: Words) -> Task:
     """The task in these words; in few_shot behind their fixed examples. One that is asked in them
     already stays as it is."""
-    if not _asks(task) or task.meta.get(MARK, ours(KIND).hash) == words.hash:
+    if task.meta.get(MARK, ours(KIND).hash) == words.hash:
         return task
     form = task.gold.get("output_format")
     if form is None:
@@ -132,7 +127,7 @@ KNOWN = {
     "b1532dbcbbc77c1388966fb36a7d204d6c61caf2b0c68ae51c452ce7d9b2eaa5": "CDR-Bench 6df0ac8",
 }
 OURS = Path(__file__).with_suffix(".yaml")
-KIND = Kind("refinement", SLOTS, OURS, _asks, _ask, read_release, KNOWN)
+KIND = Kind("refinement", SLOTS, OURS, _ask, read_release, KNOWN)
 
 
 # ---- few-shot examples

@@ -182,7 +182,6 @@ KIND = Kind(
         THOUGHT: Slot(),
     },
     Path(__file__).with_suffix(".yaml"),
-    lambda task: any(tool.startswith("ds_guru") for tool in task.tools),
     read=read_release,
     known=KNOWN,
 )

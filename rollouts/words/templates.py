@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from assay.task import Task
 from configs.loader import ConfigError, read_yaml
@@ -74,16 +74,14 @@ class Read:
 
 @dataclass(frozen=True)
 class Kind:
-    """What has words, by the section's name. `ours` is the file of the default; `asks` says whether
-    a task is asked in these words, and `ask` asks it in others, where they are not put around it
-    when its episode opens. `read` reads them out of a user's
-    copy of a release, None where a folder holds none; `known` names releases by the hash of their
-    words."""
+    """What has words, by the section's name. `ours` is the file of the default; `ask` asks a task
+    in other words, where they are not put around it when its episode opens. `read` reads them out
+    of a user's copy of a release, None where a folder holds none; `known` names releases by the
+    hash of their words."""
 
     name: str
     slots: Mapping[str, Slot]
     ours: Path
-    asks: Callable[[Task], bool]
     ask: Callable[[Task, Words], Task] = lambda task, words: task
     read: Callable[[Path], Read | None] = lambda folder: None
     known: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -212,7 +210,17 @@ def of_release(kind: Kind, folder: Path) -> Words | None:
 
 RELEASE = "release:"
 NOT_COMPARABLE = "not comparable with published numbers"
-Places = Mapping[str, str]  # section → the module with its `KIND`
+
+
+class Place(NamedTuple):
+    """A kind of words that is not loaded yet: the module with its `KIND`, and whether a task is
+    asked in them."""
+
+    module: str
+    asks: Callable[[Task], bool]
+
+
+Places = Mapping[str, Place]  # by section
 
 
 @dataclass(frozen=True)
@@ -230,17 +238,16 @@ class Prompts:
         """Tasks asked in these words."""
         found = list(tasks)
         for name, words in self.words.items():
-            kind = kind_of(self.places, name)
-            found = [kind.ask(task, words) for task in found]
+            ask, asks = kind_of(self.places, name).ask, self.places[name].asks
+            found = [ask(task, words) if asks(task) else task for task in found]
         return found
 
     def record(self, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
         """Whose words the tasks are asked in, by kind; of the kinds that ask one of them."""
-        kinds = {name: kind_of(self.places, name) for name in self.places}
         found: dict[str, dict[str, str]] = {}
         for task in tasks:
-            for name, kind in kinds.items():
-                if name not in found and kind.asks(task):
+            for name, place in self.places.items():
+                if name not in found and place.asks(task):
                     found[name] = self.of(name).to_json()
         return found
 
@@ -256,7 +263,7 @@ class Prompts:
 
 
 def kind_of(places: Places, name: str) -> Kind:
-    found: Kind = importlib.import_module(places[name]).KIND
+    found: Kind = importlib.import_module(places[name].module).KIND
     return found
 
 

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.task import Task
-from rollouts.prompts import ChatTokenizer
-from rollouts.room import LEAST, MESSAGE, for_gold, gold_text, room_for
+from rollouts.prompts import LEAST, MESSAGE, ChatTokenizer, for_gold, gold_text, room_for
 
 
 def task(text: str, **more: object) -> Task:

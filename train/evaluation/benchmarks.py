@@ -17,8 +17,7 @@ from assay.task import Score, Task, TaskError
 from configs.answers import AGENT
 from rollouts.engines.server import EMBEDDED
 from rollouts.environment import Budget
-from rollouts.prompts import ChatTokenizer
-from rollouts.room import MESSAGE, room_for
+from rollouts.prompts import MESSAGE, ChatTokenizer, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 from rollouts.words.templates import lines

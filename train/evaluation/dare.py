@@ -30,8 +30,7 @@ from assay.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_
 from rewards.dare.read import ReaderLost, Unreadable, read_prediction
 from rewards.dare.score import FILE, mismatch, read_gold
 from rewards.weights import TableReward
-from rollouts.prompts import ChatTokenizer
-from rollouts.room import room_for
+from rollouts.prompts import ChatTokenizer, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 from train.evaluation.benchmarks import (

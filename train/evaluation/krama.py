@@ -30,8 +30,7 @@ from rewards.krama.answer import category
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.judge import KEY_ENV, JudgeError, judge_of, judged_coverage
 from rewards.krama.release import COUNTS, harness, total
-from rollouts.prompts import ChatTokenizer
-from rollouts.room import MESSAGE, room_for
+from rollouts.prompts import MESSAGE, ChatTokenizer, room_for
 from rollouts.sampler import Plan
 from rollouts.trajectory import UNTOLD, Trajectory
 from train.evaluation.benchmarks import (

@@ -18,8 +18,8 @@ from typing import Any
 from assay.family import family_named, slices_of
 from assay.task import Task, TaskError
 from assay.thoughts import Parted, answer_after_thoughts, parted
+from rollouts.chat_template import token_bytes
 from rollouts.chats import THOUGHTS
-from rollouts.control_tokens import token_bytes
 from train.view.explain import Explanation
 from train.view.gold import Tasks, explained, gold_of
 from train.view.sources import Line, Source, crc

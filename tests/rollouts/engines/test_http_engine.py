@@ -13,11 +13,11 @@ from places import tables
 pytest.importorskip("aiohttp")
 from chat_server import Body, Raw, serving
 
-from assay.http_client import CircuitBreaker
 from assay.task import TaskError
 from rollouts.conversation import ChatConversation, ChatReply
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import EpisodeStart
+from rollouts.sampler import CircuitBreaker
 from rollouts.trajectory import Sampling
 
 CASES = tables("rollouts")
