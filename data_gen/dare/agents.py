@@ -250,7 +250,13 @@ def reference_code(task: Task) -> str:
     if task.track.endswith("-IF"):
         if not recipe:
             raise TaskError(f"task {task.id}: its gold holds no recipe; import or build it again")
-        return faithful_code(recipe) if "metadata.txt" in task.files else short_code(recipe)
+        try:
+            return faithful_code(recipe) if "metadata.txt" in task.files else short_code(recipe)
+        except KeyError as error:
+            raise TaskError(
+                f"task {task.id}: its recipe says nothing of {error}, which the reference needs; "
+                "mend the copy and import it again"
+            ) from None
     asked = read_question(str(task.prompt[-1]["content"]))
     return baseline_code(task) if asked is None else short_model_code(asked, choices(asked)[0])
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.http_client import GIVE_UP
 from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample

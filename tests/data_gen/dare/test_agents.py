@@ -257,3 +257,10 @@ def test_what_the_short_agents_choose() -> None:
     assert "LogisticRegression" in reference_code(task) and "['a']]" in reference_code(task)
     assert "RandomForestClassifier" in forest_code(task) and "['a', 'b']" in forest_code(task)
     assert drawn_code(task) == drawn_code(task)
+
+
+def test_a_recipe_that_lacks_a_field_is_the_fault_of_its_task() -> None:
+    gold = {"recipe": {"target": ["y"], "save_file_type": "csv"}}
+    task = Task("t", "table", "class-IF", "train", [{"role": "user", "content": "?"}], gold, ())
+    with pytest.raises(TaskError, match="task t: its recipe says nothing of 'model_type'"):
+        reference_code(task)

@@ -20,7 +20,6 @@ from view_pages import items_of
 
 pytest.importorskip("pandas")
 
-from assay.http_client import GIVE_UP
 from assay.journal import read_journal
 from assay.task import Task, write_jsonl
 from train.evaluation.run import even_draw
