@@ -292,7 +292,8 @@ def source_of(family: Family, task: Task) -> str:
 
 
 def slices_of(family: Family, task: Task) -> dict[str, str]:
-    """What results are broken down by: the family's slices without the source."""
+    """Return the groups that a task's result counts in, as {slice: value}: `Family.slices` without
+    the source."""
     return {name: value for name, value in family.slices(task).items() if name != SOURCE}
 
 
@@ -361,7 +362,7 @@ def load_family(spec: str) -> Family:
 
 
 def all_families() -> dict[str, Family]:
-    """Built-in families and those added, by name."""
+    """Load and return every family by name: the built-in ones, then those of `use_families`."""
     return {**BUILT_IN, **_added}
 
 

@@ -459,7 +459,8 @@ def asked_mark(messages: Iterable[Mapping[str, Any]], *of: str) -> int:
 
 
 def marks_of(task: Task) -> Marks:
-    """The marks of a task whose files have paths that can be opened from here.
+    """Compute the marks of a task, 63-bit numbers of its question, texts and tables. Its files are
+    read, so their paths must open from here. Raises `TaskError` where its family does.
 
     Two tasks with the same words and no files are one. With files the words may be the same for
     every task ("predict the kind"), so that there the id counts too. So they may where a family of

@@ -213,7 +213,9 @@ def read_record(path: Path) -> dict[str, Any] | None:
 def refuse_other(
     place: Path, begun: Mapping[str, Any], now: Mapping[str, Any], option: str = "--out"
 ) -> None:
-    """Raises `TaskError` where answers were sampled with other settings than `now`."""
+    """Compare the settings of a journal, as its record says them (`begun`: version and settings),
+    with those of this command (`now`, by name). Raises `TaskError` where one differs: it names
+    `place`, the settings, and `option`, which would begin anew."""
     if begun.get("version") != VERSION:
         raise TaskError(
             f"{place} was begun by another version of Assay, which kept something else of the "

@@ -146,7 +146,8 @@ def record_of(out: Path) -> Path:
 
 
 def read_record(path: Path) -> list[Made]:
-    """The commands of a record, in the order they ran. Raises `TaskError` for what is none."""
+    """Read a record file (`record_of`): what was made by each command, in the order they ran.
+    Raises `TaskError` for a file that is not there, is no record, or is of a newer version."""
     try:
         row: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -177,7 +177,8 @@ def read_tasks(path: str | Path) -> list[Task]:
 
 
 def with_absolute_files(task: Task, root: Path) -> Task:
-    """The task with paths that mean the same from every folder; `root`: that of its file."""
+    """Make the paths in `task.files` absolute, in a copy of the task. `root` is the folder of the
+    tasks file, where relative paths start; nothing is opened."""
     if not task.files:
         return task
     return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})

@@ -89,8 +89,9 @@ class Column:
 
 
 def column_of(name: str, values: Any) -> Column:
-    """The column of a pandas column. What is missing is no value; where all is text it is the
-    empty text."""
+    """Count the values of a pandas column, texts and numbers apart. A missing value is left out;
+    where all others are texts it counts as the empty text. Raises `Unreadable` for a column of
+    bytes, lists or objects."""
     filled = values.dropna()
     if values.dtype.kind in "iuf" or values.dtype == "str":
         found = filled.value_counts(sort=False)

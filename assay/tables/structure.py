@@ -63,9 +63,13 @@ def doubts_of(
     above: Sequence[Sequence[Any]] = (),
     heads: bool = False,
 ) -> list[Doubt]:
-    """What can be meant in two ways about the rows of a table. `numbers` are the lines or rows of
-    the file that they stand in; `above` are the rows above the names, the last just above them.
-    `heads`: only what is asked of the names, or of those of another table, is looked for."""
+    """Find what can be meant in two ways about the rows of a table: totals, notes, rows of another
+    table, names in several rows. Returns a question (`Doubt`) each, none where `rule` answers it.
+
+    `rows` are cells below the names; `numbers` the lines or rows of the file that they stand in;
+    `above` are the rows above the names, the last just above them. `heads`: only what is asked of
+    the names, or of those of another table, is looked for.
+    """
     columns = [[row[i] if i < len(row) else None for row in rows] for i in range(len(names))]
     told = dict(zip(reversed(names), reversed(columns), strict=True))  # the first of equal names
     rule, lines = rule or FileSettings(), np.asarray(numbers, dtype=int)

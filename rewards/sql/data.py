@@ -52,7 +52,8 @@ MOST_BYTES = 64 << 20  # of a database that is unpacked
 
 @dataclass(frozen=True)
 class Column:
-    """`date`: texts of the form YYYY-MM-DD. `refers`: (table, column) whose values it has."""
+    """A column as its table declares it. `type` is SQLite's; `date`: its texts have the form
+    YYYY-MM-DD; `refers`: the (table, column) whose values it has, a foreign key."""
 
     name: str
     type: Type

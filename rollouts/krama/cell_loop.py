@@ -26,7 +26,8 @@ def text(data: bytes) -> str:
 
 
 def printed(stream: int, half: int) -> list[Any]:
-    """[start, end, bytes in all] of what a stream has got since the last cell."""
+    """Read and empty the file of a stream: [first `half` bytes, last `half` bytes, both in base64
+    and without overlap, bytes in all] of what was printed since the last cell."""
     size = os.fstat(stream).st_size
     head = os.pread(stream, half, 0)
     tail = os.pread(stream, half, max(half, size - half))

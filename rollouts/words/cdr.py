@@ -261,10 +261,12 @@ def draw(
 
 
 def with_examples(task: Task, pool: Pool, shots: Shots, words: Words | None = None) -> Task:
-    """The task with its prompt asked anew, in `words`, behind its examples, whose ids
-    `meta.examples` has.
-    Unchanged where it shows none, or where the pool has nothing for it: it then shows the two
-    fixed ones. Wordings of one instance show the same examples."""
+    """Ask a few-shot task again, in `words` (None: ours), behind `shots.count` examples drawn from
+    `pool`; `meta.examples` keeps their ids. The same instance and seed draw the same examples.
+
+    Returns the task as it is where its mode shows no examples, and where the pool has none for it:
+    it then shows the two fixed ones of the words.
+    """
     if not shows_examples(task):
         return task
     gold, requirement = task.gold, str(task.meta["requirement"])

@@ -49,7 +49,7 @@ class Words:
     settings: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def fill(self, name: str, **values: object) -> str:
-        """The text of a field with its places filled."""
+        """Fill the places of a field's text with `values`, by name, and return it."""
         return filled(self.texts[name], values)
 
     def __getitem__(self, name: str) -> str:
