@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from places import tables
 
-from rollouts.sandbox.cli import main
+from rollouts.sandbox.cli import main, parse, start
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
 aiohttp = pytest.importorskip("aiohttp")
-from rollouts.sandbox import server  # noqa: E402
 
 CASES = tables("rollouts")
 
@@ -41,7 +40,7 @@ def test_run_prints_fetches_and_passes_the_status_on(tmp_path: Path, capfd: Any)
 def serving(ask: Any) -> Any:
     async def both() -> Any:
         async with Pool(PLAIN) as pool:
-            runner, port = await server.start(pool, "127.0.0.1", 0)
+            runner, port = await start(pool, "127.0.0.1", 0)
             try:
                 return await ask(f"http://127.0.0.1:{port}")
             finally:
@@ -75,4 +74,4 @@ def test_the_protocol() -> None:
 )
 def test_bad_requests_get_one_sentence(body: Any) -> None:
     with pytest.raises(ValueError):
-        server.parse(body)
+        parse(body)
