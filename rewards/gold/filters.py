@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
-from rewards.gold.core import Count, GoldError
-from rewards.gold.text import SPECIAL_BENCH, SPECIAL_DJ, refined_words, std
+from rewards.gold.core import SPECIAL_BENCH, SPECIAL_DJ, Count, GoldError, refined_words, std
 
 _NOT_ASCII = r"[^\x00-\x7f]+"
 _ALNUM_BYTES = (string.ascii_letters + string.digits).encode()

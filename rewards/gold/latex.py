@@ -10,8 +10,7 @@ from typing import Literal
 
 import regex
 
-from rewards.gold.core import GoldError
-from rewards.gold.text import rx, std
+from rewards.gold.core import GoldError, rx, std
 
 MACRO_DEFINITIONS = (
     r"\\\bnewcommand\b\*?\{(\\[a-zA-Z0-9]+?)\}\{(.*?)\}$",

@@ -6,7 +6,7 @@ import string
 
 import regex
 
-from rewards.gold.text import rx, std, sub_within
+from rewards.gold.core import rx, std, sub_within
 
 EMAIL = r"[A-Za-z0-9.\-+_]+@[a-z0-9.\-+_]+\.[a-z]+"
 IP = (

@@ -6,8 +6,8 @@ import re
 import string
 from collections.abc import Sequence
 
-from rewards.gold.core import INF
-from rewards.gold.text import (
+from rewards.gold.core import (
+    INF,
     MAX_GUARDED_LENGTH,
     SPECIAL_DJ,
     merge_cells,

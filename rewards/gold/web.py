@@ -11,8 +11,7 @@ from typing import Any, Literal
 import regex
 
 from assay.rows import library
-from rewards.gold.core import GoldError
-from rewards.gold.text import SYMBOLS, rx, std, sub_within
+from rewards.gold.core import SYMBOLS, GoldError, rx, std, sub_within
 
 
 def clean_copyright(text: str) -> str:

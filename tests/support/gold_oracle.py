@@ -13,7 +13,7 @@ import ftfy
 import regex
 
 from rewards.gold import filters, latex, privacy, rag, web
-from rewards.gold.text import SPECIAL_BENCH, SPECIAL_DJ, merge_cells, split_cells
+from rewards.gold.core import SPECIAL_BENCH, SPECIAL_DJ, merge_cells, split_cells
 
 V0 = regex.V0
 
