@@ -138,8 +138,8 @@ def call(name: str, *args: Any) -> int:
     return result
 
 
-def prctl(option: int, arg: int = 0, extra: int = 0) -> int:
-    return call("prctl", option, arg, extra, 0, 0)
+def prctl(option: int, arg: int) -> int:
+    return call("prctl", option, arg, 0, 0, 0)
 
 
 # --- seccomp ------------------------------------------------------------------------------------

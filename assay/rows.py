@@ -468,8 +468,8 @@ def write_groups(out: Any, columns: Mapping[str, Any], groups: Iterable[list[Row
     return count
 
 
-def parquet_rows(name: str, stream: BinaryIO, size: int = GROUP) -> Iterator[Row]:
-    """The rows of an open parquet file, `size` in memory at a time. Raises `TaskError` naming it
+def parquet_rows(name: str, stream: BinaryIO) -> Iterator[Row]:
+    """The rows of an open parquet file, `GROUP` in memory at a time. Raises `TaskError` naming it
     where it is none."""
     arrow = library()
     try:
@@ -477,7 +477,7 @@ def parquet_rows(name: str, stream: BinaryIO, size: int = GROUP) -> Iterator[Row
         meant = {f.name: (f.metadata or {}).get(_MARK, b"").decode() for f in file.schema_arrow}
         absent = {name: mark in ("json", "absent") for name, mark in meant.items()}
         texts = [name for name, mark in meant.items() if mark == "json"]
-        for batch in file.iter_batches(batch_size=size):
+        for batch in file.iter_batches(batch_size=GROUP):
             rows: list[Row] = batch.to_pylist()
             for row in rows:
                 kept = {k: v for k, v in row.items() if v is not None or not absent[k]}

@@ -326,9 +326,9 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def same_words(messages: Sequence[Any], where: str = "a rollout") -> str:
+def same_words(messages: Sequence[Any]) -> str:
     """What a conversation says, as one text that is equal for conversations that say the same:
     who says what and which calls are made, without ids."""
-    turns = [turn for message in messages for turn in turns_of(message, where)]
+    turns = [turn for message in messages for turn in turns_of(message, "a rollout")]
     said = [[t.role, t.content, t.thought, [[c.name, c.arguments] for c in t.calls]] for t in turns]
     return json.dumps(said, sort_keys=True)

@@ -52,6 +52,7 @@ _KINDS = {
     "html": "page",
 }
 _MOST = 64 << 20  # bytes of a file whose tables and encoding are looked for
+_CLIPPED = 240  # characters of why a file is no table
 _OF_ROWS = {"total_rows", "notes", "repeated_header"}  # doubts that leave columns clear
 
 
@@ -185,9 +186,9 @@ def _doubt(doubt: Doubt) -> str:
     return _clipped(f"in doubt {replace(doubt, settle='').line()}")
 
 
-def _clipped(text: str, most: int = 240) -> str:
+def _clipped(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= _CLIPPED else f"{text[: _CLIPPED - 1]}…"
 
 
 def _start_of(path: Path, size: int) -> tuple[list[str], str]:
