@@ -32,6 +32,7 @@ from assay.task import (
     refuse_without_gold,
     write_jsonl,
 )
+from assay.user_code import load_object
 from data_gen.exports.episodes import own_tools
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
 from data_gen.tally import REFUSED
