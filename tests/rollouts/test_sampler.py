@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.task import Answer, Task, TaskError
 from rollouts.conversation import ChatReply
-from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample
+from rollouts.sampler import GIVE_UP, Allowance, Answers, Asked, Each, Plan, chunks, sample
 from rollouts.trajectory import Sampling, Trajectory
 
 

@@ -22,6 +22,7 @@ pytest.importorskip("pandas")
 
 from assay.journal import read_journal
 from assay.task import Task, write_jsonl
+from rollouts.sampler import GIVE_UP
 from train.evaluation.run import even_draw
 
 main = front("eval")  # where errors become exit statuses
