@@ -21,7 +21,6 @@ from typing import Any, cast
 from assay import console
 from assay.files import file_hash, write_bytes
 from assay.task import TaskError, json_text
-from assay.workers import usable_cores
 
 NAME = "provenance.json"
 OUT = "{out}"  # in a recorded command: the folder or file that it wrote to
@@ -178,6 +177,8 @@ def hashes(out: Path) -> dict[str, str]:
         beside = out.with_name(out.name + ".manifest.json")
         return {p.name: file_hash(p) for p in (out, beside) if p.is_file()}
     paths = list(_files(out))
+    from assay.workers import usable_cores  # one file is hashed without
+
     with ThreadPoolExecutor(usable_cores()) as threads:  # hashing holds no lock of Python's
         return {
             str(path.relative_to(out)): digest

@@ -22,7 +22,6 @@ from assay.task import Answer, Task, TaskError
 from configs.machine import EngineConfig
 from rollouts.engines.engine import context_of
 from rollouts.engines.server import EMBEDDED, URLS, served
-from rollouts.engines.thinking import ThinkingBudget
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer, template_arguments
@@ -338,8 +337,11 @@ def _endpoint(args: Any) -> Any:
 
 def _bounded(args: Any, engine: Any, tokenizer: ChatTokenizer) -> Any:
     """An engine of token ids with the bound of thoughts that the command line gives."""
-    most = args.max_thinking_tokens
-    return ThinkingBudget(engine, tokenizer, most) if most else engine
+    if not (most := args.max_thinking_tokens):
+        return engine
+    from rollouts.engines.thinking import ThinkingBudget
+
+    return ThinkingBudget(engine, tokenizer, most)
 
 
 @contextmanager
