@@ -21,6 +21,7 @@ Case, forms of characters (NFKC) and characters that do not show do not count.
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -322,6 +323,73 @@ def _digest(values: Any) -> int:
     return int.from_bytes(digest, "big") & MASK
 
 
+# ---- columns as they are however they are kept
+
+
+def column_hashes(frame: Any) -> frozenset[str]:
+    """One hash a column of the whole table, of its sorted values: the same under renaming,
+    reordering and a change of format. Columns of few values say nothing and are left out."""
+    import numpy as np
+
+    found: set[str] = set()
+    for place in range(frame.shape[1]):  # by place: names may repeat
+        column = frame.iloc[:, place]
+        if few(column, 8):
+            continue
+        values = plain_values(column)
+        if len(set(values if isinstance(values, list) else values.tolist())) < 8:
+            continue
+        if isinstance(values, list):
+            data = "\x1f".join(sorted(values)).encode("utf-8", "replace")
+        else:
+            with np.errstate(over="ignore"):
+                data = (np.sort(values).astype("<f4") + np.float32(0)).tobytes()
+        found.add(hashlib.sha256(data).hexdigest()[:16])
+    return frozenset(found)
+
+
+def few(column: Any, least: int) -> bool:
+    """Whether a column has fewer different values than that; False where they cannot be told
+    apart without reading them as texts."""
+    try:
+        return bool(column.nunique() < least)
+    except TypeError:  # lists and the like
+        return False
+
+
+def plain_values(column: Any) -> Any:
+    """The present values of a column as they are however they are kept: numbers and days (in
+    seconds) as an array of floats, anything else as a list of texts."""
+    import pandas as pd
+
+    from assay.tables.columns import date_format, days_of
+
+    column = column.dropna()
+    if column.dtype.kind == "M":
+        if getattr(column.dtype, "tz", None) is not None:
+            column = column.dt.tz_convert(None)  # numpy's days know no zones
+        return column.to_numpy().astype("M8[s]").astype("i8").astype("f8")
+    if column.dtype.kind in "iufb":
+        return column.to_numpy(dtype="f8")
+    said = column.tolist()
+    bare = {v: " ".join(v.split()).casefold() for v in {v for v in said if type(v) is str}}
+    words: Any = pd.Series([bare[v] if type(v) is str else _bare(v) for v in said])
+    distinct: list[str] = words.unique().tolist()
+    numbers: Any = pd.to_numeric(pd.Series(distinct), errors="coerce")
+    if numbers.notna().all():
+        plain: Any = pd.to_numeric(words, errors="coerce")
+        return plain.to_numpy(dtype="f8")
+    days = days_of(distinct)
+    form = date_format(distinct, days, {})[0]
+    if not form:
+        return words.tolist()
+    return plain_values(words.map(dict(zip(distinct, days[form], strict=True))))
+
+
+def _bare(value: Any) -> str:
+    return " ".join(str(value).split()).casefold()
+
+
 # ---- tables in files, each read once a process as long as it stays as it is
 
 FILES = 40  # of a folder, where no task says which it uses
@@ -395,6 +463,22 @@ def shingles(found: list[str], widths: list[int]) -> set[str]:
     """The shingles of what `tokens` gives."""
     starts = enumerate(widths or [WORDS] * len(found))
     return {" ".join(found[at : at + n]) for at, n in starts if at + n <= len(found)}
+
+
+TAG = re.compile(r"<[^>\n]+>")
+_LETTERS = re.compile(r"[^\W_]+")  # the characters for which str.isalnum holds
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+
+
+@lru_cache(maxsize=1 << 16)  # the same sentences are asked about by every pool and certificate
+def canonical_hash(text: str) -> str:
+    """Same hash for texts that differ only in case, space, markup or punctuation."""
+    said = html.unescape(TAG.sub("", text)).lower()
+    if said.isascii():  # the same by bytes, ten times as fast
+        letters = said.encode().translate(None, _NO_LETTERS)
+    else:
+        letters = "".join(_LETTERS.findall(said)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(letters).hexdigest()[:24]
 
 
 # ---- the marks of a task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,6 +183,14 @@ def with_absolute_files(task: Task, root: Path) -> Task:
     if not task.files:
         return task
     return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})
+
+
+def with_relative_files(task: Task, home: Path) -> Task:
+    """The task with every file named relative to the folder of its tasks file, which can then be
+    moved together with what it names."""
+    here = os.path.realpath(home)
+    files = {n: os.path.relpath(os.path.realpath(p), here) for n, p in task.files.items()}
+    return replace(task, files=files)
 
 
 def refuse_unfinished(path: str | Path) -> None:

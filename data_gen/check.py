@@ -17,7 +17,6 @@ from assay.family import use_families
 from assay.files import write_bytes
 from assay.task import TaskError, json_text
 from assay.workers import WorkerPool, usable_cores
-from data_gen.corpora import CorpusError
 from data_gen.overlap import PARTS, Prints, Side, chunks_of, prints_of
 
 SHOWN = 20  # example pairs of a part
@@ -99,7 +98,7 @@ def compared(
             found.over(prints(mine), side)
     for side_name, count in ((ours, found.tasks), (theirs, found.against)):
         if not count:
-            raise CorpusError(f"{', '.join(map(str, side_name))}: no task in it")
+            raise TaskError(f"{', '.join(map(str, side_name))}: no task in it")
     return found.report()
 
 
@@ -191,4 +190,4 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         elif path.is_file():
             yield path
         else:
-            raise CorpusError(f"{path}: no such file or folder")
+            raise TaskError(f"{path}: no such file or folder")

@@ -8,16 +8,20 @@ import html
 import re
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+from assay.fingerprints import TAG, canonical_hash
 from assay.rows import unpacked
+from assay.seeds import derive_seed
+from assay.task import Task
+from data_gen.certificate import shared
 from data_gen.readers import LOST, Piece, Source, raw_rows
 from data_gen.readers import CorpusError as CorpusError
+from data_gen.splits import taken
 
 SHIPPED = Path(__file__).parent / "corpus" / "documents.jsonl.gz"
 
@@ -85,7 +89,6 @@ def read_corpus(path: str | Path | None = None) -> Corpus:
 # --- passages
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"(<])")
-_TAG = re.compile(r"<[^>\n]+>")
 _ANSWER_TAG = re.compile(r"</?(?:status|clean_text|input)\b", re.IGNORECASE)
 
 
@@ -104,22 +107,7 @@ class Passage:
 
 def plain(text: str) -> str:
     """The text without inline tags, entities decoded once, spaces single."""
-    return re.sub(r"\s+", " ", html.unescape(_TAG.sub("", text))).strip()
-
-
-_LETTERS = re.compile(r"[^\W_]+")  # the characters for which str.isalnum holds
-_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
-
-
-@lru_cache(maxsize=1 << 16)  # the same sentences are asked about by every pool and certificate
-def canonical_hash(text: str) -> str:
-    """Same hash for texts that differ only in case, space, markup or punctuation."""
-    said = html.unescape(_TAG.sub("", text)).lower()
-    if said.isascii():  # the same by bytes, ten times as fast
-        letters = said.encode().translate(None, _NO_LETTERS)
-    else:
-        letters = "".join(_LETTERS.findall(said)).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(letters).hexdigest()[:24]
+    return re.sub(r"\s+", " ", html.unescape(TAG.sub("", text))).strip()
 
 
 def cut_passages(document: Document, max_chars: int, max_sentences: int = 3) -> list[Passage]:
@@ -181,3 +169,60 @@ class PassagePool:
 
     def mark_used(self, passage: Passage) -> None:
         self._used.update(canonical_hash(s) for s in passage.sentences)
+
+
+# --- which documents are held out, and what splits of their passages share
+
+
+def split_documents(
+    documents: Sequence[Document],
+    heldout_share: float,
+    seed: int,
+    listed: Collection[str] = (),
+    key: str = "split",
+) -> tuple[list[Document], list[Document]]:
+    """(training, held-out) documents; held-out gets its share of every domain, and those whose
+    ids are listed first. Raises `CorpusError` for a listed id that no document has.
+
+    A document goes by the rank of a hash of its id, so adding documents moves few others.
+    """
+    if gone := sorted(set(listed) - {d.id for d in documents}):
+        raise CorpusError(
+            f"--heldout: no document has the id {gone[0]!r} ({len(gone)} are unknown)"
+        )
+    heldout: set[str] = set()
+    for domain in {d.domain for d in documents}:
+        names = [d.id for d in documents if d.domain == domain]
+        heldout |= {*taken(names, heldout_share, lambda name: derive_seed(seed, key, name), listed)}
+    ordered = sorted(documents, key=lambda d: d.id)
+    return [d for d in ordered if d.id not in heldout], [d for d in ordered if d.id in heldout]
+
+
+def sentence_keys(documents: Iterable[Document]) -> frozenset[str]:
+    """Canonical hashes of every sentence of some documents."""
+    return frozenset(
+        canonical_hash(sentence)
+        for document in documents
+        for passage in cut_passages(document, 10_000, 1)
+        for sentence in passage.sentences
+    )
+
+
+def shuffled(tasks: list[Task], seed: int) -> list[Task]:
+    """A copy in an order that depends on the seed alone."""
+    rng = Random(seed)
+    return sorted(tasks, key=lambda _: rng.random())
+
+
+def shared_passages(splits: Mapping[str, Sequence[Task]]) -> dict[str, dict[str, int]]:
+    """What every two splits share of documents, sentences of passages, and whole inputs, the last
+    two by canonical hash (letters and digits only, so that cleaning does not hide a copy)."""
+    return shared({name: _prints(tasks) for name, tasks in splits.items()})
+
+
+def _prints(tasks: Sequence[Task]) -> dict[str, set[str]]:
+    return {
+        "documents": {str(t.meta["document"]) for t in tasks},
+        "sentences": {key for t in tasks for key in t.meta["sentences"]},
+        "inputs": {canonical_hash(str(t.gold["input_text"])) for t in tasks},
+    }

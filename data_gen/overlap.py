@@ -25,11 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.family import family_of
-from assay.fingerprints import ALONE, WORDS, TableMarks, contents, normal, spread, tables_of, tokens
+from assay.fingerprints import (
+    ALONE,
+    WORDS,
+    TableMarks,
+    canonical_hash,
+    contents,
+    normal,
+    spread,
+    tables_of,
+    tokens,
+)
 from assay.rows import blocks
 from assay.task import Task, parse_object, refuse_unfinished, with_absolute_files
 from assay.workers import WorkerPool, limit_threads
-from data_gen.corpora import canonical_hash
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.

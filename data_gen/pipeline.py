@@ -9,13 +9,15 @@ into splits; `finish` writes the splits, the certificate and a line for every in
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from assay.console import DONE, UNUSABLE, Parser, add_out, add_seed
 from assay.family import family_named
@@ -25,7 +27,7 @@ from assay.task import Answer, Task, TaskError
 from data_gen.certificate import CERTIFICATE, Shared, certificate, counted, write_set
 from data_gen.describe import add_described
 from data_gen.splits import HELDOUT, SPLITS, add_shares, sides_of, wanted_of
-from data_gen.tally import AGREED, Input, Refused, Tally, say_empty, say_inputs
+from data_gen.tally import AGREED, Input, Refusal, Refused, Tally, say_empty, say_inputs
 from rewards.audit_laws import empty_law, gold_law, gold_of, normal, scored
 
 Source = TypeVar("Source")
@@ -42,6 +44,14 @@ class Made(Parts):
     def __init__(self) -> None:
         super().__init__()
         self.tally = Tally()
+
+
+class Noted(Protocol):
+    """Where it is noted what became of drafts: a `Tally`, or the record of one table."""
+
+    proof: Counter[str]
+
+    def refuse(self, why: Refusal, inputs: Iterable[str] = ()) -> None: ...
 
 
 class Builder(ABC, Generic[Source, Draft, Gold]):
@@ -82,7 +92,8 @@ class Builder(ABC, Generic[Source, Draft, Gold]):
 
     @abstractmethod
     def task(self, draft: Draft, gold: Gold, words: str) -> Task:
-        """The task."""
+        """The task. Where copies and kin are known only when all drafts are there, as of DARE's
+        databases, what stands for a task until then; its builder makes the tasks of it."""
 
     def check(self, draft: Draft, gold: Gold, task: Task) -> None:
         """Raises `Refused` for a task that must not be written: gold does not score 1, or an empty
@@ -94,6 +105,10 @@ class Builder(ABC, Generic[Source, Draft, Gold]):
         ):
             for broken in law:
                 raise Refused(f"law broken: {broken.law}", broken.why)
+
+    def fault(self, error: Exception) -> Refusal | None:
+        """Why a draft is refused of which a part broke; None: the build ends with the error."""
+        return None
 
     def inputs(self, draft: Draft) -> Iterable[str]:
         """The inputs that a draft is about, as the lines of the build call them."""
@@ -134,35 +149,37 @@ def tasks_of(
     source: Source,
     most: int,
     rng: Random,
-    tally: Tally,
+    tally: Noted,
     asked: set[str] | None = None,
 ) -> list[Task]:
     """Up to `most` tasks of a source; fewer where its drafts run out. `asked`: questions that are
     not asked again."""
     made: list[Task] = []
     for draft in builder.drafts(source, rng, made) if most > 0 else ():
-        if (task := settled(builder, draft, tally, asked)) is not None:
-            made.append(task)
+        try:
+            made.append(_settled(builder, draft, tally, asked))
+        except Refused as refused:
+            tally.refuse(refused.why, builder.inputs(draft))
+        except Exception as error:
+            if (why := builder.fault(error)) is None:
+                raise
+            tally.refuse(why, builder.inputs(draft))
         if len(made) >= most:
             break
     return made
 
 
-def settled(
-    builder: Builder[Source, Draft, Gold], draft: Draft, tally: Tally, asked: set[str] | None = None
-) -> Task | None:
-    """The task that a draft becomes; None where a part refuses it, which is counted."""
-    try:
-        gold = builder.gold(draft)
-        tally.proof[builder.again(draft, gold) or AGREED] += 1
-        words = builder.words(draft, gold)
-        if asked is not None and normal(words) in asked:
-            raise Refused("asked already")
-        task = builder.task(draft, gold, words)
-        builder.check(draft, gold, task)
-    except Refused as refused:
-        tally.refuse(refused.why, builder.inputs(draft))
-        return None
+def _settled(
+    builder: Builder[Source, Draft, Gold], draft: Draft, tally: Noted, asked: set[str] | None
+) -> Task:
+    """The task that a draft becomes. Raises `Refused`, as its parts do."""
+    gold = builder.gold(draft)
+    tally.proof[builder.again(draft, gold) or AGREED] += 1
+    words = builder.words(draft, gold)
+    if asked is not None and normal(words) in asked:
+        raise Refused("asked already")
+    task = builder.task(draft, gold, words)
+    builder.check(draft, gold, task)
     if asked is not None:
         asked.add(normal(words))
     return task
@@ -176,6 +193,15 @@ def add_table_options(to: Parser, short: str) -> None:
     add_out(to, "folder to write into", required=True)
     add_seed(to)
     to.add_argument("--workers", type=int, default=0, help="processes; 0: all cores")
+
+
+_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_|\n")
+
+
+def pieces(text: str) -> int:
+    """About how many tokens a text has: digits, marks and ends of lines one each, four letters of a
+    word one."""
+    return sum(-(-len(piece) // 4) for piece in _PIECE.findall(text))
 
 
 def finish(

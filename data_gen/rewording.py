@@ -30,13 +30,11 @@ from assay.journal import append_rows, read_journal, rewrite_journal
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
 from data_gen.tally import Refusal
-from rollouts.event_loop import asyncio_run
-from rollouts.trajectory import Sampling
 
 FILE = "rewordings.jsonl"  # the journal beside a build
 KEY_ENV = "OPENAI_API_KEY"
-WRITING = Sampling(max_new_tokens=4000, temperature=0.8)
-READING = Sampling(max_new_tokens=4000, temperature=0.0)  # of a proof
+WRITING, READING = 0.8, 0.0  # temperatures of a rewording, and of a proof of one
+_MOST = 4000  # tokens of a reply
 
 Request = tuple[str, int]  # (prompt, seed)
 Reply = Mapping[str, str]  # request, model, text, stop
@@ -94,18 +92,20 @@ class Endpoint:
         return found
 
     def answers(
-        self, requests: Sequence[Request], sampling: Sampling, advance: Advance = lambda _: None
+        self, requests: Sequence[Request], temperature: float, advance: Advance = lambda _: None
     ) -> list[Reply]:
         """The reply to each request, several side by side, in the order of the requests.
 
         Raises `TaskError` when the endpoint cannot be had; what it said until then is in the
         journal, which keeps the order of the requests: which reply came first does not show.
         """
-        names = [self._name(prompt, seed, sampling) for prompt, seed in requests]
+        names = [self._name(prompt, seed, temperature) for prompt, seed in requests]
         missing = {n: r for n, r in zip(names, requests, strict=True) if n not in self._known}
         advance(len(names) - len(missing))
         if missing:
-            asyncio_run(self._ask(missing, sampling, advance))
+            from rollouts.event_loop import asyncio_run
+
+            asyncio_run(self._ask(missing, temperature, advance))
         if names:
             self._order += names
             self._known = self._journalled() | self._known  # others may ask over it
@@ -113,19 +113,21 @@ class Endpoint:
             rewrite_journal(self.journal, (self._known[name] for name in order))
         return [self._known[name] for name in names]
 
-    def _name(self, prompt: str, seed: int, sampling: Sampling) -> str:
+    def _name(self, prompt: str, seed: int, temperature: float) -> str:
         """The hash of a request: of everything that decides the reply, and not of where it went."""
-        body = [self.model, prompt, sampling.temperature, sampling.max_new_tokens, seed]
+        body = [self.model, prompt, temperature, _MOST, seed]
         return hashlib.sha256(json.dumps(body).encode("ascii")).hexdigest()
 
     async def _ask(
-        self, missing: Mapping[str, Request], sampling: Sampling, advance: Advance
+        self, missing: Mapping[str, Request], temperature: float, advance: Advance
     ) -> None:
         # only here: most builds ask nobody, and the engine brings half of the sampler along
         from rollouts.conversation import ContextFull
         from rollouts.engines.http_engine import EndpointError, OpenAIEngine
+        from rollouts.trajectory import Sampling
 
         engine = OpenAIEngine(self.url, self.model, **self._options)
+        sampling = Sampling(max_new_tokens=_MOST, temperature=temperature)
 
         async def one(name: str, prompt: str, seed: int) -> None:
             try:

@@ -1,4 +1,4 @@
-"""Splits by document, and what a user says must be held out."""
+"""Splits by source, and what a user says must be held out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from assay.console import Parser
 from assay.family import Family, source_of
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from data_gen.certificate import shared
-from data_gen.corpora import CorpusError, Document, canonical_hash, cut_passages
 
 TRAIN = "train"
 SPLITS = (TRAIN, "validation", "heldout")
@@ -72,30 +69,6 @@ def wanted_of(count: int, side: Mapping[str, str]) -> dict[str, int]:
     return {TRAIN: count - sum(away.values())} | away
 
 
-def split_documents(
-    documents: Sequence[Document],
-    heldout_share: float,
-    seed: int,
-    listed: Collection[str] = (),
-    key: str = "split",
-) -> tuple[list[Document], list[Document]]:
-    """(training, held-out) documents; held-out gets its share of every domain, and those whose
-    ids are listed first. Raises `CorpusError` for a listed id that no document has.
-
-    A document goes by the rank of a hash of its id, so adding documents moves few others.
-    """
-    if gone := sorted(set(listed) - {d.id for d in documents}):
-        raise CorpusError(
-            f"--heldout: no document has the id {gone[0]!r} ({len(gone)} are unknown)"
-        )
-    heldout: set[str] = set()
-    for domain in {d.domain for d in documents}:
-        names = [d.id for d in documents if d.domain == domain]
-        heldout |= {*taken(names, heldout_share, lambda name: derive_seed(seed, key, name), listed)}
-    ordered = sorted(documents, key=lambda d: d.id)
-    return [d for d in ordered if d.id not in heldout], [d for d in ordered if d.id in heldout]
-
-
 def add_shares(
     to: Parser,
     what: str,
@@ -131,50 +104,18 @@ def share_of(text: str) -> float:
 
 def read_list(path: str | None) -> frozenset[str]:
     """The names of a file, one a line; what follows `#` after a space, or a whole line of it, is a
-    comment. Raises `CorpusError` for a file that cannot be read or names nothing."""
+    comment. Raises `TaskError` for a file that cannot be read or names nothing."""
     if not path:
         return frozenset()
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CorpusError(
-            f"--heldout {path}: cannot be read ({error}); give one id a line"
-        ) from None
+        raise TaskError(f"--heldout {path}: cannot be read ({error}); give one id a line") from None
     said = (re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines())
     names = frozenset(name for name in said if name)
     if not names:
-        raise CorpusError(f"--heldout {path}: no id in it; give one a line")
+        raise TaskError(f"--heldout {path}: no id in it; give one a line")
     return names
-
-
-def sentence_keys(documents: Iterable[Document]) -> frozenset[str]:
-    """Canonical hashes of every sentence of some documents."""
-    return frozenset(
-        canonical_hash(sentence)
-        for document in documents
-        for passage in cut_passages(document, 10_000, 1)
-        for sentence in passage.sentences
-    )
-
-
-def shuffled(tasks: list[Task], seed: int) -> list[Task]:
-    """A copy in an order that depends on the seed alone."""
-    rng = Random(seed)
-    return sorted(tasks, key=lambda _: rng.random())
-
-
-def shared_passages(splits: Mapping[str, Sequence[Task]]) -> dict[str, dict[str, int]]:
-    """What every two splits share of documents, sentences of passages, and whole inputs, the last
-    two by canonical hash (letters and digits only, so that cleaning does not hide a copy)."""
-    return shared({name: _prints(tasks) for name, tasks in splits.items()})
-
-
-def _prints(tasks: Sequence[Task]) -> dict[str, set[str]]:
-    return {
-        "documents": {str(t.meta["document"]) for t in tasks},
-        "sentences": {key for t in tasks for key in t.meta["sentences"]},
-        "inputs": {canonical_hash(str(t.gold["input_text"])) for t in tasks},
-    }
 
 
 @dataclass(frozen=True)

@@ -17,25 +17,25 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from assay import console
 from assay.console import Progress, near_miss
 from assay.files import mark_unfinished
+from assay.fingerprints import column_hashes
 from assay.lazy import pandas as pd
 from assay.record import TABLES
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import CERTIFICATE, shared
-from data_gen.dare.database import Built, Settings
+from data_gen.dare.database import Built, Settings, fault
 from data_gen.dare.importer import RELEASE, Wanted, import_copy, remade, task_of, variants_of
 from data_gen.dare.layout import read_entries, read_table, write_question_list
-from data_gen.dare.series import build_series
-from data_gen.dare.sources import Source, fingerprints, sources
-from data_gen.dare.tabular import build_tabular
+from data_gen.dare.series import SeriesBuilder
+from data_gen.dare.sources import Source, sources
+from data_gen.dare.tabular import TabularBuilder
 from data_gen.dare.targets import (
     Wishes,
     loaded,
@@ -46,11 +46,11 @@ from data_gen.dare.targets import (
 from data_gen.dare.wording import reword_rows, short_kinds
 from data_gen.describe import About, allowed, names, read_describe, read_licences, unwanted
 from data_gen.overlap import copies_of_tables, kin_of_databases, same_table
-from data_gen.pipeline import add_table_options, finish
+from data_gen.pipeline import add_table_options, finish, tasks_of
 from data_gen.proof.original import connect
 from data_gen.rewording import add_writer, writer_of
 from data_gen.splits import SPLITS, sides_of
-from data_gen.tally import AGREED, ONCE, REFUSED, Input, Refusal, Tally, say_inputs
+from data_gen.tally import AGREED, ONCE, REFUSED, Input, Refusal, Refused, Tally, say_inputs
 from rewards.dare.score import read_gold, score_table
 
 
@@ -72,7 +72,7 @@ def build_all(args: argparse.Namespace) -> int:
     side = sides_of(groups, args.heldout_share, args.validation_share, lambda group: group[-8:])
     tasks = _tasks(args.out, rows, side)
     splits = {name: [t for t in tasks if t.split == name] for name in SPLITS}
-    tally, once = Tally(), {built.source for built in found if built.once}
+    tally, once = Tally(), {built.source for built in found if built.proof[ONCE]}
     for refusal in (r for built in found for r in built.refused):
         tally.refuse(refusal)
     tally.proof.update(ONCE if row["source"] in once else AGREED for row in rows)
@@ -118,10 +118,10 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
         for entry in read_entries(folder):
             for path in sorted((entry.folder / "source").iterdir()):
                 if path.name.startswith(("train_v2", "val_v2", "train.csv", "val_v1.csv")):
-                    marks |= fingerprints(read_table(path))
+                    marks |= column_hashes(read_table(path))
             tables = [read_table(p) for p in sorted((entry.folder / "source").glob("*_v2.*"))]
             if len(tables) == 2:  # the source table is the two together
-                marks |= fingerprints(pd.concat(tables))
+                marks |= column_hashes(pd.concat(tables))
     return frozenset(marks)
 
 
@@ -275,7 +275,7 @@ def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str])
 
 SHARE = 4  # tables that one process is handed at a time
 SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
-_MAKERS = {"series": build_series, "tabular": build_tabular}
+_BUILDERS = {"series": SeriesBuilder, "tabular": TabularBuilder}
 _Job = tuple[str, int, int]  # what is built, number of the table, how many databases
 
 # What one process keeps: the sources, the settings. Set by `_start`.
@@ -324,9 +324,16 @@ def _made(jobs: Sequence[_Job]) -> list[Built]:
     (listed, settings), made = _work, list[Built]()
     with pd.option_context("mode.string_storage", "python"):
         for kind, i, room in jobs:
-            built = Built(listed[i].name, licence=listed[i].licence, once=listed[i].once)
-            built.add(partial(_MAKERS[kind], listed[i], settings, built, room))
-            made.append(built)
+            source = listed[i]
+            made.append(built := Built(source.name, licence=source.licence))
+            builder: Any = _BUILDERS[kind](source, settings, built, room)
+            try:
+                rows: list[Any] = tasks_of(builder, source, room, random.Random(0), built)
+                built.rows = rows
+            except Refused as refused:
+                built.refuse(refused.why)
+            except Exception as error:  # a table may be anything
+                built.refuse(fault(error))
     return made
 
 
@@ -355,7 +362,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
         WorkerPool(workers, _start, (list(specs), settings), apart=True) as crew,
         Progress("tables", "databases", wanted) as bar,
     ):
-        for kind in _MAKERS:
+        for kind in _BUILDERS:
             gave = Counter(built.source for built in found for _ in built.rows)
             if kind == "series":
                 most = max(1, wanted // 3 if len(kinds) > 1 else wanted) if "ts" in kinds else 0

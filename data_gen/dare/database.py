@@ -1,32 +1,29 @@
-"""What every kind of database has in common: the settings of a build, where a table is from, its
-row in the question list, its gold computed a second time, and what became of the table.
+"""What every kind of database has in common: the settings of a build, where a table is from, how a
+draft becomes a database that is proved, its row in the question list, and what became of the table.
 """
 
 from __future__ import annotations
 
-import atexit
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.files import machine_failed
+from assay.fingerprints import column_hashes
 from assay.tables.plan import Unreadable
 from assay.tables.settings import Doubt
 from assay.task import TaskError
 from data_gen.dare.layout import Frame, domain_of_text, write_database
-from data_gen.dare.sources import Source, described, fingerprints, table_hash
+from data_gen.dare.proof import prove
+from data_gen.dare.sources import Source, table_hash
 from data_gen.dare.targets import Wishes
+from data_gen.dare.wording import described
 from data_gen.describe import About
-from data_gen.proof.compare import Differs
-from data_gen.proof.forms import opened
-from data_gen.proof.original import NotProvable, Opened, Original
-from data_gen.proof.series import check_series
-from data_gen.proof.tabular import check_tabular
-from data_gen.tally import DIFFERS, UNPROVABLE, Refusal, Refused
-from rewards.dare.score import TableGold, score_table
+from data_gen.pipeline import Builder
+from data_gen.tally import AGREED, ONCE, Refusal, Refused
 
 
 @dataclass(frozen=True)
@@ -51,23 +48,19 @@ class Built:
     refused: list[Refusal] = field(default_factory=list[Refusal])
     doubts: list[Doubt] = field(default_factory=list[Doubt])
     licence: str = "unknown"
-    once: bool = False  # its gold is proved from a frame that was read once
+    proof: Counter[str] = field(default_factory=Counter[str])  # verdicts of the second computation
 
-    def refuse(self, code: str, what: str, where: str = "") -> None:
-        """Note why something was not used."""
-        self.refused.append(Refusal(code, what, where))
+    def refuse(self, why: Refusal, inputs: Iterable[str] = ()) -> None:
+        """Note why something was not used. `inputs`: what of the table it was about."""
+        self.refused.append(replace(why, where=why.where or ", ".join(inputs)))
 
-    def add(self, make: Callable[[], Iterable[dict[str, Any]] | None], where: str = "") -> None:
-        """Add the rows that `make` gives, or note why it gives none: `Refused`, or a fault, since
-        one odd table must not end a build of hundreds."""
-        try:
-            self.rows += make() or ()
-        except Refused as error:
-            self.refused.append(replace(error.why, where=error.why.where or where))
-        except Exception as error:  # a table may be anything
-            if machine_failed(error):
-                raise
-            self.refuse("broke", f"broke: {type(error).__name__}: {error}"[:200], where)
+
+def fault(error: Exception) -> Refusal:
+    """What is said of a table or a draft that breaks: one odd table must not end a build of
+    hundreds. Raises what the machine is to blame for."""
+    if machine_failed(error):
+        raise error
+    return Refusal("broke", f"broke: {type(error).__name__}: {error}"[:200])
 
 
 def loaded(source: Source, built: Built) -> Frame:
@@ -87,16 +80,9 @@ def loaded(source: Source, built: Built) -> Frame:
 def mark(built: Built, frame: Frame, settings: Settings) -> None:
     """Note what copies of the table are known by. Raises `Refused` where most of its columns are in
     evaluation databases."""
-    built.marks = fingerprints(frame)
+    built.marks = column_hashes(frame)
     if built.marks and len(built.marks & settings.published) >= 0.6 * len(built.marks):
         raise Refused("published", "the table of a published evaluation database")
-
-
-def write_proved(source: Source, settings: Settings, name: str, files: Mapping[str, bytes]) -> None:
-    """Write a database. Raises `Refused` where its gold does not come out again from the original
-    file."""
-    prove(source.original, files)
-    write_database(settings.out, name, files)
 
 
 def texts_of(source: Source, columns: Sequence[str]) -> dict[str, str]:
@@ -116,68 +102,64 @@ def origin(source: Source, frame: Frame) -> dict[str, Any]:
     }
 
 
-def list_row(
-    about: Mapping[str, Any], name: str, task: str, asked: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A database's row of the question list. `about` is its `origin`, `asked` what it asks for."""
-    return {
-        "file_path": name,
-        "task": task,
-        "question_v1": asked["question_v1"],
-        "question_v2": asked["question_v2"],
-        "available_tools": ["python_executor"],
-        "needed_files_v1": asked["needed_files_v1"],
-        "needed_files_v2": asked["needed_files_v2"],
-        **{key: asked[key] for key in ("contain_multiple_files",) if key in asked},
-        "target": list(asked["target"]),
-        "features": sorted(asked["related_features"]),
-        "usability_rating": None,
-        "lastUpdated": None,
-        **{key: about[key] for key in ("domain", "licence", "source", "table_sha256")},
-    }
+@dataclass(frozen=True)
+class Database:
+    """A database with its answers, not yet written: `about` is its `origin`, `asked` what its row
+    of the question list is made of. `only`: why a variant is left out, "" where none is."""
+
+    name: str
+    about: Mapping[str, Any]
+    asked: Mapping[str, Any]
+    files: Mapping[str, bytes]  # by their place in the database
+    only: str = ""
 
 
-# --- every gold a second time, from the original file, in SQL (docs/tables.md) ---
+Draft = TypeVar("Draft")
+Made = TypeVar("Made", bound=Database)
+Questions = tuple[str, str]  # of v1 and v2; "" for a variant that is not asked
 
 
-def prove(original: Original | None, files: Mapping[str, bytes]) -> None:
-    """Raise `Refused` unless every gold of a database comes out again from the original. `files`
-    are the bytes to be shipped, by their place in the database.
+class DatabaseBuilder(Builder[Source, Draft, Made]):
+    """Databases of one table, `room` at most. A draft becomes a row of the question list; its tasks
+    are made when it is known which tables are kin and which databases ask the same."""
 
-    The first computation reads a table with pandas and works on frames. This one shares neither
-    reader nor code with it: DuckDB reads the original and the files as they are shipped; every
-    statement is made from the recipe.
-    """
-    recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
-    try:
-        if original is None:
-            raise NotProvable("the source names no original file")
-        table = _opened(original)
-        if isinstance(table, NotProvable):
-            raise table
-        if recipe["problem_type"] == "time_series_analysis":
-            check_series(table, files, recipe)
-        else:
-            check_tabular(table, files, recipe, _outcome)
-    except NotProvable as error:
-        raise Refused(UNPROVABLE, f"not provable: {error}") from None
-    except Differs as error:
-        raise Refused(DIFFERS, str(error)) from None
+    def __init__(self, source: Source, settings: Settings, built: Built, room: int) -> None:
+        self.source, self.settings, self.built, self.room = source, settings, built, room
+        self.wish = settings.wishes.of(source.name)
 
+    def again(self, draft: Draft, gold: Made) -> str:
+        """Every gold from the original file."""
+        prove(self.source.original, gold.files)
+        return ONCE if self.source.once else AGREED
 
-def _outcome(track: str, truth: str, targets: tuple[str, ...], answer: str) -> float | None:
-    gold = TableGold(track, truth, ("row_id",), targets, {})
-    return score_table(gold, answer.encode(), "strict", trusted=True).outcome
+    @abstractmethod
+    def words(self, draft: Draft, gold: Made) -> Any:
+        """The `Questions`."""
 
+    def task(self, draft: Draft, gold: Made, words: Any) -> Any:
+        """Write the database; its row of the question list."""
+        write_database(self.settings.out, gold.name, gold.files)
+        if gold.only:
+            self.built.refuse(Refusal("draft", gold.only), self.inputs(draft))
+        asked, about = gold.asked, gold.about
+        return {
+            "file_path": gold.name,
+            "task": asked["problem_type"],
+            "question_v1": words[0],
+            "question_v2": words[1],
+            "available_tools": ["python_executor"],
+            "needed_files_v1": asked["needed_files_v1"],
+            "needed_files_v2": asked["needed_files_v2"],
+            **{key: asked[key] for key in ("contain_multiple_files",) if key in asked},
+            "target": list(asked["target"]),
+            "features": sorted(asked["related_features"]),
+            "usability_rating": None,
+            "lastUpdated": None,
+            **{key: about[key] for key in ("domain", "licence", "source", "table_sha256")},
+        }
 
-@lru_cache(maxsize=1)
-def _opened(original: Original) -> Opened | NotProvable:
-    """One table gives several databases, one after the other."""
-    try:
-        return opened(original)
-    except NotProvable as error:
-        return error
+    def check(self, draft: Draft, gold: Made, task: Any) -> None:
+        """Its tasks are checked when they are made."""
 
-
-# A connection that is alive when Python ends makes DuckDB print a page about leaked objects.
-atexit.register(_opened.cache_clear)
+    def fault(self, error: Exception) -> Refusal:
+        return fault(error)

@@ -3,7 +3,7 @@
 """Official databases → tasks. A solver sees the question and the needed files, nothing else.
 
 A training copy is checked against the published evaluation databases by content
-(`data_gen/dare/published.py`): what is one of them is left out, whatever its folder is called.
+(`data_gen/dare/sources.py`): what is one of them is left out, whatever its folder is called.
 
 DSBench's data-modelling tasks become the same format, MM variants only. Layout read:
 `data_resplit/<task>/{train,test,sample_submission}.csv`, the description in `task/<task>.txt`, the
@@ -50,7 +50,7 @@ from data_gen.dare.layout import (
     write_question_list,
 )
 from data_gen.dare.models import recipe_of, simulate
-from data_gen.dare.published import evaluation_database
+from data_gen.dare.sources import evaluation_database
 from data_gen.dare.wording import mm_question
 from data_gen.describe import spdx
 from data_gen.tally import REFUSED, Input, Refusal, say_inputs

@@ -12,29 +12,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
-from data_gen.columns import look, look_at, speaks_of, words_of
-from data_gen.dare.database import (
-    Built,
-    Settings,
-    list_row,
-    loaded,
-    mark,
-    origin,
-    texts_of,
-    write_proved,
-)
-from data_gen.dare.layout import Frame, csv_bytes, json_bytes
-from data_gen.dare.models import TREES, any_beats, design, forecasts
-from data_gen.dare.sources import Listed, Source, database_name, plain_about
-from data_gen.dare.tabular import RATIOS
-from data_gen.dare.targets import Wish, judge, near_ones, told_by
-from data_gen.dare.time_columns import (
+from data_gen.columns import (
     Timed,
     are_things,
     doubled,
@@ -42,15 +25,36 @@ from data_gen.dare.time_columns import (
     entity_keys,
     find_time,
     is_regular,
+    look,
+    look_at,
     shifted,
+    speaks_of,
     times_in,
     without_counters,
+    words_of,
 )
+from data_gen.dare.database import (
+    Built,
+    Database,
+    DatabaseBuilder,
+    Questions,
+    Settings,
+    loaded,
+    mark,
+    origin,
+    texts_of,
+)
+from data_gen.dare.layout import Frame, csv_bytes, json_bytes
+from data_gen.dare.models import TREES, any_beats, design, forecasts
+from data_gen.dare.sources import Listed, Source, database_name
+from data_gen.dare.tabular import RATIOS
+from data_gen.dare.targets import Wish, judge, near_ones, told_by
 from data_gen.dare.wording import (
     cf_question,
     check_series,
     few_known,
     metadata_text,
+    plain_about,
     quoted,
     series_short,
     xf_question,
@@ -81,27 +85,121 @@ class Plan:
     shape: Shape
 
 
-def build_series(source: Source, settings: Settings, built: Built, room: int) -> None:
-    """Add at most `room` databases, each with a target of its own. Raises `Refused` where a table
-    with a time column gives none."""
-    rng = random.Random(derive_seed(settings.seed, source.name, "series"))
-    wish = settings.wishes.of(source.name)
-    asked = {one.target: one for one in source.listed if one.kind == "series"}
-    if source.many and not asked and not wish.targets:
-        return
-    timed = opened(source, settings, built, wish.time)
-    if timed is None:
-        return
-    texts = texts_of(source, [str(c) for c in timed.frame.columns])
-    found = targets_of(timed, wish, list(asked), texts)
-    built.refused += [why for why in found.values() if why is not None]
-    numbers = [name for name, why in found.items() if why is None]
-    rng.shuffle(numbers)
-    for target in numbers[: 2 + room]:
-        if len(built.rows) >= room:
+@dataclass(frozen=True)
+class Draft:
+    """One target to try; `asked` is what `packages.yaml` says of it."""
+
+    timed: Timed
+    target: str
+    asked: Listed | None
+    rng: random.Random
+
+
+@dataclass(frozen=True)
+class SeriesDatabase(Database):
+    """A database of a series, and what it asks."""
+
+    plan: Plan = field(kw_only=True)
+
+
+class SeriesBuilder(DatabaseBuilder[Draft, SeriesDatabase]):
+    """Time-series databases of one table, each with a target of its own."""
+
+    def drafts(self, source: Source, rng: random.Random, made: Sequence[Any]) -> Iterator[Draft]:
+        """The columns that can be forecast, in a drawn order. Raises `Refused` where a table with a
+        time column has none."""
+        rng = random.Random(derive_seed(self.settings.seed, source.name, "series"))
+        asked = {one.target: one for one in source.listed if one.kind == "series"}
+        if source.many and not asked and not self.wish.targets:
             return
-        make = partial(_database, source, timed, target, rng, settings, asked.get(target))
-        built.add(make, f"series {target}")
+        timed = opened(source, self.settings, self.built, self.wish.time)
+        if timed is None:
+            return
+        texts = texts_of(source, [str(c) for c in timed.frame.columns])
+        found = targets_of(timed, self.wish, list(asked), texts)
+        self.built.refused += [why for why in found.values() if why is not None]
+        numbers = [name for name, why in found.items() if why is None]
+        rng.shuffle(numbers)
+        for target in numbers[: 2 + self.room]:
+            yield Draft(timed, target, asked.get(target), rng)
+
+    def gold(self, draft: Draft) -> SeriesDatabase:
+        """One cut for both variants, and what may stand beside the target."""
+        timed, target, rng, frame = draft.timed, draft.target, draft.rng, draft.timed.frame
+        mini = self.settings.mini
+        resample = choose(timed, rng)
+        if mini:
+            resample = None
+            check_series(len(frame), [target, timed.column, *timed.keys])
+        if resample is not None and resample[1] == "sum" and not look(target, frame[target]).adds:
+            resample = (resample[0], "mean")
+        # whether a series fits must not hang on the seed: every ratio is tried, in a drawn order
+        drawn = ((r, split(timed, target, r, resample)) for r in rng.sample(RATIOS, len(RATIOS)))
+        ratio, parts = next(((r, p) for r, p in drawn if _fits(p)), (0.0, None))
+        if parts is None:
+            raise Refused("series", "too few rows, or whole bins, before or after the cut")
+        others = [c for c in frame.columns if c not in (target, "_when", timed.column)]
+        kinds = {c: "numerical" if frame[c].dtype.kind in "if" else "categorical" for c in others}
+        known = beside(timed, target, others, self.wish, draft.asked)
+        fewest = {c: frame[c].nunique() for c in known}
+        known = [c for c in known if fewest[c] > 1 and (kinds[c] == "numerical" or fewest[c] <= 60)]
+        known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
+        known += [k for k in timed.keys if k not in known]
+        known = few_known(frame, known, timed.keys) if mini else known
+        if not [c for c in known if c not in timed.keys]:
+            raise Refused("series", "no exogenous column is left")
+        if why := _dull(timed, target, known, parts, resample):
+            raise Refused("series", why)
+        shape = Shape() if mini else shape_of(timed, known, rng)
+        plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
+        return self._filled(timed, plan, parts)
+
+    def _filled(self, timed: Timed, plan: Plan, parts: Parts) -> SeriesDatabase:
+        """The database's files."""
+        source, resample = self.source, plan.resample
+        recipe = {
+            "target": [plan.target],
+            "problem_type": "time_series_analysis",
+            "time_column": timed.column,
+            "time_format": timed.form,
+            "entity_columns": timed.keys,
+            "is_resampled": resample is not None,
+            "resample": list(resample) if resample else None,
+            "resample_until": str(until(timed)) if resample else None,
+            "train_test_ratio": plan.ratio,
+            "prediction_starting_time": str(parts.cut),
+            "contain_multiple_files": plan.shape.several,
+            "save_file_type": "csv",
+            "related_features": plan.known,
+            "column_type_inference": {n: plan.kinds[n] for n in [*plan.known, plan.target]},
+            "needed_files_v1": plan.shape.needed("v1"),
+            "needed_files_v2": plan.shape.needed("v2"),
+        }
+        about = origin(source, timed.frame.drop(columns="_when"))
+        files = tables_of(timed, plan, parts)
+        files["source/metadata.txt"] = _described(source, timed, plan).encode()
+        files["verify/all_metadata.json"] = json_bytes({"question": recipe, "data_info": about})
+        if self.settings.mini:  # no metadata.txt
+            recipe |= {f"needed_files_{v}": plan.shape.needed(v)[:2] for v in ("v1", "v2")}
+        name = database_name(source, plan.target, "ts")
+        return SeriesDatabase(name, about, recipe, files, plan=plan)
+
+    def words(self, draft: Draft, gold: SeriesDatabase) -> Questions:
+        """The questions of XF and CF."""
+        timed, plan, rng = draft.timed, gold.plan, draft.rng
+        more = sentences(timed, plan.shape)
+        names = f" {named(plan.resample[0])}" if plan.resample else ""
+        keys = [timed.column, *timed.keys]
+        exogenous = xf_question(plan.target, rng) + more["v1"]
+        forecast = cf_question(plan.target, keys, plan.resample, rng) + names + more["v2"]
+        if self.settings.mini:
+            short = series_short(plan.target, timed.column, timed.keys, plan.known, plan.kinds)
+            exogenous, forecast = short["v1"], short["v2"]
+        wanted = self.settings.wishes.variants("ts")
+        return exogenous if "XF" in wanted else "", forecast if "CF" in wanted else ""
+
+    def inputs(self, draft: Draft) -> list[str]:
+        return [f"series {draft.target}"]
 
 
 def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:
@@ -208,44 +306,6 @@ def split(timed: Timed, target: str, ratio: float, resample: Resample | None) ->
     return Parts(early, late, answers[[timed.column, *keys, target]], cut)
 
 
-def _database(
-    source: Source,
-    timed: Timed,
-    target: str,
-    rng: random.Random,
-    settings: Settings,
-    asked: Listed | None,
-) -> list[dict[str, Any]]:
-    """Write the database for one target; its row of the question list. Raises `Refused`."""
-    wish, frame = settings.wishes.of(source.name), timed.frame
-    resample = choose(timed, rng)
-    if settings.mini:
-        resample = None
-        check_series(len(frame), [target, timed.column, *timed.keys])
-    if resample is not None and resample[1] == "sum" and not look(target, frame[target]).adds:
-        resample = (resample[0], "mean")
-    # whether a series fits must not hang on the seed: every ratio is tried, in a drawn order
-    drawn = ((r, split(timed, target, r, resample)) for r in rng.sample(RATIOS, len(RATIOS)))
-    ratio, parts = next(((r, p) for r, p in drawn if _fits(p)), (0.0, None))
-    if parts is None:
-        raise Refused("series", "too few rows, or whole bins, before or after the cut")
-    others = [c for c in frame.columns if c not in (target, "_when", timed.column)]
-    kinds = {c: "numerical" if frame[c].dtype.kind in "if" else "categorical" for c in others}
-    known = beside(timed, target, others, wish, asked)
-    fewest = {c: frame[c].nunique() for c in known}
-    known = [c for c in known if fewest[c] > 1 and (kinds[c] == "numerical" or fewest[c] <= 60)]
-    known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
-    known += [k for k in timed.keys if k not in known]
-    known = few_known(frame, known, timed.keys) if settings.mini else known
-    if not [c for c in known if c not in timed.keys]:
-        raise Refused("series", "no exogenous column is left")
-    if why := _dull(timed, target, known, parts, resample):
-        raise Refused("series", why)
-    shape = Shape() if settings.mini else shape_of(timed, known, rng)
-    plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
-    return [_write(source, timed, plan, parts, rng, settings)]
-
-
 def _fits(parts: Parts | None) -> bool:
     if parts is None or len(parts.early) < 100:
         return False
@@ -279,52 +339,6 @@ def _with_known(early: Frame, late: Frame, target: str, known: list[str]) -> Ite
     for trees in TREES:
         model = ExtraTreesRegressor(trees, random_state=0, min_samples_leaf=2)
         yield model.fit(x, early[target]).predict(z)
-
-
-def _write(
-    source: Source, timed: Timed, plan: Plan, parts: Parts, rng: random.Random, settings: Settings
-) -> dict[str, Any]:
-    """Write a database, proved; its row of the question list. Raises `Refused`."""
-    target, shape, resample = plan.target, plan.shape, plan.resample
-    question = {
-        "target": [target],
-        "problem_type": "time_series_analysis",
-        "time_column": timed.column,
-        "time_format": timed.form,
-        "entity_columns": timed.keys,
-        "is_resampled": resample is not None,
-        "resample": list(resample) if resample else None,
-        "resample_until": str(until(timed)) if resample else None,
-        "train_test_ratio": plan.ratio,
-        "prediction_starting_time": str(parts.cut),
-        "contain_multiple_files": shape.several,
-        "save_file_type": "csv",
-        "related_features": plan.known,
-        "column_type_inference": {n: plan.kinds[n] for n in [*plan.known, target]},
-        "needed_files_v1": shape.needed("v1"),
-        "needed_files_v2": shape.needed("v2"),
-    }
-    about = origin(source, timed.frame.drop(columns="_when"))
-    name = database_name(source, target, "ts")
-    files = tables_of(timed, plan, parts)
-    files["source/metadata.txt"] = _described(source, timed, plan).encode()
-    files["verify/all_metadata.json"] = json_bytes({"question": question, "data_info": about})
-    write_proved(source, settings, name, files)
-    keys = [timed.column, *timed.keys]
-    more = sentences(timed, shape)
-    names = f" {named(resample[0])}" if resample else ""
-    exogenous = xf_question(target, rng) + more["v1"]
-    forecast = cf_question(target, keys, resample, rng) + names + more["v2"]
-    if settings.mini:
-        short = series_short(target, timed.column, timed.keys, plan.known, plan.kinds)
-        exogenous, forecast = short["v1"], short["v2"]
-        question |= {f"needed_files_{v}": shape.needed(v)[:2] for v in short}  # no metadata.txt
-    wanted = settings.wishes.variants("ts")
-    asked = question | {
-        "question_v1": exogenous if "XF" in wanted else "",
-        "question_v2": forecast if "CF" in wanted else "",
-    }
-    return list_row(about, name, "time_series_analysis", asked)
 
 
 def _described(source: Source, timed: Timed, plan: Plan) -> str:

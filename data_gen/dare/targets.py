@@ -25,10 +25,9 @@ from assay.console import near_miss
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
 from assay.task import TaskError
-from data_gen.columns import Column, look, look_at, of_calendar, speaks_of, words_of
+from data_gen.columns import Column, look, look_at, of_calendar, speaks_of, times_in, words_of
 from data_gen.dare.layout import Frame
 from data_gen.dare.sources import Listed, Source
-from data_gen.dare.time_columns import times_in
 from data_gen.leaks import (
     is_label,
     is_number,

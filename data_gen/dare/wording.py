@@ -1,14 +1,15 @@
 # pandas ships no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Questions in words: fixed content, varied wording, every step that matters stated; and those of a
-build in an endpoint's words (`--writer`).
+"""What a source says of its columns, and questions in words: fixed content, varied wording, every
+step that matters stated; and those of a build in an endpoint's words (`--writer`).
 """
 
 from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,90 @@ from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError
 from data_gen.dare.layout import Frame
-from data_gen.dare.sources import phrases
 from data_gen.dare.targets import Looked
 from data_gen.rewording import Endpoint, Facts, Rewording, job_of, report, reword_all
 from data_gen.tally import Refused
+
+# --- What a source says of its columns: descriptions, and the phrases that questions use for  ---
+
+LONGEST = 90  # letters of a phrase; longer descriptions are cut at a clause, or not used
+_SECTIONS = re.compile(r"^#{2,4}\s*(.+?)\s*$", re.M)
+_UNWANTED = ("usage", "examples", "see also", "references", "author", "authors")
+_SAID_ITEM = (
+    r"^\s*(?:[-*]\s+)?[`*_]{{0,3}}{name}[`*_]{{0,3}}\s*(?:[:=]|\n)[`*:\s]*(.+(?:\n(?!\s*\n).*)*)"
+)
+_TYPED = re.compile(  # a type, or nothing at all, in place of what a column is
+    r"\b(factors?|vector|levels?|numeric|integer|logical|variable|unknown|missing|note that)\b|"
+    r"^(dummy|binary|ordered|character|column|values?|code[ds]?|see|of|for|in|with|as|to)\b|"
+    r"^[^\w']|^\d|[=<>$^+*{}\\\"“”()]",
+    re.I,
+)
+
+
+def plain_about(about: str) -> str:
+    """A documentation page without its code: usage and examples say nothing of the data."""
+    parts = _SECTIONS.split(about)
+    kept = [parts[0]]
+    for title, body in zip(parts[1::2], parts[2::2], strict=False):
+        if title.strip().lower() not in _UNWANTED:
+            kept.append(f"{title}\n{body}")
+    text = "\n".join(kept)
+    text = re.sub(r"^.*R Documentation.*\n[-|\s]*\n", "", text)
+    return re.sub(r"\n\s*\n\s*\n+", "\n\n", text).strip()
+
+
+def described(about: str, names: Sequence[str]) -> dict[str, str]:
+    """The columns that a text describes as `name: words` items, a name on a line of its own with
+    words below included. Whole paragraphs, on one line each."""
+    found: dict[str, str] = {}
+    text = plain_about(about)
+    listed = re.search(r"^(Format|Value|Arguments|Details)\s*$", text, re.M)
+    text = text[listed.end() :] if listed else text
+    marks = r"[`*_]{0,3}"
+    other = "|".join(re.escape(name) for name in names)
+    following = re.compile(rf"\n\s*[-*]\s|\s-{{3,}}|\n\s*{marks}(?:{other}){marks}\s*[:=]")
+    for name in names:
+        hit = re.search(_SAID_ITEM.format(name=re.escape(name)), text, re.M)
+        if hit is None or re.match(rf"(?:{other}){marks}\s*[:=]", hit[1]):
+            continue  # nothing is said of it: the next item follows
+        said = following.split(hit[1])[0]
+        found[name] = tidy(said)[:400]
+    return {name: said for name, said in found.items() if re.search(r"[^\W\d_]{2}", said)}
+
+
+def tidy(text: str) -> str:
+    """One line without marks of a page's layout."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"[`*|]+|(?<!\w)_+|_+(?!\w)", "", " ".join(text.split()))
+    return re.sub(r"\s+([,.;:])", r"\1", text).strip(" -–:")
+
+
+def phrase(text: str) -> str:
+    """The words that name a column in a question: a description's first clause without what stands
+    in brackets; "" where it says too little or too much, or tells a type in place of a meaning."""
+    clause = re.split(r"[;!?]|:\s|\.(?=\s+[A-Z]|$)|\s[-–]{1,2}\s", tidy(text))[0]
+    said = re.sub(r"\s*\([^()]*\)", "", clause).strip(" ,-–'")
+    fits = 4 <= len(said) <= LONGEST and re.search(r"[^\W\d_]{3}", said)
+    return said if fits and not _TYPED.search(said) else ""
+
+
+def phrases(columns: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
+    """Column → its phrase, for the columns whose phrase is their own: no other column's phrase, nor
+    its name."""
+    made = {name: phrase(texts[name]) for name in columns if name in texts}
+    count = Counter(said.lower() for said in made.values())
+    names = {name.lower() for name in columns}
+    return {
+        name: said
+        for name, said in made.items()
+        if said
+        and count[said.lower()] == 1
+        and said.lower() not in names - {name.lower()}
+        and said.lower() != name.lower()
+    }
+
+
+# --- questions: fixed content, varied wording
 
 OPENINGS: Mapping[str, Sequence[str]] = yaml_beside(__file__, "openings.yaml")
 

@@ -14,9 +14,19 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from assay.console import progress
+from assay.fingerprints import canonical_hash
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
-from data_gen.corpora import Corpus, Document, Passage, PassagePool, canonical_hash, cut_passages
+from data_gen.corpora import (
+    Corpus,
+    Document,
+    Passage,
+    PassagePool,
+    cut_passages,
+    sentence_keys,
+    shuffled,
+    split_documents,
+)
 from data_gen.demo.inject import (
     WEAVERS,
     Woven,
@@ -36,7 +46,6 @@ from data_gen.demo.settings import (
     say_recipe,
 )
 from data_gen.pipeline import Builder, tasks_of
-from data_gen.splits import sentence_keys, shuffled, split_documents
 from data_gen.tally import DIFFERS, Refused, Tally
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import MODE, TAG, gold_answer

@@ -33,7 +33,6 @@ from data_gen.krama.importer import (
     view_files,
     write_tasks,
 )
-from data_gen.krama.obscured import obscure
 from rewards.krama.answer import score_response
 from rewards.krama.release import MODES, Mode
 
@@ -63,6 +62,8 @@ def view_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> View:
     files = lake_files(lake)
     gold = gold_of(entry, files)
     if mode == "obscured":
+        from data_gen.queries.obscured import obscure
+
         chosen = view_files("trimmed", entry.id, gold, files)
         return View(*obscure(entry, lake, chosen, gold, out / "views" / mode / entry.id))
     if mode == "full" or not gold:

@@ -23,15 +23,15 @@ from random import Random
 from typing import Any, cast
 
 from assay.seeds import derive_seed
-from assay.task import Task, TaskError, write_jsonl
+from assay.task import Task, TaskError, with_relative_files, write_jsonl
 from rewards.krama.answer import ANSWER_TYPES, as_list
 from rewards.krama.release import LISTS_WHAT_IS_NOT_THERE, Mode
+from rollouts.krama.index import LAKE, SYSTEM
 from rollouts.words.krama import KIND
 from rollouts.words.templates import ours
 
 TRIMMED_FILES = 10
 STAR_FILES = 10  # gold files that oracle* shows at most, as the paper's closed systems took no more
-LAKE = "lake"  # the key of `Task.files` that names the lake's folder
 
 # Gold that the specification notes doubt (section 12): evaluated only when asked, never rewarded.
 DOUBTED = {
@@ -361,21 +361,7 @@ def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
     write_jsonl(path, (with_relative_files(task, path.parent).to_json() for task in tasks))
 
 
-def with_relative_files(task: Task, home: Path) -> Task:
-    """The task with every file named relative to the folder of its tasks file, which can then be
-    moved together with what it names."""
-    here = os.path.realpath(home)
-    files = {n: os.path.relpath(os.path.realpath(p), here) for n, p in task.files.items()}
-    return replace(task, files=files)
-
-
 # --- tasks
-
-SYSTEM = (
-    "You are an experienced data scientist. Answer the question from the files of a data lake. "
-    "The files are in the folder data/. Do not assume that they are clean."
-)
-
 
 _SUBTASK = ("id", "step", "query", "answer_type", "answer")
 

@@ -409,7 +409,9 @@ class Shelf:
         self.folder = folder
         self.con: Any = connect()
         self._held: dict[tuple[str, str], Opened | NotProvable] = {}
-        self.listed: dict[str, list[Any]] = {}  # distinct values by query (listings.py)
+        self.listed: dict[
+            str, list[Any]
+        ] = {}  # distinct values by query (`lake_checks.everything`)
         self.once: set[str] = set()  # files that one library alone reads
 
     def __enter__(self) -> Shelf:

@@ -29,7 +29,7 @@ from assay.tables.formats import connect, files_below, form_of
 from assay.tables.load import load_file
 from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
-from assay.task import TaskError
+from assay.task import TaskError, with_relative_files
 from assay.workers import MapFunction, WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import counted, shared
 from data_gen.describe import (
@@ -41,11 +41,9 @@ from data_gen.describe import (
     read_licences,
     unwanted,
 )
-from data_gen.krama.importer import with_relative_files
 from data_gen.overlap import Together, copies_of_tables, kin
 from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.proof.forms import Shelf
-from data_gen.queries.carried import carried_about, export_carried
 from data_gen.queries.tables import Links, Refers, Table, describe, links_of, spelled_apart
 from data_gen.splits import SPLITS, TRAIN, sides_of, wanted_of
 from data_gen.tally import REFUSED, Input, Tally, say_inputs
@@ -300,6 +298,8 @@ def opened(
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
         asked = [Folder(path, described, args.stated_licence, bare) for path in folders]
         if args.carried:
+            from data_gen.queries.carried import carried_about, export_carried
+
             written = export_carried(args.out / "carried", at.map)
             asked += [Folder(path, carried_about(path), bare=bare) for path in written]
         lakes = open_lakes(asked, at.map)

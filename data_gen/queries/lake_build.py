@@ -9,6 +9,7 @@ over the original file. No table, and no copy of one in another order, is on two
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +18,16 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from assay import console
 from assay.console import Progress
 from assay.seeds import derive_seed
-from assay.tables.plan import ReadPlan
 from assay.task import Task
 from data_gen.certificate import counted
-from data_gen.krama.importer import LAKE, SYSTEM
-from data_gen.pipeline import Builder, Parts, tasks_of
+from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.queries import ops
+from data_gen.queries.duckdb_sql import refusal
 from data_gen.queries.lake import (
     Lake,
     add_options,
@@ -47,22 +47,17 @@ from data_gen.queries.lake_checks import (
     listings_earn,
     paying,
     pays,
-    refusal,
     score,
     validate,
 )
-from data_gen.queries.lake_questions import KINDS, facts_of, question_for, reworded_tasks
-from data_gen.queries.lake_steps import NoQuestion
-from data_gen.queries.obscured import obscure_tables
+from data_gen.queries.lake_questions import KINDS, SIGNS, NoQuestion, question_for
 from data_gen.queries.ops import Op, in_order, sources_of
-from data_gen.queries.pipeline import CALLS, Question, gold_subtasks, q
-from data_gen.queries.sql_write import pieces
+from data_gen.queries.pipeline import Question, gold_subtasks, plain_load, short_script
 from data_gen.queries.tables import ROWS, Table
-from data_gen.rewording import Facts, add_writer, writer_of
+from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
 from data_gen.tally import AGREED, ONCE, Refusal, Refused, Tally
 from rewards.krama.release import COUNTS
-from rollouts.environments import ToolSettings
-from rollouts.krama.script import task_text
+from rollouts.krama.index import LAKE, SYSTEM
 
 TYPES = (
     "numeric_exact",
@@ -89,7 +84,7 @@ class Form:
 
     def script(self, lake: Lake, question: Question) -> str:
         """What stands in gold in place of the pipeline that was run, "" where nothing does."""
-        return script(lake, question) if self.short else ""
+        return short_script(question, lake.tables) if self.short else ""
 
 
 FULL = Form()
@@ -98,13 +93,12 @@ FULL = Form()
 COLUMNS = 12  # of a table
 STEPS = 2  # beside loading and dropping rows without a number
 PROMPT, ANSWER = 300, 130  # tokens, by count of pieces; a chat template adds about 40
-_SEPARATORS = (",", ";", "\t", r"\s+")
 
 
 def short_lake(lake: Lake) -> Lake:
     """The lake with the tables that one plain statement loads, each asked about alone. A column
     with words for missing values is none of theirs, and neither is one that holds two things."""
-    kept = [_plain(t) for t in lake.tables if _loads(t.reading) and len(t.columns) <= COLUMNS]
+    kept = [_plain(t) for t in lake.tables if plain_load(t.reading) and len(t.columns) <= COLUMNS]
     kept = [t for t in kept if t.numbers and t.groups]
     why = "--short: not one plain table of at most 12 columns, with numbers and groups"
     found = one_sided(lake, [t for t in lake.tables if t.key in {k.key for k in kept}], why)
@@ -125,78 +119,19 @@ def _plain(table: Table) -> Table:
     )
 
 
-def _loads(reading: ReadPlan) -> str:
-    """The statement that loads a table, "" where one plain statement does not."""
-    if not reading.header:
-        return ""
-    where = q(f"data/{reading.path}")
-    if reading.form in ("json", "lines"):
-        return f"t = pd.read_json({where}{', lines=True' * (reading.form == 'lines')})"
-    if reading.form == "parquet":
-        return f"t = pd.read_parquet({where})"
-    special = reading.marked or reading.dates or reading.ragged or reading.escape
-    if reading.form != "csv" or special or reading.quote != '"' or reading.sep not in _SEPARATORS:
-        return ""
-    words = [where]
-    # a raw text where the mark is an expression
-    words += {",": [], r"\s+": [r'sep=r"\s+"']}.get(reading.sep, [f"sep={q(reading.sep)}"])
-    words += [f"skiprows={reading.skip}"] if reading.skip else []
-    words += [f"encoding={q(reading.encoding)}"] if reading.encoding != "utf-8" else []
-    words += ['decimal=","'] if reading.decimal == "," else []
-    return f"t = pd.read_csv({', '.join(words)})"
-
-
-def _written(op: Op) -> str:
-    """The statements of a step, the last of which prints its value; "" for one that is long."""
-    match op:
-        case ops.Clean(column):
-            return f"t = t.dropna(subset=[{q(column)}])\nprint(len(t))"
-        case ops.Keep(column, value):
-            return f"t = t[t[{q(column)}] == {q(value)}]\nprint(len(t))"
-        case ops.Limit(column, sign, limit):
-            return f"t = t[t[{q(column)}] {sign} {limit:g}]\nprint(len(t))"
-        case ops.Group((key,), (False,), of, how):
-            return f"g = t.groupby({q(key)})[{q(of)}].{CALLS[how]}\nprint(len(g))"
-        case ops.Above():
-            return "print((g > g.mean()).sum())"
-        case ops.Best(high):
-            return f"print(g.{'idxmax' if high else 'idxmin'}())"
-        case ops.Top(k, high):
-            return f"print(g.{'nlargest' if high else 'nsmallest'}({k}).index.tolist())"
-        case ops.Figure(of, how, digits):
-            return f"print(round(t[{q(of)}].{CALLS[how]}{f', {digits}' * (digits > 0)}))"
-        case ops.Portion(column, sign, limit, digits):
-            return f"print(round(100 * (t[{q(column)}] {sign} {limit:g}).mean(), {digits}))"
-        case ops.Difference(by, one, other, of, how, digits):
-            each = f"g = t.groupby({q(by)})[{q(of)}].{CALLS[how]}"
-            side = f", {digits}" * (digits > 0)
-            return f"{each}\nprint(round(g[{q(one)}] - g[{q(other)}]{side}))"
-        case _:
-            return ""
-
-
-def script(lake: Lake, question: Question) -> str:
-    """The short script of a question, "" where a step has no short form."""
-    steps = question.ops or ()
-    if not steps or not isinstance(steps[0], ops.Load):
-        return ""
-    readings = [t.reading for t in lake.tables if t.path == steps[0].table.path]
-    parts = [*map(_loads, readings), *map(_written, steps[1:])]
-    if len(parts) != len(steps) or not all(parts):
-        return ""
-    return "\n".join(["import pandas as pd", f"{parts[0]}\nprint(len(t))", *parts[1:]]) + "\n"
-
-
 def fits(lake: Lake, question: Question) -> str:
     """Why a draft is too long to be asked, "" where it is not."""
     steps = [s for s in question.steps if s.kind not in ("load", "clean")]
     if len(steps) > STEPS:
         return "more than two steps"
-    code = script(lake, question)
+    code = short_script(question, lake.tables)
     if not code:
         return "a step without a short form"
     if pieces(code) > ANSWER:
         return "a long script"
+    from rollouts.environments import ToolSettings
+    from rollouts.krama.script import task_text
+
     long = pieces(task_text(question.text, lake.index, ToolSettings())) > PROMPT
     return "a long prompt" if long else ""
 
@@ -398,6 +333,8 @@ class ObscuredBuilder(LakeBuilder):
         """The tasks of one lake over its copy in `target`."""
         if not tasks:
             return []
+        from data_gen.queries.obscured import obscure_tables
+
         used = {str(path) for task in tasks for path in task.meta["gold_files"]}
         tables = obscure_tables(lake.folder, lake.name, lake.tables, used, self.seed, target)
         self.plain = tasks
@@ -509,6 +446,106 @@ def _obscured(
                 own = [t for t in tasks if t.files[LAKE] == here]
                 found += builder.again_over(lake, own, args.out / "obscured" / split / lake.name)
     return made
+
+
+# --- other words (`--writer`): what a rewording must keep, and the tasks with their words
+
+# sentences that say how to count and how to answer
+_FIXED = re.compile(
+    r"(?:Skip rows|Some cells hold|Consider only|Answer with|List them|Give the number)"
+    r".*?\.(?= [A-Z]|$)"
+)
+_PHRASES = re.compile(
+    r"rounded to (?:a whole number|\d+ decimals?)|\(negative if it is lower\)"
+    r"|(?:before|after) the last comma|in brackets at the end|per-value figures"
+    r"|[\d.]+ of the way from the [a-z ]+ to the [a-z ]*last|linearly interpolated"
+    r"|(?:second|third) (?:highest|lowest)|percentage of its former value|\(negative if it fell\)"
+    r"|percentage of the total|highest of them exceed the lowest"
+    r"|over those of these rows that have the same"
+    r"|by ordinary least squares|Pearson correlation|standard deviation \(n - 1\)"
+)
+
+
+def facts_of(question: Question, tables: Sequence[Table], answer: Any) -> Facts:
+    """What a rewording of the question must keep, from its typed steps."""
+    steps = question.ops or ()
+    said = [words for t in tables for words in (t.about.title, *t.about.columns.values()) if words]
+    literals = [*_FIXED.findall(question.text), *_PHRASES.findall(question.text)]
+    literals += [source.path for source in sources_of(steps)] + [f"({words})" for words in said]
+    together = [pair for op in steps if (pair := _together(op))]
+    in_order = [pair for op in steps if (pair := _in_order(op, steps))]
+    answers: list[Any] = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+    return Facts(
+        tuple(dict.fromkeys(part for part in literals if part in question.text)),
+        tuple(together),
+        tuple(in_order),
+        tuple(a if isinstance(a, str) else repr(a) for a in answers),
+    )
+
+
+def _together(op: Op) -> tuple[str, ...]:
+    match op:
+        case ops.Keep(column, value):
+            return (f"'{column}'", repr(value))
+        case ops.Limit(column, sign, limit):
+            return (f"'{column}'", SIGNS[sign], f"{limit:g}")
+        case ops.Portion(column, sign, limit):
+            return (f"'{column}'", SIGNS[sign], f"{limit:g}")
+        case ops.Share(by, value):
+            return (f"'{by}'", repr(value))
+        case _:
+            return ()
+
+
+def _in_order(op: Op, steps: Sequence[Op]) -> tuple[str, ...]:
+    """What would ask something else the other way round."""
+    match op:
+        case ops.Difference(_, one, other):
+            return (repr(one), repr(other))
+        case ops.Change(one, other):
+            return (str(one), str(other))
+        case ops.Fit(x, y):
+            return (f"'{y}'", f"'{x}'")
+        case ops.Best():
+            keys = next((o.keys for o in steps if isinstance(o, ops.Group)), ())
+            cut = {o.into: o.column for o in steps if isinstance(o, ops.Split)}
+            named = tuple(f"'{cut.get(k, k)}'" for k in keys)
+            return named if len(named) > 1 else ()
+        case ops.Interpolate():
+            return ()  # its phrase stands among the literals
+        case _:
+            return ()
+
+
+def reworded_tasks(
+    parts: Mapping[str, Sequence[Task]], facts: Mapping[str, Facts], writer: Endpoint, seed: int
+) -> tuple[dict[str, list[Task]], dict[str, Any]]:
+    """(the tasks of each part with their accepted rewordings, what became of all). Raises
+    `TaskError` when the endpoint cannot be had."""
+    tasks = [task for part in parts.values() for task in part]
+    jobs = [job_of(_asked(t), facts[t.id], derive_seed(seed, "rewording", t.id)) for t in tasks]
+    with Progress("rewordings", "questions", len(jobs)) as bar:
+        found = reword_all(jobs, writer, bar.add)
+    said = {task.id: one for task, one in zip(tasks, found, strict=True)}
+    made = {
+        name: [_with(task, said[task.id].text) for task in part] for name, part in parts.items()
+    }
+    return made, {"model": writer.model, **report(said)}
+
+
+def _asked(task: Task) -> str:
+    return str(task.prompt[-1]["content"])
+
+
+def _with(task: Task, text: str) -> Task:
+    """The task in other words; `meta.template` keeps the builder's own."""
+    if text == _asked(task):
+        return task
+    prompt = [*task.prompt[:-1], {**task.prompt[-1], "content": text}]
+    return replace(task, prompt=prompt, meta={**task.meta, "template": _asked(task)})
+
+
+# --- the command
 
 
 def options() -> console.Parser:

@@ -1,8 +1,9 @@
 """What the steps of a gold pipeline do, as data: no code in any language, no word of a question.
 
-Two modules write code from these, and share nothing else: `pandas_code` writes pandas, which makes
-the gold; `sql` writes SQL over the original files, which proves it. The steps change one table of
-rows (`t`) or make of it one value a group (`g`). Text is compared without the blanks around it.
+Two modules write code from these, and share nothing else: `pipeline` writes pandas, which makes
+the gold; `duckdb_sql` writes SQL over the original files, which proves it. The steps change one
+table of rows (`t`) or make of it one value a group (`g`). Text is compared without the blanks
+around it.
 """
 
 from __future__ import annotations

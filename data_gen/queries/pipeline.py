@@ -2,6 +2,7 @@
 
 The code is the gold: what a step does is written once, and executed as it will be shown. It is
 made of our own templates, but holds names and cells of foreign tables: it runs in the sandbox only.
+For small models the steps are also written as a short script.
 """
 
 from __future__ import annotations
@@ -14,17 +15,36 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from assay.syntax import parse_python
+from assay.tables.plan import ReadPlan
 from assay.task import TaskError
 from assay.workers import usable_cores
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, OfRows, Op, Source, Summary, in_order, sources_of
-from rollouts.krama.script import printed
+from data_gen.queries.tables import Table
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
 
 StepKind = Literal[
     "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"
 ]
+
+
+STEP_KINDS: dict[type[Op], StepKind] = {
+    ops.Load: "load",
+    ops.Clean: "clean",
+    ops.Years: "clean",
+    ops.Split: "clean",
+    ops.Keep: "filter",
+    ops.Limit: "filter",
+    ops.Least: "filter",
+    ops.Join: "join",
+    ops.Group: "group",
+    ops.Interpolate: "interpolate",
+    ops.Best: "rank",
+    ops.Nth: "rank",
+    ops.Top: "rank",
+    ops.Fit: "regress",
+}  # of any other: finish
 
 
 @dataclass(frozen=True)
@@ -144,6 +164,8 @@ async def runs(
 async def script_values(question: Question, folder: Path) -> list[str] | PipelineFailed:
     """What the script of a question prints, line by line, run beside its files as a model's script
     is. Raises `TaskError` when the sandbox breaks."""
+    from rollouts.krama.script import printed
+
     files = _files(question, folder)
     result = await _pool().run(question.script, files, [], _LIMITS, 0)
     if result.status == "sandbox_error":
@@ -367,3 +389,70 @@ def blocks(op: Op) -> list[str]:
 def fewest(op: ops.Group) -> str:
     """The expression of how many rows the smallest group has."""
     return f"t.groupby({_keys(op.keys)})[{q(op.of)}].count().min()"
+
+
+# --- a short script of a question, a third way to write its steps: for small models
+
+_SEPARATORS = (",", ";", "\t", r"\s+")
+
+
+def plain_load(reading: ReadPlan) -> str:
+    """The statement that loads a table, "" where one plain statement does not."""
+    if not reading.header:
+        return ""
+    where = q(f"data/{reading.path}")
+    if reading.form in ("json", "lines"):
+        return f"t = pd.read_json({where}{', lines=True' * (reading.form == 'lines')})"
+    if reading.form == "parquet":
+        return f"t = pd.read_parquet({where})"
+    special = reading.marked or reading.dates or reading.ragged or reading.escape
+    if reading.form != "csv" or special or reading.quote != '"' or reading.sep not in _SEPARATORS:
+        return ""
+    words = [where]
+    # a raw text where the mark is an expression
+    words += {",": [], r"\s+": [r'sep=r"\s+"']}.get(reading.sep, [f"sep={q(reading.sep)}"])
+    words += [f"skiprows={reading.skip}"] if reading.skip else []
+    words += [f"encoding={q(reading.encoding)}"] if reading.encoding != "utf-8" else []
+    words += ['decimal=","'] if reading.decimal == "," else []
+    return f"t = pd.read_csv({', '.join(words)})"
+
+
+def _short_step(op: Op) -> str:
+    """The statements of a step, the last of which prints its value; "" for one that is long."""
+    match op:
+        case ops.Clean(column):
+            return f"t = t.dropna(subset=[{q(column)}])\nprint(len(t))"
+        case ops.Keep(column, value):
+            return f"t = t[t[{q(column)}] == {q(value)}]\nprint(len(t))"
+        case ops.Limit(column, sign, limit):
+            return f"t = t[t[{q(column)}] {sign} {limit:g}]\nprint(len(t))"
+        case ops.Group((key,), (False,), of, how):
+            return f"g = t.groupby({q(key)})[{q(of)}].{CALLS[how]}\nprint(len(g))"
+        case ops.Above():
+            return "print((g > g.mean()).sum())"
+        case ops.Best(high):
+            return f"print(g.{'idxmax' if high else 'idxmin'}())"
+        case ops.Top(k, high):
+            return f"print(g.{'nlargest' if high else 'nsmallest'}({k}).index.tolist())"
+        case ops.Figure(of, how, digits):
+            return f"print(round(t[{q(of)}].{CALLS[how]}{f', {digits}' * (digits > 0)}))"
+        case ops.Portion(column, sign, limit, digits):
+            return f"print(round(100 * (t[{q(column)}] {sign} {limit:g}).mean(), {digits}))"
+        case ops.Difference(by, one, other, of, how, digits):
+            each = f"g = t.groupby({q(by)})[{q(of)}].{CALLS[how]}"
+            side = f", {digits}" * (digits > 0)
+            return f"{each}\nprint(round(g[{q(one)}] - g[{q(other)}]{side}))"
+        case _:
+            return ""
+
+
+def short_script(question: Question, tables: Sequence[Table]) -> str:
+    """The short script of a question, "" where a step has no short form."""
+    steps = question.ops or ()
+    if not steps or not isinstance(steps[0], ops.Load):
+        return ""
+    readings = [t.reading for t in tables if t.path == steps[0].table.path]
+    parts = [*map(plain_load, readings), *map(_short_step, steps[1:])]
+    if len(parts) != len(steps) or not all(parts):
+        return ""
+    return "\n".join(["import pandas as pd", f"{parts[0]}\nprint(len(t))", *parts[1:]]) + "\n"

@@ -22,9 +22,8 @@ from assay.seeds import derive_seed
 from assay.tables.load import load
 from assay.task import Task, TaskError
 from data_gen.certificate import counted
-from data_gen.pipeline import Builder, Parts, tasks_of
+from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.proof.original import NotProvable
-from data_gen.queries.database import COLUMNS, Made, Unit, joined, made
 from data_gen.queries.lake import (
     Lake,
     add_options,
@@ -34,9 +33,20 @@ from data_gen.queries.lake import (
     opened,
     wanted_tasks,
 )
-from data_gen.queries.sql_plans import NoPlan, Plan, draft, kinds_of
+from data_gen.queries.sql_plans import (
+    COLUMNS,
+    ONE,
+    TWO,
+    Made,
+    NoPlan,
+    Plan,
+    Unit,
+    draft,
+    joined,
+    made,
+)
 from data_gen.queries.sql_proof import Second, agreed, clauses_needed, focus_of, gold_rows
-from data_gen.queries.sql_write import Written, pieces, prompt, question, written
+from data_gen.queries.sql_write import Written, prompt, question, written
 from data_gen.queries.tables import Link
 from data_gen.splits import SPLITS
 from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
@@ -134,7 +144,7 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
 
     def drafts(self, source: Unit, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
         """A question of each kind in turn; of one table in two rounds."""
-        kinds = list(kinds_of(source))
+        kinds = [*(TWO if source.link else ONE)]
         rng.shuffle(kinds)
         shapes: set[str] = set()
         for _ in range(1 if source.link else 2):

@@ -4,8 +4,8 @@
 """Whether a question has one gold: the two ways agree, and no other reading of its words differs.
 
 The second way works a plan out in pandas, over the original file. It shares no code with the first
-(`database.py`, `sql_write.py`): the file is read by `data_gen.proof`, which is told nothing of what
-the first decided, and nothing in it is SQL of the database.
+(`sql_plans.py`, `sql_write.py`): the file is read by `data_gen.proof`, which is told nothing of
+what the first decided, and nothing in it is SQL of the database.
 
 Everything is tried on the data and on `WIDE` twins of them. A task keeps the first of these as the
 hidden databases that training is scored on.
@@ -24,8 +24,7 @@ from assay.lazy import pandas as pd
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable
-from data_gen.queries.database import Field, Unit
-from data_gen.queries.sql_plans import Filter, Plan
+from data_gen.queries.sql_plans import Field, Filter, Plan, Unit
 from data_gen.queries.sql_write import Other, Written, written
 from data_gen.queries.tables import Table
 from data_gen.tally import AGREED, DIFFERS, ONCE, UNPROVABLE, Refused

@@ -9,14 +9,12 @@ what the question says anyway. A reading with neither refuses the question where
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from assay.files import yaml_beside
-from data_gen.queries.database import Field, Made, Unit, identifier
-from data_gen.queries.sql_plans import Filter, Plan, Sign
+from data_gen.queries.sql_plans import Field, Filter, Made, Plan, Sign, Unit, identifier
 from rewards.sql.data import Cell, quoted
 from rewards.sql.family import literal
 
@@ -501,15 +499,6 @@ def prompt(text: str, unit: Unit) -> str:
     """What the model is asked: the schema with some values of every column, and the question."""
     tables = "\n\n".join(_schema(m) for m in reversed(unit.made))
     return f"{tables}\n\nQuestion: {text}\n\n{TAIL}"
-
-
-_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_|\n")
-
-
-def pieces(text: str) -> int:
-    """About how many tokens a text has: digits, marks and ends of lines one each, four letters of a
-    word one."""
-    return sum(-(-len(piece) // 4) for piece in _PIECE.findall(text))
 
 
 def _schema(made: Made) -> str:

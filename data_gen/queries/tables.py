@@ -19,11 +19,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay.fingerprints import TableMarks, marks_of_frame
+from assay.fingerprints import TableMarks, column_hashes, marks_of_frame
 from assay.tables.plan import ReadPlan
 from assay.tables.settings import Doubt
 from data_gen.columns import GROUPS, Column, look_at, opaque_group, speaks_of, words_of
-from data_gen.dare.sources import fingerprints
 from data_gen.describe import NOTHING, About
 from data_gen.queries.ops import Cut, Source
 
@@ -175,7 +174,7 @@ def describe(
     good: dict[str, Any] = {kind: tuple(names) for kind, names in lists.items()}
     good |= maps
     with np.errstate(over="ignore"):  # numbers beyond those of 32 bits
-        marks, kin = fingerprints(frame), marks_of_frame(frame)
+        marks, kin = column_hashes(frame), marks_of_frame(frame)
     return Table(
         reading,
         len(frame),

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import TaskError
+from assay.fingerprints import canonical_hash
 from configs.cdr import FieldsConfig
 from data_gen import readers
 from data_gen.cdr.documents import Found, found_in, sources_of
-from data_gen.corpora import SHIPPED, PassagePool, canonical_hash, cut_passages, read_corpus
+from data_gen.corpora import SHIPPED, PassagePool, cut_passages, read_corpus
 from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
 
 ROWS = [{"id": f"d{n}", "text": f"text {n} \u2028 é"} for n in range(25)]

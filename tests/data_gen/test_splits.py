@@ -14,10 +14,10 @@ from own_families import family_file
 
 from assay import family as families
 from assay import main
-from assay.task import Task, read_tasks
-from data_gen.corpora import CorpusError, Document, read_corpus
+from assay.task import Task, TaskError, read_tasks
+from data_gen.corpora import CorpusError, Document, read_corpus, split_documents
 from data_gen.overlap import Together
-from data_gen.splits import read_list, split_documents
+from data_gen.splits import read_list
 
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
@@ -41,7 +41,7 @@ def test_a_list_has_comments_and_may_not_be_empty(tmp_path: Path) -> None:
     assert read_list(None) == frozenset()
     (tmp_path / "list").write_text("# nothing\n")
     for name, why in (("list", "no id in it"), ("gone", "cannot be read")):
-        with pytest.raises(CorpusError, match=why):
+        with pytest.raises(TaskError, match=why):
             read_list(str(tmp_path / name))
 
 

@@ -21,6 +21,7 @@ from data_gen.dare.layout import metadata_json
 from data_gen.dare.sources import Source
 from data_gen.dare.tabular import files_of, propose
 from data_gen.dare.targets import clean
+from data_gen.pipeline import tasks_of
 from data_gen.proof.original import Original
 
 Patch = pytest.MonkeyPatch
@@ -146,5 +147,7 @@ def built(origin: Source, out: Path, patch: Patch, resample: Any, shape: Any = N
     patch.setattr(series, "_dull", lambda *given: "")  # whether it is worth asking is not the point
     patch.setattr(series, "targets_of", lambda *given: {"menge": None})
     settings = Settings(out, 0, False, frozenset())
-    found.add(lambda: series.build_series(origin, settings, found, 1))
+    builder = series.SeriesBuilder(origin, settings, found, 1)
+    made: Any = tasks_of(builder, origin, 1, random.Random(0), found)
+    found.rows = made
     return found

@@ -18,7 +18,7 @@ from typing import Any
 
 from assay.files import write_text
 from data_gen.dare.layout import Entry, read_entries
-from data_gen.dare.published import FILE, HALF, sketches_of, tables_of, tells
+from data_gen.dare.sources import FILE, HALF, sketches_of, tables_of, tells
 from rewards.published import FILE as TEXTS
 from rewards.published import lines_of, text_hash
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from assay.fingerprints import column_hashes
+
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("pyarrow")
@@ -25,7 +27,7 @@ from data_gen.dare.agents import faithful_code, read_question, short_code
 from data_gen.dare.build import inputs_of, question_rows, without_repeats
 from data_gen.dare.database import Built
 from data_gen.dare.layout import csv_bytes, read_entries
-from data_gen.dare.sources import fingerprints, listed, sources
+from data_gen.dare.sources import listed, sources
 from data_gen.dare.wording import ROWS
 from data_gen.overlap import kin_of_databases
 from data_gen.tally import Refusal
@@ -254,7 +256,7 @@ def test_what_asks_nearly_the_same_is_left_out_and_kin_stay_together(tmp_path: P
     whole, found = numbers(0), list[Built]()
     for name, frame in (("whole", whole), ("part", whole.head(180)), ("other", numbers(1))):
         made = {**database(tmp_path, name, train_v2=frame), "task": "CF", "target": ["a"]}
-        found.append(Built(name, [{**made, "features": [*"bcde"]}], fingerprints(frame)))
+        found.append(Built(name, [{**made, "features": [*"bcde"]}], column_hashes(frame)))
     rows, repeats = question_rows(found, tmp_path, 1)
     assert [row["file_path"] for row in rows] == ["whole", "other"] and len(repeats) == 1
     found[1].rows[0]["target"] = ["b"]  # another question of the same table

@@ -27,12 +27,11 @@ from places import ROOT, SHARED
 
 from assay.family import family_of
 from assay.task import TaskError, read_tasks
-from data_gen.dare import published
+from data_gen.dare import sources
 from data_gen.dare.importer import find_copy, licence_of
 from data_gen.dare.layout import Entry, read_entries
 from data_gen.dare.models import read, solve
-from data_gen.dare.published import Published, same_as_published, sketches_of
-from data_gen.dare.sources import tables_in
+from data_gen.dare.sources import Published, same_as_published, sketches_of, tables_in
 from data_gen.describe import allowed, family, is_open, spdx
 from rewards.dare.score import score_table_row
 from train.run.data import training_tasks
@@ -163,9 +162,9 @@ def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for p in (first.folder / "source").iterdir()
     }
     known = [row_of(first, {name: said.strip() for name, said in files.items()})]
-    monkeypatch.setattr(published, "_rows", lambda: known)
+    monkeypatch.setattr(sources, "_rows", lambda: known)
     for name in ("_files", "published_tables"):
-        monkeypatch.setattr(published, name, getattr(published, name).__wrapped__)
+        monkeypatch.setattr(sources, name, getattr(sources, name).__wrapped__)
     return home
 
 
@@ -213,7 +212,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Any:
     """One published table, a made one."""
     frame = table()
     kept = (Published("houses_reg", len(frame), tuple(sketches_of(frame))),)
-    monkeypatch.setattr(published, "published_tables", lambda: kept)
+    monkeypatch.setattr(sources, "published_tables", lambda: kept)
     return frame
 
 
@@ -242,7 +241,7 @@ def test_copies_are_known_however_they_are_kept_and_nothing_else_is(
 
 
 def test_what_is_shipped_holds_hashes_only() -> None:
-    found = published.published_tables()
+    found = sources.published_tables()
     assert len(found) >= 150 and all(p.columns for p in found)
     assert all(0 <= h < 1 << 32 for p in found for c in p.columns for h in c)
     rows = json.loads(TEXTS.read_text("utf-8"))
@@ -253,7 +252,7 @@ def test_what_is_shipped_holds_hashes_only() -> None:
 @at_hand
 def test_published_databases_are_what_is_shipped_and_score_their_answers(tmp_path: Path) -> None:
     entries = read_entries(OFFICIAL)
-    shipped = {row["name"]: row for row in json.loads(published.FILE.read_text("utf-8"))}
+    shipped = {row["name"]: row for row in json.loads(sources.FILE.read_text("utf-8"))}
     texts = {row["name"]: row for row in json.loads(TEXTS.read_text("utf-8"))}
     solved = 0
     for entry in entries:

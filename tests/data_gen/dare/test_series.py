@@ -15,13 +15,7 @@ pytest.importorskip("duckdb")
 
 from dare_worlds import built, days
 
-from data_gen.dare.build import inputs_of
-from data_gen.dare.database import Built, Settings
-from data_gen.dare.layout import read_entries, write_question_list
-from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, choose, opened, split
-from data_gen.dare.series import until as whole_until
-from data_gen.dare.sources import sources
-from data_gen.dare.time_columns import (
+from data_gen.columns import (
     Timed,
     are_things,
     find_time,
@@ -30,6 +24,12 @@ from data_gen.dare.time_columns import (
     keys_of,
     shifted,
 )
+from data_gen.dare.build import inputs_of
+from data_gen.dare.database import Built, Settings
+from data_gen.dare.layout import read_entries, write_question_list
+from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, choose, opened, split
+from data_gen.dare.series import until as whole_until
+from data_gen.dare.sources import sources
 from data_gen.tally import Refused
 
 SETTINGS = Settings(Path(), 0, False, frozenset())

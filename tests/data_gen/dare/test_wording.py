@@ -15,7 +15,6 @@ pytest.importorskip("aiohttp")
 from chat_server import serving
 
 from assay.task import TaskError
-from data_gen.dare.sources import described, phrase, phrases, plain_about
 from data_gen.dare.targets import FAMILIES, Looked, task_types
 from data_gen.dare.wording import (
     MOST,
@@ -23,11 +22,15 @@ from data_gen.dare.wording import (
     ROWS,
     cf_question,
     check_series,
+    described,
     facts_of,
     few_columns,
     if_question,
     mm_question,
     opening_of,
+    phrase,
+    phrases,
+    plain_about,
     reword_rows,
     short_kinds,
     xf_question,

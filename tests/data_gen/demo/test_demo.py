@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.task import Task, TaskError, read_tasks
-from data_gen.corpora import Corpus, read_corpus
+from data_gen.corpora import Corpus, read_corpus, shared_passages
 from data_gen.demo.cli import order
 from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
 from data_gen.demo.refinements import BRIEF, THRESHOLDS, DemoBuilder, OrderBuilder
@@ -32,7 +32,6 @@ from data_gen.demo.settings import (
     read_requirement,
     say_recipe,
 )
-from data_gen.splits import shared_passages
 from rewards.cdr.score import always_drop, copy_input, gold_answer, score_refinement
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise

@@ -23,7 +23,7 @@ from data_gen.krama.importer import (
     resolve,
     view_files,
 )
-from data_gen.krama.obscured import exchange, new_words
+from data_gen.queries.obscured import exchange, new_words
 from rewards.krama.answer import category
 from rewards.krama.episode import subtask_credit
 from rewards.published import refuse_published

@@ -20,13 +20,14 @@ pytest.importorskip("python_calamine")
 from lake_files import open_lake  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
-from data_gen.queries.database import Unit, made  # noqa: E402
 from data_gen.queries.lake import Lake  # noqa: E402
-from data_gen.queries.sql_plans import (  # noqa: E402
+from data_gen.queries.sql_plans import (  # noqa: E402  # noqa: E402
     ONE,
     NoPlan,
     Plan,
+    Unit,
     draft,
+    made,
 )
 from data_gen.queries.sql_proof import (  # noqa: E402
     Refused,

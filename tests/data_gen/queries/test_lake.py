@@ -23,8 +23,7 @@ from data_gen.describe import About, read_describe  # noqa: E402
 from data_gen.queries import carried  # noqa: E402
 from data_gen.queries.carried import top_lines, write_frames  # noqa: E402
 from data_gen.queries.lake import Folder, Lake, about, divided, open_lakes  # noqa: E402
-from data_gen.queries.lake_questions import question_for  # noqa: E402
-from data_gen.queries.lake_steps import one_order  # noqa: E402
+from data_gen.queries.lake_questions import one_order, question_for  # noqa: E402
 from data_gen.queries.ops import Split  # noqa: E402
 from data_gen.queries.tables import Link, beside  # noqa: E402
 from data_gen.tally import Refusal, Tally  # noqa: E402

@@ -31,11 +31,10 @@ from data_gen.queries.lake import Lake
 from data_gen.queries.lake_build import (
     SHORT,
     fits,
-    script,
     short_lake,
 )
 from data_gen.queries.lake_questions import question_for
-from data_gen.queries.pipeline import Question
+from data_gen.queries.pipeline import Question, short_script
 from rewards.krama.answer import category, score_response
 from rewards.krama.episode import score_row
 from rollouts.engines.scripted import CannedEngine
@@ -287,7 +286,7 @@ def first_short(lake: Lake, kind: str, start: int) -> Question:
         except ValueError:
             continue
         if not fits(lake, found):
-            return replace(found, script=script(lake, found))
+            return replace(found, script=short_script(found, lake.tables))
     raise AssertionError(kind)
 
 

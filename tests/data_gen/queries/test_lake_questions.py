@@ -13,10 +13,14 @@ pytest.importorskip("duckdb")
 
 from lake_files import open_lake, run, validate, write_lines  # noqa: E402
 
+from data_gen.queries.duckdb_sql import refusal  # noqa: E402
 from data_gen.queries.lake import Lake  # noqa: E402
-from data_gen.queries.lake_checks import refusal  # noqa: E402
-from data_gen.queries.lake_questions import KINDS, facts_of, question_for  # noqa: E402
-from data_gen.queries.lake_steps import NoQuestion  # noqa: E402
+from data_gen.queries.lake_build import facts_of  # noqa: E402
+from data_gen.queries.lake_questions import (  # noqa: E402
+    KINDS,
+    NoQuestion,
+    question_for,
+)
 from data_gen.queries.ops import Join, Keep, Least, Limit, Load  # noqa: E402
 from data_gen.queries.pipeline import LakeStep, Question  # noqa: E402
 from data_gen.rewording import lacks, named  # noqa: E402

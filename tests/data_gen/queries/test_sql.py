@@ -24,13 +24,25 @@ pytest.importorskip("duckdb")
 from assay.family import BUILT_IN, score_answer
 from assay.tables.load import load
 from assay.task import Answer, Task, TaskError, read_tasks
+from data_gen.pipeline import pieces
 from data_gen.queries import sql_build, sql_proof, sql_write
-from data_gen.queries.database import Unit, identifier, joined, made, plain_words
 from data_gen.queries.lake import Folder, Lake, open_lakes
 from data_gen.queries.sql_build import LIKE, without_like
-from data_gen.queries.sql_plans import ONE, TWO, Filter, NoPlan, Plan, draft
+from data_gen.queries.sql_plans import (
+    ONE,
+    TWO,
+    Filter,
+    NoPlan,
+    Plan,
+    Unit,
+    draft,
+    identifier,
+    joined,
+    made,
+    plain_words,
+)
 from data_gen.queries.sql_proof import Refused, Second, agreed, told_apart
-from data_gen.queries.sql_write import pieces, question, written
+from data_gen.queries.sql_write import question, written
 from data_gen.splits import SPLITS
 from rewards.sql.data import Column, Database, Table, hidden_database, packed, unpacked
 from rewards.sql.run import Failed, run

@@ -1,13 +1,22 @@
 # scikit-learn ships no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""A class or reg database computed a second time: its rows, its filter, its answers."""
+"""Every gold of a database a second time, from the original file, in SQL (docs/tables.md).
+
+The first computation reads a table with pandas and works on frames. This one shares neither reader
+nor code with it: DuckDB reads the original and the files as they are shipped; every statement is
+made from the recipe. Of a class or reg database its rows, its filter and its answers are computed
+again; of a time series its rows, its cut, its bins and its answers.
+"""
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,18 +25,57 @@ from data_gen.proof.compare import (
     Column,
     Differs,
     Sheet,
-    all_same,
     by_place,
     difference,
     no_odd_cell,
     put,
     row_hash,
-    same,
+    same_rows,
+    stage,
 )
-from data_gen.proof.marks import number, tidy_words, words
-from data_gen.proof.original import NOTHING, Opened, literal
+from data_gen.proof.forms import opened
+from data_gen.proof.marks import number, tidy_words, time, words
+from data_gen.proof.original import NOTHING, NotProvable, Opened, Original, literal
+from data_gen.tally import DIFFERS, UNPROVABLE, Refused
+from rewards.dare.score import TableGold, score_table
 
-Recipe = Mapping[str, Any]
+Recipe = Mapping[str, Any]  # of a database, as its files tell it
+
+
+def prove(original: Original | None, files: Mapping[str, bytes]) -> None:
+    """Raise `Refused` unless every gold of a database comes out again from the original. `files`
+    are the bytes to be shipped, by their place in the database."""
+    recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
+    try:
+        if original is None:
+            raise NotProvable("the source names no original file")
+        table = _opened(original)
+        if isinstance(table, NotProvable):
+            raise table
+        if recipe["problem_type"] == "time_series_analysis":
+            check_series(table, files, recipe)
+        else:
+            check_tabular(table, files, recipe)
+    except NotProvable as error:
+        raise Refused(UNPROVABLE, f"not provable: {error}") from None
+    except Differs as error:
+        raise Refused(DIFFERS, str(error)) from None
+
+
+@lru_cache(maxsize=1)
+def _opened(original: Original) -> Opened | NotProvable:
+    """One table gives several databases, one after the other."""
+    try:
+        return opened(original)
+    except NotProvable as error:
+        return error
+
+
+# A connection that is alive when Python ends makes DuckDB print a page about leaked objects.
+atexit.register(_opened.cache_clear)
+
+
+# --- class and reg: rows, filter, variants
 
 
 Held = Mapping[str, Sheet]
@@ -40,7 +88,7 @@ _FILES = {  # table → the file of a database that it is loaded from
 }
 
 
-def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe, score: Scorer) -> None:
+def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> None:
     """Raise `Differs` or `NotProvable` unless every gold of the database comes out again."""
     kind = recipe["save_file_type"]
     places = {name: f"source/{file}.{kind}" for name, file in _FILES.items()}
@@ -52,7 +100,7 @@ def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe, sco
     answer = files.get("verify/simulated_pred_local.csv")
     if answer is not None:  # else there is no IF variant
         known = facts(table.db, held["clean"], recipe)
-        check_answer(table.db, (held["clean"], held["asked"]), recipe, known, answer, score)
+        check_answer(table.db, (held["clean"], held["asked"]), recipe, known, answer)
 
 
 def _numeric(recipe: Recipe, name: str) -> bool:
@@ -169,111 +217,6 @@ def _filter(db: Any, held: Held, recipe: Recipe) -> None:
             raise difference(0, f"the rows that the range of {name!r} alone removes", "some")
 
 
-# --- rows: each is looked up in the original by its features; where it stands, its targets must ---
-
-SAMPLED = 4000  # rows of an original above which the builder takes a sample
-LITTLE = 300  # rows of a short task, which takes that many
-
-
-def stage(
-    db: Any, name: str, place: str, columns: Sequence[Column], source: str, first: bool
-) -> None:
-    """Make a table `name` of `pos` (the SQL `place`) and one side's cells, `v0` to `vN`."""
-    cells = [f"{c.first if first else c.second} as v{i}" for i, c in enumerate(columns)]
-    db.execute(
-        f"create or replace temp table {name} as select {place} as pos, {', '.join(cells)} {source}"
-    )
-
-
-def same_rows(db: Any, columns: Sequence[Column], targets: int) -> None:
-    """Raise `Differs` unless the rows of `have` are rows of `want`: the first `targets` columns of
-    each row are what `want` holds where its other columns stand first, and `want` has no further
-    rows unless it is so large that a sample was taken."""
-    listed = list(enumerate(columns))
-    goals, features = listed[:targets], listed[targets:]
-    known = " and ".join(f"v{i} is not null" for i, _ in goals)
-    key = row_hash(features)
-    db.execute(
-        "create or replace temp table met as "
-        f"with w as (select *, {key} as k from want where {known}), "
-        f"h as (select *, {key} as k from have) "
-        f"select h.pos, min(w.pos) filter (where {all_same(features, 'h', 'w')}) as found, "
-        f"min(w.pos) filter (where {all_same(listed, 'h', 'w')}) as whole "
-        "from h left join w using (k) group by h.pos"
-    )
-    lost = db.execute("select min(pos) from met where found is null").fetchone()[0]
-    if lost is not None:
-        raise _nearest(db, listed, int(lost))
-    held, sampled = _complete(db, features, known)
-    test = "whole is null" if sampled else "whole is distinct from found"
-    pairs = f"(select * from met where {test}) m join have b using (pos) join want a"
-    no_odd_cell(db, goals, "b.pos", f"{pairs} on a.pos = m.found", "in row {}")
-    if sampled:
-        _missing_kept(db, features, known, held)
-
-
-def _cell(db: Any, table: str, place: int, pos: int) -> Any:
-    return db.execute(f"select v{place} from {table} where pos = {pos}").fetchone()[0]
-
-
-def _complete(db: Any, features: Sequence[tuple[int, Column]], known: str) -> tuple[int, bool]:
-    """(rows of the task, whether they are a sample); raises `Differs` where rows are missing, or
-    stand twice."""
-    exact = row_hash(features, exact=True)
-    held, different = db.execute(f"select count(*), count(distinct {exact}) from have").fetchone()
-    if held != different:
-        raise difference(different, "the number of rows with features of their own", held)
-    whole, wanted = db.execute(
-        f"select count(*), count(distinct {exact}) filter (where {known}) from want"
-    ).fetchone()
-    if held == wanted:
-        return int(held), False
-    if held > wanted or (whole <= SAMPLED and held != LITTLE):
-        raise difference(wanted, "the number of rows", held)
-    return int(held), True
-
-
-def _missing_kept(db: Any, features: Sequence[tuple[int, Column]], known: str, held: int) -> None:
-    """A sample must hold about as many different rows, and of them about as many with missing
-    values, as a draw of its size gives."""
-    gaps = " or ".join(f"v{i} is null" for i, _ in features) or "false"
-    whole, open_ = db.execute(
-        f"select sum(1 - pow(1 - p, n)), sum((1 - pow(1 - p, n)) * gaps) from (select "
-        f"least(1.0, {SAMPLED} / (select count(*) from want)) as p, count(*) as n, "
-        f"max(({gaps})::int) as gaps from want where {known} "
-        f"group by {row_hash(features, exact=True)})"
-    ).fetchone()
-    if held != LITTLE and abs(whole - held) > 10 * whole**0.5:
-        raise difference(round(whole), "the number of rows of a sample, about", held)
-    share = open_ / whole
-    mine = db.execute(f"select avg(({gaps})::int) from have").fetchone()[0]
-    spread = (share * (1 - share) / held) ** 0.5 + 1 / held
-    if abs(share - mine) > 8 * spread:
-        raise Differs(
-            f"the second computation gives {share:.3f} for the share of rows with missing values, "
-            f"the task has {mine:.3f}"
-        )
-
-
-def _nearest(db: Any, listed: Sequence[tuple[int, Column]], pos: int) -> Differs:
-    """What is odd about a row that the original does not hold."""
-    row = f"(select * from have where pos = {pos}) h"
-    for i, column in listed:
-        others = [pair for pair in listed if pair[0] != i]
-        found = db.execute(
-            f"select w.v{i} from want w, {row} where {all_same(others, 'h', 'w')} "
-            "order by w.pos limit 1"
-        ).fetchone()
-        if found is not None:
-            return difference(found[0], f"{column.name!r} in row {pos}", _cell(db, "have", i, pos))
-    for i, column in listed:
-        agree = same(f"h.v{i}", f"w.v{i}", column.numeric)
-        if not db.execute(f"select count(*) from want w, {row} where {agree}").fetchone()[0]:
-            value = _cell(db, "have", i, pos)
-            return difference(None, f"{column.name!r} in row {pos}", value)
-    return Differs(f"the second computation gives no row like row {pos}")
-
-
 # --- the answer of IF: filled, standardised, encoded in SQL; scikit-learn for the model alone ---
 
 _HOMES = {
@@ -286,8 +229,6 @@ _HOMES = {
 _WRAPPED = ("LogisticRegression", "GaussianNB", "LinearSVC")
 _UNSEEDED = ("GaussianNB", "LinearRegression")
 Facts = dict[str, Any]
-# (track, gold, columns, answer) → what the family's scorer gives the answer
-Scorer = Callable[[str, str, tuple[str, ...], str], float | None]
 
 
 def facts(db: Any, clean: Sheet, recipe: Recipe) -> Facts:
@@ -376,7 +317,7 @@ def _model(recipe: Recipe) -> Any:
 
 
 def check_answer(
-    db: Any, sheets: tuple[Sheet, Sheet], recipe: Recipe, known: Facts, answer: bytes, score: Scorer
+    db: Any, sheets: tuple[Sheet, Sheet], recipe: Recipe, known: Facts, answer: bytes
 ) -> None:
     """Raise `Differs` unless a model fitted on the SQL matrix of the first sheet gives the answer
     for the second, by the scorer."""
@@ -391,7 +332,10 @@ def check_answer(
     lines = [f"{i},{','.join(_field(_plain(v)) for v in row)}" for i, row in enumerate(said, 1)]
     family = "class" if recipe["problem_type"] == "classification" else "reg"
     found = "\n".join([header, *lines, ""])
-    outcome = score(f"{family}-IF", answer.decode("utf-8"), tuple(recipe["target"]), found)
+    gold = TableGold(
+        f"{family}-IF", answer.decode("utf-8"), ("row_id",), tuple(recipe["target"]), {}
+    )
+    outcome = score_table(gold, found.encode(), "strict", trusted=True).outcome
     if outcome != 1.0:
         raise Differs(
             f"the second computation gives other predictions: they score {outcome}, not 1"
@@ -404,3 +348,202 @@ def _plain(value: Any) -> str:
 
 def _field(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n\r') else text
+
+
+# --- time series: rows, cut, bins
+
+
+# rule → SQL for the start of t's bin, its length, and its name
+_BINS = {
+    "1min": ("date_trunc('minute', t)", "interval 1 minute", "start"),
+    "30min": ("time_bucket(interval 30 minute, t)", "interval 30 minute", "start"),
+    "1H": ("date_trunc('hour', t)", "interval 1 hour", "start"),
+    "1D": ("date_trunc('day', t)", "interval 1 day", "start"),
+    "1W": ("date_trunc('week', t)", "interval 7 day", "start + interval 6 day"),
+    "1M": (
+        "date_trunc('month', t)",
+        "interval 1 month",
+        "start + interval 1 month - interval 1 day",
+    ),
+}
+_CALLS = {"mean": "favg(y)", "sum": "fsum(y)", "count": "count(y)::double"}
+
+
+def check_series(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> None:
+    """Raise `Differs` or `NotProvable` unless both answers of the database come out again."""
+    db, form = table.db, str(recipe["time_format"])
+    keys, target = [str(k) for k in recipe["entity_columns"]], str(recipe["target"][0])
+    names = [*keys, target, *(n for n in recipe["related_features"] if n not in keys)]
+    when = time(table, str(recipe["time_column"]))
+    mine: list[Column] = [Column(str(recipe["time_column"]), False, "", "")]
+    cells: list[str] = []
+    for name in names:
+        numeric = recipe["column_type_inference"][name] == "numerical"
+        mine.append(Column(name, numeric, "", ""))
+        cells.append(number(table, name) if numeric else words(table, name))
+    written = f"strftime({when}, '{form}')"
+    listed = ", ".join(f"{cell} as v{i}" for i, cell in enumerate([written, *cells]))
+    db.execute(
+        f"create or replace temp table want as select rn as pos, {when} as t, {listed} "
+        f"from {table.table} where {when} is not null"
+    )
+    train = _joined(db, files, mine, recipe, "train")
+    asked = _joined(db, files, mine, recipe, "val")
+    db.execute(
+        f"create or replace temp table have as select 0 as late, {train} "
+        f"union all select 1 as late, {asked}"
+    )
+    width = 1 + len(keys)
+    _match(db, mine, width, "want", "have", "the rows")
+    cut = _cut(db, mine, width, str(recipe["prediction_starting_time"]))
+    _forecast(db, files, recipe, mine[: width + 1], cut)
+
+
+def _joined(
+    db: Any, files: Mapping[str, bytes], columns: Sequence[Column], recipe: Recipe, part: str
+) -> str:
+    """SQL for the rows of the training or the later part, `v0` to `vN`, whichever file of the
+    database a column stands in."""
+    name = "train" if part == "train" else "val_v1"
+    sheets = [put(db, f"{part}_0", f"{name}.csv", files[f"source/{name}.csv"]).called(f"{part}_0")]
+    source = f"{part}_0"
+    links = [str(recipe["time_column"]), *map(str, recipe["entity_columns"])]
+    more = [f"covariates_{part}.csv", "entities.csv"]
+    if part == "val":
+        more.insert(0, "ground_truth_v1.csv")
+    for number_, file in enumerate(more, 1):
+        home = "verify" if file.startswith("ground") else "source"
+        if f"{home}/{file}" not in files:
+            continue
+        alias = f"{part}_{number_}"
+        sheet = put(db, alias, file, files[f"{home}/{file}"])
+        on = ["row_id"] if home == "verify" else links[1:] if file.startswith("ent") else links
+        once = ", ".join(sheet.ids[n] for n in on)
+        if db.execute(f"select count(*) - count(distinct ({once})) from {alias}").fetchone()[0]:
+            raise Differs(f"the second computation finds a row of {file} twice")
+        sheet = sheet.called(alias)
+        test = " and ".join(f"{sheets[0].ids[n]} is not distinct from {sheet.ids[n]}" for n in on)
+        source += f" join {alias} on {test}"
+        sheets.append(sheet)
+    cells: list[str] = []
+    for place, column in enumerate(columns):
+        home = next((s for s in sheets if column.name in s.ids), None)
+        if home is None:
+            raise Differs(f"no file of the {part} part holds {column.name!r}")
+        cells.append(f"{_cell(home, column, timed=place == 0)} as v{place}")
+    rows = db.execute(f"select (select count(*) from {part}_0), count(*) from {source}").fetchone()
+    if rows[0] != rows[1]:
+        raise difference(rows[1], f"the rows of the {part} part that all its files hold", rows[0])
+    return f"{part}_0.pos, {', '.join(cells)} from {source}"
+
+
+def _cell(sheet: Sheet, column: Column, timed: bool) -> str:
+    if column.numeric:
+        return sheet.number(column.name)
+    return sheet.words(column.name) if timed else tidy_words(sheet.words(column.name))
+
+
+def _match(
+    db: Any, columns: Sequence[Column], width: int, second: str, first: str, what: str
+) -> None:
+    """Raise `Differs` unless two tables hold the same rows: the first `width` columns name a row,
+    its moment as it is written first."""
+    listed = list(enumerate(columns))
+    key = row_hash(listed[:width])
+    for table, whose in ((second, "the original's"), (first, "the task's")):
+        total, different = db.execute(
+            f"select count(*), count(distinct {key}) from {table}"
+        ).fetchone()
+        if total != different:
+            raise Differs(
+                f"{whose} times and entities, as written, name {total - different} rows twice"
+            )
+    lost = db.execute(
+        f"select a.v0, b.v0 from (select *, {key} as k from {second}) a full join "
+        f"(select *, {key} as k from {first}) b using (k) where a.v0 is null or b.v0 is null "
+        "order by coalesce(a.v0, b.v0) limit 1"
+    ).fetchone()
+    if lost is not None:
+        raise difference(lost[0], f"a time of {what}", lost[1])
+    one, other = (f"(select *, {key} as k from {table})" for table in (second, first))
+    no_odd_cell(db, listed, "a.v0", f"{one} a join {other} b using (k)", "at {}")
+
+
+def _cut(db: Any, columns: Sequence[Column], width: int, said: str) -> str:
+    """The cut as SQL; every training row is before it, and every later row is not."""
+    key = row_hash(list(enumerate(columns))[:width])
+    cut = f"timestamp '{said}'"
+    early, late = db.execute(
+        f"select count(*) filter (where h.late = 0 and w.t >= {cut}), "
+        f"count(*) filter (where h.late = 1 and w.t < {cut}) from "
+        f"(select *, {key} as k from want) w join (select *, {key} as k from have) h using (k)"
+    ).fetchone()
+    if early or late:
+        raise Differs(
+            f"the second computation finds {early + late} rows on the wrong side of {said}"
+        )
+    return cut
+
+
+def _forecast(
+    db: Any, files: Mapping[str, bytes], recipe: Recipe, columns: Sequence[Column], cut: str
+) -> None:
+    """The answers without covariates: the later values, or the bins that begin after the cut."""
+    sheet = put(db, "forecast", "ground_truth_v2.csv", files["verify/ground_truth_v2.csv"])
+    cells = [f"{_cell(sheet, c, timed=i == 0)} as v{i}" for i, c in enumerate(columns)]
+    db.execute(f"create or replace temp table said as select pos, {', '.join(cells)} from forecast")
+    wide = len(columns) - 1
+    names = ", ".join(f"v{i}" for i in range(wide))
+    if recipe["resample"] is None:
+        db.execute(
+            f"create or replace temp table told as select {names}, v{wide} "
+            f"from want where t >= {cut}"
+        )
+    else:
+        _bins(db, recipe, wide, cut)
+    _match(db, columns, wide, "told", "said", "the forecast")
+    _asked(db, files, columns[:wide])
+
+
+def _bins(db: Any, recipe: Recipe, wide: int, cut: str) -> None:
+    """Table `told`: each entity's bins that begin at the cut or later and end within the data. A
+    bin without rows counts 0; it has no mean and no sum."""
+    rule, how = (str(part) for part in recipe["resample"])
+    if rule not in _BINS or how not in _CALLS:
+        raise NotProvable(f"resampling to {rule!r} by {how!r}")
+    start, length, label = _BINS[rule]
+    keys = [f"v{i}" for i in range(1, wide)]
+    by = ", ".join(["start", *keys])
+    db.execute(
+        f"create or replace temp table binned as select {by}, {_CALLS[how]} as y from "
+        f"(select *, {start} as start, v{wide} as y from want) group by {by}"
+    )
+    if how == "count":
+        _filled(db, keys, length)
+    moved = "".join(f"{key}, " for key in keys)
+    db.execute(
+        f"create or replace temp table told as select strftime({label}, '{recipe['time_format']}') "
+        f"as v0, {moved}y as v{wide} from binned where start >= {cut} "
+        f"and start + {length} <= timestamp '{recipe['resample_until']}'"
+    )
+
+
+def _filled(db: Any, keys: Sequence[str], length: str) -> None:
+    """Add the bins without rows to `binned`, between the first and the last of each entity."""
+    listed = "".join(f"{key}, " for key in keys)
+    grouped = f"group by {', '.join(keys)}" if keys else ""
+    on = " and ".join(["a.start = b.start", *(f"a.{k} is not distinct from b.{k}" for k in keys)])
+    chosen = "".join(f"a.{key}, " for key in keys)
+    db.execute(
+        f"create or replace temp table binned as select {chosen}a.start, coalesce(b.y, 0) as y "
+        f"from (select {listed}unnest(generate_series(min(start), max(start), {length})) as start "
+        f"from binned {grouped}) a left join binned b on {on}"
+    )
+
+
+def _asked(db: Any, files: Mapping[str, bytes], columns: Sequence[Column]) -> None:
+    """The rows that are asked are those of the answer, in its order."""
+    sheet = put(db, "asked", "val_v2.csv", files["source/val_v2.csv"])
+    cells = [f"{_cell(sheet, c, timed=i == 0)} as v{i}" for i, c in enumerate(columns)]
+    db.execute(f"create or replace temp table wanted as select pos, {', '.join(cells)} from asked")
+    by_place(db, columns, "wanted", "said", "val_v2.csv")
