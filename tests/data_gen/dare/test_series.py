@@ -27,7 +27,7 @@ from data_gen.columns import (
 from data_gen.dare.build import inputs_of
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.layout import read_entries, write_question_list
-from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, choose, opened, split
+from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, binned, choose, opened, split
 from data_gen.dare.series import until as whole_until
 from data_gen.dare.sources import sources
 from data_gen.tally import Refused
@@ -69,6 +69,21 @@ def test_uneven_series_may_be_counted() -> None:
     events = timed(times, "%Y-%m-%d %H:%M:%S", y=range(1500))
     assert "count" in {(choose(events, random.Random(s)) or ("", ""))[1] for s in range(60)}
     assert whole_until(events) > at
+
+
+def test_weeks_end_on_sunday_and_months_on_their_last_day() -> None:
+    rows = timed(pd.date_range("2024-01-29", periods=14), y=range(14))  # a Monday
+    for resample, columns in (
+        (
+            ("1W", "sum"),
+            {"_bin": ["02-04", "02-11"], "_start": ["01-29", "02-05"], "_end": ["02-05", "02-12"]},
+        ),
+        (("1M", "mean"), {"_bin": ["01-31", "02-29"], "_end": ["02-01", "03-01"]}),
+    ):
+        found = binned(rows, "y", resample)
+        for name, wanted in columns.items():
+            assert found[name].dt.strftime("%m-%d").tolist() == wanted
+        assert found["y"].tolist() == ([21, 70] if resample[1] == "sum" else [1.0, 8.0])
 
 
 def test_a_series_is_cut_once_on_parsed_time() -> None:

@@ -20,6 +20,7 @@ from assay.tables.load import load  # noqa: E402
 from assay.tables.settings import Doubt  # noqa: E402
 from assay.task import TaskError  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
+from data_gen.proof import marks  # noqa: E402
 from data_gen.queries import carried  # noqa: E402
 from data_gen.queries.carried import top_lines, write_frames  # noqa: E402
 from data_gen.queries.lake import Folder, Lake, about, divided, open_lakes  # noqa: E402
@@ -27,7 +28,7 @@ from data_gen.queries.lake_questions import one_order, question_for  # noqa: E40
 from data_gen.queries.ops import Split  # noqa: E402
 from data_gen.queries.tables import Link, beside  # noqa: E402
 from data_gen.tally import Refusal, Tally  # noqa: E402
-from rollouts.krama.index import index_lake  # noqa: E402
+from rollouts.krama.index import describe, index_lake  # noqa: E402
 
 # --- tables and their columns
 
@@ -314,3 +315,33 @@ def test_a_carried_table_may_lie_in_files_with_one_key() -> None:
     assert len(more) == len(most) == 55 < len(first)
     assert [*first.columns, *more.columns[1:], *most.columns[1:]] == list(wide.columns)
     assert more["Name"].tolist() != most["Name"].tolist()
+
+
+def test_words_for_no_value_are_settled_in_both_readers_and_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gaps(shift: int) -> Any:
+        depth = [None if i % 7 == 2 else 1 + (i * 37 + shift) % 800 / 1000 for i in range(90)]
+        return frame(shift).head(90)[["Name", "Kind", "Cost"]].assign(Depth=depth)
+
+    items = [carried.Carried("own", f"t{n}", "CC0", lambda n=n: gaps(n)) for n in range(14)]
+    monkeypatch.setattr("data_gen.queries.carried._owners", lambda: {"own": items})
+    (folder,) = carried.export_carried(tmp_path / "out")
+    lake, index = open_lake(folder), index_lake(folder)
+    assert not any(t.doubts for t in lake.tables) and not any(lake.doubts.values())
+    deep = [t for t in lake.tables if "Depth" in t.numbers]
+    words = {t.path: t.reading.missing["Depth"][0] for t in deep if "Depth" in t.holes}
+    assert len(deep) == 14 and set(words.values()) == {"M", "n/a", "-9999", "-999"}
+    for table in deep:
+        place = int(table.path.partition(".")[0].partition("_")[0][1:])
+        made = gaps(place).set_index("Name")["Depth"]
+        right = made[made.index.isin(table.values["Name"])].dropna()
+        one = load(table.reading, folder)["Depth"].dropna()
+        held = lake.shelf.table(table.path, table.reading.part)
+        two = [c for (c,) in held.all(f"SELECT {marks.number(held, 'Depth')} FROM {held.table}")]
+        two = [c for c in two if c is not None]
+        for cells in (one.tolist(), two):
+            assert sorted(cells) == pytest.approx(sorted(right.tolist()), abs=1e-6), table.path
+        told = describe(table.path, index[table.path])
+        assert "in doubt" not in told
+        assert table.path not in words or f"{words[table.path]!r}: no value" in told

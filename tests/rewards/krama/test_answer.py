@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from rewards.krama.answer import (
 )
 from rewards.krama.episode import ANSWER, read_text, score_episode, score_row
 from rewards.krama.judge import deterministic, endpoint_judge, judged_coverage
+from rewards.krama.release import bleu, rouge1
 from rewards.score import score_lines
 
 TABLES = tables("krama")
@@ -250,6 +252,16 @@ def test_a_rounded_target_is_reported_but_not_paid() -> None:
         score_response("numeric_exact", 10.87, {"answer": 10.88}).parts["right_after_rounding"]
         == 0.0
     )
+
+
+def test_bleu_and_rouge_by_hand() -> None:
+    assert bleu("abcd", "abcd") == 1.0
+    assert bleu("", "abc") == 0
+    # orders 1 to 3 are perfect, order 4 too, but three characters of seven are missing
+    assert bleu("abcd", "abcdefg") == pytest.approx(math.exp(1 - 7 / 4))
+    assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
+    assert 0 < bleu({"a": 1}, "a") < 1e-200
+    assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
 
 
 def test_a_pipelines_steps_are_judged_one_request_each(
