@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from assay.task import Score as Score
     from assay.task import Task as Task
     from assay.task import TaskError as TaskError
+    from data_gen.certificate import Refused as Refused
     from data_gen.pipeline import Builder as Builder
-    from data_gen.tally import Refused as Refused
     from rollouts.episode import rollout as rollout
     from rollouts.tools import Context as Context
     from rollouts.tools import tool as tool
@@ -41,7 +41,7 @@ PUBLIC = {
     "Context": "rollouts.tools:Context",
     "Family": "assay.family:Family",
     "Floor": "assay.family:Floor",
-    "Refused": "data_gen.tally:Refused",
+    "Refused": "data_gen.certificate:Refused",
     "Score": "assay.task:Score",
     "Task": "assay.task:Task",
     "TaskError": "assay.task:TaskError",

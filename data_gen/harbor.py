@@ -19,7 +19,7 @@ from typing import Any
 from assay import console
 from assay.files import atomic_write_set, write_bytes
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
-from data_gen.tally import Input, say_inputs
+from data_gen.certificate import Input, say_inputs
 from rewards.harbor import HARBOR, of_rewards
 from rollouts.harbor.container import container_config, refuse_lacking
 from rollouts.harbor.task import NAME, HarborTask, NoReward, read_task, solve, verify

@@ -22,9 +22,9 @@ from assay.console import Parser, add_family, add_out, add_seed, licences_of, ne
 from assay.family import Family, all_families, family_named, use_families
 from assay.task import Answer, Task, TaskError, json_line
 from configs.loader import ConfigError, given_values
+from data_gen.certificate import Input
 from data_gen.pipeline import Made, finish
 from data_gen.splits import Wanted, add_splits, read_list, resplit
-from data_gen.tally import Input
 from rewards.audit_laws import (
     Broken,
     empty_law,

@@ -24,10 +24,22 @@ from assay.family import family_named
 from assay.record import GOLD
 from assay.seeds import derive_seed
 from assay.task import Answer, Task, TaskError
-from data_gen.certificate import CERTIFICATE, Shared, certificate, counted, write_set
+from data_gen.certificate import (
+    AGREED,
+    CERTIFICATE,
+    Input,
+    Refusal,
+    Refused,
+    Shared,
+    Tally,
+    certificate,
+    counted,
+    say_empty,
+    say_inputs,
+    write_set,
+)
 from data_gen.describe import add_described
 from data_gen.splits import HELDOUT, SPLITS, add_shares, sides_of, wanted_of
-from data_gen.tally import AGREED, Input, Refusal, Refused, Tally, say_empty, say_inputs
 from rewards.audit_laws import empty_law, gold_law, gold_of, normal, scored
 
 Source = TypeVar("Source")

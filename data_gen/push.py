@@ -27,7 +27,7 @@ from assay.console import SeenTasks, TaskFilter, add_filter, licences_of, task_f
 from assay.files import atomic_write_set, file_hash, write_bytes, write_text, yaml_beside
 from assay.rows import is_url, read_rows
 from assay.task import Task, TaskError, json_line, json_text, refuse_unfinished
-from data_gen.certificate import CERTIFICATE
+from data_gen.certificate import CERTIFICATE, REFUSED
 from data_gen.dataset import (
     ARCHIVES,
     CARD,
@@ -46,7 +46,6 @@ from data_gen.dataset import (
     without_gold,
     write_parquet,
 )
-from data_gen.tally import REFUSED
 
 _TASK = {"id", "family", "prompt", "gold"}
 

@@ -29,7 +29,7 @@ from assay.files import yaml_beside
 from assay.journal import append_rows, read_journal, rewrite_journal
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
-from data_gen.tally import Refusal
+from data_gen.certificate import Refusal
 
 FILE = "rewordings.jsonl"  # the journal beside a build
 KEY_ENV = "OPENAI_API_KEY"

@@ -4,7 +4,7 @@ Bytes are counted of what is known to be kept: by the embedded loop (train.model
 train.model.policy), by DeepSpeed ZeRO (bf16 weights; float32 gradients, masters and moments) and by
 verl's FSDP2 beside a rollout server (float32 weights, gradients and moments, cut over all devices).
 What a layer and the logits take agrees with steps on fake tensors
-(tests/train/test_memory_fake.py). Each sum is the least that a run takes: what it leaves out is
+(tests/train/test_memory.py). Each sum is the least that a run takes: what it leaves out is
 `ASSUMED`, and every report prints it."""
 
 from __future__ import annotations

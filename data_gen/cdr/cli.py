@@ -41,9 +41,9 @@ from data_gen.cdr.recipes import merge_library, trace_shard
 from data_gen.cdr.rows import word_shard
 from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP, say_examples
 from data_gen.cdr.work import StageError, Work, begin, need_extra
+from data_gen.certificate import Input, say_inputs
 from data_gen.readers import CorpusError
 from data_gen.rewording import KEY_ENV, add_writer
-from data_gen.tally import Input, say_inputs
 from rewards.cdr.release_files import RESULT_STYLES
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")

@@ -47,9 +47,8 @@ from data_gen.cdr.units import (
     unbalanced,
 )
 from data_gen.cdr.work import Work, packed, said
-from data_gen.certificate import CERTIFICATE, certificate
+from data_gen.certificate import CERTIFICATE, Input, certificate
 from data_gen.overlap import shared
-from data_gen.tally import Input
 from rollouts.words.cdr import Shots
 
 SPLITS = ("train", "validation", "heldout")

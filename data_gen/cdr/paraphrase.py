@@ -37,9 +37,9 @@ from data_gen.cdr.instruct import (
     say_step,
 )
 from data_gen.cdr.units import Instance
+from data_gen.certificate import Refusal
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, reword_all
-from data_gen.tally import Refusal
 from rewards.cdr.json_answers import parse_json
 from rewards.cdr.release_files import stable_id
 from rewards.gold import RECIPE_PARAMS, Step

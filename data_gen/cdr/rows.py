@@ -46,8 +46,8 @@ from data_gen.cdr.units import (
     row_of,
 )
 from data_gen.cdr.work import Work, packed, said, write_packed, write_part
+from data_gen.certificate import Refused
 from data_gen.overlap import print_of
-from data_gen.tally import Refused
 from rewards.cdr.release_files import RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Step, bind, run_bound

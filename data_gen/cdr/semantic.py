@@ -20,11 +20,10 @@ from assay.task import Task, write_jsonl
 from data_gen.cdr.documents import sources_of
 from data_gen.cdr.semantic_sources import DOMAINS, SOURCES, Row, Unusable, published
 from data_gen.cdr.units import compared, say_examples, show_examples
-from data_gen.certificate import certificate
+from data_gen.certificate import Input, certificate, say_empty, say_inputs
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
 from data_gen.splits import add_splits, read_list, taken
-from data_gen.tally import Input, say_empty, say_inputs
 from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import SEMANTIC
 from rollouts.words.cdr import MODES, Shots, add_shots, messages

@@ -29,7 +29,18 @@ from assay.record import TABLES
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from assay.workers import WorkerPool, limit_threads, usable_cores
-from data_gen.certificate import CERTIFICATE, shared
+from data_gen.certificate import (
+    AGREED,
+    CERTIFICATE,
+    ONCE,
+    REFUSED,
+    Input,
+    Refusal,
+    Refused,
+    Tally,
+    say_inputs,
+    shared,
+)
 from data_gen.dare.database import Built, Settings, fault
 from data_gen.dare.importer import RELEASE, Wanted, import_copy, remade, task_of, variants_of
 from data_gen.dare.layout import read_entries, read_table, write_question_list
@@ -50,7 +61,6 @@ from data_gen.pipeline import add_table_options, finish, tasks_of
 from data_gen.proof.original import connect
 from data_gen.rewording import add_writer, writer_of
 from data_gen.splits import SPLITS, sides_of
-from data_gen.tally import AGREED, ONCE, REFUSED, Input, Refusal, Refused, Tally, say_inputs
 from rewards.dare.score import read_gold, score_table
 
 

@@ -16,6 +16,7 @@ from assay.fingerprints import column_hashes
 from assay.tables.plan import Unreadable
 from assay.tables.settings import Doubt
 from assay.task import TaskError
+from data_gen.certificate import AGREED, ONCE, Refusal, Refused
 from data_gen.dare.layout import Frame, domain_of_text, write_database
 from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, table_hash
@@ -23,7 +24,6 @@ from data_gen.dare.targets import Wishes
 from data_gen.dare.wording import described
 from data_gen.describe import About
 from data_gen.pipeline import Builder
-from data_gen.tally import AGREED, ONCE, Refusal, Refused
 
 
 @dataclass(frozen=True)

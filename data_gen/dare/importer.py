@@ -32,6 +32,7 @@ from assay.hub import local_place
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError, write_jsonl
+from data_gen.certificate import REFUSED, Input, Refusal, say_inputs
 from data_gen.dare.layout import (
     KIND,
     LISTING,
@@ -53,7 +54,6 @@ from data_gen.dare.models import recipe_of, simulate
 from data_gen.dare.sources import evaluation_database
 from data_gen.dare.wording import mm_question
 from data_gen.describe import spdx
-from data_gen.tally import REFUSED, Input, Refusal, say_inputs
 from rewards.dare.score import read_gold
 
 TOOL = "python_executor"

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from data_gen.certificate import DIFFERS, UNPROVABLE, Refused
 from data_gen.proof.compare import (
     Column,
     Differs,
@@ -36,7 +37,6 @@ from data_gen.proof.compare import (
 from data_gen.proof.forms import opened
 from data_gen.proof.marks import number, tidy_words, time, words
 from data_gen.proof.original import NOTHING, NotProvable, Opened, Original, literal
-from data_gen.tally import DIFFERS, UNPROVABLE, Refused
 from rewards.dare.score import TableGold, score_table
 
 Recipe = Mapping[str, Any]  # of a database, as its files tell it

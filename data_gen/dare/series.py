@@ -17,6 +17,7 @@ from typing import Any
 
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
+from data_gen.certificate import Refusal, Refused
 from data_gen.columns import (
     Timed,
     are_things,
@@ -60,7 +61,6 @@ from data_gen.dare.wording import (
     xf_question,
 )
 from data_gen.leaks import is_number, tells_within, told_by_key
-from data_gen.tally import Refusal, Refused
 
 
 @dataclass(frozen=True)

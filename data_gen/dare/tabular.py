@@ -34,6 +34,7 @@ import numpy as np
 from assay.files import machine_failed
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
+from data_gen.certificate import Refused
 from data_gen.columns import is_one_series, keys_of
 from data_gen.dare.database import (
     Database,
@@ -67,7 +68,6 @@ from data_gen.dare.wording import (
     plain_about,
 )
 from data_gen.leaks import given_away
-from data_gen.tally import Refused
 from rewards.dare.score import TableGold, score_table
 
 MODELS = {

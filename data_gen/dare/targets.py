@@ -25,6 +25,7 @@ from assay.console import near_miss
 from assay.lazy import pandas as pd
 from assay.seeds import derive_seed
 from assay.task import TaskError
+from data_gen.certificate import Refusal, Refused
 from data_gen.columns import Column, look, look_at, of_calendar, speaks_of, times_in, words_of
 from data_gen.dare.layout import Frame
 from data_gen.dare.sources import Listed, Source
@@ -39,7 +40,6 @@ from data_gen.leaks import (
     tells,
     two_labels,
 )
-from data_gen.tally import Refusal, Refused
 
 MAX_ROWS = 4000
 LEAST_ROWS = 120

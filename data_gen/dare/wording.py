@@ -18,10 +18,10 @@ from assay.console import Progress
 from assay.files import yaml_beside
 from assay.seeds import derive_seed
 from assay.task import TaskError
+from data_gen.certificate import Refused
 from data_gen.dare.layout import Frame
 from data_gen.dare.targets import Looked
 from data_gen.rewording import Endpoint, Facts, Rewording, job_of, report, reword_all
-from data_gen.tally import Refused
 
 # --- What a source says of its columns: descriptions, and the phrases that questions use for  ---
 

@@ -13,13 +13,12 @@ from typing import Any
 from assay.console import Parser, add_out, add_seed, parser
 from assay.task import Task
 from configs.loader import given_values
-from data_gen.certificate import counted
+from data_gen.certificate import Input, Tally, counted
 from data_gen.corpora import Corpus, Document, read_corpus, shared_passages
 from data_gen.demo.refinements import DemoBuilder, OrderBuilder
 from data_gen.demo.settings import DemoTaskSettings, OrderSettings, preset
 from data_gen.pipeline import finish
 from data_gen.splits import add_splits, read_list
-from data_gen.tally import Input, Tally
 
 
 def parse_settings(words: Sequence[str]) -> DemoTaskSettings:

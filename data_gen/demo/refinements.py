@@ -17,6 +17,7 @@ from assay.console import progress
 from assay.fingerprints import canonical_hash
 from assay.seeds import derive_seed
 from assay.task import Task, TaskError
+from data_gen.certificate import DIFFERS, Refused, Tally
 from data_gen.corpora import (
     Corpus,
     Document,
@@ -46,7 +47,6 @@ from data_gen.demo.settings import (
     say_recipe,
 )
 from data_gen.pipeline import Builder, tasks_of
-from data_gen.tally import DIFFERS, Refused, Tally
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import MODE, TAG, gold_answer
 from rewards.gold import Execution, Step, execute, run_bound

@@ -33,9 +33,9 @@ from assay.task import (
     write_jsonl,
 )
 from assay.user_code import load_object
+from data_gen.certificate import REFUSED
 from data_gen.exports.episodes import own_tools
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
-from data_gen.tally import REFUSED
 from rewards.adapters import SETTINGS, TASKS, Words, in_words, score_text
 from rollouts.environments import ENVIRONMENTS, EnvironmentFactory
 from rollouts.environments import NAME as ENV_NAME

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from itertools import repeat
 from typing import Any, cast
 
+from data_gen.certificate import DIFFERS, UNPROVABLE, Refusal
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text
 from data_gen.proof.original import NotProvable, Opened, literal
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, Op, Summary
 from data_gen.queries.pipeline import Question, subtask_key
-from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 
 _SUMS: dict[Summary, str] = {
     "mean": "avg({})",

@@ -31,7 +31,7 @@ from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError, with_relative_files
 from assay.workers import MapFunction, WorkerPool, limit_threads, usable_cores
-from data_gen.certificate import counted, shared
+from data_gen.certificate import REFUSED, Input, Tally, counted, say_inputs, shared
 from data_gen.describe import (
     About,
     Described,
@@ -46,7 +46,6 @@ from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.proof.forms import Shelf
 from data_gen.queries.tables import Links, Refers, Table, describe, links_of, spelled_apart
 from data_gen.splits import SPLITS, TRAIN, sides_of, wanted_of
-from data_gen.tally import REFUSED, Input, Tally, say_inputs
 from rollouts.krama.index import LakeIndex, index_lake
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about

@@ -24,7 +24,7 @@ from assay import console
 from assay.console import Progress
 from assay.seeds import derive_seed
 from assay.task import Task
-from data_gen.certificate import counted
+from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.queries import ops
 from data_gen.queries.duckdb_sql import refusal
@@ -55,7 +55,6 @@ from data_gen.queries.ops import Op, in_order, sources_of
 from data_gen.queries.pipeline import Question, gold_subtasks, plain_load, short_script
 from data_gen.queries.tables import ROWS, Table
 from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
-from data_gen.tally import AGREED, ONCE, Refusal, Refused, Tally
 from rewards.krama.release import COUNTS
 from rollouts.krama.index import LAKE, SYSTEM
 

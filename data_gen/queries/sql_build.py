@@ -21,7 +21,7 @@ from assay.fingerprints import TableMarks
 from assay.seeds import derive_seed
 from assay.tables.load import load
 from assay.task import Task, TaskError
-from data_gen.certificate import counted
+from data_gen.certificate import UNPROVABLE, Refusal, Refused, Tally, counted
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.proof.original import NotProvable
 from data_gen.queries.lake import (
@@ -49,7 +49,6 @@ from data_gen.queries.sql_proof import Second, agreed, clauses_needed, focus_of,
 from data_gen.queries.sql_write import Written, prompt, question, written
 from data_gen.queries.tables import Link
 from data_gen.splits import SPLITS
-from data_gen.tally import UNPROVABLE, Refusal, Refused, Tally
 from rewards.sql.data import Row
 from rewards.sql.family import hard_coded, marks_of
 from rewards.sql.score import TWINS, fenced, score_query

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.lazy import pandas as pd
+from data_gen.certificate import AGREED, DIFFERS, ONCE, UNPROVABLE, Refused
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable
 from data_gen.queries.sql_plans import Field, Filter, Plan, Unit
 from data_gen.queries.sql_write import Other, Written, written
 from data_gen.queries.tables import Table
-from data_gen.tally import AGREED, DIFFERS, ONCE, UNPROVABLE, Refused
 from rewards.sql.data import Cell, Database, Focus, Row, hidden_database, quoted
 from rewards.sql.run import Failed, run
 from rewards.sql.score import TWINS, constants, equal

@@ -13,8 +13,8 @@ import pytest
 from assay import family as families
 from assay.family import Answer, Family, Score
 from assay.task import Task, TaskError
+from data_gen.certificate import DIFFERS, SHOWN, Input, Refused, Tally, lines, say_inputs
 from data_gen.pipeline import Builder, finish
-from data_gen.tally import DIFFERS, SHOWN, Input, Refused, Tally, lines, say_inputs
 
 Draft = tuple[int, int]
 

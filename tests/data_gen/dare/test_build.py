@@ -23,6 +23,7 @@ from dare_worlds import prices
 from front import command
 
 from assay.task import Task, read_tasks
+from data_gen.certificate import Refusal
 from data_gen.dare.agents import faithful_code, read_question, short_code
 from data_gen.dare.build import inputs_of, question_rows, without_repeats
 from data_gen.dare.database import Built
@@ -30,7 +31,6 @@ from data_gen.dare.layout import csv_bytes, read_entries
 from data_gen.dare.sources import listed, sources
 from data_gen.dare.wording import ROWS
 from data_gen.overlap import kin_of_databases
-from data_gen.tally import Refusal
 from rewards.dare.score import score_table_row
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool

@@ -20,13 +20,13 @@ pytest.importorskip("duckdb")
 from dare_worlds import answered, built, days, houses, source, tabular
 from front import command
 
+from data_gen.certificate import DIFFERS, UNPROVABLE, Refused
 from data_gen.dare import models, series
 from data_gen.dare.layout import csv_bytes, table_bytes
 from data_gen.dare.proof import prove
 from data_gen.dare.series import COVARIATES, ENTITIES, Shape
 from data_gen.dare.sources import Source
 from data_gen.proof.original import Original
-from data_gen.tally import DIFFERS, UNPROVABLE, Refused
 
 Patch = pytest.MonkeyPatch
 Frame = Any

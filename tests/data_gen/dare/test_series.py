@@ -15,6 +15,7 @@ pytest.importorskip("duckdb")
 
 from dare_worlds import built, days
 
+from data_gen.certificate import Refused
 from data_gen.columns import (
     Timed,
     are_things,
@@ -30,7 +31,6 @@ from data_gen.dare.layout import read_entries, write_question_list
 from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, binned, choose, opened, split
 from data_gen.dare.series import until as whole_until
 from data_gen.dare.sources import sources
-from data_gen.tally import Refused
 
 SETTINGS = Settings(Path(), 0, False, frozenset())
 

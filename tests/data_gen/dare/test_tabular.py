@@ -16,6 +16,7 @@ pytest.importorskip("sklearn")
 import numpy as np
 from dare_worlds import prices
 
+from data_gen.certificate import Refused
 from data_gen.dare.models import in_range, tabular_baseline
 from data_gen.dare.sources import Listed
 from data_gen.dare.tabular import (
@@ -28,7 +29,6 @@ from data_gen.dare.tabular import (
     worth_asking,
 )
 from data_gen.dare.targets import Looked, Wish, clean, derived_one, judge, narrowed, plans, refusals
-from data_gen.tally import Refused
 
 ROWS = 300
 BOTH = ("class", "reg")

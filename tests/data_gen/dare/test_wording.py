@@ -15,6 +15,7 @@ pytest.importorskip("aiohttp")
 from chat_server import serving
 
 from assay.task import TaskError
+from data_gen.certificate import Refused
 from data_gen.dare.targets import FAMILIES, Looked, task_types
 from data_gen.dare.wording import (
     MOST,
@@ -36,7 +37,6 @@ from data_gen.dare.wording import (
     xf_question,
 )
 from data_gen.rewording import FILE, Endpoint
-from data_gen.tally import Refused
 
 WORDS = {"size": "floor area in square metres", "town": "town, as registered"}
 

@@ -19,6 +19,7 @@ from lake_files import FORMS, frame, lake_of_all, open_lake, surveyed, write_lin
 from assay.tables.load import load  # noqa: E402
 from assay.tables.settings import Doubt  # noqa: E402
 from assay.task import TaskError  # noqa: E402
+from data_gen.certificate import Refusal, Tally  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
 from data_gen.proof import marks  # noqa: E402
 from data_gen.queries import carried  # noqa: E402
@@ -27,7 +28,6 @@ from data_gen.queries.lake import Folder, Lake, about, divided, open_lakes  # no
 from data_gen.queries.lake_questions import one_order, question_for  # noqa: E402
 from data_gen.queries.ops import Split  # noqa: E402
 from data_gen.queries.tables import Link, beside  # noqa: E402
-from data_gen.tally import Refusal, Tally  # noqa: E402
 from rollouts.krama.index import describe, index_lake  # noqa: E402
 
 # --- tables and their columns

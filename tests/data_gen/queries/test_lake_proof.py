@@ -18,13 +18,13 @@ from places import ROOT
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
+from data_gen.certificate import DIFFERS, UNPROVABLE, Refusal
 from data_gen.queries import ops as o
 from data_gen.queries.duckdb_sql import refusal
 from data_gen.queries.lake import Lake
 from data_gen.queries.ops import Op, Source
 from data_gen.queries.pipeline import LakeStep, Question, written
 from data_gen.queries.pipeline_runner import Pandas, answer
-from data_gen.tally import DIFFERS, UNPROVABLE, Refusal
 
 KINDS = ("Turm", "Hof", "Büro", "Haus", "Scheune", "Mühle", "Kirche")
 
