@@ -1,5 +1,4 @@
-"""The second of the two ways: the value of every step, by SQL over the original files, and whether
-it is what the first gave.
+"""The second of the two ways: the value of every step, by SQL over the original files.
 
 The SQL knows the typed steps alone: no code of the pandas way, and no reader of it (see
 `data_gen.proof`).
@@ -11,18 +10,13 @@ The SQL knows the typed steps alone: no code of the pandas way, and no reader of
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
-from data_gen.certificate import DIFFERS, UNPROVABLE, Refusal
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text
 from data_gen.proof.original import NotProvable, Opened, literal
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, Op, Summary
-from data_gen.queries.pipeline import Question, subtask_key
 
 _SUMS: dict[Summary, str] = {
     "mean": "avg({})",
@@ -234,48 +228,3 @@ class _Rows:
         if found is None:
             raise NotProvable("the query found no value")
         return float(found)
-
-
-# --- whether both ways agree
-
-_TOLERANCE = 1e-7  # relative; two ways of adding up differ in the last digits
-
-
-def refusal(question: Question, given: Mapping[str, Any], shelf: Shelf) -> Refusal | None:
-    """None when both ways agree on every step; else why the question is refused."""
-    steps = question.ops
-    if steps is None:
-        return Refusal(UNPROVABLE, "a step without a typed form")
-    try:
-        found = values(steps, shelf)
-    except NotProvable as error:
-        return Refusal(UNPROVABLE, str(error))
-    last = len(steps) - 1
-    for place, (op, second) in enumerate(zip(steps, found, strict=True)):
-        first = given[subtask_key(place, last)]
-        if not same(op, first, second):
-            kind = question.steps[place].kind
-            said = f"step {place + 1} ({kind}) is {first!r}, by SQL {second!r}"
-            return Refusal(DIFFERS, said)
-    return None
-
-
-IN_ORDER = ops.Each()  # a step whose list has an order
-
-
-def same(op: Op, first: Any, second: Any, tolerance: float = _TOLERANCE) -> bool:
-    """Whether two ways gave one value. The order of a list matters where the step has one."""
-    if not isinstance(first, list) or not isinstance(second, list):
-        return not isinstance(first, list | tuple) and _alike(first, second, tolerance)
-    one, two = cast("list[Any]", first), cast("list[Any]", second)
-    if not isinstance(op, ops.Each | ops.Fit):
-        one, two = sorted(one, key=str), sorted(two, key=str)
-    return len(one) == len(two) and all(map(_alike, one, two, repeat(tolerance)))
-
-
-def _alike(one: Any, two: Any, tolerance: float) -> bool:
-    if isinstance(one, list) or isinstance(two, list):
-        return False
-    if isinstance(one, str) or isinstance(two, str):
-        return one == two
-    return math.isclose(float(one), float(two), rel_tol=tolerance, abs_tol=1e-12)

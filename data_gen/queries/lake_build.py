@@ -27,7 +27,6 @@ from assay.task import Task
 from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.queries import ops
-from data_gen.queries.duckdb_sql import refusal
 from data_gen.queries.lake import (
     Lake,
     add_options,
@@ -47,6 +46,7 @@ from data_gen.queries.lake_checks import (
     listings_earn,
     paying,
     pays,
+    refusal,
     score,
     validate,
 )

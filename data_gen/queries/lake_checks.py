@@ -1,7 +1,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Which questions become tasks: stable, unambiguous, not trivial, and every step matters; and no
-answer given without looking pays.
+"""Which questions become tasks: stable, unambiguous, not trivial, every step matters, and both ways
+give the same; and no answer given without looking pays.
 
 Constants are the tasks' own answers, what a lazy model would say, and lists of common elements.
 Listings hold all values of a column that a question names, or of all its tables: they hold the
@@ -17,16 +17,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, permutations
+from itertools import chain, permutations, repeat
 from pathlib import Path
 from typing import Any, cast
 
 from assay.task import Task
+from data_gen.certificate import DIFFERS, UNPROVABLE, Refusal
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text
 from data_gen.proof.original import NotProvable, Opened
 from data_gen.queries import ops
-from data_gen.queries.duckdb_sql import IN_ORDER, part_of, same
+from data_gen.queries.duckdb_sql import part_of
+from data_gen.queries.duckdb_sql import values as sql_values
 from data_gen.queries.lake_questions import NAMES_LEAST, enough
 from data_gen.queries.ops import Op, sources_of
 from data_gen.queries.pipeline import PipelineFailed, Question, runs, script_values, subtask_key
@@ -350,3 +352,48 @@ def listings_earn(found: Mapping[str, Sequence[tuple[float, float]]]) -> dict[st
 def pays(pair: tuple[float, float]) -> bool:
     """Whether training would pay for a listing."""
     return pair[1] > MOST
+
+
+# --- whether both ways agree
+
+_TOLERANCE = 1e-7  # relative; two ways of adding up differ in the last digits
+
+
+def refusal(question: Question, given: Mapping[str, Any], shelf: Shelf) -> Refusal | None:
+    """None when both ways agree on every step; else why the question is refused."""
+    steps = question.ops
+    if steps is None:
+        return Refusal(UNPROVABLE, "a step without a typed form")
+    try:
+        found = sql_values(steps, shelf)
+    except NotProvable as error:
+        return Refusal(UNPROVABLE, str(error))
+    last = len(steps) - 1
+    for place, (op, second) in enumerate(zip(steps, found, strict=True)):
+        first = given[subtask_key(place, last)]
+        if not same(op, first, second):
+            kind = question.steps[place].kind
+            said = f"step {place + 1} ({kind}) is {first!r}, by SQL {second!r}"
+            return Refusal(DIFFERS, said)
+    return None
+
+
+IN_ORDER = ops.Each()  # a step whose list has an order
+
+
+def same(op: Op, first: Any, second: Any, tolerance: float = _TOLERANCE) -> bool:
+    """Whether two ways gave one value. The order of a list matters where the step has one."""
+    if not isinstance(first, list) or not isinstance(second, list):
+        return not isinstance(first, list | tuple) and _alike(first, second, tolerance)
+    one, two = cast("list[Any]", first), cast("list[Any]", second)
+    if not isinstance(op, ops.Each | ops.Fit):
+        one, two = sorted(one, key=str), sorted(two, key=str)
+    return len(one) == len(two) and all(map(_alike, one, two, repeat(tolerance)))
+
+
+def _alike(one: Any, two: Any, tolerance: float) -> bool:
+    if isinstance(one, list) or isinstance(two, list):
+        return False
+    if isinstance(one, str) or isinstance(two, str):
+        return one == two
+    return math.isclose(float(one), float(two), rel_tol=tolerance, abs_tol=1e-12)

@@ -13,9 +13,9 @@ pytest.importorskip("duckdb")
 
 from lake_files import open_lake, run, validate, write_lines  # noqa: E402
 
-from data_gen.queries.duckdb_sql import refusal  # noqa: E402
 from data_gen.queries.lake import Lake  # noqa: E402
 from data_gen.queries.lake_build import facts_of  # noqa: E402
+from data_gen.queries.lake_checks import refusal  # noqa: E402
 from data_gen.queries.lake_questions import (  # noqa: E402
     KINDS,
     NoQuestion,
