@@ -8,7 +8,8 @@ seeds, which ask other steps of the same tables. A table is on one side in all o
 
 `sft` imitates the scripted reference agent on every training task, in one pass. `rl` goes on from
 `sft` by Dr.GRPO. `sft_same` is the control: as many passes as the processor time of `sft` and `rl`
-together. `rl_best` is Dr.GRPO from the one of both that is better on the validation tasks.
+together. `rl_best` is Dr.GRPO from the one of both that is better on the validation tasks, and
+`sft_more` its control: SFT for the processor time of that start and of `rl_best`.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ RL = (
 )
 ALIKE = ("untouched",)  # answers once for all seeds
 STARTS = ("sft", "sft_same")
-NAMES = ("untouched", "sft", "rl", "sft_same", "rl_best")
+NAMES = ("untouched", "sft", "rl", "sft_same", "rl_best", "sft_more")
 PAIRS = (
     *(("sft", name) for name in NAMES[2:]),
     *(("sft_same", name) for name in ("rl", "rl_best")),
     ("rl", "rl_best"),
+    ("sft_more", "rl_best"),
 )
 
 
@@ -130,9 +132,11 @@ def train_arm(place: Place, name: str) -> None:
         train_arm(place, start)
         tasks = tasks_of(place) / "train.jsonl"
         place.train(name, "grpo", tasks, place.trained(start), RL)
-    elif name == "sft_same":
-        train_arm(place, "rl")
-        longer = place.lasting((place.spent("sft") + place.spent("rl")) / place.spent("sft"))
+    elif name in ("sft_same", "sft_more"):
+        rl = "rl" if name == "sft_same" else "rl_best"
+        train_arm(place, rl)
+        start = "sft" if rl == "rl" else best_start(place)
+        longer = place.lasting((place.spent(start) + place.spent(rl)) / place.spent("sft"))
         longer.train(name, "sft", gold(place), place.model, SFT)
 
 
