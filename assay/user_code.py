@@ -64,8 +64,7 @@ def interrupt_thread(thread: int) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Overtime))
 
 
-# ---- loading
-# Loading what a user names on the command line: an object of a file or of a module.
+# ---- loading what a user names on the command line: an object of a file or of a module
 
 
 def load_object(spec: str, default: str, option: str) -> tuple[Any, str]:

@@ -47,7 +47,7 @@ def _share(value: float) -> float:
 
 def score_verified(task: Task, answer: Answer) -> Score:
     """What the verifier said; 0 for an answer that no episode led to. An episode whose verifier
-    failed has no such file: its environment says that it has no outcome."""
+    failed is not scored here: its environment says that it has no outcome."""
     del task
     data = answer.files.get(REWARD)
     if data is None:

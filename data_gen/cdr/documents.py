@@ -296,7 +296,7 @@ def is_english(record: Record) -> bool:
 
 # --- what is kept of each document
 
-# The two word-list filters need lists that are not public.
+# Without the two filters that count words of a list: their lists are not public.
 CALIBRATED_FILTERS = tuple(name for name in FILTERS if name not in LISTED_FILTERS)
 BITS = {name: 1 << place for place, name in enumerate(ALL_MAPPERS)}
 USED, LONG, UNLICENSED, TWICE, TORN = range(5)  # state of a row; TORN: it holds no document

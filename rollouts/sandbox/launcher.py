@@ -479,8 +479,9 @@ def enter_namespaces(plan: JailPlan, proc: int) -> None:
 
 
 def build_inside(plan: JailPlan, proc: int) -> bool:
-    """In the first process of the namespaces: its own /proc, root and host name. Whether the code
-    may have servers: only where few of their clients can wait, each with unread data."""
+    """In the first process of the namespaces: its own /proc, root and host name. Returns whether
+    the code may run servers. It may where the kernel bounds how many clients wait for one, because
+    each of them holds data that nobody has read."""
     if not plan.namespaces:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
         return False

@@ -79,7 +79,7 @@ LOCKS: dict[str, set[str]] = {
 
 
 def locked(name: str) -> dict[str, list[str]]:
-    """Versions by package; a package may have one for each Python. Each has a hash."""
+    """The versions of each package: one, or one for each Python. Every one has a hash."""
     found: dict[str, list[str]] = {}
     for block in re.split(r"\n(?=\S)", (ROOT / name).read_text("utf-8").strip()):
         package, _, rest = block.partition("==")

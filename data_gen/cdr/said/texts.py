@@ -46,8 +46,8 @@ def _single_blanks(pieces: list[str]) -> str:
 
 
 def tables(text: str, cell: Callable[[list[str]], str] = _single_blanks) -> str | None:
-    """The tables, one line a row and a tab between cells; None of a page with none, or with one
-    inside another. `cell` makes one text of the pieces of a cell."""
+    """The tables, one line a row and a tab between cells; None where a page has no table, or one
+    inside another. `cell` joins the pieces of text that a cell has."""
     if "<table" not in text.lower():
         return None
     page = _Tables(cell)
