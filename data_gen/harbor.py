@@ -11,7 +11,7 @@ import asyncio
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,18 @@ from assay.files import atomic_write_set, write_bytes
 from assay.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from data_gen.certificate import Input, say_inputs
 from rewards.harbor import HARBOR, of_rewards
-from rollouts.harbor.container import container_config, refuse_lacking
-from rollouts.harbor.task import NAME, HarborTask, NoReward, read_task, solve, verify
+from rollouts.environment import EnvironmentFailure
+from rollouts.harbor.container import Container, container_config, refuse_lacking, tree
+from rollouts.harbor.task import NAME, HarborTask, read_task, verify
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
 KEPT = "directories"  # the folder of the copies, beside the tasks file
+# fields of task.toml that ask for what the jail has none of, by table
+_NONE = {
+    "environment": ("mcp_servers", "gpus", "tpu", "healthcheck", "skills_dir"),
+    "verifier": ("environment", "collect"),
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,7 +90,7 @@ async def _check_all(folders: Sequence[Path], args: argparse.Namespace) -> list[
             async with turns:
                 try:
                     await _check(one, args, pool)
-                except (TaskError, NoReward) as error:
+                except (TaskError, EnvironmentFailure) as error:
                     one.why = str(error)
 
         await asyncio.gather(*map(check, found))
@@ -94,12 +100,17 @@ async def _check_all(folders: Sequence[Path], args: argparse.Namespace) -> list[
 async def _check(one: _Checked, args: argparse.Namespace, pool: Pool) -> None:
     """Read one task directory; run its verifier on its solution, and on nothing done. Raises the
     reason for which it is refused."""
-    task = read_task(one.folder, args.offline)
+    task = read_task(one.folder)
+    _refuse(task.config, args.offline)
     about = task.config["metadata"]
     one.licence = str(about.get("licence") or about.get("license") or "unknown")
     refuse_lacking(task.image, sys.executable)
-    idle, solved = task.container(pool), task.container(pool)
-    await solve(task, solved)
+    idle, solved = Container(pool, task.image), Container(pool, task.image)
+    solved.put(tree(task.folder / "solution", "/solution"))
+    await solved.run(
+        "chmod +x /solution/solve.sh; /solution/solve.sh > /logs/agent/oracle.txt 2>&1",
+        **task.limits("solution"),
+    )
     earned = await verify(task, solved)
     oracle, nop = of_rewards(earned).outcome or 0.0, of_rewards(await verify(task, idle)).outcome
     if oracle < RIGHT:
@@ -107,6 +118,20 @@ async def _check(one: _Checked, args: argparse.Namespace, pool: Pool) -> None:
     if nop:
         raise TaskError(f"doing nothing scores {nop}, not 0")
     one.task = _task(task, one, args.split, earned)
+
+
+def _refuse(config: Mapping[str, dict[str, Any]], offline: bool) -> None:
+    """Raise `TaskError`, a code and a sentence, for what the jail cannot honour."""
+    for table, names in _NONE.items():
+        for name in names:
+            if config[table].get(name):
+                raise TaskError(f"environment: {table}.{name}: the jail has none")
+    if config.get("steps") or config["verifier"].get("environment_mode") == "separate":
+        raise TaskError("steps: several steps, or a verifier with a container of its own")
+    public = config["environment"].get("allow_internet") is True
+    mode = "public" if public else config["environment"].get("network_mode") or "no-network"
+    if mode != "no-network" and not offline:
+        raise TaskError(f"network: network_mode {mode}; --offline runs it without a network")
 
 
 def _task(task: HarborTask, one: _Checked, split: str, earned: dict[str, float]) -> Task:

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple, cast
 from aiohttp import web
 
 from assay.seeds import derive_seed
-from rollouts.engines.engine import Engine
-from rollouts.event_loop import asyncio_run
+from rollouts.engines.engine import EmbeddedEngine
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tool_calls import ToolCall, ToolSpec, make_call
 from rollouts.trajectory import Completion, Sampling
@@ -404,25 +403,20 @@ class Batches:
     Requests of equal sampling settings share a call; what a request draws depends on its own seed
     alone."""
 
-    def __init__(self, engine: Engine, rows: int, waiting: int) -> None:
+    def __init__(self, engine: EmbeddedEngine, rows: int, waiting: int) -> None:
         self._engine, self._rows, self._most = engine, rows, waiting
-        self._queue: list[_Job] = []
+        self.queue: list[_Job] = []
         self._free = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "engine")
         self.calls = 0  # of the engine, so far
 
-    @property
-    def waiting(self) -> int:
-        """Requests in the queue now."""
-        return len(self._queue)
-
     async def ask(self, asked: Request, seed: int) -> list[Completion]:
         """The completions of one prompt. Raises `RequestError` when the queue is full; whatever the
         engine raises comes here."""
-        if len(self._queue) >= self._most:
+        if len(self.queue) >= self._most:
             raise RequestError("too many requests wait; try again later", "", 429, "busy")
         job = _Job(asked, seed, asyncio.get_running_loop().create_future())
-        self._queue.append(job)
+        self.queue.append(job)
         await asyncio.sleep(GATHER_S)
         while not job.done.done():
             async with self._free:
@@ -432,20 +426,19 @@ class Batches:
 
     def _next(self) -> list[_Job]:
         """The oldest request and those that can go with it."""
-        first = self._queue[0].asked
+        first = self.queue[0].asked
         law = (first.sampling, first.n)
-        alike = [j for j in self._queue if (j.asked.sampling, j.asked.n) == law]
+        alike = [j for j in self.queue if (j.asked.sampling, j.asked.n) == law]
         taken = alike[: max(1, self._rows // first.n)]
-        self._queue = [job for job in self._queue if job not in taken]
+        self.queue = [job for job in self.queue if job not in taken]
         return taken
 
     async def _answer(self, jobs: Sequence[_Job]) -> None:
         first, self.calls = jobs[0].asked, self.calls + 1
         prompts, seeds = [job.asked.ids for job in jobs], [job.seed for job in jobs]
         try:
-            drawn = self._engine.generate(prompts, first.sampling, first.n, seeds)
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._thread, asyncio_run, drawn)
+            asked = (self._engine.generate_now, prompts, first.sampling, first.n, seeds)
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, *asked)
             for job, group in zip(jobs, found, strict=True):
                 job.done.set_result(group)
         except Exception as error:
@@ -479,14 +472,12 @@ class Service:
         async def tell(request: web.Request) -> web.Response:
             return web.json_response(told[request.path])
 
-        for path in told:
-            made.router.add_get(path, tell)
-        for path in _ROUTES:
-            made.router.add_post(path, self._answer)
+        made.add_routes([web.get(path, tell) for path in told])
+        made.add_routes([web.post(path, self._answer) for path in _ROUTES])
         return made
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _guarded(self, request: web.Request, handler: Any) -> web.Response:
         """Who may ask, and every failure in the protocol's words: the engine's own is a 500."""
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         asks_key = self._key and request.path != "/health"
@@ -501,7 +492,7 @@ class Service:
         except Exception as error:
             return _failed(500, f"{type(error).__name__}: {error}", "engine_failed")
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.Response:
         """A request without a seed draws by its number since the server started."""
         try:
             body: Any = json.loads(await request.read())
@@ -519,12 +510,8 @@ class Service:
         whole = reply(head | {"model": self._limits.name}, asked, groups, self._tokenizer)
         if not asked[0].stream:
             return web.json_response(whole)
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await stream.prepare(request)
-        for chunk in chunks(whole, asked[0].usage_chunk):
-            await stream.write(chunk)
-        await stream.write_eof()
-        return stream
+        events = b"".join(chunks(whole, asked[0].usage_chunk))  # all is there before the first
+        return web.Response(body=events, headers={"Content-Type": "text/event-stream"})
 
 
 def _failed(status: int, said: str, code: str = "", field: str = "") -> web.Response:

@@ -20,15 +20,17 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from packaging.requirements import Requirement
 
 from assay.task import TaskError
 from rollouts.harbor import run_command
-from rollouts.harbor.run_command import DONE, ORDER, STATE
-from rollouts.sandbox.model import Config, Limits, SandboxError
+from rollouts.harbor.run_command import LATE, ORDER, STATE
+from rollouts.sandbox.model import Config, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool
 
 # Where images put things. Each leads into the container; `tmp` has a file system of its own.
@@ -36,62 +38,45 @@ ROOTS = (
     *("app", "logs", "tests", "solution", "harbor", "workspace", "workdir", "data"),
     *("home", "testbed", "srv", "mnt", "input", "output", "inputs", "outputs", "installed-agent"),
 )
-KEPT = (*ROOTS, "tmp")
 # a folder below /home cannot be made where the jail's Python lies there
 HOME = "/tmp/user"
 _FOLDERS = (HOME, "/logs/agent", "/logs/verifier", "/logs/artifacts")
 _PROGRAM = Path(run_command.__file__).read_text(encoding="utf-8")
 SPARE_S = 60.0  # beyond a command's own time, for unpacking and packing
 
+Files = dict[str, tuple[bytes, int]]  # content and mode, by absolute path
+
 
 def container_config(workers: int = 2, python: str = sys.executable) -> Config:
-    """The settings of a pool that containers can use. `python`: the interpreter of the image."""
-    return Config(workers=workers, stack=(), roots=ROOTS, python=python)
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """What a command gave. `status` is 124 when its time ended it, 137 when the jail did; `why`
-    then says the reason."""
-
-    status: int
-    stdout: str
-    stderr: str
-    why: str = ""
+    """The settings of a pool that containers can use: a jail with a file system of its own, since
+    Harbor tasks use absolute paths. `python`: the interpreter of the image."""
+    return Config(workers=workers, min_level="full", stack=(), roots=ROOTS, python=python)
 
 
 @dataclass
 class Container:
-    """The files of one environment: `state` is a tar of them.
-
-    Bounds of each command: `seconds`, and MiB of memory and of files. `run` raises `SandboxError`
-    when the jail fails or has no namespaces of its own, never for what a command does.
-    """
+    """The files of one environment, at first those of its image: `state` is a tar of them."""
 
     pool: Pool
-    seconds: float = 600.0
-    memory_mb: int = 4096
-    storage_mb: int = 1024
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    cwd: str = "/app"
-    state: bytes = b""
+    image: Image
+    state: bytes = bytes(tarfile.RECORDSIZE)  # of nothing
 
-    def put(self, files: Mapping[str, tuple[bytes, int]], clear: tuple[str, ...] = ()) -> None:
-        """Put files (content, mode) at absolute paths, in place of what stands there; the folders
-        of `clear` are emptied first. Raises `TaskError` for a path outside of the container."""
-        new = {name_inside(path): file for path, file in files.items()}
-        emptied = {PurePosixPath(name_inside(path)) for path in clear}
-        folders = {parent for name in new for parent in PurePosixPath(name).parents}
+    def __post_init__(self) -> None:
+        self.put(self.image.files)
+
+    def put(self, files: Files, clear: tuple[str, ...] = ()) -> None:
+        """Put files at absolute paths, in place of what stands there; the folders of `clear` are
+        emptied first. Raises `TaskError` for a path outside of the container."""
+        gone = {PurePosixPath(name_inside(path)) for path in (*files, *clear)}
+        folders = {parent for path in gone for parent in path.parents}
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for member, data in self._members():
                 path = PurePosixPath(member.name)
-                stands = {path, *path.parents}
-                in_the_way = path in folders and not member.isdir()
-                if not (in_the_way or stands & emptied or any(str(p) in new for p in stands)):
+                if not gone & {path, *path.parents} and (member.isdir() or path not in folders):
                     archive.addfile(member, io.BytesIO(data))
-            for name, (data, mode) in new.items():
-                member = tarfile.TarInfo(name)
+            for path, (data, mode) in files.items():
+                member = tarfile.TarInfo(name_inside(path))
                 member.size, member.mode = len(data), mode
                 archive.addfile(member, io.BytesIO(data))
         self.state = buffer.getvalue()
@@ -107,61 +92,38 @@ class Container:
 
     def _members(self) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
         """What the state holds: a command may have written it, so names lead nowhere here."""
-        if self.state:
-            with tarfile.open(fileobj=io.BytesIO(self.state)) as archive:
-                for member in archive:
-                    if ".." not in member.name.split("/") and not member.issparse():
-                        file = member.isreg() or member.islnk()
-                        found = archive.extractfile(member) if file else None
-                        data = found.read() if found else b""
-                        if member.islnk():  # a file of two names is two files
-                            member.type, member.size = tarfile.REGTYPE, len(data)
-                        yield member, data
+        with tarfile.open(fileobj=io.BytesIO(self.state)) as archive:
+            for member in archive:
+                if ".." not in member.name.split("/") and not member.issparse():
+                    file = member.isreg() or member.islnk()
+                    found = archive.extractfile(member) if file else None
+                    data = found.read() if found else b""
+                    if member.islnk():  # a file of two names is two files
+                        member.type, member.size = tarfile.REGTYPE, len(data)
+                    yield member, data
 
     async def run(
-        self,
-        command: str,
-        cwd: str = "",
-        env: Mapping[str, str] | None = None,
-        seconds: float | None = None,
-    ) -> CommandResult:
-        """Run a shell command on the files; what it leaves is the new state."""
-        report = await self.pool.report()
-        if report.level != "full":
-            raise SandboxError(
-                f"the jail's level here is {report.level}, which has no file system of its own; "
-                "Harbor tasks use absolute paths and need user namespaces (`assay doctor`)"
-            )
-        bound, place = min(seconds or self.seconds, self.seconds), cwd or self.cwd
+        self, command: str, seconds: float, cwd: str = "", env: Mapping[str, str] | None = None
+    ) -> Result:
+        """Run a shell command on the files; what it leaves is the new state. `exit_code` is the
+        command's own, 124 when its time ended it, 137 when the jail did; `why` says the reason of
+        the two. Raises `SandboxError` when the jail fails, never for what a command does."""
+        image = self.image
+        place, size = cwd or image.workdir, image.storage_mb
         order = {
             "command": command,
             "cwd": place,
-            "env": {"PWD": place, "HOME": HOME, **self.env, **(env or {})},
-            "seconds": bound,
-            "roots": KEPT,
-            "folders": [*_FOLDERS, self.cwd],
+            "env": {"PWD": place, "HOME": HOME, **image.env, **(env or {})},
+            "seconds": seconds,
+            "roots": ROOTS,
+            "folders": [*_FOLDERS, image.workdir],
         }
-        files = {ORDER: json.dumps(order).encode(), **({STATE: self.state} if self.state else {})}
-        result = await self.pool.run(_PROGRAM, files, (STATE, DONE), limits=self._limits(bound))
-        if result.status == "sandbox_error":
-            raise SandboxError(result.why)
-        if DONE not in result.files or STATE not in result.files:
-            late = result.status == "timeout"
-            why = result.why or "the command ended the jail; its files are as before it"
-            return CommandResult(124 if late else 137, result.stdout, result.stderr, why)
-        self.state = result.files[STATE]
-        status, late = _read_done(result.files[DONE])
-        why = f"still running after {bound:g} s" if late else ""
-        return CommandResult(status, result.stdout, result.stderr, why)
-
-    def _limits(self, seconds: float) -> Limits:
-        """The state lies there twice for a moment: as files and as a tar."""
-        size = self.storage_mb
-        return Limits(
+        # the state lies there twice for a moment: as files and as a tar
+        limits = Limits(
             wall_s=seconds + SPARE_S,
             cpu_s=(seconds + SPARE_S) * 4,
-            memory_mb=self.memory_mb,
-            total_mb=self.memory_mb * 3 // 2,
+            memory_mb=image.memory_mb,
+            total_mb=image.memory_mb * 3 // 2,
             file_mb=size,
             work_mb=3 * size + 64,
             work_files=100_000,
@@ -169,31 +131,32 @@ class Container:
             fetch_mb=size + 64,
             fetch_total_mb=size + 128,
         )
-
-
-def _read_done(data: bytes) -> tuple[int, bool]:
-    """(exit status, whether time ended it), written by a process that the command could reach."""
-    try:
-        done = json.loads(data)
-        return int(done["status"]) & 0xFF, bool(done["late"])
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return 137, False
+        files = {ORDER: json.dumps(order).encode(), STATE: self.state}
+        ran = await self.pool.run(_PROGRAM, files, (STATE,), limits)
+        if ran.status == "sandbox_error":
+            raise SandboxError(ran.why)
+        if STATE not in ran.files:
+            why = ran.why or "the command ended the jail; its files are as before it"
+            return replace(ran, exit_code=LATE if ran.status == "timeout" else 137, why=why)
+        self.state = ran.files[STATE]
+        late = ran.exit_code == LATE and ran.wall_s >= seconds
+        return replace(ran, why=f"still running after {seconds:g} s" if late else "")
 
 
 def name_inside(path: str) -> str:
     """An absolute path as a name in the state. Raises `TaskError` for one outside of the
     container."""
     parts = [p for p in PurePosixPath(path).parts if p not in ("/", ".")]
-    if not path.startswith("/") or not parts or parts[0] not in KEPT or ".." in parts:
-        places = ", ".join(f"/{name}" for name in KEPT)
+    if not path.startswith("/") or not parts or parts[0] not in (*ROOTS, "tmp") or ".." in parts:
+        places = ", ".join(f"/{name}" for name in (*ROOTS, "tmp"))
         raise TaskError(f"{path}: no place in the jail; it has {places} and what they hold")
     return "/".join(parts)
 
 
-def tree(source: Path, target: str) -> dict[str, tuple[bytes, int]]:
+def tree(source: Path, target: str) -> Files:
     """A folder's files, or one file, at an absolute path: their content and mode. Links are
     followed inside of the folder only. Raises `TaskError`."""
-    top, found = source.resolve(), dict[str, tuple[bytes, int]]()
+    top, found = source.resolve(), Files()
     for path in [top] if top.is_file() else sorted(top.rglob("*")):
         if path.is_file():
             if not path.resolve().is_relative_to(top):
@@ -221,30 +184,31 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 @dataclass
 class Image:
-    """What an image is made of; `files` are (content, mode) by absolute path."""
+    """What an environment is made of: its files, and for a command, which runs in `workdir`,
+    MiB of memory and of files."""
 
     python: str = ""
     requirements: list[str] = field(default_factory=list[str])
-    files: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, tuple[bytes, int]])
+    files: Files = field(default_factory=Files)
     env: dict[str, str] = field(default_factory=dict[str, str])
     workdir: str = "/"
-
-    @property
-    def cwd(self) -> str:
-        """Where commands run."""
-        return "/app" if self.workdir == "/" else self.workdir
+    memory_mb: int = 4096
+    storage_mb: int = 1024
 
 
-def read_image(context: Path) -> Image:
-    """What `context`/Dockerfile makes. Raises `TaskError` naming the first step that cannot be
-    honoured."""
-    try:
-        text = (context / DOCKERFILE).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        raise TaskError(
-            f"base_image: no {context / DOCKERFILE}; the jail pulls no images"
-        ) from None
-    image = Image()
+def read_image(context: Path, asked: Mapping[str, Any]) -> Image:
+    """What `context`/Dockerfile makes, for what the table `environment` of task.toml asks. Raises
+    `TaskError` naming the first step that cannot be honoured."""
+    if asked.get("docker_image"):
+        raise TaskError("environment: environment.docker_image: the jail has none")
+    for path in context.glob("*compose*.y*ml"):
+        raise TaskError(f"services: {path.name}: the jail starts none")
+    file, image = context / DOCKERFILE, Image()
+    if not file.is_file():
+        raise TaskError(f"base_image: no {file}; the jail pulls no images")
+    text = file.read_text(encoding="utf-8", errors="replace")
+    image.memory_mb = int(asked.get("memory_mb") or image.memory_mb)
+    image.storage_mb = min(int(asked.get("storage_mb") or image.storage_mb), 4096)
     for line in map(str.strip, _CONTINUED.sub(" ", text).split("\n")):
         word, _, rest = line.partition(" ")
         if word and not word.startswith("#"):
@@ -255,6 +219,8 @@ def read_image(context: Path) -> Image:
                 raise TaskError(f"{code}: {DOCKERFILE}: {line[:80]}: {error}") from None
     if not image.python:
         raise TaskError(f"base_image: {DOCKERFILE}: it has no FROM")
+    own = "/app" if image.workdir == "/" else image.workdir
+    image.workdir = str(asked.get("workdir") or own)
     return image
 
 
@@ -294,30 +260,22 @@ def _copy(image: Image, context: Path, source: str, target: str, folder: bool) -
     image.files |= tree(found, str(place))
 
 
-_ASK = """
-import sys, importlib.metadata
-print("%d.%d" % sys.version_info[:2])
-for name in sys.argv[1:]:
-    try:
-        print(importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        print()
-"""
+_ASK = "import json, sys; print(json.dumps(['%d.%d' % sys.version_info[:2], sys.path]))"
 
 
 def refuse_lacking(image: Image, python: str) -> None:
     """Raise `TaskError` for a Python of another version than the image's, or without a package that
     it installs."""
-    needs = [Requirement(wanted) for wanted in image.requirements]
-    words = [python, "-I", "-c", _ASK, *(need.name for need in needs)]
     try:
+        words = [python, "-I", "-c", _ASK]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise TaskError(f"{python}: does not start as Python ({error})") from None
-    version, *here = done.stdout.splitlines()
+    version, places = json.loads(done.stdout)
     if image.python != version:
         raise TaskError(f"python_version: Python {image.python}; {python} is {version}")
-    for need, found in zip(needs, here, strict=True):
-        if not found or not need.specifier.contains(found, prereleases=True):
-            why = f"here is {found}" if found else "it is not installed"
+    for need in map(Requirement, image.requirements):
+        here = next(iter(metadata.distributions(name=need.name, path=places)), None)
+        if here is None or not need.specifier.contains(here.version, prereleases=True):
+            why = f"here is {here.version}" if here else "it is not installed"
             raise TaskError(f"package: pip install {need}: {why} in {python}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path, PurePath
-from typing import Any, cast
+from typing import Any
 
 from harbor.environments.base import BaseEnvironment, ExecResult, SandboxBuildFailedError
 from harbor.environments.capabilities import (
@@ -26,16 +26,19 @@ from harbor.models.task.config import NetworkMode
 
 from assay.task import TaskError
 from rollouts.harbor import container
-from rollouts.harbor.container import Container, container_config, tree
+from rollouts.harbor.container import Container, tree
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
+DAY_S = 86_400  # of a command without a bound of its own
 _pools: dict[tuple[asyncio.AbstractEventLoop, int, str], Pool] = {}
 
 
 class JailEnvironment(BaseEnvironment):
     """One trial's files in the jail. Each command has a jail of its own over them: what it leaves
     running ends with it, and no command has a network. Trials of an event loop share a pool."""
+
+    _container: Container  # of a trial that was started
 
     def __init__(
         self,
@@ -48,7 +51,6 @@ class JailEnvironment(BaseEnvironment):
         self._python = python or sys.executable
         self._offline = str(offline).lower() in ("true", "1", "yes")
         self._workers = int(workers) or worker_count()
-        self._container: Container | None = None
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -68,51 +70,39 @@ class JailEnvironment(BaseEnvironment):
 
     async def start(self, force_build: bool) -> None:
         del force_build  # a container is made anew for every trial
-        asked = self.task_env_config
         try:
-            if asked.docker_image or list(self.environment_dir.glob("docker-compose*")):
-                raise TaskError("the jail pulls no images and starts no services")
             if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
                 raise TaskError(
                     "network_mode public: the jail has no network; set no-network in task.toml, or "
                     "run the task without one with --environment-kwarg offline=true"
                 )
-            image = container.read_image(cast("Path", self.environment_dir))
+            asked = self.task_env_config.model_dump()
+            image = container.read_image(self.environment_dir, asked)
             container.refuse_lacking(image, self._python)
-            key = (asyncio.get_running_loop(), self._workers, self._python)
-            if key not in _pools:
-                _pools[key] = Pool(container_config(*key[1:]))
-            storage, memory = min(asked.storage_mb or 1024, 4096), asked.memory_mb or 4096
-            made = Container(_pools[key], 86_400.0, memory, storage, image.env)
-            made.put(image.files)
         except TaskError as error:
             raise SandboxBuildFailedError(f"{self.environment_dir}: {error}") from None
-        made.cwd = asked.workdir or image.cwd
-        self._container = made
+        key = (asyncio.get_running_loop(), self._workers, self._python)
+        if key not in _pools:
+            _pools[key] = Pool(container.container_config(*key[1:]))
+        self._container = Container(_pools[key], image)
 
     async def stop(self, delete: bool) -> None:
-        del delete  # nothing is kept anywhere else
-        self._container = None
+        """Nothing to do: no process is left, and the files go with this object."""
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        self._there().put(tree(Path(source_path), target_path))
+        self._container.put(tree(Path(source_path), target_path))
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        self._there().put(tree(Path(source_dir), target_dir))
+        self._container.put(tree(Path(source_dir), target_dir))
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        found = self._there().files(source_path)
-        if "" not in found:
+        if "" not in (found := self._container.files(source_path)):
             raise FileNotFoundError(f"{source_path}: no such file in the environment")
-        Path(target_path).parent.mkdir(parents=True, exist_ok=True)
-        Path(target_path).write_bytes(found[""])
+        _save(found, Path(target_path))
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         Path(target_dir).mkdir(parents=True, exist_ok=True)
-        for name, data in self._there().files(source_dir).items():
-            path = Path(target_dir) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        _save(self._container.files(source_dir), Path(target_dir))
 
     async def exec(
         self,
@@ -124,12 +114,14 @@ class JailEnvironment(BaseEnvironment):
     ) -> ExecResult:
         """Run a command. `user` is not heeded: the jail has one, who owns every file."""
         del user
-        place, seconds = str(cwd or ""), float(timeout_sec) if timeout_sec else None
-        ran = await self._there().run(command, place, self._merge_env(env), seconds)
+        seconds, place = float(timeout_sec or DAY_S), str(cwd or "")
+        ran = await self._container.run(command, seconds, place, self._merge_env(env))
         said = "\n".join(filter(None, [ran.stderr, ran.why]))
-        return ExecResult(stdout=ran.stdout, stderr=said, return_code=ran.status)
+        return ExecResult(stdout=ran.stdout, stderr=said, return_code=ran.exit_code)
 
-    def _there(self) -> Container:
-        if self._container is None:
-            raise RuntimeError("the environment is not running; start it first")
-        return self._container
+
+def _save(files: dict[str, bytes], target: Path) -> None:
+    """Write files below a folder, or the one without a name at its place."""
+    for name, data in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(data)

@@ -15,7 +15,8 @@ import sys
 import tarfile
 from typing import Any
 
-STATE, ORDER, DONE = "state.tar", "order.json", "done.json"
+STATE, ORDER = "state.tar", "order.json"
+LATE = 124  # exit status of a command that its time ended, as `timeout` has it
 
 
 def unpack() -> None:
@@ -27,8 +28,8 @@ def unpack() -> None:
     os.unlink(STATE)
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
-    """Exit status of the command, and whether its time ended it."""
+def run(order: dict[str, Any]) -> int:
+    """Exit status of the command."""
     try:
         process = subprocess.Popen(
             ["/bin/bash", "-c", order["command"]],
@@ -39,51 +40,47 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         )
     except OSError as error:
         print(f"{order['cwd']}: {error.strerror}", file=sys.stderr)
-        return {"status": 126, "late": False}
+        return 126
     try:
-        status, late = process.wait(order["seconds"]), False
+        status = process.wait(order["seconds"])
     except subprocess.TimeoutExpired:
-        status, late = 124, True
+        status = LATE
     with contextlib.suppress(OSError):
         os.kill(-1, signal.SIGKILL)  # all that it left, this process excepted
     process.wait()
-    return {"status": status if status >= 0 else 128 - status, "late": late}
+    return status if status >= 0 else 128 - status
 
 
 def pack(roots: list[str]) -> None:
-    """Every file below the roots, but sockets and pipes, as the container's new state. A folder of
-    the system that has the name of a root is not part of it, nor is what the jail shows in /tmp."""
+    """The roots, which are folders of this one, and /tmp but for what the jail shows there, as the
+    container's new state; without sockets and pipes."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if member.isdev() else member
 
-    with tarfile.open(f"{os.getcwd()}/{STATE}", "w") as archive:
+    with tarfile.open(STATE, "w") as archive:
         for root in roots:
-            path = f"/{root}"
-            if root == "tmp" or os.path.realpath(path) == f"{os.getcwd()}/{root}":
-                own = os.stat(path).st_dev
-                for name in sorted(os.listdir(path)):
-                    if os.lstat(f"{path}/{name}").st_dev == own:
-                        archive.add(f"{path}/{name}", f"{root}/{name}", filter=plain)
+            archive.add(root, filter=plain)
+        own = os.stat("/tmp").st_dev
+        for name in sorted(os.listdir("/tmp")):
+            if os.lstat(f"/tmp/{name}").st_dev == own:
+                archive.add(f"/tmp/{name}", f"tmp/{name}", filter=plain)
 
 
-def main() -> None:
+def main() -> int:
     with open(ORDER, encoding="utf-8") as file:
         order: dict[str, Any] = json.load(file)
     os.unlink(ORDER)
     os.unlink("main.py")
     for root in order["roots"]:
-        if root != "tmp":
-            os.makedirs(root, exist_ok=True)
-    if os.path.exists(STATE):
-        unpack()
+        os.makedirs(root, exist_ok=True)
+    unpack()
     for path in order["folders"]:
         os.makedirs(path, exist_ok=True)
-    done = run(order)
+    status = run(order)
     pack(order["roots"])
-    with open(DONE, "w", encoding="utf-8") as file:
-        json.dump(done, file)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from assay.task import Task, TaskError
 from rewards.harbor import REWARD, read_rewards
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.harbor.container import Container, Image, read_image, refuse_lacking, tree
-from rollouts.sandbox.pool import Pool
 from rollouts.tool_calls import ToolCall, ToolSpec, object_schema
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls, clip
 
@@ -35,15 +34,6 @@ SPEC = ToolSpec(
     "Run a shell command. Files stay from one command to the next; processes do not.",
     object_schema({"command": {"type": "string"}}, ["command"]),
 )
-# fields of task.toml that ask for what the jail has none of, by table
-_NONE = {
-    "environment": ("docker_image", "mcp_servers", "gpus", "tpu", "healthcheck", "skills_dir"),
-    "verifier": ("environment", "collect"),
-}
-
-
-class NoReward(RuntimeError):
-    """The verifier left no reward that can be read: there is no outcome."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,11 @@ class HarborTask:
     folder: Path
     instruction: str
     config: Mapping[str, dict[str, Any]]
-    image: Image
+
+    @cached_property
+    def image(self) -> Image:
+        """Raises `TaskError`, a code and a sentence, for one that the jail cannot stand in for."""
+        return read_image(self.folder / "environment", self.config["environment"])
 
     def limits(self, name: str) -> dict[str, Any]:
         """How the scripts of `solution` or `verifier` are run: their variables, and seconds."""
@@ -61,52 +55,21 @@ class HarborTask:
         variables = {k: str(v) for k, v in self.config[name].get("env", {}).items()}
         return {"env": variables, "seconds": float(said or SECONDS[name])}
 
-    def container(self, pool: Pool) -> Container:
-        """A container with the image's files."""
-        asked, image = self.config["environment"], self.image
-        seconds = max(self.limits(name)["seconds"] for name in SECONDS)
-        made = Container(pool, seconds, int(asked.get("memory_mb") or 4096), env=image.env)
-        made.put(image.files)
-        made.cwd = str(asked.get("workdir") or image.cwd)
-        return made
 
-
-def read_task(folder: Path, offline: bool = False) -> HarborTask:
-    """Read a task directory. `offline`: also one that may use the network, without one. Raises
-    `TaskError` for a folder that is no task directory, and with a code and a sentence for one that
-    the jail cannot honour."""
+def read_task(folder: Path) -> HarborTask:
+    """Read a task directory. Raises `TaskError` for a folder that is none."""
     try:
         said = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))
         instruction = (folder / "instruction.md").read_text(encoding="utf-8")
-        config = {name: dict(said.get(name, {})) for name in TABLES}
+        config = said | {name: dict(said.get(name, {})) for name in TABLES}
     except (OSError, ValueError, TypeError) as error:
         raise TaskError(f"{folder}: not a task directory ({error})") from None
-    for table, names in _NONE.items():
-        for name in names:
-            if config[table].get(name):
-                raise TaskError(f"environment: {table}.{name}: the jail has none")
-    if said.get("steps") or config["verifier"].get("environment_mode") == "separate":
-        raise TaskError("steps: several steps, or a verifier with a container of its own")
-    for path in (folder / "environment").glob("*compose*.y*ml"):
-        raise TaskError(f"services: {path.name}: the jail starts none")
-    public = config["environment"].get("allow_internet") is True
-    mode = "public" if public else config["environment"].get("network_mode") or "no-network"
-    if mode != "no-network" and not offline:
-        raise TaskError(f"network: network_mode {mode}; --offline runs it without a network")
-    return HarborTask(folder, instruction, config, read_image(folder / "environment"))
-
-
-async def solve(task: HarborTask, container: Container) -> None:
-    """Run the reference solution."""
-    container.put(tree(task.folder / "solution", "/solution"))
-    await container.run(
-        "chmod +x /solution/solve.sh; /solution/solve.sh > /logs/agent/oracle.txt 2>&1",
-        **task.limits("solution"),
-    )
+    return HarborTask(folder, instruction, config)
 
 
 async def verify(task: HarborTask, container: Container) -> dict[str, float]:
-    """The verifier's numbers by name. Raises `NoReward` where it leaves none."""
+    """The verifier's numbers by name. Raises `EnvironmentFailure` where it leaves none that can be
+    read: there is no outcome."""
     container.put(tree(task.folder / "tests", "/tests"), clear=("/tests", "/logs/verifier"))
     ran = await container.run(
         "chmod +x /tests/test.sh; /tests/test.sh > /logs/verifier/test-stdout.txt 2>&1",
@@ -118,9 +81,11 @@ async def verify(task: HarborTask, container: Container) -> dict[str, float]:
             if name in left:
                 return read_rewards(left[name])
     except ValueError as error:
-        raise NoReward(f"the verifier's reward cannot be read: {error}") from None
+        raise EnvironmentFailure(f"the verifier's reward cannot be read: {error}") from None
     said = left.get("test-stdout.txt", b"").decode("utf-8", "replace").strip()[-300:]
-    raise NoReward(f"the verifier left no reward (status {ran.status}): {said or ran.why}")
+    raise EnvironmentFailure(
+        f"the verifier left no reward (status {ran.exit_code}): {said or ran.why}"
+    )
 
 
 class HarborShell:
@@ -132,9 +97,9 @@ class HarborShell:
         self._open: tuple[HarborTask, Container] | None = None
 
     async def open(self) -> EpisodeStart:
-        task = read_task(self._folder, offline=True)
+        task = read_task(self._folder)
         refuse_lacking(task.image, sys.executable)
-        self._open = task, task.container(self._shop.pool(container=True))
+        self._open = task, Container(self._shop.pool(container=True), task.image)
         return EpisodeStart(self._task.prompt, [SPEC])
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -153,18 +118,14 @@ class HarborShell:
         opened, self._open = self._open, None
         if opened is None:
             return EpisodeEnd()
-        try:
-            numbers = await verify(*opened)
-        except NoReward as error:
-            raise EnvironmentFailure(str(error)) from None
-        return EpisodeEnd({REWARD: json.dumps(numbers).encode()})
+        return EpisodeEnd({REWARD: json.dumps(await verify(*opened)).encode()})
 
     async def _run(self, left: float, call: ToolCall, arguments: dict[str, Any], _: float) -> Ran:
         if left <= 0:
             raise Refused("time_up", TIME_UP)
         assert self._open is not None
         seconds = min(self._shop.settings.run_s, left)
-        ran = await self._open[1].run(str(arguments["command"]), seconds=seconds)
-        status = f"[exit status {ran.status}{': ' * bool(ran.why)}{ran.why}]"
+        ran = await self._open[1].run(str(arguments["command"]), seconds)
+        status = f"[exit status {ran.exit_code}{': ' * bool(ran.why)}{ran.why}]"
         parts = [p.rstrip("\n") for p in (ran.stdout, ran.stderr, status) if p]
         return Ran(clip("\n".join(parts), SHOWN))

@@ -126,7 +126,7 @@ class Scripted:
         self.asked: list[Sequence[int]] = []
         self.gate: Any = None
 
-    async def generate(
+    def generate_now(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
     ) -> list[list[Completion]]:
         self.asked += prompts
@@ -238,7 +238,7 @@ def test_a_full_queue_says_when_to_come_back(model: tuple[TorchEngine, ChatToken
             while not engine.asked:
                 await asyncio.sleep(0.01)
             second = asyncio.create_task(post("/completions", body))
-            while not batches.waiting:
+            while not batches.queue:
                 await asyncio.sleep(0.01)
             async with aiohttp.ClientSession() as other:
                 third = await other.post(f"{url}/completions", json=body)
@@ -251,7 +251,7 @@ def test_a_full_queue_says_when_to_come_back(model: tuple[TorchEngine, ChatToken
 
 def test_an_engine_that_fails_is_a_server_error(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     class Broken:
-        async def generate(self, *_: Any) -> Any:
+        def generate_now(self, *_: Any) -> Any:
             raise RuntimeError("out of memory")
 
     ((status, reply),) = replies(Broken(), model[1], [("/completions", {"prompt": "x"})])
