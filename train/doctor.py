@@ -29,13 +29,14 @@ from assay.rows import read_rows
 from assay.workers import usable_cores
 from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
+from rollouts.engines.engine import Shape
 from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
 from train.backends.verl.compose import require_attention, require_verl
 from train.backends.verl.ray_cluster import STEP, base_port
 from train.cluster.preflight import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
-from train.model.source import Shape, local_model, shape_of
+from train.model.source import local_model, shape_of
 from train.run.record import PACKAGES, cpu_name
 
 Run = DemoConfig | SftRunConfig | GrpoRunConfig

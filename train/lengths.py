@@ -13,12 +13,13 @@ from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
+from rollouts.engines.engine import Shape
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer, for_gold, gold_text
 from train.examples import Example, examples_of, lengths_line
 from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.order import prompt_lengths
-from train.model.source import Shape, context_in, local_model, shape_of
+from train.model.source import context_in, local_model, shape_of
 from train.run.data import Row, asked_for, training_tasks
 from train.run.record import read_run_record
 

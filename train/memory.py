@@ -20,8 +20,8 @@ from assay.memory import PROC, available_memory, machine_memory
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoRunConfig, SftRunConfig
-from rollouts.engines.engine import ModelError
-from train.model.source import Shape, shape_of
+from rollouts.engines.engine import ModelError, Shape
+from train.model.source import shape_of
 
 SHORT = 8 << 30  # bytes; training a model of 135M parameters takes up to 6 GB
 MORE = 1 << 29  # bytes that a loop's heap may grow by where memory is not short

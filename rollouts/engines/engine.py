@@ -1,11 +1,11 @@
-"""The seam between episodes and whatever produces tokens, and answers that end where a model's
-context does."""
+"""The seam between episodes and whatever produces tokens; the sizes of a model, and answers that
+end where its context does."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from configs.loader import ConfigError
@@ -38,7 +38,7 @@ class TrainedEngine(Engine, Protocol):
         ...
 
 
-# --- how many tokens a model reads
+# --- how large a model is, and how many tokens it reads
 
 # Names of the longest sequence in configurations of decoders.
 NAMES = (
@@ -61,6 +61,57 @@ def context_of(config: Mapping[str, Any]) -> int:
     scaling: Mapping[str, Any] = whole.get("rope_scaling") or whole.get("rope_parameters") or {}
     first = int(scaling.get("original_max_position_embeddings") or 0)
     return max(trained, int(first * float(scaling.get("factor") or 1)))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a decoder with gated MLPs and grouped keys and values."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp: int
+    vocab: int
+    tied: bool
+    positions: int = 0  # longest sequence it was made for; 0: not known
+
+    @property
+    def parameters(self) -> int:
+        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        per_layer = attention + 3 * self.hidden * self.mlp + 2 * self.hidden
+        return self.layers * per_layer + self.vocab * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Of one token, in bf16."""
+        return 2 * 2 * self.layers * self.kv_heads * self.head_dim
+
+    def adapters(self, rank: int) -> int:
+        """Parameters of LoRA adapters on all linear layers of the blocks."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = 2 * (self.hidden + q) + 2 * (self.hidden + kv)
+        return self.layers * rank * (attention + 3 * (self.hidden + self.mlp))
+
+
+def shape_in(config: Mapping[str, Any]) -> Shape:
+    """Of a config.json. Raises `KeyError`, `ValueError` or `TypeError` where it is of another."""
+    heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+    return Shape(
+        layers=int(config["num_hidden_layers"]),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=int(config.get("num_key_value_heads") or heads),
+        head_dim=int(config.get("head_dim") or hidden // heads),
+        mlp=int(config["intermediate_size"]),
+        vocab=int(config["vocab_size"]),
+        tied=bool(config.get("tie_word_embeddings", False)),
+        positions=context_of(config),
+    )
+
+
+# --- an engine of this process
 
 
 class EmbeddedEngine:

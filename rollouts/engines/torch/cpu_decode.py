@@ -33,8 +33,8 @@ from rollouts.engines.torch.llama import (
     Chain,
     Layer,
     Llama,
+    LlamaShape,
     Products,
-    Shape,
     rope_tables,
     split_heads,
 )
@@ -516,7 +516,7 @@ def _block(part: Fed, dtype: torch.dtype) -> Block:
 
 
 def attend(
-    shape: Shape,
+    shape: LlamaShape,
     layer: Layer,
     index: int,
     fed: Sequence[Fed],
@@ -536,7 +536,7 @@ def attend(
     return torch.cat(mixed) if len(mixed) > 1 else mixed[0]
 
 
-def _attend(shape: Shape, store: Store, block: Block, index: int, q: Tensor) -> Tensor:
+def _attend(shape: LlamaShape, store: Store, block: Block, index: int, q: Tensor) -> Tensor:
     """Attention of q (T, H, C), already scaled, over prompt and own keys."""
     (p, w, n), k, g, c = block.sizes, shape.kv_heads, shape.repeat, shape.head_dim
     padded = q.new_zeros(p * w * n, shape.heads, c).index_copy_(0, block.inside, q)

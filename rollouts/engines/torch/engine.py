@@ -48,7 +48,7 @@ class TorchEngine(EmbeddedEngine):
         slots: int = 128,
         keep_bytes: int = KEEP_BYTES,
     ) -> None:
-        super().__init__(slots, model.shape.context)
+        super().__init__(slots, model.shape.positions)
         self.model = model
         self.stop_ids = torch.tensor(sorted(stop_ids), device=model.embed.device)
         self._packs = llama.can_prepack(model.embed)

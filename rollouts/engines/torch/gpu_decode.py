@@ -25,7 +25,14 @@ import torch
 from torch import Tensor
 
 from assay.seeds import derive_seed
-from rollouts.engines.torch.llama import Layer, Llama, Products, Shape, rope_tables, split_heads
+from rollouts.engines.torch.llama import (
+    Layer,
+    Llama,
+    LlamaShape,
+    Products,
+    rope_tables,
+    split_heads,
+)
 from rollouts.engines.torch.prefill import Past, Prompts, cut
 from rollouts.engines.torch.sampling import completion, draw, uniforms
 from rollouts.trajectory import Completion, Sampling
@@ -115,7 +122,7 @@ def new_cache(prompts: Prompts, width: int) -> Cache:
     return Cache(prompts.k, prompts.v, own_k, own_v, mask, lengths, groups, width, column)
 
 
-def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
+def _attend(shape: LlamaShape, cache: Cache, index: int, q: Tensor) -> Tensor:
     """Attention of one new token a row: q (R, H, C), already scaled, over prompt and own keys."""
     p, w, k, g = cache.groups, cache.width, shape.kv_heads, shape.repeat
     rows, c = p * w, shape.head_dim
@@ -162,7 +169,7 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
 
 
 def _mixed(
-    shape: Shape,
+    shape: LlamaShape,
     layer: Layer,
     caches: Sequence[Cache],
     index: int,

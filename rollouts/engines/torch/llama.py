@@ -13,33 +13,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.engine import ModelError, context_of
+from rollouts.engines.engine import ModelError, Shape, shape_in
 from rollouts.engines.torch.kernels import Kernels, kernels_for
 
 
-@dataclass(frozen=True)
-class Shape:
+@dataclass(frozen=True, kw_only=True)
+class LlamaShape(Shape):
     """Sizes of a Llama-shaped model, and the rotary frequencies (C/2,)."""
 
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
-    vocab: int
     eps: float
-    tied: bool
     inv_freq: Tensor = field(repr=False, compare=False)
     rope_scale: float = 1.0
-    context: int = 0  # longest sequence that it was made for; 0: not known
 
     @property
     def repeat(self) -> int:
@@ -76,7 +67,7 @@ class Layer:
 class Llama:
     """All weights. `head` is `embed` itself when the two are tied."""
 
-    shape: Shape
+    shape: LlamaShape
     embed: Tensor
     layers: tuple[Layer, ...]
     norm: Tensor
@@ -131,31 +122,22 @@ def _window(config: Any) -> int | None:
     return int(window)
 
 
-def _shape(config: Any) -> Shape:
+def _shape(config: Any) -> LlamaShape:
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     reason = why_not(config)
     if reason:
         raise ModelError(f"the embedded decoder does not compute this model: {reason}")
     rotary: Any = LlamaRotaryEmbedding(config)
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return Shape(
-        layers=config.num_hidden_layers,
-        hidden=config.hidden_size,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads,
-        head_dim=head_dim,
-        mlp=config.intermediate_size,
-        vocab=config.vocab_size,
+    return LlamaShape(
+        **asdict(shape_in(config.to_dict())),
         eps=config.rms_norm_eps,
-        tied=bool(config.tie_word_embeddings),
         inv_freq=rotary.inv_freq.float().clone(),
         rope_scale=float(getattr(rotary, "attention_scaling", 1.0)),
-        context=context_of(config.to_dict()),
     )
 
 
-def parts_of(shape: Shape) -> dict[str, dict[str, tuple[int, ...]]]:
+def parts_of(shape: LlamaShape) -> dict[str, dict[str, tuple[int, ...]]]:
     """A tensor of `Layer` → those of a layer of transformers that it is made of, and their
     shapes."""
     hidden, mlp, head = shape.hidden, shape.mlp, shape.head_dim
@@ -226,7 +208,7 @@ def to_state(model: Llama) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in state.items()}
 
 
-def rope_tables(shape: Shape, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def rope_tables(shape: LlamaShape, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin (N, C) for N positions, computed in float32 as transformers does."""
     angles = positions.float()[:, None] * shape.inv_freq.to(positions.device)[None, :]
     angles = torch.cat([angles, angles], dim=-1)
@@ -242,7 +224,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def split_heads(
-    projected: Tensor, layer: Layer, shape: Shape, tables: tuple[Tensor, Tensor]
+    projected: Tensor, layer: Layer, shape: LlamaShape, tables: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries (T, H, C) and keys (T, K, C) at their places, and values (T, K, C), of what a layer
     projected (T, (H+2K)·C); `tables` are cos and sin (T, C)."""
@@ -253,7 +235,7 @@ def split_heads(
     return turned[:, : shape.heads], turned[:, shape.heads :], heads[:, cut:]
 
 
-def positioned(turn: Tensor, layer: Layer, shape: Shape, cos: Tensor, sin: Tensor) -> Tensor:
+def positioned(turn: Tensor, layer: Layer, shape: LlamaShape, cos: Tensor, sin: Tensor) -> Tensor:
     """Queries and keys (N, H+K, C), normed where the model does that, and rotated."""
     if layer.norm_q is not None and layer.norm_k is not None:
         q, k = turn.split([shape.heads, shape.kv_heads], 1)

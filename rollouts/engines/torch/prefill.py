@@ -29,8 +29,8 @@ from torch import Tensor
 from rollouts.engines.torch.llama import (
     Layer,
     Llama,
+    LlamaShape,
     Products,
-    Shape,
     rms_norm,
     rope_tables,
     split_heads,
@@ -300,7 +300,7 @@ def _padding(piece: _Piece, device: torch.device, dtype: torch.dtype) -> _Paddin
 
 
 def _mixed(
-    shape: Shape,
+    shape: LlamaShape,
     layer: Layer,
     projected: Tensor,
     tables: tuple[Tensor, Tensor],

@@ -21,7 +21,7 @@ from tiny_model import tiny_config  # noqa: E402
 from rollouts.engines.torch import cpu_decode, kernels, llama, prefill  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
-from rollouts.engines.torch.llama import Layer, Llama, Shape, from_state, rope_tables  # noqa: E402
+from rollouts.engines.torch.llama import Layer, Llama, LlamaShape, from_state, rope_tables  # noqa: E402
 from rollouts.engines.torch.sampling import pick  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
@@ -60,7 +60,7 @@ def test_without_wide_vectors_they_are_left_out_unless_asked_for(
 
 
 def fed_rows(
-    seed: int, shape: Shape, lengths: list[int], rows: list[Any], shared: int, dtype: Any
+    seed: int, shape: LlamaShape, lengths: list[int], rows: list[Any], shared: int, dtype: Any
 ) -> cpu_decode.Fed:
     """A wave in the middle of its work: its rows are (prompt, columns so far, new tokens)."""
     sizes = (len(lengths), shape.kv_heads, max(lengths), shape.head_dim)
@@ -77,7 +77,7 @@ def fed_rows(
     return cpu_decode.Fed(store, found, [0] * sum(row[3] for row in found))
 
 
-def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
+def one_layer(shape: LlamaShape, normed: bool, dtype: Any) -> Layer:
     none = torch.empty(0)
     norms = [some(7 + i, shape.head_dim, dtype=dtype) if normed else None for i in range(2)]
     return Layer(none, none, none, none, none, none, None, None, *norms)
@@ -106,7 +106,7 @@ def test_attention(
     found = here(dtype, defines=defines)
     count, kv_heads, size = heads
     freq = torch.logspace(0, -2, size // 2)
-    shape = Shape(1, 64, count, kv_heads, size, 64, 64, 1e-5, True, freq)
+    shape = LlamaShape(1, 64, count, kv_heads, size, 64, 64, True, eps=1e-5, inv_freq=freq)
     layer = one_layer(shape, normed, dtype)
     row = st.tuples(st.integers(0, len(lengths) - 1), st.integers(0, 37), st.integers(1, 16))
     rows = data.draw(st.lists(row, min_size=1, max_size=24), label="prompt, columns, tokens")
