@@ -23,16 +23,19 @@ from data_gen.certificate import Input, say_inputs
 from rewards.harbor import HARBOR, of_rewards
 from rollouts.environment import EnvironmentFailure
 from rollouts.harbor.container import Container, container_config, refuse_lacking, tree
-from rollouts.harbor.task import NAME, HarborTask, read_task, verify
+from rollouts.harbor.task import NAME, read_task, verify
 from rollouts.sandbox.model import worker_count
 from rollouts.sandbox.pool import Pool
 
 KEPT = "directories"  # the folder of the copies, beside the tasks file
-# fields of task.toml that ask for what the jail has none of, by table
-_NONE = {
-    "environment": ("mcp_servers", "gpus", "tpu", "healthcheck", "skills_dir"),
-    "verifier": ("environment", "collect"),
-}
+# what task.toml can ask for and the jail has none of
+_NONE = (
+    *(
+        ("environment", name)
+        for name in ("mcp_servers", "gpus", "tpu", "healthcheck", "skills_dir")
+    ),
+    *(("verifier", name) for name in ("environment", "collect")),
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -56,9 +59,8 @@ def main(argv: Sequence[str]) -> int:
                 shutil.copytree(one.folder, new / KEPT / one.name)
         if taken:
             write_jsonl(new / f"{args.split}.jsonl", (t.to_json() for t in taken))
-        left_out = len(checked) - len(taken)
-        certificate = {"family": HARBOR.name, "tasks": len(taken), "left_out": left_out}
-        write_bytes(new / "certificate.json", json_text(certificate, indent=2))
+        said = {"family": HARBOR.name, "tasks": len(taken), "left_out": len(checked) - len(taken)}
+        write_bytes(new / "certificate.json", json_text(said, indent=2))
     inputs = [Input(c.name, bool(c.task), (c.why,) if c.why else (), c.licence) for c in checked]
     say_inputs(inputs, args.out)
     return console.DONE if taken else console.FAILED
@@ -107,46 +109,37 @@ async def _check(one: _Checked, args: argparse.Namespace, pool: Pool) -> None:
     refuse_lacking(task.image, sys.executable)
     idle, solved = Container(pool, task.image), Container(pool, task.image)
     solved.put(tree(task.folder / "solution", "/solution"))
-    await solved.run(
-        "chmod +x /solution/solve.sh; /solution/solve.sh > /logs/agent/oracle.txt 2>&1",
-        **task.limits("solution"),
-    )
+    await task.run(solved, "solution", "/solution/solve.sh", "/logs/agent/oracle.txt")
     earned = await verify(task, solved)
     oracle, nop = of_rewards(earned).outcome or 0.0, of_rewards(await verify(task, idle)).outcome
     if oracle < RIGHT:
         raise TaskError(f"its solution scores {oracle}, not 1")
     if nop:
         raise TaskError(f"doing nothing scores {nop}, not 0")
-    one.task = _task(task, one, args.split, earned)
+    about = {**about, "name": task.config["task"].get("name", "")}
+    known = {k: v for k, v in about.items() if isinstance(v, str | int | float | bool)}
+    image = {"python": task.image.python, "requirements": task.image.requirements}
+    one.task = Task(
+        id=one.name,
+        family=HARBOR.name,
+        track=str(about.get("category") or HARBOR.name),
+        split=args.split,
+        prompt=[{"role": "user", "content": task.instruction}],
+        gold={"oracle": earned},
+        tools=(NAME,),
+        files={"environment": f"{KEPT}/{one.name}/environment"},
+        meta={**known, "licence": one.licence, "image": image},
+    )
 
 
 def _refuse(config: Mapping[str, dict[str, Any]], offline: bool) -> None:
     """Raise `TaskError`, a code and a sentence, for what the jail cannot honour."""
-    for table, names in _NONE.items():
-        for name in names:
-            if config[table].get(name):
-                raise TaskError(f"environment: {table}.{name}: the jail has none")
+    for table, name in _NONE:
+        if config[table].get(name):
+            raise TaskError(f"environment: {table}.{name}: the jail has none")
     if config.get("steps") or config["verifier"].get("environment_mode") == "separate":
         raise TaskError("steps: several steps, or a verifier with a container of its own")
     public = config["environment"].get("allow_internet") is True
     mode = "public" if public else config["environment"].get("network_mode") or "no-network"
     if mode != "no-network" and not offline:
         raise TaskError(f"network: network_mode {mode}; --offline runs it without a network")
-
-
-def _task(task: HarborTask, one: _Checked, split: str, earned: dict[str, float]) -> Task:
-    about = {**task.config["metadata"], "name": task.config["task"].get("name", "")}
-    known = {k: v for k, v in about.items() if isinstance(v, str | int | float | bool)}
-    image = {"python": task.image.python, "requirements": task.image.requirements}
-    meta: dict[str, Any] = {**known, "licence": one.licence, "image": image}
-    return Task(
-        id=one.name,
-        family=HARBOR.name,
-        track=str(about.get("category") or HARBOR.name),
-        split=split,
-        prompt=[{"role": "user", "content": task.instruction}],
-        gold={"oracle": earned},
-        tools=(NAME,),
-        files={"environment": f"{KEPT}/{one.name}/environment"},
-        meta=meta,
-    )

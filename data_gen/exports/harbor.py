@@ -114,11 +114,8 @@ def directory(task: Task, root: Path, settings: Settings) -> Iterator[tuple[str,
     load = _carried(family.name, family.origin)
     _refuse_wrong_gold(family, task, handed)
     yield "task.toml", _toml(task, settings).encode(), False
-    yield (
-        "instruction.md",
-        instruction(task, handed).encode("utf-8", "surrogatepass"),
-        False,
-    )
+    said = instruction(task, handed).encode("utf-8", "surrogatepass")
+    yield "instruction.md", said, False
     files = dict(_task_files(task, root))
     yield "environment/Dockerfile", _dockerfile(load, settings, bool(files)).encode(), False
     for name, path in sorted(files.items()):
@@ -178,12 +175,9 @@ def _task_files(task: Task, root: Path) -> Iterator[tuple[str, Path]]:
         target = PurePosixPath(known.places.get(name, name) if known else name)
         if target.is_absolute() or ".." in target.parts:
             raise TaskError(f"task {task.id}: a file named {name!r}; use a plain name")
-        if place.is_file():
-            yield str(target), place
-            continue
-        for inner in sorted(place.rglob("*")):
+        for inner in [place] if place.is_file() else sorted(place.rglob("*")):
             if inner.is_file():
-                yield f"{target}/{inner.relative_to(place).as_posix()}", inner
+                yield str(target / inner.relative_to(place)), inner
 
 
 def _dockerfile(load: Carried, settings: Settings, files: bool) -> str:
@@ -199,10 +193,8 @@ def _dockerfile(load: Carried, settings: Settings, files: bool) -> str:
 def _solve(handed: HandIn) -> str:
     """Puts gold where an answer belongs."""
     lines = ["#!/bin/bash", "set -e"]
-    lines += [
-        f"cp /solution/gold/{shlex.quote(name)} {FOLDER}/{shlex.quote(name)}"
-        for name in sorted(handed.gold)
-    ]
+    for name in map(shlex.quote, sorted(handed.gold)):
+        lines.append(f"cp /solution/gold/{name} {FOLDER}/{name}")
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@ from assay.task import Task, TaskError
 from rewards.harbor import REWARD, read_rewards
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.harbor.container import Container, Image, read_image, refuse_lacking, tree
+from rollouts.sandbox.model import Result
 from rollouts.tool_calls import ToolCall, ToolSpec, object_schema
 from rollouts.tools import TIME_UP, Ran, Refused, answer_calls, clip
 
@@ -49,11 +50,13 @@ class HarborTask:
         """Raises `TaskError`, a code and a sentence, for one that the jail cannot stand in for."""
         return read_image(self.folder / "environment", self.config["environment"])
 
-    def limits(self, name: str) -> dict[str, Any]:
-        """How the scripts of `solution` or `verifier` are run: their variables, and seconds."""
-        said = self.config["agent" if name == "solution" else name].get("timeout_sec")
-        variables = {k: str(v) for k, v in self.config[name].get("env", {}).items()}
-        return {"env": variables, "seconds": float(said or SECONDS[name])}
+    async def run(self, container: Container, part: str, script: str, log: str) -> Result:
+        """Run a script of `solution` or `verifier` as its table says. It prints to `log`."""
+        asked = self.config["agent" if part == "solution" else part]
+        variables = {k: str(v) for k, v in self.config[part].get("env", {}).items()}
+        seconds = float(asked.get("timeout_sec") or SECONDS[part])
+        words = f"chmod +x {script}; {script} > {log} 2>&1"
+        return await container.run(words, seconds, env=variables)
 
 
 def read_task(folder: Path) -> HarborTask:
@@ -71,10 +74,8 @@ async def verify(task: HarborTask, container: Container) -> dict[str, float]:
     """The verifier's numbers by name. Raises `EnvironmentFailure` where it leaves none that can be
     read: there is no outcome."""
     container.put(tree(task.folder / "tests", "/tests"), clear=("/tests", "/logs/verifier"))
-    ran = await container.run(
-        "chmod +x /tests/test.sh; /tests/test.sh > /logs/verifier/test-stdout.txt 2>&1",
-        **task.limits("verifier"),
-    )
+    log = "/logs/verifier/test-stdout.txt"
+    ran = await task.run(container, "verifier", "/tests/test.sh", log)
     left = container.files("/logs/verifier")
     try:
         for name in (REWARD, "reward.txt"):
