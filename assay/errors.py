@@ -1,4 +1,10 @@
-"""The error that a user can mend, and what to install for what is optional."""
+"""The error that a user can mend; what to install for libraries that are optional, and those that
+take long to import, loaded when they are first used: a command starts without them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 
 class TaskError(ValueError):
@@ -13,3 +19,16 @@ def install_extra(extra: str) -> str:
     project.
     """
     return f"run `pip install -e '.[{extra}]'` in the checkout of Assay"
+
+
+class _Lazy:
+    """A module by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, part: str) -> Any:
+        return getattr(import_module(self._name), part)
+
+
+pandas: Any = _Lazy("pandas")

@@ -1,4 +1,5 @@
-"""The types everything else moves around: a task that carries its gold, an answer, and a score."""
+"""The types everything else moves around: a task that carries its gold, an answer, and a score; and
+the seeds of what is drawn for them."""
 
 from __future__ import annotations
 
@@ -217,3 +218,17 @@ def refuse_without_gold(tasks: Iterable[Task], where: str | Path) -> None:
                 f"{where}: task {task.id} came without its gold; take answers to it with "
                 "`assay rollout`, and have them scored by whoever pushed the set"
             )
+
+
+def derive_seed(*parts: str | int) -> int:
+    """A 63-bit seed from named parts such as (run seed, task id, sample, turn): from what is being
+    sampled, never from when.
+
+    The same parts give the same seed in every process and Python version; parts are joined
+    with a separator that cannot occur in a decimal number, so ("a", 1) and ("a1",) differ.
+    """
+    text = "\x1f".join(f"{type(p).__name__}:{p}" for p in parts)
+    return (
+        int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        >> 1
+    )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 
 DOMAINS = ("web", "latex", "rag", "privacy")
 WORDS: tuple[str, ...] = (

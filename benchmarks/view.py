@@ -17,8 +17,7 @@ from statistics import median
 from typing import Any
 
 from assay.family import score_answer
-from assay.seeds import derive_seed
-from assay.task import Task, write_jsonl
+from assay.task import Task, derive_seed, write_jsonl
 from benchmarks.runner import command, machine
 from rewards.gold import Step, execute
 from rewards.parse import render

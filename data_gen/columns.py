@@ -22,8 +22,8 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from assay.errors import pandas as pd
 from assay.files import yaml_beside
-from assay.lazy import pandas as pd
 from assay.tables.settings import Doubt
 
 Frame = Any  # a pandas DataFrame

@@ -16,8 +16,7 @@ from typing import Any, cast
 
 from assay.fingerprints import TAG, canonical_hash
 from assay.rows import unpacked
-from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, derive_seed
 from data_gen.certificate import shared
 from data_gen.readers import LOST, Piece, Source, raw_rows
 from data_gen.readers import CorpusError as CorpusError

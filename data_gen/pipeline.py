@@ -22,8 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from assay.console import DONE, UNUSABLE, Parser, add_out, add_seed
 from assay.family import family_named
 from assay.record import GOLD
-from assay.seeds import derive_seed
-from assay.task import Answer, Task, TaskError
+from assay.task import Answer, Task, TaskError, derive_seed
 from data_gen.certificate import (
     AGREED,
     CERTIFICATE,

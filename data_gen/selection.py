@@ -27,8 +27,7 @@ from assay.console import Progress, TaskFilter, add_filter, task_filter
 from assay.family import use_families
 from assay.files import file_hash, write_text
 from assay.rows import is_parquet, matching, total_bytes
-from assay.seeds import derive_seed
-from assay.task import TaskError
+from assay.task import TaskError, derive_seed
 from data_gen.rollout_store import SILENT, Store, write_training_set
 
 NAMES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")  # of a training set

@@ -12,8 +12,7 @@ from typing import Any
 
 from assay.console import Parser
 from assay.family import Family, source_of
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 
 TRAIN = "train"
 SPLITS = (TRAIN, "validation", "heldout")

@@ -29,8 +29,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.seeds import derive_seed
-from assay.task import write_jsonl
+from assay.task import derive_seed, write_jsonl
 from experiments.study import (
     ONE_THREAD,
     Answer,

@@ -34,8 +34,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.seeds import derive_seed
-from assay.task import read_tasks, write_jsonl
+from assay.task import derive_seed, read_tasks, write_jsonl
 from experiments.study import (
     ONE_THREAD,
     Answer,

@@ -19,8 +19,7 @@ from typing import Any
 
 from assay import user_code
 from assay.family import Family, Form, as_answer, called, family_named, slices_of
-from assay.seeds import derive_seed
-from assay.task import RIGHT, Answer, Score, Task, TaskError, unscored
+from assay.task import RIGHT, Answer, Score, Task, TaskError, derive_seed, unscored
 from rewards.audit_laws import (
     Audited,
     Broken,

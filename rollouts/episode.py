@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from rollouts.conversation import (
     Ask,
     ChatConversation,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from aiohttp import web
 
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from rollouts.engines.engine import EmbeddedEngine
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tool_calls import ToolCall, ToolSpec, make_call

@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.seeds import derive_seed
-from assay.task import Message, Task
+from assay.task import Message, Task, derive_seed
 from configs.loader import ConfigError
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.sandbox.model import MIB, Result

@@ -16,8 +16,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.seeds import derive_seed
-from assay.task import Answer, Task, TaskError
+from assay.task import Answer, Task, TaskError, derive_seed
 from rollouts.conversation import Ask, ChatEngine
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker

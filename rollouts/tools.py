@@ -31,8 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from rollouts.environment import EnvironmentFailure, ModelTurn, Reply
 from rollouts.tool_calls import NULL, ToolCall, ToolSpec, fitting, object_schema
 

@@ -24,8 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, derive_seed
 from configs.loader import dump
 from configs.schema import GrpoConfig, GrpoRunConfig, warmup_steps, weights_of
 from rollouts.engines.engine import TrainedEngine

@@ -19,8 +19,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from assay.files import yaml_beside
-from assay.seeds import derive_seed
-from assay.task import TaskError
+from assay.task import TaskError, derive_seed
 from configs.cdr import InstructConfig
 from data_gen.cdr.units import Asked
 from rewards.cdr.release_files import sample_variants

@@ -24,8 +24,7 @@ from typing import Any, TypeVar
 import regex
 
 from assay.files import yaml_beside
-from assay.seeds import derive_seed
-from assay.task import TaskError
+from assay.task import TaskError, derive_seed
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import (
     CONDITIONS,

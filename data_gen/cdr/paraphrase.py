@@ -21,8 +21,7 @@ from typing import Any, cast
 
 from assay.console import Progress
 from assay.files import yaml_beside
-from assay.seeds import derive_seed
-from assay.task import TaskError, write_jsonl
+from assay.task import TaskError, derive_seed, write_jsonl
 from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import (
     CONDITIONS,

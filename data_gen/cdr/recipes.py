@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from assay.console import Progress
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from assay.workers import WorkerPool
 from configs.cdr import CdrConfig, ComposeConfig, LibraryConfig, MiningConfig
 from data_gen.cdr.documents import (

@@ -15,8 +15,7 @@ from typing import Any, cast
 
 from assay import console
 from assay.files import atomic_write_set
-from assay.seeds import derive_seed
-from assay.task import Task, write_jsonl
+from assay.task import Task, derive_seed, write_jsonl
 from data_gen.cdr.documents import sources_of
 from data_gen.cdr.semantic_sources import DOMAINS, SOURCES, Row, Unusable, published
 from data_gen.cdr.units import compared, say_examples, show_examples

@@ -30,8 +30,8 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from assay.files import yaml_beside
-from assay.seeds import derive_seed
 from assay.syntax import python_literal
+from assay.task import derive_seed
 from data_gen.cdr.units import row_of
 from rewards.cdr.release_files import stable_id
 

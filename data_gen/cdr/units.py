@@ -20,8 +20,7 @@ import numpy as np
 from assay.console import Progress
 from assay.files import atomic_write
 from assay.rows import read_rows
-from assay.seeds import derive_seed
-from assay.task import Task, json_line
+from assay.task import Task, derive_seed, json_line
 from configs.cdr import SplitConfig
 from data_gen.cdr.documents import Record, Replays
 from data_gen.overlap import Fingerprint, Print, copies_of, overlaps

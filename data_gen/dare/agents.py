@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from data_gen.dare.models import HOMES
 from rollouts.engines.scripted import Solver
 from rollouts.python_tool import NAME, PREDICTION

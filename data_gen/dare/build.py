@@ -22,12 +22,11 @@ from typing import Any
 
 from assay import console
 from assay.console import Progress, near_miss
+from assay.errors import pandas as pd
 from assay.files import mark_unfinished
 from assay.fingerprints import column_hashes
-from assay.lazy import pandas as pd
 from assay.record import TABLES
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError, read_tasks, write_jsonl
+from assay.task import Task, TaskError, derive_seed, read_tasks, write_jsonl
 from assay.workers import WorkerPool, limit_threads, usable_cores
 from data_gen.certificate import (
     AGREED,

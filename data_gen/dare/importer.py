@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.console import progress
+from assay.errors import pandas as pd
 from assay.hub import local_place
-from assay.lazy import pandas as pd
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError, write_jsonl
+from assay.task import Task, TaskError, derive_seed, write_jsonl
 from data_gen.certificate import REFUSED, Input, Refusal, say_inputs
 from data_gen.dare.layout import (
     KIND,

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from assay.lazy import pandas as pd
+from assay.errors import pandas as pd
 from assay.task import TaskError
 from rewards.dare.score import TASK_TYPES
 

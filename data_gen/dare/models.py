@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.lazy import pandas as pd
+from assay.errors import pandas as pd
 from assay.record import installed
 from assay.task import TaskError
 from assay.workers import limit_threads

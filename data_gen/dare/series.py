@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.lazy import pandas as pd
-from assay.seeds import derive_seed
+from assay.errors import pandas as pd
+from assay.task import derive_seed
 from data_gen.certificate import Refusal, Refused
 from data_gen.columns import (
     Timed,

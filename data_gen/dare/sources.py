@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
+from assay.errors import pandas as pd
 from assay.files import yaml_beside
 from assay.fingerprints import few, plain_values, spread
-from assay.lazy import pandas as pd
 from assay.tables.formats import PACKED, SEVERAL, files_below, form_of
 from assay.tables.load import load_file, plan_file
 from assay.tables.plan import Skipped, Unreadable

@@ -31,9 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from assay.errors import pandas as pd
 from assay.files import machine_failed
-from assay.lazy import pandas as pd
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from data_gen.certificate import Refused
 from data_gen.columns import is_one_series, keys_of
 from data_gen.dare.database import (

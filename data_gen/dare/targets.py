@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from assay.console import near_miss
-from assay.lazy import pandas as pd
-from assay.seeds import derive_seed
-from assay.task import TaskError
+from assay.errors import pandas as pd
+from assay.task import TaskError, derive_seed
 from data_gen.certificate import Refusal, Refused
 from data_gen.columns import Column, look, look_at, of_calendar, speaks_of, times_in, words_of
 from data_gen.dare.layout import Frame

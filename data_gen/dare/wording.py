@@ -16,8 +16,7 @@ from typing import Any
 
 from assay.console import Progress
 from assay.files import yaml_beside
-from assay.seeds import derive_seed
-from assay.task import TaskError
+from assay.task import TaskError, derive_seed
 from data_gen.certificate import Refused
 from data_gen.dare.layout import Frame
 from data_gen.dare.targets import Looked

@@ -15,8 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from assay.console import progress
 from assay.fingerprints import canonical_hash
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from data_gen.certificate import DIFFERS, Refused, Tally
 from data_gen.corpora import (
     Corpus,

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.seeds import derive_seed
-from assay.task import Score, Task, TaskError, unscored
+from assay.task import Score, Task, TaskError, derive_seed, unscored
 from rewards.adapters import SETTINGS, Words, load, score_text
 from rollouts.environment import Budget, Environment, ModelTurn
 from rollouts.environments import EnvironmentFactory, ToolEnvironment

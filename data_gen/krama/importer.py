@@ -22,8 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError, with_relative_files, write_jsonl
+from assay.task import Task, TaskError, derive_seed, with_relative_files, write_jsonl
 from rewards.krama.answer import ANSWER_TYPES, as_list
 from rewards.krama.release import LISTS_WHAT_IS_NOT_THERE, Mode
 from rollouts.krama.index import LAKE, SYSTEM

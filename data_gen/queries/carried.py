@@ -33,9 +33,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from assay.lazy import pandas as pd
-from assay.seeds import derive_seed
+from assay.errors import pandas as pd
 from assay.tables.settings import FILE
+from assay.task import derive_seed
 from assay.workers import MapFunction
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.describe import About

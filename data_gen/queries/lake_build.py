@@ -22,8 +22,7 @@ from typing import Any, cast
 
 from assay import console
 from assay.console import Progress
-from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, derive_seed
 from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.queries import ops

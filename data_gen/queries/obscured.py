@@ -31,10 +31,10 @@ from random import Random
 from typing import Any, cast
 
 from assay.errors import TaskError
-from assay.seeds import derive_seed
 from assay.tables.load import load_file, written
 from assay.tables.plan import ReadPlan, Skipped
 from assay.tables.settings import FileSettings, read_settings
+from assay.task import derive_seed
 from data_gen.describe import About
 from data_gen.krama.importer import Entry
 from data_gen.queries.carried import Frame, Layout, top_lines, write_frames, write_rules

@@ -18,9 +18,8 @@ from random import Random
 from assay import console
 from assay.console import Progress
 from assay.fingerprints import TableMarks
-from assay.seeds import derive_seed
 from assay.tables.load import load
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from data_gen.certificate import UNPROVABLE, Refusal, Refused, Tally, counted
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.proof.original import NotProvable

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.lazy import pandas as pd
+from assay.errors import pandas as pd
 from data_gen.certificate import AGREED, DIFFERS, ONCE, UNPROVABLE, Refused
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text, time

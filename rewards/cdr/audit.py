@@ -11,8 +11,7 @@ from random import Random
 from typing import Any, cast
 
 from assay.family import Audit, Floor
-from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, derive_seed
 from rewards.cdr.json_answers import TEXT, gold_response, parse_json, profile_of, score_structured
 from rewards.cdr.recipes import written
 from rewards.cdr.score import gold_answer, score_refinement

@@ -14,8 +14,7 @@ from typing import Any, cast
 from assay.console import licences_of
 from assay.family import SOURCE, Audit, Cheat, Family, Floor
 from assay.fingerprints import TableMarks, tables_of
-from assay.seeds import derive_seed
-from assay.task import Answer, Task, TaskError
+from assay.task import Answer, Task, TaskError, derive_seed
 from rewards.dare.read import read_truth
 from rewards.dare.score import FILE, read_gold, score_file, score_table, score_trusted
 from rewards.weights import TableReward

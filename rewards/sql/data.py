@@ -18,8 +18,7 @@ from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, Literal, cast
 
-from assay.seeds import derive_seed
-from assay.task import TaskError
+from assay.task import TaskError, derive_seed
 
 Cell = None | int | float | str | bytes
 Row = tuple[Cell, ...]

@@ -10,8 +10,7 @@ from random import Random
 
 from assay.family import SOURCE, Answer, Audit, Cheat, Family, Floor
 from assay.fingerprints import TableMarks, marks_of_frame
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from rewards.sql.data import Cell, Database, hidden_database, packed, quoted, renamed, unpacked
 from rewards.sql.run import RunnerLost
 from rewards.sql.score import case_of, fenced, read_gold, score_sql

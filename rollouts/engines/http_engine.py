@@ -27,7 +27,7 @@ from assay.http_client import (
     read_chat,
     request_json,
 )
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from rollouts.conversation import ChatReply, ContextFull
 from rollouts.tool_calls import ToolCall, call_format, make_call
 from rollouts.trajectory import Completion, Sampling, Stop

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.rows import read_rows
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from rollouts.conversation import ChatReply
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import CallFormat, call_format

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from rollouts.engines.engine import Engine
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling

@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.seeds import derive_seed
-from assay.task import Task
+from assay.task import Task, derive_seed
 from rollouts.environment import EnvironmentFailure, EpisodeEnd
 from rollouts.krama.cell_loop import OUTPUTS
 from rollouts.krama.lake import KEY, OUTPUT_KB, LakeFolder

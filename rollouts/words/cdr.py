@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.fingerprints import shingles, tokens
-from assay.seeds import derive_seed
-from assay.task import Message, Task
+from assay.task import Message, Task, derive_seed
 from rewards.cdr.score import ANALYSIS_MODES
 from rewards.parse import render
 from rollouts.words.release import called, mark, refused, template

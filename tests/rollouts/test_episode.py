@@ -16,8 +16,7 @@ pytest.importorskip("transformers")
 from asking import chat_rollout
 
 from assay.family import score_answer
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from rollouts.conversation import ChatReply, TokenConversation
 from rollouts.engines.scripted import ScriptedEngine, Turn
 from rollouts.environment import (

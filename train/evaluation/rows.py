@@ -20,8 +20,7 @@ from assay.family import (
     source_of,
     without_thoughts,
 )
-from assay.seeds import derive_seed
-from assay.task import RIGHT, Answer, Score, Task, TaskError
+from assay.task import RIGHT, Answer, Score, Task, TaskError, derive_seed
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker
 from rollouts.prompts import ChatTokenizer

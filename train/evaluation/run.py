@@ -38,11 +38,11 @@ from assay.journal import (
     task_hash,
 )
 from assay.record import installed, revision
-from assay.seeds import derive_seed
 from assay.task import (
     Answer,
     Task,
     TaskError,
+    derive_seed,
     json_text,
     read_tasks,
     refuse_without_gold,

@@ -15,8 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.seeds import derive_seed
-from assay.task import Task, TaskError
+from assay.task import Task, TaskError, derive_seed
 from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer
 

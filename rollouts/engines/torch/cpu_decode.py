@@ -26,7 +26,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from rollouts.engines.torch.kernels import Kernels
 from rollouts.engines.torch.llama import (
     FEW,

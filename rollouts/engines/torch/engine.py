@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from assay.workers import usable_cores
 from rollouts.engines.engine import EmbeddedEngine, ModelError, context_of
 from rollouts.engines.torch import cpu_decode, llama

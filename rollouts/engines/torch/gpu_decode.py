@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.seeds import derive_seed
+from assay.task import derive_seed
 from rollouts.engines.torch.llama import (
     Layer,
     Llama,

@@ -29,8 +29,7 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 
 from assay.family import score_answer
-from assay.seeds import derive_seed
-from assay.task import Score, Task, TaskError
+from assay.task import Score, Task, TaskError, derive_seed
 from configs.schema import GrpoRunConfig, load_run, weights_of
 from rewards.adapters import numbers, task_of
 from rollouts.environment import Budget, EnvironmentFailure
