@@ -19,8 +19,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from assay.tables.encoding import Text, line_in_file, read_text, without_lines
-from assay.tables.formats import FORMS, members_of
+from assay.tables.formats import FORMS, Text, line_in_file, members_of, read_text, without_lines
 from assay.tables.number_format import looks_numeric, plain_number
 from assay.tables.plan import (
     ReadPlan,

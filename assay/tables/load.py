@@ -23,8 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from assay.tables.columns import Column, column_of, decide
-from assay.tables.encoding import line_in_file
-from assay.tables.formats import by_content, files_below, form_of, tables_of
+from assay.tables.formats import by_content, files_below, form_of, line_in_file, tables_of
 from assay.tables.layout import delimited, members, obey, records_of
 from assay.tables.plan import (
     Expr,

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import cache_folder
-from assay.tables.encoding import read_text, unpacked
-from assay.tables.formats import form_of
+from assay.tables.formats import form_of, read_text, unpacked
 from assay.tables.layout import records_of
 from assay.tables.load import load_file
 from assay.tables.plan import Frame, ReadPlan, Skipped
