@@ -6,22 +6,29 @@ Whoever adds a kind of task writes one file with one `Family` in it, in this rep
 
 from __future__ import annotations
 
+import ctypes
 import difflib
+import hashlib
+import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import math
 import os
+import signal
+import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from pkgutil import resolve_name
+from types import FrameType
 from typing import Any, ClassVar, cast
 
-from assay import user_code
 from assay.task import GOLD_LEFT_OUT, Answer, Score, Task, TaskError, unscored
 from assay.thoughts import WRAPS, Parted, parted
-from assay.user_code import load_object
 
 
 @dataclass(frozen=True)
@@ -223,8 +230,7 @@ def cheat_answer(family: Family, name: str, task: Task) -> Answer:
         known = ", ".join(family.cheats) or "none"
         raise TaskError(f"family {family.name} has no cheat {name!r}; it has {known}")
     cheat = family.cheats[name]
-    made = cheat.answer(task) if isinstance(cheat, Cheat) else cheat(task)
-    return as_answer(made)
+    return as_answer(cheat.answer(task) if isinstance(cheat, Cheat) else cheat(task))
 
 
 def gold_answer(family: Family, task: Task) -> Answer | None:
@@ -361,6 +367,58 @@ def load_family(spec: str) -> Family:
     return from_place(family, origin)
 
 
+def load_object(spec: str, default: str, option: str) -> tuple[Any, str]:
+    """(what `FILE.py[:NAME]` or `pkg.module[:NAME]` names, where it came from).
+
+    `default` is the name where none is said; None is returned for a name that is not there.
+    Raises `TaskError` naming `option` for a file that cannot be loaded.
+    """
+    place, _, name = spec.partition(":")
+    name = name or default
+    if place.endswith(".py"):
+        return getattr(_of_file(Path(place), option), name, None), f"{Path(place).resolve()}:{name}"
+    try:
+        module = importlib.import_module(place)
+    except Exception as error:  # whatever the user's module raises
+        said = f"{option} {spec}: {_why(error)}; give FILE.py or pkg.module:NAME"
+        raise TaskError(said) from None
+    return getattr(module, name, None), f"{place}:{name}"
+
+
+def _of_file(path: Path, option: str) -> Any:
+    """The module of a file, made once per process, so that its classes have one identity."""
+    path = path.resolve()
+    name = f"assay_family_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise TaskError(f"{option} {path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # a file may call sys.exit
+        del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        when = "" if isinstance(error, TaskError) else " while it was loaded"
+        raise TaskError(f"{option} {path}: {_why(error)}{when}") from None
+    return module
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TaskError):  # a sentence that names the place already
+        return str(error)
+    line = ""
+    trace = error.__traceback__
+    while trace is not None:
+        line = f" (line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{line}"
+
+
 def all_families() -> dict[str, Family]:
     """Load and return every family by name: the built-in ones, then those of `use_families`."""
     return {**BUILT_IN, **_added}
@@ -443,18 +501,64 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
     return score_after_thoughts(family, task, answer, arguments)
 
 
+SECONDS = 10.0  # one call of a scorer
+
+
+class Overtime(BaseException):
+    """The deadline; not an `Exception`, so that a scorer's own handler does not swallow it."""
+
+
+@contextmanager
+def deadline(seconds: float = 0.0) -> Generator[None]:
+    """Raise `Overtime` in this thread when the body takes longer; by itself, than a scorer may.
+
+    In the main thread by a timer signal, which also ends regular expressions; in another thread
+    between two bytecodes.
+    """
+    if threading.current_thread() is threading.main_thread():
+        with _by_signal(seconds or SECONDS):
+            yield
+        return
+    timer = threading.Timer(seconds or SECONDS, interrupt_thread, [threading.get_ident()])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _by_signal(seconds: float) -> Generator[None]:
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Overtime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        signal.signal(signal.SIGALRM, before)
+
+
+def interrupt_thread(thread: int) -> None:
+    """Raise `Overtime` in the thread of that ident, between two of its bytecodes."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Overtime))
+
+
 @contextmanager
 def called(family: Family, task: Task, what: str, timed: bool = True) -> Generator[None]:
     """Around a call of a family's function `what`: raises `TaskError` naming the task where it
     raises or, in a family from outside and `timed`, does not end within the scorer's deadline."""
-    seconds = user_code.SECONDS if family.origin and timed else 0.0
+    seconds = SECONDS if family.origin and timed else 0.0
     where = f"task {task.id}: {what} of family {family.name}"
     try:
-        with user_code.deadline(seconds) if seconds else nullcontext():
+        with deadline(seconds) if seconds else nullcontext():
             yield
     except TaskError:
         raise
-    except user_code.Overtime:
+    except Overtime:
         raise TaskError(f"{where} did not end within {seconds:g} s") from None
     except (Exception, SystemExit) as error:
         raise TaskError(f"{where} raised {type(error).__name__}: {error}") from None
@@ -466,12 +570,12 @@ def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ..
     `TaskError` passes: gold that cannot be read is the task's fault, and stops the run.
     """
     try:
-        with user_code.deadline(user_code.SECONDS):
+        with deadline(SECONDS):
             score = score_after_thoughts(family, task, answer, arguments)
     except TaskError:
         raise
-    except user_code.Overtime:
-        return unscored(f"scorer of {family.name} did not end within {user_code.SECONDS:g} s")
+    except Overtime:
+        return unscored(f"scorer of {family.name} did not end within {SECONDS:g} s")
     except (Exception, SystemExit) as error:
         return unscored(f"scorer of {family.name} raised {type(error).__name__}: {error}"[:500])
     wrong = problem(score)

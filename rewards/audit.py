@@ -17,8 +17,17 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from assay import user_code
-from assay.family import Family, Form, as_answer, called, family_named, slices_of
+from assay.family import (
+    SECONDS,
+    Family,
+    Form,
+    Overtime,
+    as_answer,
+    called,
+    deadline,
+    family_named,
+    slices_of,
+)
 from assay.task import RIGHT, Answer, Score, Task, TaskError, derive_seed, unscored
 from rewards.audit_laws import (
     Audited,
@@ -404,10 +413,10 @@ def huge_law(task: Task) -> list[Broken]:
     text = "the " * (HUGE_BYTES // 4)
     data = text.encode()
     try:
-        with user_code.deadline(user_code.SECONDS):
+        with deadline():
             score = scored(task, Answer(text, False, dict.fromkeys(HUGE_FILES, data)))
-    except user_code.Overtime:
-        score = unscored(f"not scored within {user_code.SECONDS:g} s")
+    except Overtime:
+        score = unscored(f"not scored within {SECONDS:g} s")
     if score.outcome == 0:
         return []
     found = f"has no outcome ({score.why})" if score.outcome is None else f"scores {score.outcome}"

@@ -21,9 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from assay.family import family_of
+from assay.family import family_of, interrupt_thread, load_object
 from assay.task import Task, TaskError
-from assay.user_code import interrupt_thread, load_object
 from configs.machine import ToolsConfig
 from rollouts.environment import (
     Budget,

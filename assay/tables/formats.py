@@ -1,6 +1,6 @@
-"""Which files are tables; the text of a file, in the encoding that fits all of it; and the tables of
-files that are no delimited text: records, Parquet, SQLite, HTML, text of fixed places. Each gives
-plans without decisions.
+"""Which files are tables; the text of a file, in the encoding that fits all of it; and the tables
+of files that are no delimited text: records, Parquet, SQLite, HTML, text of fixed places. Each
+gives plans without decisions.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.

@@ -21,7 +21,7 @@ from typing import Any
 
 from assay import console
 from assay.console import add_filter, task_filter
-from assay.family import all_families, require_families, use_families
+from assay.family import all_families, load_object, require_families, use_families
 from assay.files import atomic_write_set
 from assay.task import (
     RIGHT,
@@ -32,7 +32,6 @@ from assay.task import (
     refuse_without_gold,
     write_jsonl,
 )
-from assay.user_code import load_object
 from data_gen.certificate import REFUSED
 from data_gen.exports.episodes import own_tools
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory

@@ -12,8 +12,8 @@ from leaky import leaky_file
 from own_families import family_file
 
 from assay import family as families
+from assay import family as guard
 from assay import main
-from assay import user_code as guard
 from assay.task import Task, read_tasks, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")

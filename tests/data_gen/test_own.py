@@ -11,8 +11,8 @@ from own_families import family_file
 from places import ROOT
 
 from assay import family as families
+from assay import family as guard
 from assay import main
-from assay import user_code as guard
 from assay.task import read_tasks
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")

@@ -15,7 +15,7 @@ from places import SHARED
 from sql_tasks import sql_tasks
 
 from assay import family as families
-from assay import user_code as guard
+from assay import family as guard
 from assay.family import BUILT_IN, Cheat, Family
 from assay.task import Answer, Score, Task
 from data_gen.corpora import read_corpus

@@ -12,7 +12,7 @@ from mixed_tasks import answer, refinement
 from places import tables
 
 from assay import family as families
-from assay import user_code as guard
+from assay import family as guard
 from assay.family import Answer, Family, Score, Task, from_place
 from rewards.audit import (
     audit_sample,

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_tasks import sql_tasks
 
-from assay import user_code
-from assay.family import BUILT_IN
+from assay.family import BUILT_IN, deadline
 from assay.task import Answer, Score, Task
 from rewards.audit_laws import gold_of
 from rewards.cdr.errors import failure_mode
@@ -111,7 +110,7 @@ def outputs(gold: str) -> st.SearchStrategy[str]:
 
 def law(read: Callable[[], Any], gold: Score | None = None) -> None:
     """Reads twice, and holds what both say against the rules."""
-    with user_code.deadline(60), warnings.catch_warnings():
+    with deadline(60), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parsers, about what a model wrote
         one, two = read(), read()
     if not isinstance(one, Score):
@@ -236,5 +235,5 @@ def test_no_pattern_takes_long_over_one_mark_repeated(name: str) -> None:
         "\n",
         " ",
     ):
-        with user_code.deadline(60):
+        with deadline(60):
             read(token * (LONG // len(token)))

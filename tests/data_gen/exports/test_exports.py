@@ -200,7 +200,7 @@ def test_a_family_of_one_s_own_travels_with_what_it_imports(tmp_path: Path) -> N
     load = carry(load_family(OWN))
     assert load.packages == () and load.family == "own_family:FAMILY"
     assert load.modules["own_family"][0] == Path(OWN).read_bytes()
-    assert {"assay.user_code", "assay.family", "assay.task"} <= set(load.modules)
+    assert {"assay.family", "assay.task"} <= set(load.modules)
     pinned = carry(load_family(family(tmp_path, "pinned", "import numpy as np")))
     assert pinned.packages == (f"numpy=={numpy.__version__}",)
     for number, (imports, why) in enumerate(
