@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -25,18 +24,6 @@ import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-
-from assay.confine import (
-    PR_SET_NO_NEW_PRIVS,
-    encode,
-    install_seccomp,
-    landlock_abi,
-    machine,
-    maps_ids,
-    prctl,
-    restrict_files,
-    seccomp_program,
-)
 
 WALL_S = 60.0  # by the clock, of a machine that is busy with other things
 START_S = 60.0  # that loading may take on top
@@ -149,53 +136,11 @@ def _environment() -> dict[str, str]:
 # --- that process -------------------------------------------------------------------------------
 
 
-NOBODY = 65534
-# What computing on bytes in memory, reading and writing open descriptors, and ending needs.
-COMPUTING = """
-read write close fstat lseek mmap mprotect munmap mremap madvise brk rt_sigaction rt_sigprocmask
-rt_sigreturn sigaltstack sched_yield getpid gettid gettimeofday clock_gettime getrandom setitimer
-futex exit exit_group
-"""
-
-
-def lock_down(keep: int, memory_mb: int) -> dict[str, str]:
-    """Leave this process nothing but computing on `keep`, an open descriptor, with `memory_mb` of
-    writable memory beyond what it holds: no file, socket or process can be opened or started,
-    nobody else signalled. There is no way back.
-
-    Returns the layers (`landlock`, `seccomp`) that this machine does not offer, and why; the limits
-    hold all the same, and without seccomp a process may be started. Raises OSError or ValueError
-    when a limit is refused.
-    """
-    with open("/proc/self/statm", "rb") as file:
-        held = int(file.read().split()[5]) * resource.getpagesize()
-    os.closerange(0, keep)
-    os.closerange(keep + 1, 1 << 16)
-    if os.geteuid() == 0 and maps_ids(range(NOBODY, NOBODY + 1)):
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-    lacking: dict[str, str] = {}
-    try:
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        restrict_files(landlock_abi())  # takes a descriptor, so it comes first
-    except OSError as error:
-        lacking["landlock"] = str(error)
-    none = dict.fromkeys((resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE), 0)
-    for kind, value in {**none, resource.RLIMIT_DATA: held + (memory_mb << 20)}.items():
-        hard = resource.getrlimit(kind)[1]
-        least = value if hard < 0 else min(value, hard)
-        resource.setrlimit(kind, (least, least))
-    try:
-        install_seccomp(encode(seccomp_program(COMPUTING.split(), {}, machine())))
-    except OSError as error:
-        lacking["seccomp"] = str(error)
-    return lacking
-
-
 def answer_requests(answer: Callable[[bytes], bytes], memory_mb: int) -> None:
     """Answer on the descriptor that the command line names, confined, until its other end closes.
     A timer of processor time that runs out ends the process by `SIGPROF`."""
+    from assay.confine import lock_down  # of that process alone
+
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Connection(int(sys.argv[1]))

@@ -23,7 +23,7 @@ from places import ROOT, tables
 pd = pytest.importorskip("pandas")
 
 
-from assay.confined_process import lock_down  # noqa: E402
+from assay.confine import lock_down  # noqa: E402
 from rewards.dare import read  # noqa: E402
 from rewards.dare.read import (  # noqa: E402
     ReadLimits,
