@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from itertools import chain, combinations
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from assay.console import licences_of
 from assay.files import atomic_write_set, file_hash, write_bytes
 from assay.record import GOLD, installed
-from assay.tables.settings import Doubt, count
 from assay.task import Task, json_text, write_jsonl
+
+if TYPE_CHECKING:
+    from assay.tables.settings import Doubt
 
 REFUSED = "refused.jsonl"
 SHOWN = 40  # lines printed; the file has all of them
@@ -172,8 +174,12 @@ def doubts_said(inputs: Iterable[Input]) -> list[str]:
     said = [f"doubt: {name}: {line}" for name, line in listed[:SHOWN]]
     if len(listed) > SHOWN:
         said.append(f"… and {len(listed) - SHOWN} more doubts in {REFUSED}")
-    counts = count(d for one in inputs for d in one.doubts)
+    counts = _by_code(d for one in inputs for d in one.doubts)
     return [*said, "doubts: " + ", ".join(f"{c} {n}" for c, n in counts.items())] if said else []
+
+
+def _by_code(doubts: Iterable[Doubt]) -> dict[str, int]:
+    return dict(sorted(Counter(doubt.code for doubt in doubts).items()))
 
 
 def say_empty(counts: Mapping[str, int], out: Path, why: str) -> None:
@@ -238,7 +244,7 @@ def certificate(
         "proof": dict(tally.proof.most_common()),
         "refused": dict(tally.refused.most_common()),
         "examples": tally.examples,
-        "doubts": count(doubts),
+        "doubts": _by_code(doubts),
         builder: own,
     }
 

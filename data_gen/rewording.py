@@ -26,7 +26,6 @@ from typing import Any
 
 from assay.errors import install_extra
 from assay.files import yaml_beside
-from assay.journal import append_rows, read_journal, rewrite_journal
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
 from data_gen.certificate import Refusal
@@ -74,7 +73,9 @@ class Endpoint:
             )
         if importlib.util.find_spec("aiohttp") is None:
             raise TaskError(f"asking an endpoint needs aiohttp: {install_extra('client')}")
-        self.url, self.model, self.journal = url, model, journal
+        from assay import journal as store  # as the engine: builds that ask nobody need none
+
+        self.url, self.model, self.journal, self._store = url, model, journal, store
         self._options: dict[str, Any] = {"in_flight": 8, "timeout_s": 300.0} | options
         self._known = self._journalled()
         self._order: list[str] = []  # of the requests so far
@@ -82,7 +83,7 @@ class Endpoint:
 
     def _journalled(self) -> dict[str, Reply]:
         found: dict[str, Reply] = {}
-        for number, row in enumerate(read_journal(self.journal), 1):
+        for number, row in enumerate(self._store.read_journal(self.journal), 1):
             if not all(isinstance(row.get(key), str) for key in ("request", "text", "stop")):
                 raise TaskError(
                     f"{self.journal} line {number}: no journalled reply (request, text, stop); "
@@ -110,7 +111,7 @@ class Endpoint:
             self._order += names
             self._known = self._journalled() | self._known  # others may ask over it
             order = dict.fromkeys([*self._order, *sorted(self._known)])
-            rewrite_journal(self.journal, (self._known[name] for name in order))
+            self._store.rewrite_journal(self.journal, (self._known[name] for name in order))
         return [self._known[name] for name in names]
 
     def _name(self, prompt: str, seed: int, temperature: float) -> str:
@@ -142,7 +143,7 @@ class Endpoint:
             row = {"request": name, "model": self.model, "text": text, "stop": stop}
             self._known[name] = row
             self.asked += 1
-            append_rows(self.journal, [row])
+            self._store.append_rows(self.journal, [row])
             advance(1)
 
         async with engine:

@@ -18,7 +18,6 @@ import codecs
 import fnmatch
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -63,11 +62,6 @@ class Doubt:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def count(doubts: Iterable[Doubt]) -> dict[str, int]:
-    """How many of each code, for a certificate."""
-    return dict(sorted(Counter(doubt.code for doubt in doubts).items()))
 
 
 def shown(text: str, most: int = 30) -> str:

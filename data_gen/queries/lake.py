@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay import console
 from assay.files import machine_failed
@@ -45,15 +45,15 @@ from data_gen.pipeline import Parts, add_table_options, finish
 from data_gen.proof.forms import Shelf
 from data_gen.queries.tables import Links, Refers, Table, describe, links_of, spelled_apart
 from data_gen.splits import SPLITS, TRAIN, sides_of, wanted_of
-from rollouts.krama.index import LakeIndex, index_lake
+
+if TYPE_CHECKING:
+    from rollouts.krama.index import LakeIndex
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
 # a workbook takes about a hundred times as long to read as text of its size
 _BYTES = {"excel": 2_000_000, "json": 5_000_000, "lines": 5_000_000, "html": 5_000_000}
 _BYTES_ELSE = 30_000_000
 TABLES_MOST = 12  # of one file
-
-
 _UNTRIED = "no question was drawn from it: other tables gave enough"
 
 
@@ -87,6 +87,8 @@ class Lake:
     @cached_property
     def index(self) -> LakeIndex:
         """What agents are told of its files."""
+        from rollouts.krama.index import index_lake  # queries are asked about tables alone
+
         return index_lake(self.folder)
 
     @cached_property

@@ -13,7 +13,6 @@ from assay.fingerprints import shingles, tokens
 from assay.task import Message, Task, derive_seed
 from rewards.cdr.score import ANALYSIS_MODES
 from rewards.parse import render
-from rollouts.words.release import called, mark, refused, template
 from rollouts.words.templates import Kind, Read, Slot, Words, ours
 
 RUNNER = Path("src/cdrbench_v3/run_inference.py")
@@ -92,9 +91,24 @@ def read_release(folder: Path) -> Read | None:
     request holds its own examples."""
     if not (folder / RUNNER).is_file():
         return None
+    # loaded where a checkout is read; our own words need none of it
+    from rollouts.words.release import called, mark, refused, template
+
     asked = {mode: (mode, "tagged_text") for mode in MODES}
     asked |= {name: ("direct", form) for form, name in FORMATS.items()}
-    sent, _ = called(folder, [_request(mode, form) for mode, form in asked.values()])
+    variant = {"style_id": "", "style_label": "", "user_requirement": mark("requirement")}
+    row = {"prompt_variants": [variant], "input_text": mark("input")}
+    calls = [
+        {
+            **{"file": str(RUNNER), "call": "_infer_one", "until": "messages"},
+            "named": {
+                **{"row": {**row, "output_format": form}, "index": 0},
+                **{"prompt_mode": mode, "candidate_rows": list[Any]()},
+            },
+        }
+        for mode, form in asked.values()
+    ]
+    sent, _ = called(folder, calls)
     found: dict[str, str] = {}
     systems: dict[str, str] = {}
     for name, messages in zip(asked, sent, strict=True):
@@ -107,18 +121,6 @@ def read_release(folder: Path) -> Read | None:
             raise refused(folder, f"{RUNNER}: a system message for {name}")
     texts = dict.fromkeys(SLOTS, "") | found | {"system": plain, "system_analysis": analysis}
     return Read(texts | {"example": "{requirement}{input}{output}"})
-
-
-def _request(mode: str, form: str) -> dict[str, Any]:
-    """The call that makes the messages of a row."""
-    variant = {"style_id": "", "style_label": "", "user_requirement": mark("requirement")}
-    row: dict[str, Any] = {
-        "prompt_variants": [variant],
-        "input_text": mark("input"),
-        "output_format": form,
-    }
-    named = {"row": row, "index": 0, "prompt_mode": mode, "candidate_rows": list[Any]()}
-    return {"file": str(RUNNER), "call": "_infer_one", "until": "messages", "named": named}
 
 
 # releases by the hash of their words
