@@ -16,7 +16,8 @@ pytest.importorskip("transformers")
 from asking import chat_rollout
 
 from assay.family import score_answer
-from assay.task import Task, TaskError, derive_seed
+from assay.task import Score, Task, TaskError, derive_seed
+from rewards.score import rollout_answer
 from rollouts.conversation import ChatReply, TokenConversation
 from rollouts.engines.scripted import ScriptedEngine, Turn
 from rollouts.environment import (
@@ -30,7 +31,14 @@ from rollouts.environment import (
 from rollouts.episode import Episode, rollout
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import FORMATS, ToolSpec
-from rollouts.trajectory import Completion, Sampling, completion_ids
+from rollouts.trajectory import (
+    KEPT_FILE,
+    Completion,
+    Sampling,
+    Trajectory,
+    completion_ids,
+    file_texts,
+)
 
 CALL = FORMATS["hermes"].write
 LONG = Sampling(max_new_tokens=400)
@@ -371,3 +379,26 @@ def test_a_sample_draws_the_same_beside_others_alone_and_tried_again(tiny_folder
     assert [t.ids for t in run(tiny_folder, ["go"], n=2)[0]] == [t.ids for t in beside]
     Once.broken = False
     assert drawn(4, Once)[0] == four  # sample 2 was tried again
+
+
+# --- what a rollout's row keeps ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_rollouts_short_files_are_scored_again(kept: bool) -> None:
+    """A row says what files of text held; of a longer or a binary one it says the size."""
+    gold = {"kind": "if", "targets": ["y"]}
+    files = {"prediction.csv": b"y\n1\n" if kept else b"\xff\xfe"}
+    run = Trajectory("t", 0, [], [], [], [], "eos", "done", 0, files=files)
+    task = Task("t", "table", "class_if", "train", [], gold, tools=("python",))
+    row = json.loads(json.dumps(run.to_json(Score(0.0, 0.0, {}, "x"), task)))
+    assert row["files"] == {"prediction.csv": len(files["prediction.csv"])}
+    answer = rollout_answer(row)
+    assert (answer.failure is None) is kept
+    assert answer.files == (files if kept else {})
+
+
+def test_files_up_to_the_bound_are_kept_as_text() -> None:
+    bound = KEPT_FILE - len("é".encode())
+    files = {"a": b"x" * bound + "é".encode(), "b": b"x" * (KEPT_FILE + 1), "c": b""}
+    assert file_texts(files) == {"a": "x" * bound + "é", "c": ""}

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("aiohttp")
 
-from chat_server import serving  # noqa: E402
-from own_kind import build  # noqa: E402
+import torch
+from chat_server import serving
+from own_kind import build
+from places import ROOT
 
-import assay  # noqa: E402
-from assay.task import Task, write_jsonl  # noqa: E402
-from data_gen.selection import main as select  # noqa: E402
-from rollouts.engines.torch.load import choose_device, choose_dtype  # noqa: E402
+import assay
+from assay.task import Task, TaskError, write_jsonl
+from data_gen.selection import main as select
+from rollouts.engines.torch.load import choose_device, choose_dtype
+from train.cli.answers import bounds, serve
 
 OWN = Path(__file__).parents[2] / "support" / "own_kind.py"
 BOTH = pytest.mark.parametrize("command", ["rollout", "eval"])
@@ -381,3 +389,53 @@ def test_what_a_solver_cannot_do_is_one_sentence(tmp_path: Path, own: Path, caps
     broken = tasks_of(tmp_path, family="broken")
     assert solve(broken, out, "--solver", "gold", "--family", f"{own}:BROKEN") == 2
     assert "gold of family broken raised ZeroDivisionError" in capsys.readouterr().err
+
+
+# --- assay serve as a process --------------------------------------------------------------------
+
+
+def test_it_answers_until_it_is_terminated(tiny_folder: Path) -> None:
+    words = ["serve", "--model", str(tiny_folder), "--port", "0", "--name", "t", "engine.threads=1"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "assay", *words],
+        cwd=ROOT,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stderr is not None
+        line = next(text for text in server.stderr if "http://" in text)
+        url = next(word for word in line.split() if word.startswith("http://"))
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
+        request = urllib.request.Request(
+            f"{url}/v1/chat/completions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as reply:
+            said = json.loads(reply.read())
+        assert said["model"] == "t"
+        assert said["usage"]["completion_tokens"] in (1, 2, 3)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_sequence_is_as_long_as_the_model_reads(tiny_folder: Path) -> None:
+    assert bounds(tiny_folder, 0, 16) == (2048, 16)
+    assert bounds(tiny_folder, 100, 16) == (100, 16)
+    assert bounds(tiny_folder, 9999, 16)[0] == 2048
+
+
+def test_a_model_that_says_no_length_needs_one(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="--max-length"):
+        bounds(tmp_path, 0, 16)
+    assert bounds(tmp_path, 64, 16) == (64, 16)
+
+
+def test_an_empty_key_is_no_key(tiny_folder: Path) -> None:
+    with pytest.raises(TaskError, match="NO_SUCH_KEY"):
+        serve(["--model", str(tiny_folder), "--key-env", "NO_SUCH_KEY"])
