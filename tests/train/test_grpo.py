@@ -276,8 +276,8 @@ def test_a_norm_that_is_not_a_number_is_not_hidden() -> None:
 
 
 SIZES = {"prompts_per_step": 6, "rollouts_per_prompt": 4, "mini_batch": 3, "max_new_tokens": 8}
-RL = GrpoConfig(steps=6, lr=3e-3, max_length=64, save_every=2, **SIZES)
-ALL = replace(RL, dynamic_sampling=2, overlong="soft", overlong_buffer=4)
+HALF_FLAT = GrpoConfig(steps=6, lr=3e-3, max_length=64, save_every=2, **SIZES)
+ALL = replace(HALF_FLAT, dynamic_sampling=2, overlong="soft", overlong_buffer=4)
 TASKS = [
     Task(f"t{i}", "toy", "x", "train", [{"role": "user", "content": f"{i}"}], {"flat": i % 2})
     for i in range(24)
@@ -311,7 +311,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def test_flat_groups_give_way_to_those_that_teach(tiny_folder: Path, tmp_path: Path) -> None:
-    run(tiny_folder, tmp_path / "on", replace(RL, dynamic_sampling=2, steps=3))
+    run(tiny_folder, tmp_path / "on", replace(HALF_FLAT, dynamic_sampling=2, steps=3))
     for row in read_metrics(tmp_path / "on"):
         before, after = row["by_group/flat_before"], row["by_group/flat_after"]
         assert before > 0 and after < before  # half of the tasks are flat
@@ -322,7 +322,7 @@ def test_flat_groups_give_way_to_those_that_teach(tiny_folder: Path, tmp_path: P
         flat = {r["task_id"] for r in rollouts if int(r["task_id"][1:]) % 2}
         assert len(learned) == 6 and len(learned & flat) == round(6 * after)
         assert len({r["task_id"] for r in rollouts}) == row["by_group/sampled"]
-    run(tiny_folder, tmp_path / "off", replace(RL, steps=1))
+    run(tiny_folder, tmp_path / "off", replace(HALF_FLAT, steps=1))
     (row,) = read_metrics(tmp_path / "off")
     assert "by_group/sampled" not in row and "learned" not in lines(tmp_path / "off", 1)[0]
 
@@ -335,7 +335,7 @@ def test_of_a_task_asked_twice_each_group_keeps_its_place() -> None:
         scores = [[Score(x, x) for x in line] for line in rewards]
         return batch_of([TASKS[row] for row in rows], groups, scores, config, rows)
 
-    config = replace(RL, dynamic_sampling=1, prompts_per_step=2, mini_batch=2)
+    config = replace(HALF_FLAT, dynamic_sampling=1, prompts_per_step=2, mini_batch=2)
     first = made([3, 3], [[0.0, 1.0], [0.0, 0.0]])
 
     class Flat(Ask):
@@ -356,7 +356,7 @@ def test_when_all_is_flat_the_rounds_end_and_nothing_is_learned(
         return [[Score(0.0, 0.1) for _ in g] for g in groups]
 
     before = load_policy(tiny_folder, "float32")
-    after = run(tiny_folder, tmp_path, replace(RL, dynamic_sampling=9, steps=1), score=flat)
+    after = run(tiny_folder, tmp_path, replace(HALF_FLAT, dynamic_sampling=9, steps=1), score=flat)
     assert same(before, after)
     (row,) = read_metrics(tmp_path)
     assert row["by_group/sampled"] == 24 and row["by_group/flat_after"] == 1  # every task, once
@@ -372,7 +372,7 @@ def test_the_score_and_what_is_learned_from_are_both_logged(
     cut = [r for r in rollouts if r["stop"] == "length"]
     assert cut and all(r["reward_used"] == pytest.approx(r["reward"] - 1) for r in cut)
     assert row["reward/mean"] == pytest.approx(sum(r["reward"] for r in rollouts) / len(rollouts))
-    run(tiny_folder, tmp_path / "mask", replace(RL, overlong="mask", steps=1))
+    run(tiny_folder, tmp_path / "mask", replace(HALF_FLAT, overlong="mask", steps=1))
     (row,) = read_metrics(tmp_path / "mask")
     masked = [r["masked"] for r in lines(tmp_path / "mask", 1)]
     assert row["overlong/masked"] == pytest.approx(sum(masked) / len(masked)) and any(masked)

@@ -110,7 +110,7 @@ def test_a_folder_of_files_is_read_and_no_section_twice(tmp_path: Path) -> None:
 # --- examples of few_shot ------------------------------------------------------------------------
 
 
-WORDS = ["tea", "moss", "lamp", "rope", "fern", "gate", "salt", "drum", "kite", "oak", "plum"]
+SOUNDS = ["tea", "moss", "lamp", "rope", "fern", "gate", "salt", "drum", "kite", "oak", "plum"]
 WORDING = "Remove e-mail addresses."
 
 
@@ -121,7 +121,7 @@ def fixed() -> str:
 
 def shot_text(number: int, words: int = 12) -> str:
     """A text of so many words; texts of different numbers share no word."""
-    return " ".join(f"{WORDS[(number + i) % len(WORDS)]}{number}" for i in range(words))
+    return " ".join(f"{SOUNDS[(number + i) % len(SOUNDS)]}{number}" for i in range(words))
 
 
 def task(
