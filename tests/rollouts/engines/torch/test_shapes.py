@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,47 +28,40 @@ LLAMA3["original_max_position_embeddings"] = 64
 WIDE = {"head_dim": 32, "hidden_size": 192, "vocab_size": 272}
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A configuration of transformers: its class, and what differs from the tiny one below."""
-
-    name: str
-    family: str
-    changes: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
 def rope(**parameters: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"} | parameters}
 
 
-SHAPES = [
-    Kind("llama with biases", "Llama", {"attention_bias": True, "tie_word_embeddings": False}),
-    Kind("llama, llama3 scaling", "Llama", rope(**LLAMA3)),
-    Kind("mistral", "Mistral", {"sliding_window": None, "head_dim": 16}),
-    Kind("qwen2, untied", "Qwen2", {"tie_word_embeddings": False, **rope(rope_theta=1e6)}),
-    Kind("qwen2, a window that is off", "Qwen2", {"sliding_window": 4}),
-    Kind("qwen3, tied", "Qwen3", {"head_dim": 16, **rope(rope_theta=1e6)}),
-    Kind("qwen3 with biases", "Qwen3", {"head_dim": 8, "attention_bias": True}),
-    Kind("qwen3, yarn", "Qwen3", {"head_dim": 16, **rope(**YARN)}),
+# name: a class of transformers, and what differs from the tiny configuration below
+Kinds = dict[str, tuple[str, dict[str, Any]]]
+SHAPES: Kinds = {
+    "llama with biases": ("Llama", {"attention_bias": True, "tie_word_embeddings": False}),
+    "llama, llama3 scaling": ("Llama", rope(**LLAMA3)),
+    "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2, untied": ("Qwen2", {"tie_word_embeddings": False, **rope(rope_theta=1e6)}),
+    "qwen2, a window that is off": ("Qwen2", {"sliding_window": 4}),
+    "qwen3, tied": ("Qwen3", {"head_dim": 16, **rope(rope_theta=1e6)}),
+    "qwen3 with biases": ("Qwen3", {"head_dim": 8, "attention_bias": True}),
+    "qwen3, yarn": ("Qwen3", {"head_dim": 16, **rope(**YARN)}),
     # sizes that the compiled kernels take
-    Kind("llama, compiled", "Llama", {"attention_bias": True} | WIDE),
-    Kind("qwen2, compiled", "Qwen2", {"tie_word_embeddings": False} | WIDE),
-    Kind("qwen3, compiled", "Qwen3", WIDE | rope(**YARN)),
-]
+    "llama, compiled": ("Llama", {"attention_bias": True} | WIDE),
+    "qwen2, compiled": ("Qwen2", {"tie_word_embeddings": False} | WIDE),
+    "qwen3, compiled": ("Qwen3", WIDE | rope(**YARN)),
+}
 HALF = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
-OTHERS = [
-    (Kind("mistral", "Mistral", {"sliding_window": 6}), "sliding_window 6 is shorter than its"),
-    (Kind("qwen2", "Qwen2", HALF), "sliding_window 6 is shorter than its context of 256"),
-    (Kind("qwen3", "Qwen3", {"hidden_act": "gelu", "head_dim": 8}), "hidden_act 'gelu'"),
-    (Kind("llama", "Llama", rope(rope_type="dynamic", factor=2.0)), "rotary scaling 'dynamic'"),
-    (Kind("llama", "Llama", {"mlp_bias": True}), "mlp_bias"),
-    (Kind("gpt2", "GPTNeoX", {}), "model_type 'gpt_neox' is none of llama, mistral"),
+OTHERS: list[tuple[str, dict[str, Any], str]] = [
+    ("Mistral", {"sliding_window": 6}, "sliding_window 6 is shorter than its"),
+    ("Qwen2", HALF, "sliding_window 6 is shorter than its context of 256"),
+    ("Qwen3", {"hidden_act": "gelu", "head_dim": 8}, "hidden_act 'gelu'"),
+    ("Llama", rope(rope_type="dynamic", factor=2.0), "rotary scaling 'dynamic'"),
+    ("Llama", {"mlp_bias": True}, "mlp_bias"),
+    ("GPTNeoX", {}, "model_type 'gpt_neox' is none of llama, mistral"),
 ]
 
 
-def folder_of(kind: Kind, folder: Path) -> Path:
-    """A random model whose biases and norms are random too: as transformers makes them, they would
-    be 0 and 1, and leaving them out would change nothing."""
+def made_of(family: str, changes: dict[str, Any], folder: Path) -> tuple[Path, Any]:
+    """A random model and its folder. Its biases and norms are random too: as transformers makes
+    them, they would be 0 and 1, and leaving them out would change nothing."""
     import transformers
 
     torch.set_num_threads(1)
@@ -86,34 +78,21 @@ def folder_of(kind: Kind, folder: Path) -> Path:
         "pad_token_id": None,
         "max_position_embeddings": 256,
     }
-    config = getattr(transformers, f"{kind.family}Config")(**(values | kind.changes))
+    config = getattr(transformers, f"{family}Config")(**(values | changes))
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    auto = transformers.AutoModelForCausalLM
+    model = auto.from_config(config).float()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     model.save_pretrained(folder)
-    return folder
+    return folder, auto.from_pretrained(folder, dtype=torch.float32).eval()
 
 
-@dataclass(frozen=True)
-class Made:
-    folder: Path
-    module: Any
-
-
-@pytest.fixture(scope="module", params=SHAPES, ids=lambda kind: kind.name)
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return _made(request.param, tmp_path_factory.mktemp("shape"))
-
-
-def _made(kind: Kind, where: Path) -> Made:
-    from transformers import AutoModelForCausalLM
-
-    folder = folder_of(kind, where)
-    module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return Made(folder, module.eval())
+@pytest.fixture(scope="module", params=SHAPES)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return made_of(*SHAPES[request.param], tmp_path_factory.mktemp("shape"))
 
 
 def greedy(module: Any, prompt: list[int], limit: int) -> list[int]:
@@ -128,16 +107,17 @@ def greedy(module: Any, prompt: list[int], limit: int) -> list[int]:
     return out[0, len(prompt) :].tolist()
 
 
-def test_log_probabilities_are_those_of_transformers(made: Made) -> None:
+def test_log_probabilities_are_those_of_transformers(made: tuple[Path, Any]) -> None:
     """Also over turns: the second prompts go on from keys that were kept."""
-    engine = load_engine(made.folder, [2], 16, "float32")
+    folder, module = made
+    engine = load_engine(folder, [2], 16, "float32")
     assert isinstance(engine, TorchEngine)
     prompts = PROMPTS
     for _ in range(2):
         groups = engine.generate_now(prompts, Sampling(12), 2, list(range(5)))
         for prompt, group in zip(prompts, groups, strict=True):
             for c in group:
-                logits = made.module(torch.tensor([prompt + c.ids])).logits[0]
+                logits = module(torch.tensor([prompt + c.ids])).logits[0]
                 law = logits[len(prompt) - 1 : -1].detach().log_softmax(-1)
                 wanted = law.gather(1, torch.tensor(c.ids)[:, None])[:, 0]
                 assert torch.allclose(torch.tensor(c.logprobs), wanted, atol=1e-4)
@@ -148,7 +128,7 @@ def test_log_probabilities_are_those_of_transformers(made: Made) -> None:
     assert engine.prefilled - before < len(again[0])
     greedily = engine.generate_now(PROMPTS, Sampling(16, temperature=0), 2, list(range(5)))
     for prompt, group in zip(PROMPTS, greedily, strict=True):
-        assert [c.ids for c in group] == [greedy(made.module, prompt, 16)] * 2
+        assert [c.ids for c in group] == [greedy(module, prompt, 16)] * 2
 
 
 def segments() -> list[Segment]:
@@ -160,30 +140,25 @@ def segments() -> list[Segment]:
     return [Segment(ids(9), [ids(4), ids(7), ids(1)], [0, 1, 2]), Segment(ids(5), [ids(6)], [3])]
 
 
-def test_training_has_the_gradients_of_transformers(made: Made) -> None:
-    policy = load_policy(made.folder, "float32")
+def test_training_has_the_gradients_of_transformers(made: tuple[Path, Any]) -> None:
+    folder, module = made
+    policy = load_policy(folder, "float32")
     assert isinstance(policy, LlamaPolicy)
     logp, _ = policy.logp(pack(segments()))
-    rows = [(s.prompt, c) for s in segments() for c in s.completions]
-    laws = [
-        made.module(torch.tensor([p + c])).logits[0, len(p) - 1 : -1].log_softmax(-1)
-        for p, c in rows
-    ]
-    wanted = torch.cat(
-        [
-            law.gather(1, torch.tensor(c)[:, None])[:, 0]
-            for law, (_, c) in zip(laws, rows, strict=True)
-        ]
-    )
+    found: list[Any] = []
+    for prompt, said in [(s.prompt, c) for s in segments() for c in s.completions]:
+        law = module(torch.tensor([prompt + said])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        found.append(law.gather(1, torch.tensor(said)[:, None])[:, 0])
+    wanted = torch.cat(found)
     assert torch.allclose(logp, wanted, atol=1e-4)
     weights = torch.randn(len(logp), generator=torch.Generator().manual_seed(2))
     (logp * weights).sum().backward()
-    made.module.zero_grad()
+    module.zero_grad()
     (wanted * weights).sum().backward()
     with torch.no_grad():
         for _, tensor in policy.model.named():
             tensor.copy_(tensor.grad)
-    ours, theirs = to_state(policy.model), dict(made.module.named_parameters())
+    ours, theirs = to_state(policy.model), dict(module.named_parameters())
     assert set(ours) == set(theirs)
     for name, parameter in theirs.items():
         scale = float(parameter.grad.abs().max())
@@ -191,15 +166,19 @@ def test_training_has_the_gradients_of_transformers(made: Made) -> None:
         assert torch.allclose(ours[name], parameter.grad, atol=max(1e-4 * scale, 1e-5)), name
 
 
-@pytest.mark.parametrize(("kind", "reason"), OTHERS, ids=lambda x: getattr(x, "name", ""))
+@pytest.mark.parametrize(("family", "changes", "reason"), OTHERS)
 def test_other_models_fall_back_and_say_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: Kind, reason: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    family: str,
+    changes: dict[str, Any],
+    reason: str,
 ) -> None:
-    made = _made(kind, tmp_path)
-    engine = load_engine(made.folder, [2], 16, "float32")
+    folder, module = made_of(family, changes, tmp_path)
+    engine = load_engine(folder, [2], 16, "float32")
     assert isinstance(engine, TransformersEngine)
-    said = [line for line in capsys.readouterr().err.splitlines() if str(made.folder) in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if str(folder) in line]
     assert len(said) == 1 and reason in said[0]
-    assert isinstance(load_policy(made.folder, "float32"), TransformersPolicy)
+    assert isinstance(load_policy(folder, "float32"), TransformersPolicy)
     groups = engine.generate_now(PROMPTS, Sampling(20, temperature=0), 1, list(range(5)))
-    assert [g[0].ids for g in groups] == [greedy(made.module, p, 20) for p in PROMPTS]
+    assert [g[0].ids for g in groups] == [greedy(module, p, 20) for p in PROMPTS]
