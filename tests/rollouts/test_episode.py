@@ -73,15 +73,9 @@ class Echo:
 
 
 def task_of(word: str, name: str = "t") -> Task:
-    return Task(
-        name,
-        "refinement",
-        "toy",
-        "train",
-        [{"role": "user", "content": word}],
-        {"input_text": "x", "status": "KEEP", "text": "x"},
-        tools=("echo",),
-    )
+    gold = {"input_text": "x", "status": "KEEP", "text": "x"}
+    prompt = [{"role": "user", "content": word}]
+    return Task(name, "refinement", "toy", "train", prompt, gold, tools=("echo",))
 
 
 def script(turn: Turn) -> str:
@@ -127,10 +121,9 @@ def test_ids_masks_and_words_agree(tiny_folder: Path) -> None:
         said = [m["content"] + "<|im_end|>" for m in t.messages if m["role"] == "assistant"]
         assert written == "".join(said)
         # as a fresh encoding of the conversation with this byte-level vocabulary gives it
+        told = "<tool_response>\n{}\n</tool_response>".format
         shown = [
-            m
-            if m["role"] != "tool"
-            else {"role": "user", "content": f"<tool_response>\n{m['content']}\n</tool_response>"}
+            {"role": "user", "content": told(m["content"])} if m["role"] == "tool" else m
             for m in t.messages
         ]
         assert t.ids == tokenizer.prompt(shown, [ECHO])[: len(t.ids)]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Body, serving
+from chat_server import serving
 from front import command as front
 from mixed_tasks import mixed, own, write_canned, write_mixed
 from places import ROOT
@@ -20,7 +17,6 @@ from view_pages import items_of
 
 pytest.importorskip("pandas")
 
-from assay.journal import read_journal
 from assay.task import Task, write_jsonl
 from rollouts.sampler import GIVE_UP
 from train.evaluation.run import even_draw
@@ -128,43 +124,6 @@ def toys(tmp_path: Path) -> Path:
 def endpoint_words(folder: Path, url: str, *more: str) -> list[str]:
     tasks = ["--tasks", str(folder / "toy.jsonl"), "--family", str(folder / "sums.py")]
     return [*tasks, "--model", url, "--out", str(folder / "out"), "server.in_flight=1", *more]
-
-
-def test_a_killed_run_goes_on_and_ends_the_same(toys: Path) -> None:
-    pytest.importorskip("aiohttp")
-
-    def reply(body: Body) -> str:
-        time.sleep(0.01)
-        return "4"
-
-    with serving(reply) as (url, seen):
-        command = endpoint_words(toys, url)
-        code = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env)
-        journal = toys / "out" / "rows.jsonl"
-        while child.poll() is None:
-            if journal.is_file() and journal.stat().st_size > 3000:
-                child.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.01)
-        child.wait()
-        kept = journal.read_bytes().count(b"\n")
-        assert 0 < kept < 40
-        with open(journal, "ab") as file:
-            file.write(b'{"task_id": "to')
-        asked = -1
-        while asked != len(seen):  # the server may still be taking what the killed run sent
-            asked = len(seen)
-            time.sleep(0.3)
-        assert main(command) == 0
-        assert len(seen) - asked == 40 - kept
-        rows = json.loads((toys / "out" / "results.json").read_text())["rows"]
-        assert [row["task_id"] for row in rows] == [f"o{i}" for i in range(40)]
-        assert len(read_journal(journal)) == 40
-        asked = len(seen)
-        assert main(command) == 0
-        assert len(seen) == asked
 
 
 def test_other_settings_tasks_and_code_are_refused_by_name(

@@ -217,27 +217,17 @@ def test_the_server_follows_a_run_and_answers_nobody_else(server: Server, tmp_pa
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def test_odd_values_in_a_row_are_shown_and_break_nothing(tmp_path: Path) -> None:
-    row: dict[str, Any] = {"task_id": 7, "text": "x", "outcome": "high", "reward": True}
-    row |= {"parts": [1], "messages": "no list", "tool_calls": {"a": 1}, "slices": 5, "ids": [1]}
-    row |= {"logprobs": [None], "loss_mask": [1], "sample": None, "tokens": "many", "why": None}
-    (tmp_path / "a.jsonl").write_text(
-        json.dumps(row) + "\n" + '{"task_id": "b", "output": "y", "outcome": NaN}'
-    )
-    page = page_of(tmp_path / "a.jsonl")
-    index = index_of(page)
-    assert index["rows"]["outcome"] == [None, None] and index["tasks"]["id"] == ["7", "b"]
-    assert [b["text"] for b in items_of(page, "body")] == ["x", "y"]
-
-
-def test_numbers_that_json_does_not_have_leave_the_page_readable(tmp_path: Path) -> None:
+def test_odd_values_and_numbers_that_json_does_not_have_break_nothing(tmp_path: Path) -> None:
     """Python reads and writes NaN; a browser reads no chunk that holds one."""
     row = line(refinement(0), 0, "x") | {"notes": {"a": [float("nan")]}, "seconds": float("inf")}
     row |= {"logprobs": [0.0, 0.0, float("nan"), -1.0], "reward": float("nan")}
+    odd: dict[str, Any] = {"task_id": 7, "text": "x", "outcome": "high", "reward": True}
+    odd |= {"parts": [1], "messages": "no list", "tool_calls": {"a": 1}, "slices": 5, "ids": [1]}
+    odd |= {"loss_mask": [1], "sample": None, "tokens": "many", "why": None}
     row |= {"tool_calls": [{"name": "t", "arguments": {"x": float("-inf")}}]}
     metrics = '{"stage": "rl", "step": NaN}\n{"stage": "rl", "step": 1, "reward/mean": Infinity}\n'
     (tmp_path / "metrics.jsonl").write_text(metrics)
-    write_jsonl(tmp_path / "rollouts" / "step_000001.jsonl", [row])
+    write_jsonl(tmp_path / "rollouts" / "step_000001.jsonl", [row, odd])
 
     def refuse(name: str) -> None:
         raise AssertionError(name)
@@ -250,6 +240,8 @@ def test_numbers_that_json_does_not_have_leave_the_page_readable(tmp_path: Path)
     assert found is not None and len(chunks) == 3
     index = json.loads(found[1], parse_constant=refuse)
     assert index["metrics"] == [{"run": 0, "set": 0, "step": 1, "reward": None, "outcome": None}]
+    assert (index["rows"]["outcome"][1], index["tasks"]["id"][1]) == (None, "7")
+    assert items_of(page, "body")[1]["text"] == "x"
     assert items_of(page, "token")[0]["l"] == [None, -1.0]
     assert items_of(page, "body")[0]["notes"] == {"a": ["nan"]}
 
