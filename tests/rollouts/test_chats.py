@@ -103,10 +103,7 @@ def test_thoughts_are_read(name: str) -> None:
         last(user(), says(**{name: ["hm"]}))
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    CASES["chat rows that are refused"],
-)
+@pytest.mark.parametrize(("row", "said"), CASES["chat rows that are refused"])
 def test_what_cannot_be_obeyed_is_refused_by_name(row: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=r"^row 7: ") as error:
         chat_of(row, "row 7")

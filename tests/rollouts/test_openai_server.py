@@ -147,9 +147,7 @@ TOOL = {
 CALL = 'Let me see.\n<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_call>'
 
 
-def test_a_stream_holds_what_the_whole_reply_does(
-    model: tuple[TorchEngine, ChatTokenizer],
-) -> None:
+def test_a_stream_holds_what_the_whole_reply_does(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     body = {"messages": ASK, "max_tokens": 9, "temperature": 0}
     more = {"stream": True, "stream_options": {"include_usage": True}}
     path = "/chat/completions"
@@ -204,9 +202,7 @@ def test_a_character_over_several_tokens_keeps_its_bytes(kind: str, tmp_path: Pa
 WRONG: list[tuple[str, Any, int, str]] = CASES["requests that are refused"]
 
 
-def test_what_cannot_be_done_is_refused_by_name(
-    model: tuple[TorchEngine, ChatTokenizer],
-) -> None:
+def test_what_cannot_be_done_is_refused_by_name(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     found = replies(*model, [(path, body) for path, body, _, _ in WRONG])
     for (path, body, status, words), (got, reply) in zip(WRONG, found, strict=True):
         assert got == status, (path, body, reply)
@@ -258,9 +254,7 @@ def test_an_engine_that_fails_is_a_server_error(model: tuple[TorchEngine, ChatTo
     assert (status, reply["error"]["message"]) == (500, "RuntimeError: out of memory")
 
 
-def test_the_official_client_reads_every_answer(
-    model: tuple[TorchEngine, ChatTokenizer],
-) -> None:
+def test_the_official_client_reads_every_answer(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     openai = pytest.importorskip("openai")
     engine = Scripted(model[1], CALL)
 

@@ -127,20 +127,14 @@ TYPED = ToolSpec(
 )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    CASES["arguments of each type"],
-)
+@pytest.mark.parametrize("arguments", CASES["arguments of each type"])
 @pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
 def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any]) -> None:
     (call,) = FORMATS[name].read(FORMATS[name].write("t", arguments))
     assert fitting(TYPED, call) == (arguments, "")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    CASES["arguments and what is said of them"],
-)
+@pytest.mark.parametrize(("arguments", "why"), CASES["arguments and what is said of them"])
 def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
     found = fitting(SPEC, ToolCall("t", arguments))[1]
     assert (why in found) if why else found == ""

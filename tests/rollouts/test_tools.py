@@ -67,10 +67,7 @@ def test_the_schema_says_types_defaults_and_help() -> None:
     assert everything.context == "ctx"
 
 
-@pytest.mark.parametrize(
-    "text",
-    CASES["docstrings"],
-)
+@pytest.mark.parametrize("text", CASES["docstrings"])
 def test_three_habits_of_docstrings_are_read(text: str) -> None:
     assert described(text) == ("Do it.", {"x": "How many.", "y": "Why."})
 
@@ -85,10 +82,7 @@ def test_any_docstring_is_read(text: str) -> None:
 ABOUT = "    'Take x.'\n"
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    CASES["functions that are no tools"],
-)
+@pytest.mark.parametrize(("source", "why"), CASES["functions that are no tools"])
 def test_functions_that_cannot_be_tools_are_named(source: str, why: str) -> None:
     names: dict[str, Any] = {}
     exec(source, names)
@@ -104,19 +98,13 @@ def fitted(arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:
 BASE = {"a": "s", "b": 1, "c": 2.0, "d": [1], "e": {"p": 1.5}, "f": "x"}
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "wanted"),
-    CASES["values that a tool converts"],
-)
+@pytest.mark.parametrize(("name", "given", "wanted"), CASES["values that a tool converts"])
 def test_values_are_converted(name: str, given: Any, wanted: Any) -> None:
     made, problem = fitted(BASE | {name: given})
     assert (problem, made[name]) == ("", wanted) and type(made[name]) is type(wanted)
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "why"),
-    CASES["values that a tool refuses"],
-)
+@pytest.mark.parametrize(("name", "given", "why"), CASES["values that a tool refuses"])
 def test_what_does_not_fit_is_said(name: str, given: Any, why: str) -> None:
     made, problem = fitted(BASE | {name: given})
     assert made == BASE | {name: given} and why in problem

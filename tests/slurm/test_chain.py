@@ -27,11 +27,7 @@ def chain(slurm: MiniSlurm, out: Path, jobs: str, *words: str) -> subprocess.Com
     script = out.parent / f"{out.name}.sh"
     script.write_text(f'OUT={out}\n. "{ROOT}/slurm/chain.sh"\n{jobs}\n')
     return subprocess.run(
-        ["bash", str(script), *words],
-        env=slurm.env,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", str(script), *words], env=slurm.env, capture_output=True, text=True, check=False
     )
 
 

@@ -71,11 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_evaluation(folder / "b", tasks, which=0)
     rows = evaluation_rows(tasks, 0)[:10] + evaluation_rows(tasks, 1)[10:]
     write_jsonl(folder / "b" / "rows.jsonl", rows)
-    for out, names in (
-        ("one.html", ["run"]),
-        ("two.html", ["a", "b", "run"]),
-        ("folder", ["run"]),
-    ):
+    for out, names in (("one.html", ["run"]), ("two.html", ["a", "b", "run"]), ("folder", ["run"])):
         runs = open_runs([folder / name for name in names])
         for run in runs:
             run.refresh()

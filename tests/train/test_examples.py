@@ -17,14 +17,7 @@ from assay.family import use_families
 from assay.task import Task, TaskError, write_jsonl
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import FORMATS
-from train.examples import (
-    Example,
-    example_of,
-    examples_of,
-    fitting,
-    lengths_line,
-    read_examples,
-)
+from train.examples import Example, example_of, examples_of, fitting, lengths_line, read_examples
 
 OWN = """
 from assay.family import Answer, Family, Score
@@ -143,9 +136,7 @@ def test_what_would_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 CALL = {"name": "look", "arguments": {"what": "the sky", "n": [1, 2], "é": None}}
-TOOLS = [
-    {"type": "function", "function": {"name": "look", "description": "d", "parameters": {}}},
-]
+TOOLS = [{"type": "function", "function": {"name": "look", "description": "d", "parameters": {}}}]
 
 
 def called(arguments: Any, content: str | None = None) -> list[dict[str, Any]]:
@@ -193,9 +184,7 @@ def test_calls_are_learned_as_the_student_s_template_spells_them(
     assert [(c.name, c.arguments) for c in read] == [("look", CALL["arguments"])] * 2
 
 
-def test_calls_of_a_template_without_them_are_spelled_by_the_call_format(
-    tiny_folder: Path,
-) -> None:
+def test_calls_of_a_template_without_them_are_spelled_by_the_call_format(tiny_folder: Path) -> None:
     for name in FORMATS:
         tokenizer = ChatTokenizer(tiny_folder, name)
         example = example_of({"messages": called(CALL["arguments"], "I look.")}, "row", tokenizer)

@@ -23,11 +23,7 @@ from configs.schema import GrpoRunConfig, SftConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.grpo import train_grpo  # noqa: E402
-from train.model.optim import (  # noqa: E402
-    CHUNK,
-    backward,
-    copy_down,
-)
+from train.model.optim import CHUNK, backward, copy_down  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import Checkpoints  # noqa: E402

@@ -14,14 +14,7 @@ from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoConfig, SftConfig
 from train.cli.training import sft
 from train.examples import Example
-from train.lengths import (
-    Measured,
-    Room,
-    fit_rl,
-    fit_sft,
-    room_of,
-    unfitted,
-)
+from train.lengths import Measured, Room, fit_rl, fit_sft, room_of, unfitted
 from train.run.data import training_tasks
 
 SIZES = [Example([1] * n, [2] * 10) for n in (30, 90, 290)]

@@ -99,19 +99,13 @@ def asked(
         return asyncio.run(ask(url)), seen
 
 
-@pytest.mark.parametrize(
-    ("content", "text", "reasoning"),
-    CASES["contents of a chat answer"],
-)
+@pytest.mark.parametrize(("content", "text", "reasoning"), CASES["contents of a chat answer"])
 def test_content_may_come_in_parts(content: Any, text: str, reasoning: str) -> None:
     reply, _ = asked(lambda _: said(content))
     assert (reply.text, reply.reasoning, reply.stop) == (text, reasoning, "eos")
 
 
-@pytest.mark.parametrize(
-    ("finish", "stop"),
-    CASES["reasons to finish"],
-)
+@pytest.mark.parametrize(("finish", "stop"), CASES["reasons to finish"])
 def test_an_answer_is_ended_by_the_model_or_cut_by_a_limit(finish: Any, stop: str) -> None:
     assert asked(lambda _: said("x", finish))[0].stop == stop
 
@@ -122,10 +116,7 @@ def test_any_other_end_is_no_answer(finish: Any) -> None:
         asked(lambda _: said("" if finish is None else "half", finish), attempts=2)
 
 
-@pytest.mark.parametrize(
-    ("error", "tries"),
-    CASES["errors in an answer"],
-)
+@pytest.mark.parametrize(("error", "tries"), CASES["errors in an answer"])
 def test_an_error_in_an_answer_of_200_is_told_in_its_words(error: Any, tries: int) -> None:
     seen: list[Body] = []
 

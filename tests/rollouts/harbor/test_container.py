@@ -147,20 +147,14 @@ def test_a_python_image_is_read(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "line",
-    CASES["steps of a Dockerfile that are refused"],
-)
+@pytest.mark.parametrize("line", CASES["steps of a Dockerfile that are refused"])
 def test_what_cannot_be_honoured_is_said(tmp_path: Path, line: str) -> None:
     with pytest.raises(TaskError) as found:
         image(tmp_path, f"FROM python:3.11\n{line}\n")
     assert str(found.value).startswith(f"build_step: Dockerfile: {line}: ")
 
 
-@pytest.mark.parametrize(
-    "text",
-    CASES["images that are refused"],
-)
+@pytest.mark.parametrize("text", CASES["images that are refused"])
 def test_other_images_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(TaskError, match="base_image: Dockerfile: "):
         image(tmp_path, text)

@@ -134,12 +134,7 @@ def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path)
     said = [str(m["content"]) for m in run.messages if m["role"] != "assistant"]
     assert (run.failure, run.stop, run.turns) == (None, "done", 8)
     assert "argument 'start' must be at most" in said[2]
-    assert dict(run.errors) == {
-        "bad_arguments": 3,
-        "bad_call": 1,
-        "no_file": 1,
-        "unknown_tool": 1,
-    }
+    assert dict(run.errors) == {"bad_arguments": 3, "bad_call": 1, "no_file": 1, "unknown_tool": 1}
     score = score_answer(task, run.answer())
     assert score.outcome == 0.0
     line = json_line(run.to_json(score, task))

@@ -14,13 +14,7 @@ from small_lake import make_lake, make_task
 
 from assay.family import score_answer
 from assay.task import Task
-from rollouts.krama.code_agent import (
-    list_files,
-    prelude,
-    read_answer,
-    read_file,
-    showing,
-)
+from rollouts.krama.code_agent import list_files, prelude, read_answer, read_file, showing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 RAIN = """Thought: read, clean, answer.

@@ -142,10 +142,7 @@ print(job.end)
 @pytest.mark.parametrize(("limit_mb", "end"), [(32, "memory"), (512, "exit")])
 def test_memory_left_behind_counts_though_no_look_was_due(limit_mb: int, end: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LEFT_BEHIND, str(limit_mb)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", LEFT_BEHIND, str(limit_mb)], cwd=ROOT, capture_output=True, text=True
     )
     assert (done.stdout.strip(), done.stderr) == (end, "")
 

@@ -35,10 +35,7 @@ def below() -> list[int]:
         os.close(proc)
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "exit_code"),
-    CASES["programs and their status"],
-)
+@pytest.mark.parametrize(("code", "status", "exit_code"), CASES["programs and their status"])
 def test_status(run, code: str, status: str, exit_code: int) -> None:
     result = run(code, limits=SMALL)
     assert (result.status, result.exit_code) == (status, exit_code), result

@@ -68,10 +68,7 @@ def test_the_protocol() -> None:
     assert found["files"] == {"o": "/w=="}
 
 
-@pytest.mark.parametrize(
-    "body",
-    CASES["requests that the sandbox refuses"],
-)
+@pytest.mark.parametrize("body", CASES["requests that the sandbox refuses"])
 def test_bad_requests_get_one_sentence(body: Any) -> None:
     with pytest.raises(ValueError):
         parse(body)

@@ -315,8 +315,7 @@ def solve(tasks: Path, out: Path, *more: object) -> int:
 
 
 @pytest.mark.parametrize(
-    ("solver", "outcomes"),
-    [("gold", [1, 1, 1]), ("empty", [0, 0, 0]), ("cheat:one", [1, 0, 0])],
+    ("solver", "outcomes"), [("gold", [1, 1, 1]), ("empty", [0, 0, 0]), ("cheat:one", [1, 0, 0])]
 )
 def test_answers_of_an_own_family_need_no_model(
     tmp_path: Path, own: Path, solver: str, outcomes: list[int]

@@ -254,7 +254,7 @@ BY_HAND: dict[str, tuple[Tracks, dict[str, dict[str, list[str]]]]] = {
             "by domain, atomic and compositional": {
                 "web": ["0.667 (3)", "0.333 (3)", "-33.3 pp"],
                 "pii": ["1.000 (1)", "–", "–"],
-            },
+            }
         },
     ),
     "rubric": (

@@ -17,13 +17,7 @@ import assay
 from assay.task import json_text
 from train.evaluation.results import figures
 from train.evaluation.rows import Tally
-from train.evaluation.stats import (
-    clustered_mean,
-    mcnemar_exact,
-    mean_interval,
-    pass_at_k,
-    wilson,
-)
+from train.evaluation.stats import clustered_mean, mcnemar_exact, mean_interval, pass_at_k, wilson
 from train.evaluation.tables import (
     Draw,
     compare_rows,
@@ -321,9 +315,7 @@ def items(sources: list[int], source: int) -> list[int]:
         max_size=60,
     )
 )
-def test_the_clustered_bootstrap_is_a_plain_simulation(
-    rows: list[tuple[int, float, str]],
-) -> None:
+def test_the_clustered_bootstrap_is_a_plain_simulation(rows: list[tuple[int, float, str]]) -> None:
     sources, values, classes = (list(part) for part in zip(*rows, strict=True))
     assume(len(set(sources)) > 3)
     for names in (classes, [""] * len(rows)):

@@ -12,11 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from compiled_kernels import (  # noqa: F401
-    amx,
-    here,
-    threads,
-)
+from compiled_kernels import amx, here, threads  # noqa: F401
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

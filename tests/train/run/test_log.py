@@ -146,10 +146,7 @@ def rollouts() -> list[dict[str, Any]]:
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """What TensorBoard shows of a run: name → (step, value)."""
     pytest.importorskip("tensorboard", reason=f"tensorboard {WHY}")
-    from tensorboard.backend.event_processing.event_accumulator import (
-        SCALARS,
-        EventAccumulator,
-    )
+    from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
     shown: Any = EventAccumulator(str(folder / FOLDER), size_guidance={SCALARS: 0}).Reload()
     return {

@@ -11,11 +11,7 @@ pytest.importorskip("torch")
 
 import torch
 import torch.nn.functional as F
-from compiled_kernels import (  # noqa: F401
-    amx,
-    here,
-    threads,
-)
+from compiled_kernels import amx, here, threads  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import tiny_config

@@ -11,11 +11,7 @@ torch = pytest.importorskip("torch")
 
 from tiny_model import write_tiny_tokenizer  # noqa: E402
 
-from rollouts.engines.torch.engine import (  # noqa: E402
-    TorchEngine,
-    TransformersEngine,
-    load_engine,
-)
+from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, load_engine  # noqa: E402
 from rollouts.engines.torch.llama import to_state  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402

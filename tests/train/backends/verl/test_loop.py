@@ -251,7 +251,7 @@ def test_names_that_verl_lets_through_are_refused() -> None:
     made = overrides(load(GrpoRunConfig, None, settings), Path("/files"))
     check(compose(made))
     for key, value, said in [
-        ("actor_rollout_ref.actor.loss_scale_factor", None, "loss_scale_factor is unset"),
+        ("actor_rollout_ref.actor.loss_scale_factor", None, "loss_scale_factor is unset")
     ]:
         with pytest.raises(ConfigError) as error:
             check(compose(made | {key: value}))

@@ -138,9 +138,7 @@ def test_what_verl_would_do_in_silence_is_refused() -> None:
         overrides(load(GrpoRunConfig, None, []), Path("/files"))
 
 
-def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_separate_async_asks_for_cupy_and_for_all_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     from train.backends.verl.compose import require_transfer
     from train.cluster.preflight import asked, mismatches
 
