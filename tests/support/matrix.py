@@ -30,8 +30,8 @@ PAGE = ROOT / "docs" / "interop.md"
 SECONDS = 1800  # of one step
 # What touches transformers, tokenizers and torch most: loading, both engines, both loops, TRL.
 QUICK = (
-    *(f"tests/train/model/test_{name}.py" for name in ("policy", "adapters", "loss")),
-    *(f"tests/rollouts/engines/torch/test_{name}.py" for name in ("fallback", "load")),
+    *(f"tests/train/model/test_{name}.py" for name in ("policy", "folder", "loss")),
+    *(f"tests/rollouts/engines/torch/test_{name}.py" for name in ("engine", "load")),
     *("tests/train/test_examples.py", "tests/train/test_grpo.py"),
 )
 PEERS = ["tests/train/backends/test_trl.py", "-m", ""]
