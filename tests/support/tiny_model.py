@@ -56,6 +56,29 @@ def tiny_config(vocab: int = 259, **changes: Any) -> Any:
     return LlamaConfig(**(values | changes))
 
 
+def random_model(kind: str, **changes: Any) -> Any:
+    """A float32 model of an architecture of transformers, the same one each time. Its biases and
+    norms are random too: as transformers makes them, they would be 0 and 1, and leaving them out
+    would change nothing."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    sizes: dict[str, Any] = {
+        **{"vocab_size": 259, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3},
+        **{"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 256},
+        **{"initializer_range": 0.2, "eos_token_id": 2, "pad_token_id": None},
+    }
+    torch.manual_seed(0)
+    config: Any = AutoConfig.for_model(kind, **(sizes | changes))
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model
+
+
 def small_llama(vocab: int, **changes: Any) -> Any:
     """A random Llama of two layers in float32, the same one each time."""
     import torch

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_model import small_llama, write_tiny_tokenizer
+from tiny_model import random_model, small_llama, write_tiny_tokenizer
 
 from rollouts.engines.engine import ModelError
 from train.model import source as model_source
@@ -22,15 +22,6 @@ from train.model.folder import ADAPTER, ADAPTER_CONFIG, save_folder, save_merged
 from train.model.policy import load_policy
 from train.model.source import check_folder, resolve_model
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 259,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "eos_token_id": 2,
-}
 EXPERTS: dict[str, Any] = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 KINDS: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -45,13 +36,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def made(folder: Path, kind: str, dtype: Any = torch.float32, **more: Any) -> Path:
     """A random model of an architecture, as `save_pretrained` writes it."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     folder.mkdir(parents=True)
     write_tiny_tokenizer(folder)
-    torch.manual_seed(0)
-    config: Any = AutoConfig.for_model(kind, **SMALL, **more)
-    AutoModelForCausalLM.from_config(config).to(dtype).save_pretrained(folder)
+    random_model(kind, **more).to(dtype).save_pretrained(folder)
     return folder
 
 

@@ -15,6 +15,7 @@ import torch
 from compiled_kernels import amx, here, threads  # noqa: F401
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiny_model import random_model
 
 from rollouts.engines.torch.kernels import Kernels
 from rollouts.engines.torch.llama import from_state
@@ -24,37 +25,18 @@ from train.model.loss import linear_logp
 from train.model.packing import Segment, pack
 from train.model.policy import LlamaPolicy
 
-SIZES = {
-    "vocab_size": 272,
-    "hidden_size": 96,
-    "intermediate_size": 160,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "initializer_range": 0.2,
-    "max_position_embeddings": 256,
-}
+SIZES = {"vocab_size": 272, "hidden_size": 96, "intermediate_size": 160, "num_hidden_layers": 2}
 KINDS = {
-    "llama": ("Llama", {"tie_word_embeddings": True}),
-    "biased": ("Llama", {"attention_bias": True, "tie_word_embeddings": False}),
-    "normed": ("Qwen3", {"tie_word_embeddings": True}),
+    "llama": ("llama", {"tie_word_embeddings": True}),
+    "biased": ("llama", {"attention_bias": True, "tie_word_embeddings": False}),
+    "normed": ("qwen3", {"tie_word_embeddings": True}),
 }
 
 
 @lru_cache
 def made(kind: str) -> tuple[Any, dict[str, Any]]:
-    """A random model; biases and norms are random too."""
-    import transformers
-
     family, changes = KINDS[kind]
-    config = getattr(transformers, f"{family}Config")(**(SIZES | changes))
-    torch.manual_seed(0)
-    module = transformers.AutoModelForCausalLM.from_config(config).float()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.3)
+    module = random_model(family, **SIZES, head_dim=32, **changes)
     return module.config, module.state_dict()
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_model import random_model
 
 from rollouts.engines.torch import sampling as sampling_module
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine
@@ -140,16 +141,6 @@ def test_rows_in_slices_draw_what_they_draw_together(
 # --- models without a decoder of ours ------------------------------------------------------------
 
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.3,
-}
 KINDS: dict[str, dict[str, Any]] = {
     "gemma3_text": {"head_dim": 8, "sliding_window": 8},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
@@ -161,11 +152,8 @@ UNEVEN = [[5, 6, 7], [9, 9, 8, 7, 6, 5, 4, 3, 11, 12, 13], [40], [5, 6, 7, 8, 9]
 
 
 def model_of(kind: str) -> Any:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    torch.manual_seed(0)
-    config: Any = AutoConfig.for_model(kind, **SMALL, **KINDS[kind])
-    return AutoModelForCausalLM.from_config(config).float().eval()
+    few = {"vocab_size": 97, "max_position_embeddings": 64, "initializer_range": 0.3}
+    return random_model(kind, **few | KINDS[kind])
 
 
 @torch.no_grad()

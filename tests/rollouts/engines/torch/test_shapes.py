@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tiny_model import write_tiny_tokenizer  # noqa: E402
+from tiny_model import random_model, write_tiny_tokenizer  # noqa: E402
 
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, load_engine  # noqa: E402
 from rollouts.engines.torch.llama import to_state  # noqa: E402
@@ -28,62 +28,39 @@ def rope(**parameters: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"} | parameters}
 
 
-# name: a class of transformers, and what differs from the tiny configuration below
+# name: an architecture of transformers, and what differs from the tiny configuration below
 Kinds = dict[str, tuple[str, dict[str, Any]]]
 SHAPES: Kinds = {
-    "llama with biases": ("Llama", {"attention_bias": True, "tie_word_embeddings": False}),
-    "llama, llama3 scaling": ("Llama", rope(**LLAMA3)),
-    "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
-    "qwen2, untied": ("Qwen2", {"tie_word_embeddings": False, **rope(rope_theta=1e6)}),
-    "qwen2, a window that is off": ("Qwen2", {"sliding_window": 4}),
-    "qwen3, tied": ("Qwen3", {"head_dim": 16, **rope(rope_theta=1e6)}),
-    "qwen3 with biases": ("Qwen3", {"head_dim": 8, "attention_bias": True}),
-    "qwen3, yarn": ("Qwen3", {"head_dim": 16, **rope(**YARN)}),
+    "llama with biases": ("llama", {"attention_bias": True, "tie_word_embeddings": False}),
+    "llama, llama3 scaling": ("llama", rope(**LLAMA3)),
+    "mistral": ("mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2, untied": ("qwen2", {"tie_word_embeddings": False, **rope(rope_theta=1e6)}),
+    "qwen2, a window that is off": ("qwen2", {"sliding_window": 4}),
+    "qwen3, tied": ("qwen3", {"head_dim": 16, **rope(rope_theta=1e6)}),
+    "qwen3 with biases": ("qwen3", {"head_dim": 8, "attention_bias": True}),
+    "qwen3, yarn": ("qwen3", {"head_dim": 16, **rope(**YARN)}),
     # sizes that the compiled kernels take
-    "llama, compiled": ("Llama", {"attention_bias": True} | WIDE),
-    "qwen2, compiled": ("Qwen2", {"tie_word_embeddings": False} | WIDE),
-    "qwen3, compiled": ("Qwen3", WIDE | rope(**YARN)),
+    "llama, compiled": ("llama", {"attention_bias": True} | WIDE),
+    "qwen2, compiled": ("qwen2", {"tie_word_embeddings": False} | WIDE),
+    "qwen3, compiled": ("qwen3", WIDE | rope(**YARN)),
 }
 HALF = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
-    ("Mistral", {"sliding_window": 6}, "sliding_window 6 is shorter than its"),
-    ("Qwen2", HALF, "sliding_window 6 is shorter than its context of 256"),
-    ("Qwen3", {"hidden_act": "gelu", "head_dim": 8}, "hidden_act 'gelu'"),
-    ("Llama", rope(rope_type="dynamic", factor=2.0), "rotary scaling 'dynamic'"),
-    ("Llama", {"mlp_bias": True}, "mlp_bias"),
-    ("GPTNeoX", {}, "model_type 'gpt_neox' is none of llama, mistral"),
+    ("mistral", {"sliding_window": 6}, "sliding_window 6 is shorter than its"),
+    ("qwen2", HALF, "sliding_window 6 is shorter than its context of 256"),
+    ("qwen3", {"hidden_act": "gelu", "head_dim": 8}, "hidden_act 'gelu'"),
+    ("llama", rope(rope_type="dynamic", factor=2.0), "rotary scaling 'dynamic'"),
+    ("llama", {"mlp_bias": True}, "mlp_bias"),
+    ("gpt_neox", {}, "model_type 'gpt_neox' is none of llama, mistral"),
 ]
 
 
-def made_of(family: str, changes: dict[str, Any], folder: Path) -> tuple[Path, Any]:
-    """A random model and its folder. Its biases and norms are random too: as transformers makes
-    them, they would be 0 and 1, and leaving them out would change nothing."""
-    import transformers
-
-    torch.set_num_threads(1)
-    values: dict[str, Any] = {
-        "vocab_size": write_tiny_tokenizer(folder),
-        "hidden_size": 48,
-        "intermediate_size": 96,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
-        "initializer_range": 0.2,
-        "eos_token_id": 2,
-        "pad_token_id": None,
-        "max_position_embeddings": 256,
-    }
-    config = getattr(transformers, f"{family}Config")(**(values | changes))
-    torch.manual_seed(0)
-    auto = transformers.AutoModelForCausalLM
-    model = auto.from_config(config).float()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.3)
+def made_of(kind: str, changes: dict[str, Any], folder: Path) -> tuple[Path, Any]:
+    """A random model and its folder."""
+    vocab = write_tiny_tokenizer(folder)
+    model = random_model(kind, **{"vocab_size": vocab, "tie_word_embeddings": True} | changes)
     model.save_pretrained(folder)
-    return folder, auto.from_pretrained(folder, dtype=torch.float32).eval()
+    return folder, type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -162,15 +139,15 @@ def test_training_has_the_gradients_of_transformers(made: tuple[Path, Any]) -> N
         assert torch.allclose(ours[name], parameter.grad, atol=max(1e-4 * scale, 1e-5)), name
 
 
-@pytest.mark.parametrize(("family", "changes", "reason"), OTHERS)
+@pytest.mark.parametrize(("kind", "changes", "reason"), OTHERS)
 def test_other_models_fall_back_and_say_why(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    family: str,
+    kind: str,
     changes: dict[str, Any],
     reason: str,
 ) -> None:
-    folder, module = made_of(family, changes, tmp_path)
+    folder, module = made_of(kind, changes, tmp_path)
     engine = load_engine(folder, [2], 16, "float32")
     assert isinstance(engine, TransformersEngine)
     said = [line for line in capsys.readouterr().err.splitlines() if str(folder) in line]
