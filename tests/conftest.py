@@ -44,7 +44,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         note_refusals()
     if not is_root_without_namespaces():
         return
-    from rollouts.sandbox.jail import closed_folder
+    from rollouts.sandbox.model import closed_folder
 
     if folder := closed_folder(sys.executable):
         pytest.exit(

@@ -40,13 +40,12 @@ from data_gen.certificate import (
     say_inputs,
     shared,
 )
-from data_gen.dare.database import Built, Settings, fault
 from data_gen.dare.importer import RELEASE, Wanted, import_copy, remade, task_of, variants_of
 from data_gen.dare.layout import read_entries, read_table, write_question_list
-from data_gen.dare.series import SeriesBuilder
 from data_gen.dare.sources import Source, sources
-from data_gen.dare.tabular import TabularBuilder
 from data_gen.dare.targets import (
+    Built,
+    Settings,
     Wishes,
     loaded,
     read_wishes,
@@ -284,7 +283,6 @@ def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str])
 
 SHARE = 4  # tables that one process is handed at a time
 SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
-_BUILDERS = {"series": SeriesBuilder, "tabular": TabularBuilder}
 _Job = tuple[str, int, int]  # what is built, number of the table, how many databases
 
 # What one process keeps: the sources, the settings. Set by `_start`.
@@ -329,13 +327,19 @@ def _made(jobs: Sequence[_Job]) -> list[Built]:
     """The databases of one process's share. Texts are Python's strings meanwhile: Arrow's cost
     more, of tables this small. Not for longer, as a job may run in the process of its caller:
     pandas 3.1 names no months then."""
+    # a process that builds loads them; the one that divides the tables needs none of it
+    from data_gen.dare.database import fault
+    from data_gen.dare.series import SeriesBuilder
+    from data_gen.dare.tabular import TabularBuilder
+
     assert _work is not None
     (listed, settings), made = _work, list[Built]()
+    builders = {"series": SeriesBuilder, "tabular": TabularBuilder}
     with pd.option_context("mode.string_storage", "python"):
         for kind, i, room in jobs:
             source = listed[i]
             made.append(built := Built(source.name, licence=source.licence))
-            builder: Any = _BUILDERS[kind](source, settings, built, room)
+            builder: Any = builders[kind](source, settings, built, room)
             try:
                 rows: list[Any] = tasks_of(builder, source, room, random.Random(0), built)
                 built.rows = rows
@@ -371,7 +375,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
         WorkerPool(workers, _start, (list(specs), settings), apart=True) as crew,
         Progress("tables", "databases", wanted) as bar,
     ):
-        for kind in _BUILDERS:
+        for kind in ("series", "tabular"):
             gave = Counter(built.source for built in found for _ in built.rows)
             if kind == "series":
                 most = max(1, wanted // 3 if len(kinds) > 1 else wanted) if "ts" in kinds else 0

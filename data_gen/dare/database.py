@@ -1,58 +1,25 @@
-"""What every kind of database has in common: the settings of a build, where a table is from, how a
-draft becomes a database that is proved, its row in the question list, and what became of the table.
+"""What every kind of database has in common: where a table is from, how a draft becomes a database
+that is proved, and its row in the question list.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from assay.files import machine_failed
 from assay.fingerprints import column_hashes
 from assay.tables.plan import Unreadable
-from assay.tables.settings import Doubt
 from assay.task import TaskError
 from data_gen.certificate import AGREED, ONCE, Refusal, Refused
 from data_gen.dare.layout import Frame, domain_of_text, write_database
 from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, table_hash
-from data_gen.dare.targets import Wishes
+from data_gen.dare.targets import Built, Settings
 from data_gen.dare.wording import described
-from data_gen.describe import About
 from data_gen.pipeline import Builder
-
-
-@dataclass(frozen=True)
-class Settings:
-    out: Path
-    seed: int
-    mini: bool
-    published: frozenset[str]  # column fingerprints of evaluation databases
-    per_table: int = 2
-    wishes: Wishes = field(default_factory=Wishes)
-    described: Mapping[str, About] = field(default_factory=dict[str, About])
-    licences: tuple[str, ...] = ()  # only tables of these; empty: of any
-
-
-@dataclass
-class Built:
-    """What one table gave: rows of the question list, and why others were refused."""
-
-    source: str
-    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
-    refused: list[Refusal] = field(default_factory=list[Refusal])
-    doubts: list[Doubt] = field(default_factory=list[Doubt])
-    licence: str = "unknown"
-    proof: Counter[str] = field(default_factory=Counter[str])  # verdicts of the second computation
-
-    def refuse(self, why: Refusal, inputs: Iterable[str] = ()) -> None:
-        """Note why something was not used. `inputs`: what of the table it was about."""
-        self.refused.append(replace(why, where=why.where or ", ".join(inputs)))
 
 
 def fault(error: Exception) -> Refusal:

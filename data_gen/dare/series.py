@@ -35,11 +35,9 @@ from data_gen.columns import (
     words_of,
 )
 from data_gen.dare.database import (
-    Built,
     Database,
     DatabaseBuilder,
     Questions,
-    Settings,
     loaded,
     mark,
     origin,
@@ -49,7 +47,7 @@ from data_gen.dare.layout import Frame, csv_bytes, json_bytes
 from data_gen.dare.models import TREES, any_beats, design, forecasts
 from data_gen.dare.sources import Listed, Source, database_name
 from data_gen.dare.tabular import RATIOS
-from data_gen.dare.targets import Wish, judge, near_ones, told_by
+from data_gen.dare.targets import Built, Settings, Wish, judge, near_ones, told_by
 from data_gen.dare.wording import (
     cf_question,
     check_series,

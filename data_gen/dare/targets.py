@@ -15,19 +15,23 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from assay.console import near_miss
 from assay.errors import pandas as pd
+from assay.tables.settings import Doubt
 from assay.task import TaskError, derive_seed
 from data_gen.certificate import Refusal, Refused
 from data_gen.columns import Column, look, look_at, of_calendar, speaks_of, times_in, words_of
 from data_gen.dare.layout import Frame
 from data_gen.dare.sources import Listed, Source
+from data_gen.describe import About
 from data_gen.leaks import (
     is_label,
     is_number,
@@ -553,3 +557,37 @@ def is_label_target(column: Frame) -> bool:
 def is_quantity(column: Frame) -> bool:
     """Whether a wished target can be regressed on: numbers, more than 10 different ones."""
     return is_number(column) and column.dtype.kind != "b" and bool(column.nunique() > 10)
+
+
+# --- the settings of a build, and what became of a table
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of a build."""
+
+    out: Path
+    seed: int
+    mini: bool
+    published: frozenset[str]  # column fingerprints of evaluation databases
+    per_table: int = 2
+    wishes: Wishes = field(default_factory=Wishes)
+    described: Mapping[str, About] = field(default_factory=dict[str, About])
+    licences: tuple[str, ...] = ()  # only tables of these; empty: of any
+
+
+@dataclass
+class Built:
+    """What one table gave: rows of the question list, and why others were refused."""
+
+    source: str
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
+    refused: list[Refusal] = field(default_factory=list[Refusal])
+    doubts: list[Doubt] = field(default_factory=list[Doubt])
+    licence: str = "unknown"
+    proof: Counter[str] = field(default_factory=Counter[str])  # verdicts of the second computation
+
+    def refuse(self, why: Refusal, inputs: Iterable[str] = ()) -> None:
+        """Note why something was not used. `inputs`: what of the table it was about."""
+        self.refused.append(replace(why, where=why.where or ", ".join(inputs)))

@@ -20,13 +20,12 @@ from typing import Any, BinaryIO, NoReturn
 from rollouts.sandbox import jail, transfer
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.jail import Folders, JailPlan
-from rollouts.sandbox.model import MIB, Limits
-from rollouts.sandbox.transfer import Capture, Collected, Seen, collect, listing
+from rollouts.sandbox.model import MIB, Limits, closed_folder
+from rollouts.sandbox.transfer import ENDED, STARTED, Capture, Collected, Seen, collect, listing
 from rollouts.sandbox.usage import Watches, descendants, own_pid
 from rollouts.sandbox.user_process import BEGUN, CLOSED, FAILED, fork_of_init
 
 EXIT = struct.Struct("=iQQ")  # wait status, processor time in microseconds, peak memory in bytes
-STARTED, ENDED = b"s", b"e"  # to the pool: the code begins; nobody of the call is alive
 _TICK = 0.05
 _SET_UP_S = 60.0
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # all else is no fault of the inputs' size
@@ -243,7 +242,7 @@ def _link_shared(job: Job, folders: Sequence[tuple[str, str]]) -> None:
         try:
             links += _mirror(path, f"{job.folders.work}/{folder}")
         except PermissionError as error:
-            shut = jail.closed_folder(f"{path}/.") or error.filename or path
+            shut = closed_folder(f"{path}/.") or error.filename or path
             why = (
                 f"the shared directory {path} is closed to the user that model code runs as: "
                 f"chmod o+rx {shut}, or put the files elsewhere"

@@ -92,17 +92,6 @@ def below(path: str, tops: Iterable[str]) -> bool:
     return any(path == top or path.startswith(top + "/") for top in tops)
 
 
-def closed_folder(program: str) -> str:
-    """The first folder on the way to a program that other users cannot enter; "" for none."""
-    for path in dict.fromkeys([os.path.abspath(program), os.path.realpath(program)]):
-        parts = path.split(os.sep)[1:-1]
-        for count in range(1, len(parts) + 1):
-            folder = os.sep + os.sep.join(parts[:count])
-            if not os.stat(folder).st_mode & 0o001:
-                return folder
-    return ""
-
-
 # Ids and namespaces
 
 

@@ -152,3 +152,14 @@ def fitting(cores: int, free: int | None, limits: Limits) -> int:
     """The same from given numbers; `free` in bytes, none where it is not known."""
     each = (limits.total_mb + limits.work_mb + limits.tmp_mb + limits.shm_mb) * MIB
     return cores if free is None else max(1, min(cores, free // each))
+
+
+def closed_folder(program: str) -> str:
+    """The first folder on the way to a program that other users cannot enter; "" for none."""
+    for path in dict.fromkeys([os.path.abspath(program), os.path.realpath(program)]):
+        parts = path.split(os.sep)[1:-1]
+        for count in range(1, len(parts) + 1):
+            folder = os.sep + os.sep.join(parts[:count])
+            if not os.stat(folder).st_mode & 0o001:
+                return folder
+    return ""

@@ -23,9 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from rollouts.sandbox import transfer
-from rollouts.sandbox.inside import ENDED, STARTED
-from rollouts.sandbox.jail import closed_folder
-from rollouts.sandbox.model import MIB, Config, Limits, Report, Result, SandboxError, Status
+from rollouts.sandbox.model import (
+    MIB,
+    Config,
+    Limits,
+    Report,
+    Result,
+    SandboxError,
+    Status,
+    closed_folder,
+)
+from rollouts.sandbox.transfer import ENDED, STARTED
 
 _BOOT = (
     "import sys,os;sys.path.pop(0);r=os.read({fd},4096).decode();sys.path.insert(0,r);"

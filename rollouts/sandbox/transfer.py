@@ -23,6 +23,7 @@ from typing import Any, cast
 
 from rollouts.sandbox.model import MIB, Limits
 
+STARTED, ENDED = b"s", b"e"  # to the pool: the code begins; nobody of the call is alive
 MAX_HEADER = 4 << 20
 _LENGTH = struct.Struct("!Q")
 # C0 but newline and tab, DEL, C1, and marks that reorder the text around them.

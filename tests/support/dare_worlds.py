@@ -16,11 +16,10 @@ import pytest
 from assay.tables.load import load, plan_file
 from data_gen.dare import models, series
 from data_gen.dare import tabular as first
-from data_gen.dare.database import Built, Settings
 from data_gen.dare.layout import metadata_json
 from data_gen.dare.sources import Source
 from data_gen.dare.tabular import files_of, propose
-from data_gen.dare.targets import clean
+from data_gen.dare.targets import Built, Settings, clean
 from data_gen.pipeline import tasks_of
 from data_gen.proof.original import Original
 

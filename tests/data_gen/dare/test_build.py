@@ -26,9 +26,9 @@ from assay.task import Task, read_tasks
 from data_gen.certificate import Refusal
 from data_gen.dare.agents import faithful_code, read_question, short_code
 from data_gen.dare.build import inputs_of, question_rows, without_repeats
-from data_gen.dare.database import Built
 from data_gen.dare.layout import csv_bytes, read_entries
 from data_gen.dare.sources import listed, sources
+from data_gen.dare.targets import Built
 from data_gen.dare.wording import ROWS
 from data_gen.overlap import kin_of_databases
 from rewards.dare.score import score_table_row

@@ -26,11 +26,11 @@ from data_gen.columns import (
     shifted,
 )
 from data_gen.dare.build import inputs_of
-from data_gen.dare.database import Built, Settings
 from data_gen.dare.layout import read_entries, write_question_list
 from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, binned, choose, opened, split
 from data_gen.dare.series import until as whole_until
 from data_gen.dare.sources import sources
+from data_gen.dare.targets import Built, Settings
 
 SETTINGS = Settings(Path(), 0, False, frozenset())
 

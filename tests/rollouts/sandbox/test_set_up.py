@@ -15,8 +15,7 @@ from harness import running, usable
 from namespaces import is_root_without_namespaces
 
 from rollouts.sandbox import jail, launcher
-from rollouts.sandbox.jail import closed_folder
-from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError
+from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError, closed_folder
 
 NEW_ONE = (
     "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(6 * 7)'], check=True)"
