@@ -44,6 +44,7 @@ from data_gen.dare.database import (
     texts_of,
 )
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes
+from data_gen.dare.leaks import is_number, tells_within, told_by_key
 from data_gen.dare.models import TREES, any_beats, design, forecasts
 from data_gen.dare.sources import Listed, Source, database_name
 from data_gen.dare.tabular import RATIOS
@@ -58,7 +59,6 @@ from data_gen.dare.wording import (
     series_short,
     xf_question,
 )
-from data_gen.leaks import is_number, tells_within, told_by_key
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from data_gen.dare.layout import (
     metadata_json,
     table_bytes,
 )
+from data_gen.dare.leaks import given_away
 from data_gen.dare.models import in_range, read, solve, tabular_baseline, versions
 from data_gen.dare.sources import Source, database_name
 from data_gen.dare.targets import LEAST_COLUMNS, LEAST_ROWS, Looked, Plan, clean, narrowed, plans
@@ -67,7 +68,6 @@ from data_gen.dare.wording import (
     phrases,
     plain_about,
 )
-from data_gen.leaks import given_away
 from rewards.dare.score import TableGold, score_table
 
 MODELS = {

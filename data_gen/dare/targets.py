@@ -6,7 +6,7 @@
 
 Tables of the two packages are asked what `packages.yaml` lists. Of a user's own table every column
 may be a target that is a measure or a set of classes (`data_gen.columns`) and that no other column
-gives (`data_gen.leaks`); `--target` asks for any other. What the user wants is checked against the
+gives (`data_gen.dare.leaks`); `--target` asks for any other. What the user wants is checked against the
 tables before anything is built: a column is COL where one table is given, TABLE:COL where there are
 several; TABLE is what the build calls the table, with or without its folder.
 """
@@ -30,9 +30,7 @@ from assay.task import TaskError, derive_seed
 from data_gen.certificate import Refusal, Refused
 from data_gen.columns import Column, look, look_at, of_calendar, speaks_of, times_in, words_of
 from data_gen.dare.layout import Frame
-from data_gen.dare.sources import Listed, Source
-from data_gen.describe import About
-from data_gen.leaks import (
+from data_gen.dare.leaks import (
     is_label,
     is_number,
     made_of,
@@ -43,6 +41,8 @@ from data_gen.leaks import (
     tells,
     two_labels,
 )
+from data_gen.dare.sources import Listed, Source
+from data_gen.describe import About
 
 MAX_ROWS = 4000
 LEAST_ROWS = 120

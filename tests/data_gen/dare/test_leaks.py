@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from data_gen.leaks import (  # noqa: E402
+from data_gen.dare.leaks import (  # noqa: E402
     given_away,
     made_of,
     owner_of,
