@@ -53,7 +53,7 @@ Part = tuple[list[Report], Report, list[Broken]]
 
 
 def _table(tasks: Sequence[Task], roots: Sequence[Path]) -> Part:
-    from data_gen.dare.audit import audit_tables
+    from data_gen.dare.leaks import audit_tables
 
     return audit_tables(tasks, roots)
 

@@ -1,5 +1,6 @@
-"""What a build says: of every input, used or refused, why, how many tasks, under which licence; and
-of the set that it writes, its splits and one certificate of what they share.
+"""What a build says: of every task, where it is from; of every input, used or refused, why, how
+many tasks, under which licence; and of the set that it writes, its splits and one certificate of
+what they share.
 
 An input is a file, one table of a file, or a class of documents. Every `assay tasks` builder ends
 with one line per input, and writes the inputs that gave less than they might to `refused.jsonl`.
@@ -139,6 +140,18 @@ class Input:
         listed = [d.to_json() for d in dict.fromkeys(self.doubts)]
         why = list(dict.fromkeys(self.why))
         return asdict(self) | {"used": self.used, "why": why, "doubts": listed}
+
+
+def drawn_from(
+    source: str, licences: Iterable[str], domain: str | None = None, document: str | None = None
+) -> dict[str, Any]:
+    """Where a task is from, as every builder says it in `Task.meta`: the `source` that it was drawn
+    from and, where these are known apart, the `document` of it and its `domain`; its `licence`, or
+    the `licences` of all that it was made from where they are several."""
+    named = {"document": document, "domain": domain}
+    under = sorted({*licences})
+    said = {"licence": under[0]} if len(under) == 1 else {"licences": under}
+    return {**{k: v for k, v in named.items() if v is not None}, "source": source, **said}
 
 
 def say_inputs(

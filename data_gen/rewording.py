@@ -31,7 +31,6 @@ from assay.thoughts import answer_after_thoughts
 from data_gen.certificate import Refusal
 
 FILE = "rewordings.jsonl"  # the journal beside a build
-KEY_ENV = "OPENAI_API_KEY"
 WRITING, READING = 0.8, 0.0  # temperatures of a rewording, and of a proof of one
 _MOST = 4000  # tokens of a reply
 
@@ -41,16 +40,6 @@ Advance = Callable[[int], Any]  # told how many requests were answered
 
 
 # --- the endpoint and its journal
-
-
-def add_writer(parser: argparse.ArgumentParser) -> None:
-    """`--writer`, `--writer-model` and `--key-env`."""
-    group = parser.add_argument_group("an endpoint that rewords; accepted only when proved")
-    url = "OpenAI-compatible endpoint; ends before /chat/completions"
-    group.add_argument("--writer", default="", metavar="URL", help=url)
-    group.add_argument("--writer-model", default="", metavar="NAME", help="its model")
-    key = "environment variable with its key (%(default)s)"
-    group.add_argument("--key-env", default=KEY_ENV, metavar="NAME", help=key)
 
 
 def writer_of(args: argparse.Namespace, folder: Path) -> Endpoint | None:

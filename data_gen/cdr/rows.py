@@ -46,7 +46,7 @@ from data_gen.cdr.units import (
     row_of,
 )
 from data_gen.cdr.work import Work, packed, said, write_packed, write_part
-from data_gen.certificate import Refused
+from data_gen.certificate import Refused, drawn_from
 from data_gen.overlap import print_of
 from rewards.cdr.release_files import RESULT_STYLES
 from rewards.cdr.score import gold_answer, score_refinement
@@ -268,10 +268,7 @@ def task_of(made: Instance, row: Row, variant: PromptVariant, mode: str, number:
         group=row["order_group_instance_id"],
         meta={
             "instance": name,
-            "document": row["doc_id"],
-            "domain": row["domain"],
-            "source": record.source,
-            "licence": record.licence,
+            **drawn_from(record.source, [record.licence], row["domain"], row["doc_id"]),
             "difficulty": row["difficulty_label"],
             "length_bucket": row["input_length_bucket"],
             "recipe_length": row["recipe_length"],

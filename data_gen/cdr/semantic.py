@@ -19,7 +19,7 @@ from assay.task import Task, derive_seed, write_jsonl
 from data_gen.cdr.documents import sources_of
 from data_gen.cdr.semantic_sources import DOMAINS, SOURCES, Row, Unusable, published
 from data_gen.cdr.units import compared, say_examples, show_examples
-from data_gen.certificate import Input, certificate, say_empty, say_inputs
+from data_gen.certificate import Input, certificate, drawn_from, say_empty, say_inputs
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
 from data_gen.splits import add_splits, read_list, taken
@@ -139,10 +139,12 @@ def tasks_of(
             ),
             gold=(gold | more) if text else gold,
             meta={
-                "document": row["source_record_id"],
-                "domain": row["domain"],
-                "source": row["source_benchmark"],
-                "licence": SOURCES[row["domain"]]["licence"],
+                **drawn_from(
+                    row["source_benchmark"],
+                    [SOURCES[row["domain"]]["licence"]],
+                    row["domain"],
+                    row["source_record_id"],
+                ),
                 "published": row["instance_id"] in own,
                 "length_bucket": row["input_length_bucket"],
                 "requirement": variant["user_requirement"],

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.console import Progress, near_miss
+from assay.console import Progress, add_writer, near_miss
 from assay.errors import pandas as pd
 from assay.files import mark_unfinished
 from assay.fingerprints import column_hashes
@@ -37,6 +37,7 @@ from data_gen.certificate import (
     Refusal,
     Refused,
     Tally,
+    drawn_from,
     say_inputs,
     shared,
 )
@@ -57,7 +58,7 @@ from data_gen.describe import About, allowed, names, read_describe, read_licence
 from data_gen.overlap import copies_of_tables, kin_of_databases, same_table
 from data_gen.pipeline import add_table_options, finish, tasks_of
 from data_gen.proof.original import connect
-from data_gen.rewording import add_writer, writer_of
+from data_gen.rewording import writer_of
 from data_gen.splits import SPLITS, sides_of
 from rewards.dare.score import read_gold, score_table
 
@@ -267,8 +268,8 @@ def _tasks(out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str])
     tasks: list[Task] = []
     for entry in read_entries(out):
         row = by_name[entry.name]
-        meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
-        meta["kind"] = row["task"]
+        meta = drawn_from(row["source"], [row["licence"]], row["domain"])
+        meta |= {k: row[k] for k in ("table_sha256", "table_group")} | {"kind": row["task"]}
         split = splits[row["table_group"]]
         for variant in variants_of(entry):
             tasks.append(task_of(entry, variant, out, split, meta=meta))

@@ -6,9 +6,9 @@
 
 Tables of the two packages are asked what `packages.yaml` lists. Of a user's own table every column
 may be a target that is a measure or a set of classes (`data_gen.columns`) and that no other column
-gives (`data_gen.dare.leaks`); `--target` asks for any other. What the user wants is checked against the
-tables before anything is built: a column is COL where one table is given, TABLE:COL where there are
-several; TABLE is what the build calls the table, with or without its folder.
+gives (`data_gen.dare.leaks`); `--target` asks for any other. What the user wants is checked against
+the tables before anything is built: a column is COL where one table is given, TABLE:COL where there
+are several; TABLE is what the build calls the table, with or without its folder.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from assay.console import progress
 from assay.fingerprints import canonical_hash
 from assay.task import Task, TaskError, derive_seed
-from data_gen.certificate import DIFFERS, Refused, Tally
+from data_gen.certificate import DIFFERS, Refused, Tally, drawn_from
 from data_gen.corpora import (
     Corpus,
     Document,
@@ -136,10 +136,7 @@ class Refinements(Builder[str, Draft, Execution], Generic[Settings]):
             },
             group=draft.group,
             meta={
-                "document": document.id,
-                "domain": document.domain,
-                "source": document.source,
-                "licence": document.licence,
+                **drawn_from(document.source, [document.licence], document.domain, document.id),
                 **draft.meta,
                 "requirement": draft.requirement,
                 "sentences": [canonical_hash(s) for s in draft.passage.sentences],

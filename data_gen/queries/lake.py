@@ -424,7 +424,7 @@ def inputs_of(
 ) -> list[Input]:
     """A line for every table; one that stands on two sides is said once."""
     tasks = Counter(
-        (str(task.meta.get("source") or task.meta["domain"]), str(key))
+        (str(task.meta["source"]), str(key))
         for name in SPLITS
         for task in parts.get(name, ())
         for key in task.meta["keys"]

@@ -21,9 +21,9 @@ from random import Random
 from typing import Any, cast
 
 from assay import console
-from assay.console import Progress
+from assay.console import Progress, add_writer
 from assay.task import Task, derive_seed
-from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted
+from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted, drawn_from
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.queries import ops
 from data_gen.queries.lake import (
@@ -53,7 +53,7 @@ from data_gen.queries.lake_questions import KINDS, SIGNS, NoQuestion, question_f
 from data_gen.queries.ops import Op, in_order, sources_of
 from data_gen.queries.pipeline import Question, gold_subtasks, plain_load, short_script
 from data_gen.queries.tables import ROWS, Table
-from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
+from data_gen.rewording import Endpoint, Facts, job_of, report, reword_all, writer_of
 from rewards.krama.release import COUNTS
 from rollouts.krama.index import LAKE, SYSTEM
 
@@ -284,16 +284,16 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
             tools=(self.form.agent,),
             files={LAKE: str(lake.folder.resolve())},
             meta={
+                **drawn_from(
+                    lake.name, [t.about.licence or "unknown" for t in draft.tables], lake.name
+                ),
                 "benchmark": "lake",
-                "source": lake.name,
-                "domain": lake.name,
                 "kind": draft.kind,
                 "draw": draft.draw,
                 "steps": len(question.steps),
                 "gold_files": sorted({t.path for t in draft.tables}),
                 "tables": sorted({t.digest for t in draft.tables}),
                 "keys": sorted({t.key for t in draft.tables}),
-                "licences": sorted({t.about.licence or "unknown" for t in draft.tables}),
                 "difficulty": "hard" if len(question.steps) > 4 else "easy",
             },
         )

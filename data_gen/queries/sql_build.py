@@ -20,7 +20,7 @@ from assay.console import Progress
 from assay.fingerprints import TableMarks
 from assay.tables.load import load
 from assay.task import Task, TaskError, derive_seed
-from data_gen.certificate import UNPROVABLE, Refusal, Refused, Tally, counted
+from data_gen.certificate import UNPROVABLE, Refusal, Refused, Tally, counted, drawn_from
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.proof.original import NotProvable
 from data_gen.queries.lake import (
@@ -212,8 +212,8 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
                 "result": [list(row) for row in gold],
             },
             meta={
+                **drawn_from(lake, [t.about.licence or stated for t in tables]),
                 "benchmark": "sql",
-                "source": lake,
                 "database": f"{lake}/{tables[0].key}",
                 "kind": plan.kind,
                 "question": words,
@@ -223,7 +223,6 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
                 "difficulty": "hard" if len(unit.made) > 1 or plan.kind in _HARD else "easy",
                 "tables": sorted({t.digest for t in tables}),
                 "keys": sorted({t.key for t in tables}),
-                "licences": sorted({t.about.licence or stated for t in tables}),
             },
         )
 

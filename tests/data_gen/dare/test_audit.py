@@ -12,7 +12,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 
 from assay.task import Task, TaskError
-from data_gen.dare.audit import audit_tables
+from data_gen.dare.leaks import audit_tables
 
 RNG = random.Random(3)
 

@@ -85,7 +85,7 @@ def test_tasks_hold_and_share_no_table(built: Path) -> None:
     assert "broken.parquet" in (built / "refused.jsonl").read_text("utf-8")
     for split, task in ((n, t) for n, tasks in parts.items() for t in tasks):
         gold = task.gold
-        assert task.split == split and task.meta["licences"] == ["CC0"]
+        assert task.split == split and task.meta["licence"] == "CC0"
         answer = {"answer": gold["answer"]}
         assert score_response(gold["answer_type"], gold["answer"], answer).outcome == 1.0
         fixed = gold["answer_type"] in ("list_approximate", "string_approximate")

@@ -342,7 +342,7 @@ def test_tasks_carry_what_they_need_and_pay_gold_alone(tasks: list[Task]) -> Non
     assert len(tasks) == 24 == len({t.id for t in tasks})
     assert len({t.meta["kind"] for t in tasks}) >= 10
     for task in tasks:
-        assert task.meta["licences"] == ["CC0-1.0"] and task.meta["source"] == "shop0"
+        assert task.meta["licence"] == "CC0-1.0" and task.meta["source"] == "shop0"
         asked = task.prompt[0]["content"]
         assert "CREATE TABLE" in asked and task.meta["question"] in asked and "```sql" in asked
         assert all(clause in asked for clause in task.meta["clauses"])
