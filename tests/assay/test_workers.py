@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import signal
 import subprocess
@@ -54,16 +53,17 @@ def test_what_a_job_raises_is_raised_with_its_place() -> None:
     assert "job_functions.py" in raised.value.__notes__[0]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_crew_starts_processes_when_they_are_worth_it(workers: int) -> None:
-    with WorkerPool(workers, start, ("begun",), few=4) as crew:
-        few = list(crew.map(work, range(4)))
-        many = list(crew.map(work, range(40)))
-        few_again = list(crew.map(work, range(4)))
-    assert {word for _, word, _ in (*few, *many, *few_again)} == {"begun"}
-    assert {pid for *_, pid in few} == {os.getpid()}
-    for found in (many, few_again):
-        assert (os.getpid() in {pid for *_, pid in found}) == (workers == 1)
+@pytest.mark.parametrize(("workers", "apart"), [(1, False), (2, False), (1, True)])
+def test_a_crew_starts_processes_when_they_are_worth_it(workers: int, apart: bool) -> None:
+    """Results keep the order of the jobs over several maps."""
+    here = workers == 1 and not apart
+    with WorkerPool(workers, start, ("begun",), few=4, apart=apart) as crew:
+        found = [list(crew.map(work, (n for n in range(count)))) for count in (4, 0, 40, 4)]
+    for number, made in enumerate(found):
+        wanted = [(n * n, "begun") for n in range((4, 0, 40, 4)[number])]
+        assert [(square, word) for square, word, _ in made] == wanted
+        if made:
+            assert (os.getpid() in {pid for *_, pid in made}) == (here or number == 0)
 
 
 PARENT = """
@@ -104,19 +104,3 @@ def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.Monkey
         return
     with WorkerPool(2) as crew:  # and so they do not by themselves
         assert any(set(pools) != {1} for pools in crew.map(threads, range(2)))
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("few", [0, 4])
-def test_a_crew_keeps_the_order_over_several_maps(workers: int, few: int) -> None:
-    with WorkerPool(workers, few=few) as crew:
-        for count in (0, 3, 40, 5):
-            jobs = (number for number in range(count))
-            assert list(crew.map(operator.neg, jobs)) == [-number for number in range(count)]
-
-
-def test_one_worker_may_be_a_process_of_its_own() -> None:
-    with WorkerPool(1, start, ("begun",), apart=True) as crew:
-        found = list(crew.map(work, range(3)))
-    assert os.getpid() not in {pid for *_, pid in found}
-    assert {word for _, word, _ in found} == {"begun"}
