@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from assay_command import assay
+from assay_command import here as assay
 from places import tables
 
 from assay.record import (
