@@ -415,19 +415,3 @@ def test_rollouts_that_teach_no_word_are_refused_or_left_out(
     assert names(selected(tmp_path, rows, "--allow-invalid")) == [("t", 0)]
     dropped = manifest(tmp_path)["dropped"]
     assert dropped["says nothing"] == dropped["has a tool call that cannot be read"] == 1
-
-
-def test_verl_s_own_dataset_reads_it_as_it_is(tmp_path: Path, tiny_folder: Path) -> None:
-    verl = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
-    omegaconf = pytest.importorskip("omegaconf")
-    from transformers import AutoTokenizer
-
-    selected(tmp_path, IF)
-    settings = {
-        **{"messages_key": "messages", "tools_key": "tools", "max_length": 200},
-        **{"truncation": "right", "pad_mode": "no_padding", "ignore_input_ids_mismatch": True},
-    }
-    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
-    given = omegaconf.OmegaConf.create(settings)
-    rows = verl.MultiTurnSFTDataset(str(tmp_path / "s.parquet"), tokenizer, given)
-    assert len(rows) == 3 and int(rows[0]["loss_mask"].sum()) > 0

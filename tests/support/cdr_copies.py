@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from assay.rows import read_rows
 from assay.task import write_jsonl
+from data_gen.cdr.outcome import Outcome
 from rewards.cdr.release_files import CORE, SEMANTIC, check_row
+from rewards.gold import Step
 
 Row = dict[str, Any]
 STYLES = ("direct", "imperative_checklist", "application_context")
@@ -95,3 +98,18 @@ def read_track(path: Path) -> list[Row]:
         check_row(row, where)
         rows.append(row)
     return rows
+
+
+def orders_allowed(outcome: Outcome, steps: Sequence[Step]) -> list[list[Step]]:
+    """Every order of the steps that a description allows, one by one."""
+    found: list[list[Step]] = []
+    for order in permutations(steps):
+        place = {one.operator: i for i, one in enumerate(order)}
+        if any(place[a] > place[b] for a, b in outcome.once | outcome.ahead):
+            continue
+        if outcome.judged:
+            before = order[: place[outcome.judged.operator]]
+            if {one.operator for one in before} != outcome.before:
+                continue
+        found.append(list(order))
+    return found

@@ -33,7 +33,7 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "gym": (f"{ADAPTERS}/test_app.py", ("nemo-gym==0.4.0",)),
     "trl": (f"{ADAPTERS}/test_assay_trl.py", ()),
     "trackers": ("tests/train/run/test_log.py", ()),
-    "datasets": ("tests/data_gen/test_sharing.py", ()),
+    "datasets": ("tests/data_gen/test_sharing.py tests/data_gen/test_selection.py", ()),
     "agents": ("tests/rollouts/krama/test_code_agent.py", ()),
 }
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import permutations
 from random import Random
 from typing import Any
 
 import pytest
+from cdr_copies import orders_allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,21 +163,6 @@ def keeps(judging: Step, text: str) -> bool:
     return bind(judging).judge(text)[0]
 
 
-def allowed(outcome: Outcome, steps: Sequence[Step]) -> list[list[Step]]:
-    """Every order of the steps that the words allow, one by one."""
-    found: list[list[Step]] = []
-    for order in permutations(steps):
-        place = {one.operator: i for i, one in enumerate(order)}
-        if any(place[a] > place[b] for a, b in outcome.once | outcome.ahead):
-            continue
-        if outcome.judged:
-            at = place[outcome.judged.operator]
-            if {one.operator for one in order[:at]} != outcome.before:
-                continue
-        found.append(list(order))
-    return found
-
-
 PIECES = (
     *("Write to a@b.org now. ", "Write to c@d.org now. ", "See https://x.org/a?b=c@d.org here. "),
     *("<b>www.y.com</b> ", "-- ", "— \t", "“ok” ", "10.0.0.1 ", "/usr/lib/a.txt ", "\n"),
@@ -209,7 +193,7 @@ def test_all_orders_that_a_description_allows_lead_to_gold(
         assert found == "not_true_of_its_own_result"
         return
     assert settled(found, text, apply, keeps) == (gold.status, gold.text)
-    orders = allowed(found, steps)
+    orders = orders_allowed(found, steps)
     assert steps in orders
     for order in orders:
         done = execute(text, order)

@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ pytest.importorskip("sklearn")
 
 from dare_copy import write_copy
 from front import command
-from hub_server import environment, hub_server
 from make_published import TEXTS, row_of, texts_of
-from places import ROOT, SHARED
+from places import SHARED
 
 from assay.family import family_of
 from assay.task import TaskError, read_tasks
@@ -134,18 +132,6 @@ def test_nothing_hidden_may_be_needed(tmp_path: Path) -> None:
             read_entries(home)[0].needed("v1")
     listing.write_text("{")
     assert run(home, tmp_path / "o") == 2
-
-
-def test_a_copy_on_the_hub_is_imported_by_name(tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub")
-    write_copy(tmp_path / "set", NAMES, where="train")
-    words = ["tasks", "dare", "--import", "own/tables", "--split", "train", "--out", "T"]
-    with hub_server({"own/tables": tmp_path / "set"}) as (url, _):
-        made = environment(url, tmp_path / "cache") | {"PYTHONPATH": str(ROOT)}
-        ran = subprocess.run(
-            [sys.executable, "-m", "assay", *words], cwd=tmp_path, env=made, timeout=120
-        )
-    assert ran.returncode == 0 and len(ids(tmp_path / "T")) == 4
 
 
 # --- what is evaluation ---
