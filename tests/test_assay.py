@@ -55,11 +55,6 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"assay \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
-def test_a_mistyped_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert assay.main(["rollot"]) == 2
-    assert "no command 'rollot'; did you mean 'rollout'?" in capsys.readouterr().err
-
-
 class OutOfMemoryError(RuntimeError):
     """As torch names it."""
 
@@ -120,13 +115,6 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     environment: dict[str, Any] = {**os.environ}
     subprocess.run(words, shell=True, cwd=ROOT, env=environment, capture_output=True, check=True)
     assert (tmp_path / "err").read_text() == ""
-
-
-def test_a_mistyped_option_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        assay.main(["audit", "--tasks", "x", "--atacks", "3"])
-    assert stop.value.code == 2
-    assert "did you mean '--attacks'?" in capsys.readouterr().err
 
 
 def test_the_public_names_are_loaded_when_they_are_used() -> None:

@@ -99,18 +99,6 @@ def test_a_scorer_that_fails_or_hangs_exits_1(
     assert found[0] == 1 and said in found[1]
 
 
-def test_tasks_that_cannot_be_audited(tmp_path: Path, capsys: Capture) -> None:
-    file = write(tmp_path / "t.jsonl", replace(REFINED, family="nobody"))
-    for words, why in (
-        ([file], "no family 'nobody'"),
-        ([file, file], "given twice"),
-        ([str(tmp_path / "none.jsonl")], "none.jsonl: No such file"),
-        ([write(tmp_path / "r.jsonl", REFINED), "--attacks", "-1"], "must be 0 or more"),
-    ):
-        status, said = audit(capsys, *words)
-        assert status == 2 and why in said
-
-
 @pytest.mark.parametrize(("leak", "status"), [("none", 0), ("echo", 1), ("null", 1)])
 def test_a_policy_that_earns_more_than_its_floor_exits_1(
     tmp_path: Path, capsys: Capture, leak: str, status: int

@@ -59,19 +59,6 @@ def test_a_family_of_one_file_builds_splits_and_a_certificate(tmp_path: Path) ->
     assert {p.name for p in out.iterdir()} == {*names, "provenance.json"}
 
 
-def test_a_setting_that_cannot_be_is_named(tmp_path: Path, capsys: Capture) -> None:
-    path = family_file(tmp_path)
-    for word, said in (
-        ("coutn=3", "unknown key coutn; did you mean count?"),
-        ("count=many", "count='many' is str; wanted a whole number"),
-        ("letters=middle", "letters='middle'; wanted one of low, up"),
-        ("words=a", "words='a'; wanted a list such as [a, b]"),
-        ("three", "'three' is not a setting; write key=value"),
-    ):
-        assert build(path, tmp_path / "out", word) == 2
-        assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
 def test_settings_without_default_or_put_to_none_and_gold_that_is_run(
     tmp_path: Path, capsys: Capture
 ) -> None:
@@ -105,11 +92,3 @@ def test_a_family_that_breaks_a_law_is_refused_and_nothing_is_written(
     message = capsys.readouterr().err
     assert said in message and message.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir() if p.suffix != ".py"] in ([], ["__pycache__"])
-
-
-def test_a_name_that_is_no_builder_gets_the_nearest(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["tasks", "dmeo"]) == 2
-    assert "no builder and no family 'dmeo'; did you mean 'demo'?" in capsys.readouterr().err
-    words = ["--family", str(family_file(tmp_path)), "--out", str(tmp_path / "out")]
-    assert main(["tasks", "revers", *words]) == 2
-    assert "--family brings reverse; did you mean 'reverse'?" in capsys.readouterr().err

@@ -42,6 +42,19 @@ def prices(rows: int = 400) -> Any:
     return frame.assign(price=(frame["size"] * 3 - frame["age"] * 0.5 + noise).round(3))
 
 
+def sold_houses(rows: int = 320, seed: int = 5) -> Any:
+    rng = random.Random(seed)
+    day = pd.Series(pd.date_range("2019-01-01", periods=rows)).dt.strftime("%Y-%m-%d")
+    frame = pd.DataFrame({"id": range(rows), "sold_on": day})
+    frame["size"] = [round(rng.gauss(90, 20), 1) for _ in range(rows)]
+    frame["age"] = [rng.randint(0, 80) for _ in range(rows)]
+    frame["town"] = [rng.choice(["Ulm", "Bonn", "Trier"]) for _ in range(rows)]
+    pairs = zip(frame["size"], frame["age"], strict=True)
+    frame["price"] = [round(s * 3 - a + rng.gauss(0, 9), 2) for s, a in pairs]
+    frame["rent"] = [round(p / 25 + rng.gauss(0, 1), 2) for p in frame["price"]]
+    return frame.assign(price_in_dollars=(frame["price"] * 1.09).round(2))
+
+
 def houses(folder: Path) -> Source:
     """A csv file with semicolons, decimal commas, points between thousands, gaps, a code for no
     value, and decimals that could be thousands; `tables.yaml` settles them."""

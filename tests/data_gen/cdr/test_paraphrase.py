@@ -158,4 +158,3 @@ def test_a_task_set_is_paraphrased_counted_and_never_asked_twice(
     journal.unlink()
     assert build(tmp_path, "http://127.0.0.1:9") == 2
     assert "of an older Assay" in capsys.readouterr().err
-    assert main(["cdr", "--corpus", "x", "--out", str(tmp_path), "paraphrase.url=x"]) == 2

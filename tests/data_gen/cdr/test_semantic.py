@@ -293,14 +293,3 @@ def test_the_part_of_a_source_is_told_by_its_names(
     root = tmp_path / "test of validation"  # what lies above the given folder says nothing
     assert published(domain, row, root / name, root / name) == own
     assert published(domain, row, root / name, root / name.split("/")[0]) == own
-
-
-def test_a_source_in_another_format_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_sources(tmp_path / "in")
-    words = ["semantic", "--out", str(tmp_path / "o")]
-    assert main([*words, "--pii", str(tmp_path / "in" / "test.json")]) == 2
-    said = capsys.readouterr().err
-    assert "ai4privacy/pii-masking-400k" in said and "no source_text" in said
-    assert main(words) == main([*words, "--pii", "nowhere"]) == 2

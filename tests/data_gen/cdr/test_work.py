@@ -153,19 +153,6 @@ def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> N
     assert {"0", "docs.jsonl 2#0", "docs.jsonl 2#24"} <= names
 
 
-def test_a_library_that_is_missing_is_named_with_its_extra(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert main(words(corpus, tmp_path / "out")) == 2
-    said = capsys.readouterr().err
-    assert "needs duckdb" in said and "build" in said
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_file_of_the_work_folder_that_is_cut_off_is_named(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ pytest.importorskip("sklearn")
 pytest.importorskip("duckdb")
 
 from dare_worlds import answered, built, days, houses, source, tabular
-from front import command
 
 from data_gen.certificate import DIFFERS, UNPROVABLE, Refused
 from data_gen.dare import models, series
@@ -332,17 +330,3 @@ def test_what_the_second_reader_cannot_decide_is_not_proved(
         other.original,
     ):
         assert code(original, right) == UNPROVABLE
-
-
-def test_a_build_without_duckdb_names_the_extra(
-    origin: Source,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "t.csv").write_bytes(csv_bytes(origin.load()))
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    words = ["dare", "--tables", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
-    assert command("tasks")(words) != 0
-    assert "[build]" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ pytest.importorskip("duckdb")
 pytest.importorskip("aiohttp")
 
 from chat_server import serving
+from dare_worlds import sold_houses
 from front import command
 from tiny_model import write_tiny_tokenizer
 
@@ -29,24 +29,11 @@ from data_gen.rewording import FILE
 main = command("tasks")
 
 
-def houses(rows: int = 320, seed: int = 5) -> Any:
-    rng = random.Random(seed)
-    day = pd.Series(pd.date_range("2019-01-01", periods=rows)).dt.strftime("%Y-%m-%d")
-    frame = pd.DataFrame({"id": range(rows), "sold_on": day})
-    frame["size"] = [round(rng.gauss(90, 20), 1) for _ in range(rows)]
-    frame["age"] = [rng.randint(0, 80) for _ in range(rows)]
-    frame["town"] = [rng.choice(["Ulm", "Bonn", "Trier"]) for _ in range(rows)]
-    pairs = zip(frame["size"], frame["age"], strict=True)
-    frame["price"] = [round(s * 3 - a + rng.gauss(0, 9), 2) for s, a in pairs]
-    frame["rent"] = [round(p / 25 + rng.gauss(0, 1), 2) for p in frame["price"]]
-    return frame.assign(price_in_dollars=(frame["price"] * 1.09).round(2))
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("wishes") / "in"
     top.mkdir()
-    houses().to_csv(top / "houses.csv", index=False)
+    sold_houses().to_csv(top / "houses.csv", index=False)
     return top
 
 
@@ -58,42 +45,6 @@ def run(tables: Path, out: Path, *words: str) -> int:
 def recipes(out: Path) -> list[dict[str, Any]]:
     found = sorted(out.glob("databases/*/verify/all_metadata.json"))
     return [json.loads(p.read_text())["question"] for p in found]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--target prise", "did you mean 'price'"),
-        ("--target xyz", "town"),  # none is near: the columns are listed
-        ("--target id", "--target id"),
-        ("--target price --target town", "price, town"),
-        ("--target town --task-types reg", "no task of reg"),
-        ("--features size,agee", "--features agee"),
-        ("--features size", "two features"),
-        ("--target price --features price,age", "cannot be a feature"),
-        ("--target price --features size,price_in_dollars --task-types MM", "price_in_dollars"),
-        ("--time town", "'Bonn'"),
-        ("--time sold_on --task-types class,reg", "no series"),
-        ("--task-types clas", "did you mean 'class'"),
-        ("--task-types series,IF", "XF and CF"),
-        ("--licence MIT", "no table gave a task"),
-        ("--describe COLUMN", "--describe sise"),
-        ("--describe TABLE", "did you mean 'houses'"),
-        ("--writer ftp://x --writer-model m", "ftp://x"),
-        ("--writer http://x --writer-model m --short", "--short"),
-    ],
-)
-def test_what_cannot_be_had_is_said_in_one_sentence(
-    tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, said: str
-) -> None:
-    texts = {"COLUMN": "columns: {sise: words}", "TABLE": "tables: {house: {title: x}}"}
-    given = words.split()
-    if given[-1] in texts:
-        (tmp_path / "a.yaml").write_text(texts[given[-1]])
-        given[-1] = str(tmp_path / "a.yaml")
-    assert run(tables, tmp_path, *given) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "train.jsonl").exists()
 
 
 def test_a_wished_target_leaves_its_copies_out_and_its_question_is_reworded(
@@ -176,7 +127,7 @@ def test_with_several_tables_a_column_is_named_with_its_table(
     folder = tmp_path / "in"
     folder.mkdir()
     for name, seed in (("houses", 5), ("flats", 9)):
-        houses(seed=seed).to_csv(folder / f"{name}.csv", index=False)
+        sold_houses(seed=seed).to_csv(folder / f"{name}.csv", index=False)
     for target in ("price", "flat:price"):
         assert run(folder, tmp_path / "a", "--target", target) == 2
         said = capsys.readouterr().err

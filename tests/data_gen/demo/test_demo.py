@@ -121,43 +121,6 @@ def test_held_out_tasks_share_nothing_with_training_and_do_not_depend_on_its_cou
     assert other[2] == built()[2]
 
 
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("train_slf=3", "train_sft"),
-        ("train_sft=many", "train_sft"),
-        ("train_sft=-1", "train_sft"),
-        ("steady=7", "steady"),
-        ("mappers=[a, b]", "mappers"),
-        ("mappers=1,2", "[a, b]"),
-        ("mappers=[0, 0]", "mappers"),
-        ("mappers=[]", "mappers"),
-        ("mappers=[-1, 2]", "mappers"),
-        ("filter_share=2", "filter_share"),
-        ("operators=[clean_ip]", "clean_ip_mapper"),
-        ("filters=[]", "filters"),
-        ("directions=[min, min]", "directions"),
-        ("filter_place=middle", "filter_place"),
-        ("forms=4", "forms"),
-        ("max_chars=119", "max_chars"),
-        ("low_margin=1.0", "low_margin"),
-        ("difficulty=brutal", "easy, medium, hard"),
-        ("heldout", "key=value"),
-    ],
-)
-def test_a_bad_setting_is_named(word: str, said: str, tmp_path: Path, capsys: Any) -> None:
-    assert main(["demo", "--out", str(tmp_path), word]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_a_corpus_too_small_for_the_settings_is_said_so(tmp_path: Path, capsys: Any) -> None:
-    path = tmp_path / "c.jsonl"
-    path.write_text('{"id": "a", "text": "Only this one sentence is here."}\n')
-    for name in ("demo", "order"):
-        assert main([name, "--out", str(tmp_path / "o"), "--corpus", str(path)]) == 2
-        assert "larger corpus" in capsys.readouterr().err
-
-
 # --- order groups ---
 
 

@@ -304,22 +304,3 @@ def test_a_script_that_prints_other_values_is_refused(short: Lake, kind: str) ->
     for broken in (one_more, found.script.rpartition("print(")[0]):
         broken = replace(found, script=broken)
         assert validate(broken, short.folder)[1] == "the short script differs"
-
-
-# --- drawing ahead, requests that cannot be used
-
-
-def test_a_request_that_cannot_be_used_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--lakes", str(tmp_path), "--out", str(tmp_path / "o")]
-    for more, why in (
-        ([], "no usable table"),
-        (["--writer", "localhost:1"], "starts with http"),
-        (["--heldout-share", "1"], "1: wanted a share from 0 to below 1"),
-    ):
-        try:
-            status = main([*words, *more])
-        except SystemExit as stopped:
-            status = stopped.code
-        assert status == 2 and why in capsys.readouterr().err

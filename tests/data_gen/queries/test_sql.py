@@ -23,7 +23,7 @@ pytest.importorskip("duckdb")
 
 from assay.family import BUILT_IN, score_answer
 from assay.tables.load import load
-from assay.task import Answer, Task, TaskError, read_tasks
+from assay.task import Answer, Task, read_tasks
 from data_gen.pipeline import pieces
 from data_gen.queries import sql_build, sql_proof, sql_write
 from data_gen.queries.lake import Folder, Lake, open_lakes
@@ -453,13 +453,3 @@ def test_a_table_like_a_held_out_one_is_in_no_other_split(tasks: list[Task]) -> 
     reasons: Counter[str] = Counter()
     assert [t.id for t in without_like([kin, own, held], reasons)] == [held.id, "own"]
     assert reasons[LIKE] == 1
-
-
-def test_a_bad_request_is_said() -> None:
-    for words, why in (
-        ([], "no tables"),
-        (["--carried", "--rows", "3"], "--rows"),
-        (["--tables", "/nowhere"], "no such folder"),
-    ):
-        with pytest.raises(TaskError, match=why):
-            sql_build.main(["--out", "x", *words])
