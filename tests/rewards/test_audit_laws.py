@@ -117,6 +117,28 @@ def hangs(task: Task) -> str:
         pass
 
 
+def drawing() -> Callable[[Task, Answer], Score]:
+    calls: list[int] = []
+
+    def score(task: Task, answer: Answer) -> Score:
+        calls.append(1)
+        right = answer.text == task.gold["text"]
+        return Score(float(right), right * (1 + len(calls) / 1000))
+
+    return score
+
+
+def longer_pays(task: Task, answer: Answer) -> Score:
+    right = task.gold["text"] in answer.text
+    return Score(float(right), right * (1 + len(answer.text) / 1000))
+
+
+def too_deep(task: Task, answer: Answer) -> Score:
+    if answer.text.startswith("["):
+        json.loads(answer.text)  # RecursionError
+    return Score.of(answer.text == task.gold["text"])
+
+
 @pytest.mark.parametrize(
     ("parts", "law", "why"),
     [
@@ -134,6 +156,10 @@ def hangs(task: Task) -> str:
             "cheat c of family own raised KeyError: 'no'",
         ),
         ({"cheats": {"c": hangs}}, "cheat", "cheat c of family own did not end"),
+        ({"score": drawing()}, "same bits", ""),
+        ({"score": longer_pays}, "attack", "chatter around gold earns a reward of"),
+        ({"score": too_deep}, "attack", "nested lists"),
+        ({"score": too_deep}, "attack", "RecursionError"),
     ],
 )
 def test_a_law_that_is_broken_is_named(
@@ -142,28 +168,6 @@ def test_a_law_that_is_broken_is_named(
     use(monkeypatch, **parts)
     found = broken(own_task())
     assert any(one == law and why in said for one, said in found), found
-
-
-def test_a_scorer_that_draws_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-
-    def score(task: Task, answer: Answer) -> Score:
-        calls.append(1)
-        right = answer.text == task.gold["text"]
-        return Score(float(right), right * (1 + len(calls) / 1000))
-
-    use(monkeypatch, score=score)
-    assert "same bits" in {law for law, _ in broken(own_task())}
-
-
-def test_an_output_that_pays_more_than_gold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def score(task: Task, answer: Answer) -> Score:
-        right = task.gold["text"] in answer.text
-        return Score(float(right), right * (1 + len(answer.text) / 1000))  # longer pays more
-
-    use(monkeypatch, score=score)
-    found = [why for law, why in broken(own_task()) if law == "attack"]
-    assert any("chatter around gold earns a reward of" in why for why in found)
 
 
 @pytest.mark.parametrize(("admits", "breaks"), [(0.4, True), (0.5, False)])
@@ -188,15 +192,3 @@ def test_two_splits_share_no_content(
     found = [str(b) for b in split_law({"train": [own_task(1)], "heldout": [second]})]
     said = f"train and heldout: share {normalised} contents ({exact} of them exactly), as in tasks"
     assert [one.startswith(said) for one in found] == [True] * normalised
-
-
-def test_a_scorer_that_fails_on_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def score(task: Task, answer: Answer) -> Score:
-        right = answer.text == task.gold["text"]
-        if answer.text.startswith("["):
-            json.loads(answer.text)  # too deep: RecursionError
-        return Score(float(right), float(right))
-
-    use(monkeypatch, score=score)
-    found = [why for law, why in broken(own_task()) if law == "attack"]
-    assert found and "nested lists" in found[0] and "RecursionError" in found[0]

@@ -16,7 +16,7 @@ LINES = [f"column {k} holds what nobody else measures, in units of {k * 9}" for 
 
 
 @pytest.fixture(autouse=True)
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {
         "name": "ann_flats_class",
         "questions": [text_hash(QUESTION)],
@@ -27,31 +27,23 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "_known", published._known.__wrapped__)  # pyright: ignore[reportPrivateUsage]
 
 
-@pytest.mark.parametrize("texts", [[QUESTION], ["a message", f"\n{QUESTION.upper()}  "]])
-def test_a_question_of_an_evaluation_database_is_known(texts: list[str]) -> None:
-    assert published_database(texts) == "ann_flats_class"
-
-
 @pytest.mark.parametrize(
-    "texts",
+    ("texts", "about", "names", "known"),
     [
-        ["\n".join(LINES)],
-        [json.dumps({"stdout": "head\n" + "\r\n".join(LINES[:2]), "stderr": ""})],
-        [LINES[0], f"  {LINES[1].replace(' ', '   ')}\n"],
+        ([QUESTION], [], [], True),
+        (["a message", f"\n{QUESTION.upper()}  "], [], [], True),
+        ([], ["\n".join(LINES)], [], True),
+        ([], [json.dumps({"stdout": "head\n" + "\r\n".join(LINES[:2])})], [], True),
+        ([], [LINES[0], f"  {LINES[1].replace(' ', '   ')}\n"], [], True),  # in two messages
+        ([QUESTION.replace("3", "4")], [LINES[0], LINES[0]], [], False),
+        ([], [], ["ann_flats_class:MM"], True),
+        ([], [], ["ann_flats_class_2", "flats"], False),
     ],
-    ids=["description", "as JSON", "in two messages"],
 )
-def test_the_description_of_an_evaluation_database_is_known(texts: list[str]) -> None:
-    assert published_database([], texts) == "ann_flats_class"
-
-
-def test_one_line_and_a_changed_question_are_not_enough() -> None:
-    assert published_database([QUESTION.replace("3", "4")], [LINES[0], LINES[0]]) == ""
-
-
-def test_a_name_of_an_evaluation_database_is_enough() -> None:
-    assert published_database([], [], ["ann_flats_class:MM"]) == "ann_flats_class"
-    assert published_database([], [], ["ann_flats_class_2", "flats"]) == ""
+def test_an_evaluation_database_is_known(
+    texts: list[str], about: list[str], names: list[str], known: bool
+) -> None:
+    assert published_database(texts, about, names) == ("ann_flats_class" if known else "")
 
 
 def test_a_task_that_asks_such_a_question_is_refused() -> None:

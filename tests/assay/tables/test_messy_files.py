@@ -50,9 +50,3 @@ def test_the_line_of_tables_yaml_settles_it(name: str, tmp_path: Path) -> None:
     assert len(frames) == 1
     assert wrong_cells(frames[0], name) == []
     assert [str(c) for c in frames[0].columns] == rights(name)[0]
-
-
-def test_every_doubt_stands_in_three_files() -> None:
-    found = [code for e in EXPECTED.values() for code in {code for code, _ in e["doubts"]}]
-    few = {code: found.count(code) for code in found if found.count(code) < 3}
-    assert few == {}

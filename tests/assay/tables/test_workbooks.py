@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -57,41 +57,42 @@ def _merge(sheet: Any) -> None:
     sheet.merge_cells("C5:D6")
 
 
-def test_days_and_texts_in_one_column_are_in_doubt(tmp_path: Path) -> None:
-    def mixed(sheet: Any) -> None:
-        sheet.append(("day", "n"))
-        for n in range(1, 20):
-            sheet.append((datetime(2020, 1, n) if n % 3 else f"2020-01-{n:02}", n * 1.5))
-
-    (found,) = _written(tmp_path, mixed)
-    assert _codes(found) == [("date_order", "day")]
-    assert list(_frame(found, tmp_path).columns) == ["n"]
+def _mixed(sheet: Any) -> None:
+    sheet.append(("day", "n"))
+    for n in range(1, 20):
+        sheet.append((datetime(2020, 1, n) if n % 3 else f"2020-01-{n:02}", n * 1.5))
 
 
-def test_a_title_over_the_names_is_no_doubt(tmp_path: Path) -> None:
-    def titled(sheet: Any) -> None:
-        sheet.append(("Shops of 2024",))
-        sheet.merge_cells("A1:D1")
-        sheet.append(())
-        _plain(sheet)
-
-    (found,) = _written(tmp_path, titled)
-    assert _codes(found) == []
-    assert _frame(found, tmp_path)["town"].tolist() == [r[0] for r in ROWS]
+def _titled(sheet: Any) -> None:
+    sheet.append(("Shops of 2024",))
+    sheet.merge_cells("A1:D1")
+    sheet.append(())
+    _plain(sheet)
 
 
-def test_formulas_without_results_put_their_column_in_doubt(tmp_path: Path) -> None:
-    def computed(sheet: Any) -> None:
-        _plain(sheet)
-        sheet["C4"] = "=D4*2"
+def _computed(sheet: Any) -> None:
+    _plain(sheet)
+    sheet["C4"] = "=D4*2"
 
-    (found,) = _written(tmp_path, computed)
-    assert _codes(found) == [("formulas", "sales")]
-    assert list(_frame(found, tmp_path).columns) == ["town", "department", "visitors"]
-    (found,) = _written(tmp_path, computed, rules="{formulas: stored}")
-    assert _codes(found) == [("formulas", "sales")]  # nothing is stored
-    (found,) = _written(tmp_path, computed, rules="{formulas: missing}")
-    assert _frame(found, tmp_path)["sales"].isna().sum() == 1
+
+@pytest.mark.parametrize(
+    ("draw", "rules", "doubt", "left", "gaps"),
+    [
+        (_mixed, "", "date_order day", ["n"], 0),  # days and texts in one column
+        (_titled, "", "", NAMES, 0),  # a title over the names is no doubt
+        (_computed, "", "formulas sales", [n for n in NAMES if n != "sales"], 0),
+        (_computed, "{formulas: stored}", "formulas sales", ["town", *NAMES[1::2]], 0),  # none is
+        (_computed, "{formulas: missing}", "", NAMES, 1),
+    ],
+)
+def test_columns_in_doubt_are_left_out(
+    draw: Drawn, rules: str, doubt: str, left: Sequence[str], gaps: int, tmp_path: Path
+) -> None:
+    (found,) = _written(tmp_path, draw, rules=rules)
+    assert [" ".join(code) for code in _codes(found)] == [doubt] * bool(doubt)
+    frame = _frame(found, tmp_path)
+    assert list(frame.columns) == list(left) and frame.isna().sum().sum() == gaps
+    assert "town" not in left or frame["town"].tolist() == [r[0] for r in ROWS]
 
 
 def test_what_is_hidden_is_said(tmp_path: Path) -> None:

@@ -45,32 +45,34 @@ def test_gold_scores_one_and_its_rows_written_down_earn_nothing(name: str) -> No
     assert (score.outcome, score.reward, score.why) == (1.0, 0.0, "only_these_values")
 
 
-def test_a_query_that_is_right_by_chance_is_not_paid() -> None:
-    task = sql_task("count")
-    strict = QUERIES["count"][0].replace(">=", ">")
-    assert scored(task, QUERIES["count"][0].replace("*", "price")) == (1.0, 1.0, "ok")
-    assert scored(task, strict)[:2] == (1.0, 0.0)  # no car costs that, on a twin some do
+@pytest.mark.parametrize(
+    ("name", "sql", "outcome", "reward", "why"),
+    [
+        ("count", QUERIES["count"][0].replace("*", "price"), 1.0, 1.0, "ok"),
+        # no car costs that, on a twin some do: right by chance earns what any query that runs does
+        ("count", QUERIES["count"][0].replace(">=", ">"), 1.0, 0.02, "only_these_values"),
+        ("group", QUERIES["group"][0] + " ORDER BY 2", 1.0, 1.0, "ok"),
+        ("top", f"SELECT name FROM ({QUERIES['top'][0]}) ORDER BY name", None, None, ""),
+        ("count", "DELETE FROM cars", 0.0, 0.0, "refused: DELETE is not allowed"),
+        ("count", "SELECT colour FROM cars", 0.0, 0.0, "sql_error: no such column"),
+        ("count", "SELECT 1; SELECT 2", 0.0, 0.0, "several"),
+        ("count", "SELECT 42", 0.0, 0.02, ""),
+    ],
+)
+def test_queries_are_paid_for_what_they_do(
+    name: str, sql: str, outcome: float | None, reward: float | None, why: str
+) -> None:
+    found = scored(sql_task(name), sql, runs=0.02)
+    assert found[2].startswith(why)
+    if outcome is None:  # the order counts where it is asked for
+        assert found[2] in ("wrong_order", "only_these_values")
+    else:
+        assert found[:2] == (outcome, reward)
 
 
-def test_order_counts_where_it_is_asked_for() -> None:
-    up = f"SELECT name FROM ({QUERIES['top'][0]}) ORDER BY name"
-    assert scored(sql_task("top"), up)[2] in ("wrong_order", "only_these_values")
-    other = QUERIES["group"][0] + " ORDER BY 2"
-    assert scored(sql_task("group"), other) == (1.0, 1.0, "ok")
-
-
-def test_reasons_are_said() -> None:
-    task = sql_task("count")
-    assert scored(task, "DELETE FROM cars")[2] == "refused: DELETE is not allowed"
-    assert scored(task, "SELECT colour FROM cars")[2].startswith("sql_error: no such column")
-    assert scored(task, "SELECT 1; SELECT 2")[2].startswith("several")
-    cut = score_answer(task, Answer("```sql\nSELECT", truncated=True))
+def test_what_cannot_be_scored_is_said() -> None:
+    cut = score_answer(sql_task("count"), Answer("```sql\nSELECT", truncated=True))
     assert (cut.outcome, cut.why) == (0.0, "truncated")
-
-
-def test_a_query_that_runs_earns_what_the_run_says() -> None:
-    assert scored(sql_task("count"), "SELECT 42", runs=0.02)[:2] == (0.0, 0.02)
-    assert scored(sql_task("count"), "SELECT colour", runs=0.02)[:2] == (0.0, 0.0)
     with pytest.raises(TaskError, match="runs"):
         SqlReward(runs=1.5)
 
