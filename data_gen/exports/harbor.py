@@ -330,13 +330,19 @@ def _package(top: str, where: str) -> str:
     """The pip requirement of the package that a module belongs to."""
     if top in _HEAVY:
         raise TaskError(f"{where} imports {top}, too big to travel")
-    found = importlib.metadata.packages_distributions().get(top)
+    found = _owners().get(top)
     if not found:
         raise TaskError(
             f"{where} imports {top}, which is neither Assay's nor an installed package; put what "
             "it needs into the family's own file"
         )
     return f"{found[0]}=={importlib.metadata.version(found[0])}"
+
+
+@lru_cache(maxsize=1)
+def _owners() -> Mapping[str, list[str]]:
+    """The packages that bring a module, by its name: every installed package is looked at once."""
+    return importlib.metadata.packages_distributions()
 
 
 @lru_cache(maxsize=1)
