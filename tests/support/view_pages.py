@@ -11,19 +11,30 @@ from typing import Any
 
 
 class Elements(HTMLParser):
-    """Every start tag with its attributes, as a browser's parser meets them."""
+    """Every start tag with its attributes, as a browser's parser meets them; all are closed in
+    order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "input", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
 
 
 def elements(page: str) -> list[tuple[str, dict[str, str | None]]]:
     parser = Elements()
     parser.feed(page)
+    assert parser.open == []
     return parser.found
 
 

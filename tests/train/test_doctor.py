@@ -151,36 +151,6 @@ def test_the_embedded_loop_needs_no_gpu_and_tools_need_the_sandbox(tmp_path: Pat
     assert "no NVIDIA driver" in missing(done)["driver"] or Path("/proc/driver/nvidia").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "sentence"),
-    [
-        ("mining: {min_support: 3}\n", (), "of no training run"),
-        ("sft: {lr: 1.0e-5}\n", ("--backend", "verl"), "`assay sft` has embedded and deepspeed"),
-        ("sft: {lrr: 1.0e-5}\n", (), "did you mean"),
-        ("sft: [", (), "not valid YAML"),
-    ],
-)
-def test_what_is_no_run_is_refused_in_one_sentence(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    text: str,
-    words: tuple[str, ...],
-    sentence: str,
-) -> None:
-    """Before it looks at the machine: no process of its own is needed, here and in the next."""
-    file = tmp_path / "x.yaml"
-    file.write_text(text)
-    assert assay.main(["doctor", "--for", str(file), *words]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and sentence in said
-
-
-def test_settings_without_a_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        assay.main(["doctor", "rl.steps=3"])
-    assert "name its file with --for" in capsys.readouterr().err
-
-
 def test_the_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert assay.main(["doctor"]) == 0
     out = capsys.readouterr().out

@@ -61,23 +61,6 @@ def test_every_setting_says_what_it_means_and_options_are_few() -> None:
         assert len(options) <= 16
 
 
-@pytest.mark.parametrize(
-    ("option", "setting"),
-    [
-        ("--temperature", "sampling.temperature"),
-        ("--samples", "sampling.n"),
-        ("--engine", "server.kind"),
-        ("--judge-url", "krama.judge_url"),
-    ],
-)
-def test_an_earlier_option_is_refused_with_the_name_of_its_setting(
-    option: str, setting: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        eval_parser().parse_intermixed_args([*ASK, option, "1"])
-    assert f"{option} is the setting {setting}" in capsys.readouterr().err
-
-
 def test_settings_may_follow_what_takes_all_words_and_be_whole_sections() -> None:
     args = eval_parser().parse_intermixed_args([*ASK, "--gather", "a", "b", "sampling.n=2"])
     args.tasks += ["engine.slots=3"]

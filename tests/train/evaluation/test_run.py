@@ -176,40 +176,6 @@ def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(
     assert not (toys / "out" / "results.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (["--tasks", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
-        (["--model", "cheat:five"], "no such cheat"),
-        (["--model", "solver:reference"], "is for families"),
-        (["--model", "canned:/nowhere"], "/nowhere: no such file"),
-        (["--limit", "-1"], "--limit -1"),
-        (["sampling.n=-1"], "sampling.n=-1"),
-        (["sampling.n=2"], "sampling.n=2"),
-        (["sampling.temperature=-1"], "sampling.temperature=-1"),
-        (["server.price=[1]"], "server.price=[1.0]: wanted two numbers"),
-        (["reading=loose"], "no family of these tasks has such a reading"),
-        (["--family", "/nowhere.py"], "no such file"),
-        (["--part", "2/2"], "--part 2/2"),
-        (["--tasks", "TWICE"], "is there twice"),
-    ],
-)
-def test_what_cannot_be_used_is_one_sentence(
-    change: list[str], says: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = words(place, tmp_path / "o", "gold")
-    if change[-1] == "TWICE":
-        command = [*command[:2], *command]
-    elif change[0] == "--tasks":
-        command = [*change, *command[2:]]
-    else:
-        command += change
-    assert main(command) == 2
-    error = capsys.readouterr().err.strip()
-    assert says in error and "Traceback" not in error and len(error.splitlines()) == 1
-    assert not (tmp_path / "o" / "results.json").exists()
-
-
 def test_a_reward_setting_changes_rewards_and_no_outcome(place: Path, tmp_path: Path) -> None:
     setting = "reward.refinement.wrong_drop=0.1"
     assert main(words(place, tmp_path / "a", "gold")) == 0

@@ -218,17 +218,6 @@ def test_compare_says_what_thinking_changes(
     assert found["tokens_out"] == [3.0, 90.0] and len(found["differ"]) == 2
 
 
-@pytest.mark.parametrize("wrong", ["one", "none", "other"])
-def test_runs_that_cannot_be_compared_are_one_sentence(
-    wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    a = written(tmp_path / "a", [row("a1", 0.0)])
-    b = written(tmp_path / "b", [row("z", 1.0)])
-    other = {"one": [], "none": [str(tmp_path / "none")], "other": [b]}[wrong]
-    assert assay.main(["compare", a, *other]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
 def test_running_means_classes_and_speed() -> None:
     now = [0.0]
     tally = Tally(lambda: now[0])

@@ -178,21 +178,3 @@ def test_every_model_of_a_run_has_a_log(tmp_path: Path) -> None:
         "run_sft.eval": 0.5,
         "run_untouched.eval": 0,
     }
-
-
-def test_what_cannot_be_exported_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "trained").mkdir()
-    (tmp_path / "trained" / "metrics.jsonl").write_text("")
-    (tmp_path / "twice").mkdir()
-    row = {"task_id": "t", "outcome": 1.0, "reward": 1.0, "why": "ok", "tokens_out": 1}
-    (tmp_path / "twice" / "results.json").write_text(json.dumps({"rows": {"model": [row, row]}}))
-    for words, said in (
-        (["run", "--tasks", "x.jsonl"], "--tasks goes with --inspect"),
-        (["trained", "--inspect", "logs"], "trained: nothing was evaluated"),
-        (["twice", "--inspect", "logs"], "two rows of 'model' are sample 0 of task t"),
-    ):
-        assert assay.main(["report", *words, "--no-view"]) == 2
-        assert said in capsys.readouterr().err

@@ -6,12 +6,12 @@ import json
 import math
 import random
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from report_runs import make_report_run
+from view_pages import elements
 
 import assay
 from configs.schema import DemoConfig
@@ -74,36 +74,6 @@ def test_the_table_has_baselines_first_and_both_steps_compared() -> None:
             check_results(bad)
 
 
-class Tags(HTMLParser):
-    """Collects tag names and references, and checks that tags close in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-        self.outside: list[str] = []
-        self.inside: list[str] = []
-        self.feed(page)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-        for name, value in attrs:
-            if name == "href" and value is not None and value.startswith("#"):
-                self.inside.append(value[1:])  # a place of the page itself
-            elif name in ("src", "href"):
-                self.outside.append(f"{name}={value}")
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, (tag, self.open[-3:])
-        self.open.pop()
-
-
 def run_with_everything(folder: Path) -> dict[str, Any]:
     log = RunLog(folder)
     for step in range(1, 6):
@@ -124,12 +94,12 @@ def test_the_page_is_well_formed_and_hostile_text_is_only_text(
     assert assay.main(["report", str(tmp_path)]) == 0  # trained, and not evaluated
     assert "not evaluated" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    assert Tags(page) and "SFT loss" in page and "Held-out results" not in page
+    assert elements(page) and "SFT loss" in page and "Held-out results" not in page
     page = write_report(tmp_path, data).read_text()
-    tags = Tags(page)
-    assert tags.outside == [] and tags.inside
-    assert all(f'id="{place}"' in page for place in tags.inside)
-    assert not tags.seen & {"script", "img", "link", "iframe"}
+    found = elements(page)
+    links = [str(a[name]) for _, a in found for name in ("src", "href") if name in a]
+    assert links and all(link[0] == "#" and f'id="{link[1:]}"' in page for link in links)
+    assert not {tag for tag, _ in found} & {"script", "img", "link", "iframe"}
     assert "alert(&#34;x&#34;)" in page and "url(" not in page
     assert page.count("<svg") >= 4 + 2 * 2 + 3  # table, comparisons, charts
     assert "max_new_tokens: 96" in page and "transformers" in page
@@ -138,9 +108,7 @@ def test_the_page_is_well_formed_and_hostile_text_is_only_text(
     assert write_report(tmp_path, data).read_text() == page
 
 
-def test_the_command_compares_runs_and_says_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_compares_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in ("a", "b"):
         write_report(tmp_path / seed, demo_data())
         (tmp_path / seed / "report.html").unlink()
@@ -148,12 +116,6 @@ def test_the_command_compares_runs_and_says_what_is_wrong(
     out = capsys.readouterr().out
     assert (tmp_path / "b" / "report.html").is_file()
     assert "balanced" in out and "2 runs: mean over runs" in out
-    for place, said in ((tmp_path, "give a run"), (tmp_path / "none", "results.json")):
-        assert assay.main(["report", str(place)]) == 2
-        assert said in capsys.readouterr().err
-    (tmp_path / "results.json").write_text("{")
-    assert assay.main(["report", str(tmp_path)]) == 2
-    assert "not valid JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -154,18 +154,6 @@ def test_a_line_that_is_no_rollout_is_named_again_and_again(
             runs[0].refresh()
 
 
-def test_what_holds_no_rollouts_is_refused_in_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for place, said in ((tmp_path, "give a run directory"), (tmp_path / "none.jsonl", "none")):
-        assert assay.main(["view", str(place)]) == 2
-        assert said in capsys.readouterr().err
-    (tmp_path / "run.json").write_text("{}")
-    assert assay.main(["view", str(tmp_path)]) == 2
-    assert "no rollouts yet" in capsys.readouterr().err
-    assert not (tmp_path / "view.html").exists()
-
-
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr("train.view.page._PAUSE", 0.0)
