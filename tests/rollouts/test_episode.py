@@ -279,19 +279,6 @@ def test_tools_without_an_environment_are_refused(tiny_folder: Path) -> None:
         run(tiny_folder, ["x"], maker=None)
 
 
-def test_one_request_at_a_time_is_the_same_conversation(tiny_folder: Path) -> None:
-    tokenizer = ChatTokenizer(tiny_folder)
-    engine = ScriptedEngine(script, tokenizer)
-
-    async def ask(ids: Any, sampling: Sampling, seed: int) -> Completion:
-        return (await engine.generate([ids], sampling, 1, [seed]))[0][0]
-
-    task = task_of("plain then")
-    one = asyncio.run(Episode(task, 0, 7, Echo, tokenizer=tokenizer).play(ask, LONG))
-    (many,) = asyncio.run(rollout([task], engine, tokenizer, LONG, 1, 7, maker=Echo))
-    assert one.ids == many[0].ids and one.stop == "eos"
-
-
 class Chat:
     async def chat(self, messages: Any, tools: Any, sampling: Sampling, seed: int) -> ChatReply:
         assert tools[0]["function"]["name"] == "echo"

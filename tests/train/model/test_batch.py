@@ -39,36 +39,34 @@ def batch(config: GrpoConfig, rollouts: list[Trajectory], rewards: list[float | 
 ROLLOUTS = [rollout(10), rollout(90), rollout(100, "length")]
 
 
-def test_keep_is_the_reward_less_the_mean() -> None:
-    found = batch(CONFIG, ROLLOUTS, [1.0, 0.5, 0.0])
-    assert found.adv_PG.tolist() == [[0.5, 0.0, -0.5]]
-    assert found.used_PG.tolist() == [[1.0, 0.5, 0.0]] and found.rows == [4]
+EPISODES = [rollout(300, prompt=50), rollout(10, "length"), rollout(10)]
+MEAN = 0.25 / 3
+SOFT = {"overlong": "soft", "overlong_buffer": 40}
 
 
-def test_mask_takes_the_advantage_and_leaves_the_mean() -> None:
-    found = batch(replace(CONFIG, overlong="mask"), ROLLOUTS, [1.0, 0.5, 0.0])
-    assert found.adv_PG.tolist() == [[0.5, 0.0, 0.0]]
-    assert [r for s in segments_of(found, [0]) for r in s.rows] == [0]
-    assert [s.reward for s in found.scores[0]] == [1.0, 0.5, 0.0]  # the score stays
-
-
-def test_soft_takes_more_the_nearer_the_limit() -> None:
-    config = replace(CONFIG, overlong="soft", overlong_buffer=40)
-    found = batch(config, ROLLOUTS, [1.0, 1.0, 0.0])
-    assert found.used_PG.tolist() == [[1.0, 0.25, -1.0]]  # 90 is 30 of 40 into the buffer
-    mean = 0.25 / 3
-    assert found.adv_PG[0].tolist() == pytest.approx([1 - mean, 0.25 - mean, -1 - mean])
-    assert [(s.outcome, s.reward) for s in found.scores[0]] == [(1, 1), (1, 1), (0, 0)]
-    auto = batch(replace(config, overlong_buffer=0), ROLLOUTS, [1.0, 1.0, 0.0])
-    assert auto.used_PG.tolist() == [[1.0, 0.5, -1.0]]  # a fifth of 100 tokens
-
-
-def test_soft_counts_a_whole_episode_and_no_failure() -> None:
-    config = replace(CONFIG, overlong="soft", overlong_buffer=100)
-    long = [rollout(300, prompt=50), rollout(10, "length"), rollout(10)]
-    found = batch(config, long, [1.0, 1.0, None], tools=("t",))
-    assert found.used_PG.tolist() == [[0.5, 0.0, 0.0]]  # 350 of 400; cut off by a message's limit
-    assert found.adv_PG.tolist() == [[0.25, -0.25, 0.0]]
+@pytest.mark.parametrize(
+    ("changes", "rewards", "used", "adv"),
+    [
+        ({}, [1.0, 0.5, 0.0], [1, 0.5, 0], [0.5, 0, -0.5]),  # the reward less the mean
+        ({"overlong": "mask"}, [1.0, 0.5, 0.0], [1, 0.5, 0], [0.5, 0, 0]),
+        # 90 is 30 of 40 into the buffer; and of a fifth of 100 tokens
+        (SOFT, [1.0, 1.0, 0.0], [1, 0.25, -1], [1 - MEAN, 0.25 - MEAN, -1 - MEAN]),
+        (SOFT | {"overlong_buffer": 0}, [1.0, 1.0, 0.0], [1, 0.5, -1], [5 / 6, 1 / 3, -7 / 6]),
+        # 350 of 400 of a whole episode; cut off by a message's limit; a failure
+        (SOFT | {"overlong_buffer": 100}, [1.0, 1.0, None], [0.5, 0, 0], [0.25, -0.25, 0]),
+    ],
+)
+def test_what_each_rollout_teaches(
+    changes: dict[str, Any], rewards: list[float | None], used: list[float], adv: list[float]
+) -> None:
+    episode: Any = {"tools": ("t",)} if None in rewards else {}
+    rollouts = EPISODES if episode else ROLLOUTS
+    found = batch(replace(CONFIG, **changes), rollouts, rewards, **episode)
+    assert found.used_PG.tolist() == [used] and found.rows == [4]
+    assert found.adv_PG[0].tolist() == pytest.approx(adv)
+    assert [s.reward for s in found.scores[0]] == rewards  # the score stays
+    learned = [r for s in segments_of(found, [0]) for r in s.rows]
+    assert learned == [i for i, value in enumerate(found.adv_PG[0].tolist()) if value]
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(0, 500))

@@ -55,15 +55,6 @@ def warp(logits: Any, top_k: int, top_p: float) -> Any:
     return TopPLogitsWarper(top_p)(None, logits) if top_p < 1 else logits
 
 
-def test_a_sample_depends_on_its_seed_not_on_its_neighbours(engine: TorchEngine) -> None:
-    sampling = Sampling(20, temperature=1.0, top_k=20)
-    together = engine.generate_now(PROMPTS, sampling, 4, SEEDS)
-    alone = engine.generate_now(PROMPTS[2:3], sampling, 4, SEEDS[2:3])
-    assert [c.ids for c in together[2]] == [c.ids for c in alone[0]]
-    other = engine.generate_now(PROMPTS[2:3], sampling, 4, [99])
-    assert [c.ids for c in other[0]] != [c.ids for c in alone[0]]
-
-
 def test_stop_ids_end_a_sample_and_compaction_loses_none(tiny_folder: Path) -> None:
     model = load_llama(tiny_folder, "float32")
     stops = list(range(0, 259, 9))  # many, so rows end at different times and get compacted
