@@ -6,10 +6,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from assay_command import assay
 from front import command
 from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
@@ -36,13 +36,6 @@ def submitted(slurm: MiniSlurm, out: Path, jobs: str) -> dict[str, str]:
     done = chain(slurm, out, jobs)
     assert done.returncode == 0, done.stderr
     return dict(line.split(": job ") for line in done.stdout.splitlines())
-
-
-def assay(*words: str) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [sys.executable, "-m", "assay", *words], cwd=ROOT, env=env, check=True, capture_output=True
-    )
 
 
 def test_what_follows_a_failure_is_cancelled_and_the_rest_runs(
@@ -86,7 +79,7 @@ job merge gold slurm/command.sbatch out={out}/gold -- \\
     assert slurm.wait(ids["merge"])["JobState"] == "COMPLETED"
     kept = {p.name: p.stat().st_mtime_ns for p in shards.glob("shard-*.jsonl")}
     assert first.items() <= kept.items()  # finished shards were skipped
-    assay("execute", str(given), str(tmp_path / "whole.jsonl"))
+    assay(ROOT, "execute", str(given), str(tmp_path / "whole.jsonl"))
     assert (out / "gold.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
@@ -159,7 +152,7 @@ def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_chain(
     assert set(states.values()) == {"COMPLETED"}, (states, logs)
     whole = tmp_path / "whole.jsonl"
     given = ["--model", str(out / "warm" / "model"), "--tasks", str(data), "--out", str(whole)]
-    assay(*ROLLOUT.split(), *given)
+    assay(ROOT, *ROLLOUT.split(), *given)
     assert (out / "rollouts.jsonl").read_bytes() == whole.read_bytes()
     kept = json.loads((out / "kept.parquet.manifest.json").read_text())["kept"]
     assert 0 < kept["tasks"] <= 24

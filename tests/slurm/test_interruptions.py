@@ -7,7 +7,9 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from assay_command import assay
 from mini_slurm import MiniSlurm
+from places import ROOT
 from slurm_runs import (
     final_hashes,
     grpo_words,
@@ -17,7 +19,6 @@ from slurm_runs import (
     stop_in_every_way,
     toy_tasks,
     wait_progress,
-    whole_run,
 )
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -28,10 +29,8 @@ def warm_folder(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A model that solves some of its tasks: one that solves none has nothing to learn from."""
     folder = tmp_path_factory.mktemp("warm")
     data = toy_tasks(folder / "t.jsonl")
-    whole_run(
-        "sft",
-        [*sft_words(data, tiny_folder, folder), "sft.epochs=45", "sft.batch_size=8", "sft.lr=3e-3"],
-    )
+    more = ["sft.epochs=45", "sft.batch_size=8", "sft.lr=3e-3"]
+    assay(ROOT, "sft", *sft_words(data, tiny_folder, folder), *more)
     return folder / "model"
 
 
@@ -46,7 +45,7 @@ def test_sft_ends_in_the_same_bits_whatever_stopped_it(
     assert text.count("assay sft: asked to stop; saved step") == 3 and "restart 4" in text
     assert (out / "DONE").exists()
     whole = tmp_path / "whole"
-    whole_run("sft", sft_words(data, tiny_folder, whole))
+    assay(ROOT, "sft", *sft_words(data, tiny_folder, whole))
     assert final_hashes(out, "sft") == final_hashes(whole, "sft")
     assert steps(out) == steps(whole) == list(range(1, 601))
 
@@ -60,7 +59,7 @@ def test_grpo_ends_in_the_same_bits_and_samples_whatever_stopped_it(
     done = slurm.wait(job, seconds=240)
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), log.read_text()
     whole = tmp_path / "whole"
-    whole_run("grpo", grpo_words(data, warm_folder, whole))
+    assay(ROOT, "grpo", *grpo_words(data, warm_folder, whole))
     assert final_hashes(out, "rl") == final_hashes(whole, "rl")
     before = (warm_folder / "model.safetensors").read_bytes()
     assert model_hash(out) != hashlib.sha256(before).hexdigest()  # it did learn
@@ -93,7 +92,7 @@ def test_deepspeed_ends_in_the_same_bits_when_signalled_and_when_its_node_is_los
     done = slurm.wait(job, seconds=600)
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "2"), log.read_text()
     whole = tmp_path / "whole"
-    whole_run("sft", [*words, f"out={whole}"])
+    assay(ROOT, "sft", *words, f"out={whole}")
     assert model_hash(out) == model_hash(whole)
     assert steps(out) == steps(whole) == list(range(1, 97))
 
@@ -112,6 +111,6 @@ def test_a_real_time_limit_ends_in_the_same_bits(
     assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, text
     assert text.count("signal USR1: asking the run to save") >= int(done["Restarts"])
     whole = tmp_path / "whole"
-    whole_run("sft", [*sft_words(data, tiny_folder, whole), *more])
+    assay(ROOT, "sft", *sft_words(data, tiny_folder, whole), *more)
     assert final_hashes(out, "sft") == final_hashes(whole, "sft")
     assert steps(out) == list(range(1, 1201))

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from mini_slurm import MiniSlurm, wait_for
-from places import ROOT
 
 from assay.task import Task, write_jsonl
 
@@ -37,18 +33,6 @@ def grpo_words(data: Path, model: Path, out: Path) -> list[str]:
     more = ["rl.steps=90", "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4"]
     more += ["rl.max_new_tokens=64", "rl.save_every=3", "rl.lr=3e-4"]
     return [f"data={data}", f"model.path={model}", f"out={out}", *TINY, *more]
-
-
-def whole_run(command: str, words: list[str]) -> None:
-    """The same command, uninterrupted and without Slurm."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [sys.executable, "-m", "assay", command, *words],
-        cwd=ROOT,
-        env=env,
-        check=True,
-        capture_output=True,
-    )
 
 
 def final_hashes(out: Path, stage: str) -> dict[str, str]:
