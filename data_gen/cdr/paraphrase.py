@@ -39,8 +39,8 @@ from data_gen.cdr.units import Instance
 from data_gen.certificate import Refusal
 from data_gen.rewording import FILE as JOURNAL
 from data_gen.rewording import Endpoint, Job, Proof, reword_all
-from rewards.cdr.json_answers import parse_json
 from rewards.cdr.release_files import stable_id
+from rewards.cdr.release_scores import parse_json
 from rewards.gold import RECIPE_PARAMS, Step
 
 FILE = "paraphrases.jsonl"  # every candidate, and why it is not used

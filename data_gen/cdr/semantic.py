@@ -23,8 +23,8 @@ from data_gen.certificate import Input, certificate, drawn_from, say_empty, say_
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
 from data_gen.splits import add_splits, read_list, taken
-from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import SEMANTIC
+from rewards.cdr.release_scores import gold_response, score_structured
 from rollouts.words.cdr import MODES, Shots, add_shots, messages
 
 FILES = (

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.family import SOURCE, Answer, Cheat, Family, Score, Task
 from assay.task import TaskError
-from rewards.cdr.json_answers import JSON, MIXED, gold_response, profile_of, score_structured
+from rewards.cdr.release_scores import JSON, MIXED, gold_response, profile_of, score_structured
 from rewards.cdr.score import (
     always_drop,
     copy_input,
@@ -91,7 +91,7 @@ def score_text(task: Task, answer: Answer, weights: RefinementReward) -> Score:
 
 
 def score_json(task: Task, answer: Answer, weights: StructuredReward) -> Score:
-    """Score a JSON answer in the strict reading (`rewards.cdr.json_answers.score_structured`)."""
+    """Score a JSON answer in the strict reading (`rewards.cdr.release_scores.score_structured`)."""
     return score_structured(task.gold, answer.text, weights=weights, truncated=answer.truncated)
 
 

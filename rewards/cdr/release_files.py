@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from assay.files import write_text
 from assay.task import TaskError, refuse_unfinished, write_jsonl
-from rewards.cdr.json_answers import JSON, PROFILES, score_prediction
+from rewards.cdr.release_scores import JSON, PROFILES, score_prediction
 
 Row = dict[str, Any]
 CORE = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")

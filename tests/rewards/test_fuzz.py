@@ -18,7 +18,7 @@ from assay.family import BUILT_IN, deadline
 from assay.task import Answer, Score, Task
 from rewards.audit_laws import gold_of
 from rewards.cdr.errors import failure_mode
-from rewards.cdr.json_answers import parse_json, score_prediction
+from rewards.cdr.release_scores import parse_json, score_prediction
 from rewards.cdr.score import score_refinement
 from rewards.dare.read import Unreadable, check_shape
 from rewards.dare.score import read_gold, score_table

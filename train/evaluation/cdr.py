@@ -26,7 +26,6 @@ from assay.hub import local_place
 from assay.rows import arrow_rows, read_rows
 from assay.task import Task, TaskError, refuse_unfinished, write_jsonl
 from assay.thoughts import answer_after_thoughts
-from rewards.cdr.json_answers import JSON, MIXED
 from rewards.cdr.leaderboard import leaderboard
 from rewards.cdr.release_files import (
     CORE,
@@ -37,6 +36,7 @@ from rewards.cdr.release_files import (
     score_file,
     write_scores,
 )
+from rewards.cdr.release_scores import JSON, MIXED
 from rewards.cdr.score import gold_answer
 from rewards.parse import parse_release
 from rollouts.prompts import ChatTokenizer

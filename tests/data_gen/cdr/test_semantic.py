@@ -20,8 +20,8 @@ from assay.family import score_answer
 from assay.task import Answer, TaskError, read_tasks
 from data_gen.cdr import semantic_sources as sources
 from data_gen.cdr.semantic_sources import DOMAINS, Unusable, published
-from rewards.cdr.json_answers import gold_response, score_structured
 from rewards.cdr.release_files import FIELDS, check_row, find_tracks
+from rewards.cdr.release_scores import gold_response, score_structured
 from rewards.published import refuse_published
 from rewards.score import score_row
 

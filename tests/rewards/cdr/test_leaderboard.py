@@ -12,9 +12,9 @@ import pytest
 from cdr_copies import release_row
 from places import tables
 
-from rewards.cdr.json_answers import gold_response
 from rewards.cdr.leaderboard import leaderboard, subtask_of
 from rewards.cdr.release_files import score_file, write_scores
+from rewards.cdr.release_scores import gold_response
 
 TABLES = tables("cdr")
 
