@@ -13,7 +13,8 @@ from typing import Any, cast
 from assay.family import Audit, Floor
 from assay.task import Task, derive_seed
 from rewards.cdr.recipes import written
-from rewards.cdr.release_scores import TEXT, gold_response, parse_json, profile_of, score_structured
+from rewards.cdr.release_files import TEXT
+from rewards.cdr.release_scores import gold_response, parse_json, profile_of, score_structured
 from rewards.cdr.score import gold_answer, score_refinement
 from rewards.gold import GoldError, Step, bind_recipe, run_bound
 from rewards.parse import normalise, render

@@ -11,7 +11,8 @@ from typing import Any
 
 from assay.family import SOURCE, Answer, Cheat, Family, Score, Task
 from assay.task import TaskError
-from rewards.cdr.release_scores import JSON, MIXED, gold_response, profile_of, score_structured
+from rewards.cdr.release_files import JSON, MIXED
+from rewards.cdr.release_scores import gold_response, profile_of, score_structured
 from rewards.cdr.score import (
     always_drop,
     copy_input,

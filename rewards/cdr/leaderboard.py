@@ -21,7 +21,8 @@ from typing import Any, cast
 
 from assay.files import write_text
 from assay.rows import read_rows
-from rewards.cdr.release_files import CORE, SEMANTIC, mean, write_csv, write_json
+from rewards.cdr.release_files import CORE, SEMANTIC
+from rewards.cdr.release_scores import mean, write_csv, write_json
 
 Row = dict[str, Any]
 DOMAINS = {  # the release's name → (its label, what its tracks begin with)

@@ -27,16 +27,8 @@ from assay.rows import arrow_rows, read_rows
 from assay.task import Task, TaskError, refuse_unfinished, write_jsonl
 from assay.thoughts import answer_after_thoughts
 from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.release_files import (
-    CORE,
-    SEMANTIC,
-    check_row,
-    find_tracks,
-    sample_variants,
-    score_file,
-    write_scores,
-)
-from rewards.cdr.release_scores import JSON, MIXED
+from rewards.cdr.release_files import CORE, SEMANTIC, check_row, find_tracks, sample_variants
+from rewards.cdr.release_scores import JSON, MIXED, score_file, write_scores
 from rewards.cdr.score import gold_answer
 from rewards.parse import parse_release
 from rollouts.prompts import ChatTokenizer

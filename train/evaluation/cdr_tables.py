@@ -20,16 +20,8 @@ from assay.task import TaskError
 from rewards.cdr.errors import MODES, analyse, error_text, order_confusion, stop_behaviour
 from rewards.cdr.family import length_slice
 from rewards.cdr.leaderboard import leaderboard, subtask_of
-from rewards.cdr.release_files import (
-    CORE,
-    KINDS,
-    REPORTED_SLOTS,
-    ScoredFile,
-    kind_of,
-    mean,
-    slot_name,
-    write_json,
-)
+from rewards.cdr.release_files import CORE, KINDS, REPORTED_SLOTS, kind_of, slot_name
+from rewards.cdr.release_scores import ScoredFile, mean, write_json
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import (
     NONE,

@@ -13,8 +13,7 @@ from cdr_copies import release_row
 from places import tables
 
 from rewards.cdr.leaderboard import leaderboard, subtask_of
-from rewards.cdr.release_files import score_file, write_scores
-from rewards.cdr.release_scores import gold_response
+from rewards.cdr.release_scores import gold_response, score_file, write_scores
 
 TABLES = tables("cdr")
 

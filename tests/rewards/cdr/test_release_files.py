@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from places import tables
 from vectors import needs_full_vectors, vectors
 
-from rewards.cdr.release_files import score_file
-from rewards.cdr.release_scores import compare_json, parse_json, score_prediction
+from rewards.cdr.release_scores import compare_json, parse_json, score_file, score_prediction
 from rewards.parse import normalise, normalise_lines, parse_release
 from rewards.score import score_row
 

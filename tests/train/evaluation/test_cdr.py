@@ -22,7 +22,8 @@ from releases import imported, write_release
 from assay.rows import read_rows
 from assay.task import TaskError, write_jsonl
 from rewards.cdr.leaderboard import leaderboard
-from rewards.cdr.release_files import CORE, SEMANTIC, score_file, write_scores
+from rewards.cdr.release_files import CORE, SEMANTIC
+from rewards.cdr.release_scores import score_file, write_scores
 from rollouts.words.cdr import MODES
 from train.evaluation.cdr import parse_tracks, pick_rows
 from train.evaluation.cdr_tables import TrackAnswers, main_results, tables_of
