@@ -1,23 +1,21 @@
 """`assay doctor`: what this machine can run, with `--for` whether a run can go on it, and with
 `--attack` whether the sandbox holds.
 
-Nothing here imports torch: what its build needs is read from its files, and CUDA is opened in a
+Nothing here imports torch: what it computes with, and the GPUs that it opens, are asked of a
 process of its own.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,9 @@ from assay.rows import read_rows
 from assay.workers import usable_cores
 from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
-from rollouts.engines.engine import Shape
 from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
-from train.backends.verl.compose import require_attention, require_verl
+from train.backends.verl.compose import lacking
 from train.backends.verl.ray_cluster import STEP, base_port
 from train.cluster.preflight import Asked, needs
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory
@@ -40,15 +37,12 @@ from train.model.source import local_model, shape_of
 from train.run.record import PACKAGES, cpu_name
 
 Run = DemoConfig | SftRunConfig | GrpoRunConfig
-BACKENDS = ("embedded", "deepspeed", "verl")
 OVER_GPUS = {"sft": "deepspeed", "grpo": "verl"}
 KINDS: dict[str, Any] = {"demo": DemoConfig, "sft": SftRunConfig, "grpo": GrpoRunConfig}
 GLIBC = {"sglang": "2.34", "vllm": "2.28"}  # of the wheels: manylinux_2_34, manylinux_2_28
-DRIVERS = {"13": 580, "12": 525, "11": 450}  # oldest that runs a CUDA of that number
 SHM = Path("/dev/shm")
 RAY_SHM = 160e6  # slurm/ray.sh ends below it: half is Ray's object store
 NCCL_SHM = 1e9  # what NVIDIA's documents give a container with several GPUs
-QUERY = "index,name,memory.total,driver_version,mig.mode.current"
 ROWS = 2000  # of the tasks, when looking for tools
 
 
@@ -67,21 +61,15 @@ def check(topic: str, ok: object, text: str, cure: str = "") -> Finding:
     return Finding(topic, text if ok else f"{text}{cure}", bool(ok))
 
 
-def said(command: Sequence[str], seconds: float = 30.0) -> str:
-    """What a command prints; "" where it is missing, fails or hangs."""
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=seconds, errors="replace"
-        ).stdout
-    return ""
-
-
-def version(distribution: str) -> str:
-    """Of an installed distribution, "" where there is none."""
+def said(command: Sequence[str], seconds: float = 120.0) -> tuple[str, str]:
+    """What a command prints, and the last line of its errors; nothing where it is missing."""
     try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=seconds, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return "", str(error)
+    return done.stdout, done.stderr.strip().rpartition("\n")[2]
 
 
 # --- any machine -----------------------------------------------------------------------------
@@ -90,34 +78,32 @@ def version(distribution: str) -> str:
 def report() -> list[Finding]:
     """All that is known of this machine; never raises on an odd one."""
     environ, (name, total) = os.environ, total_memory("cpu")
-    free = available_memory()
-    lines = [Finding("python", f"{platform.python_version()} at {sys.executable}")]
+    free, cards = available_memory(), opened()
     found = {n: v for n, v in installed(PACKAGES).items() if n != "python"}
-    lines += [Finding("package", f"{n} {v}") for n, v in found.items()]
-    lines += [
+    return [
+        Finding("python", f"{platform.python_version()} at {sys.executable}"),
+        *(Finding("package", f"{n} {v}") for n, v in found.items()),
         Finding("cpu", f"{cpu_name()}, {usable_cores()} cores usable"),
         Finding("memory", f"{(free or 0) / 1e9:.1f} of {total / 1e9:.1f} GB available, {name}"),
-        Finding("kernels", _kernels()),
-        Finding("slurm", "sbatch is there" if shutil.which("sbatch") else "not here"),
+        Finding("kernels", said([sys.executable, "-c", _KERNELS])[0].strip() or "no torch"),
         model(None, environ),
         *(scratch(place) for place in (Path.cwd(), cache_folder(), scratch_folder(environ))),
         shared_memory(0),
         ports(environ),
+        gpus(cards, 0),
+        nvcc(environ, cards.build),
+        glibc(),
+        sandbox(None),
     ]
-    there, build = devices(environ), torch_build()
-    lines += cards(there) or [Finding("gpu", "nvidia-smi finds no GPU", False)]
-    lines += [driver(there, build[1]), cuda(*build), nvcc(environ, build[1]), glibc()]
-    return [*lines, *sandbox_lines(sandbox())]
 
 
-def _kernels() -> str:
-    """What computes between the matrix products of the embedded engine, on a CPU."""
-    code = (
-        "import torch; from rollouts.engines.torch.kernels import compiled as c\n"
-        'f = c(torch.float32); print(f"torch\'s own, slower: {f}" if isinstance(f, str) '
-        "else 'compiled')"
-    )
-    return said([sys.executable, "-c", code], 120).strip() or "none: torch does not load"
+# what computes between the matrix products of the embedded engine, on a CPU
+_KERNELS = """
+import torch
+from rollouts.engines.torch.kernels import compiled
+found = compiled(torch.float32)
+print(f"torch's own, slower: {found}" if isinstance(found, str) else "compiled")
+"""
 
 
 def model(path: str | None, environ: Mapping[str, str]) -> Finding:
@@ -125,15 +111,13 @@ def model(path: str | None, environ: Mapping[str, str]) -> Finding:
     name, found = path or DEFAULT, local_model(path)
     if found is not None:
         return Finding("model", f"{name}: {found}")
-    offline = environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
-    return check(
-        "model",
-        not offline,
-        f"{name} is not here (model cache {cache_folder()}, Hugging Face's "
-        f"{environ.get('HF_HOME', '~/.cache/huggingface')}); ",
-        f"HF_HUB_OFFLINE is set, so where the hub can be reached: hf download {name} --local-dir "
-        "DIR, and set model.path=DIR",
+    hub = environ.get("HF_HOME", "~/.cache/huggingface")
+    text = f"{name} is not here (model cache {cache_folder()}, Hugging Face's {hub})"
+    cure = (
+        f"; HF_HUB_OFFLINE is set, so where the hub can be reached: hf download {name} "
+        "--local-dir DIR, and set model.path=DIR"
     )
+    return check("model", environ.get("HF_HUB_OFFLINE", "0") in ("", "0"), text, cure)
 
 
 def scratch(folder: Path, need: float = 0.0) -> Finding:
@@ -155,14 +139,12 @@ def scratch_folder(environ: Mapping[str, str]) -> Path:
 
 def shared_memory(least: float, folder: Path = SHM) -> Finding:
     """Free bytes of the memory that processes of a node share: Ray's objects and NCCL's buffers."""
-    if not folder.exists():
-        return Finding("shm", f"{folder} is not here; run on Linux", least == 0)
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(folder).free if folder.exists() else -1
     cure = (
         f", and the run needs {least / 1e9:.2f} GB there; give the container more (--shm-size), or "
         "remove what other jobs left in it"
     )
-    return check("shm", free >= least, f"{free / 1e9:.2f} GB free at {folder}", cure)
+    return check("shm", free >= least, f"{max(0, free) / 1e9:.2f} GB free at {folder}", cure)
 
 
 def ports(environ: Mapping[str, str]) -> Finding:
@@ -175,137 +157,81 @@ def ports(environ: Mapping[str, str]) -> Finding:
     return Finding("ports", f"{base} to {base + STEP - 1} are free, for Ray")
 
 
-def sandbox() -> dict[str, Any]:
-    """What the sandbox can enforce here, by doing it."""
+def sandbox(uses: bool | None) -> Finding:
+    """The level that it can enforce here and its layers, by doing it. `uses`: whether a run's tasks
+    have tools, None where that is not known."""
+    found: dict[str, Any]
     try:
         from rollouts.sandbox.pool import machine_report
 
-        return machine_report()
-    except (ImportError, OSError, AttributeError, KeyError) as error:  # not Linux
+        found = machine_report()
+    except (ImportError, OSError, AttributeError, KeyError) as error:
         why = f"needs Linux ({type(error).__name__}: {error})"
-        return {"level": "none", "missing": {"sandbox": why}}
-
-
-def sandbox_lines(found: Mapping[str, Any], uses: bool | None = None) -> list[Finding]:
-    """Its level, user namespaces and Landlock. `uses`: whether a run's tasks have tools, None where
-    that is not known."""
+        found = {"level": "none", "layers": {}, "missing": {"sandbox": why}}
     level, least = str(found["level"]), Sandbox().min_level
-    layers, missing = found.get("layers", {}), found.get("missing", {})
-    why = "; ".join(f"{name}: {text}" for name, text in missing.items())
+    layers = ", ".join(f"{name}={held}" for name, held in found["layers"].items())
+    missing = "".join(f"; no {name}: {why}" for name, why in found["missing"].items())
     unsure = "" if uses else " (whether its tasks have tools is not known here)"
-    cure = f", and tools want {least} or better{unsure}; {why or 'run on Linux'}"
     enough = level in LEVELS and LEVELS.index(level) <= LEVELS.index(least)
-    user, lock = layers.get("user_ns"), layers.get("landlock_abi")
-    return [
-        check("sandbox", enough, f"level: {level}", cure),
-        check("userns", enough or user, str(user), f": {missing.get('user_ns', '')}"),
-        check("landlock", enough or lock, str(lock), f": {missing.get('landlock_abi', '')}"),
-    ]
+    text, cure = f"level: {level} ({layers}){missing}", f"; tools want {least} or better{unsure}"
+    return check("sandbox", enough, text, cure)
 
 
 # --- GPUs ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Device:
-    """A GPU as the driver has it."""
+class Opened:
+    """The CUDA that torch was built for ("": none), name and GB of each GPU that it opens, and in
+    its own words why there are no more: no driver, one that is too old, or whose fabric manager is
+    not there."""
 
-    index: str
-    name: str
-    memory_gb: float
-    driver: str
-    mig: bool
-
-
-def devices(environ: Mapping[str, str]) -> list[Device]:
-    """The GPUs that a process started here may open; none without a driver."""
-    found: list[Device] = []
-    asked = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
-    for line in said(asked).splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 5 and re.fullmatch(r"[\d.]+", cells[2]):
-            memory = float(cells[2]) * 2**20 / 1e9
-            found.append(Device(cells[0], cells[1], memory, cells[3], cells[4] == "Enabled"))
-    shown = environ.get("CUDA_VISIBLE_DEVICES")
-    if shown is None:
-        return found
-    if "-" in shown.removeprefix("-1"):  # names (GPU-…): only their number is known
-        return found[: shown.count(",") + 1]
-    return [device for device in found if device.index in re.split(r"[,\s]+", shown)]
+    build: str
+    gpus: tuple[tuple[str, float], ...]
+    why: str
 
 
-def cards(found: Sequence[Device]) -> list[Finding]:
-    mig = ", MIG is on: a process sees one slice of it, and NCCL joins none; ask for whole GPUs"
-    return [
-        check("gpu", not d.mig, f"{d.index}: {d.name}, {d.memory_gb:.0f} GB", mig) for d in found
-    ]
+_OPEN = """
+import torch
+print(torch.version.cuda or "", flush=True)
+torch.cuda.init()
+for i in range(torch.cuda.device_count()):
+    one = torch.cuda.get_device_properties(i)
+    print(one.name, one.total_memory, sep="\\t")
+"""
 
 
-def enough(found: Sequence[Device], count: int, memory_gb: float) -> Finding:
-    """Whether a node has the GPUs of a run. A card holds a little more than its name says, and a
-    tenth less is let through."""
-    if len(found) < count:
-        cure = f"; sbatch --gpus-per-node={count}, or set cluster.gpus_per_node (it is {count})"
-        return Finding("gpu", f"nvidia-smi finds {len(found)} GPU(s){cure}", False)
-    least = min(device.memory_gb for device in found[:count])
-    text = f"the smallest GPU here has {least:.0f} GB"
-    cure = f"; cluster.gpu_memory_gb={memory_gb:g}: set it to that, so that the run is cut for it"
+def opened() -> Opened:
+    """Asked of a process of its own, which lets go of the GPUs at once."""
+    text, why = said([sys.executable, "-c", _OPEN])
+    build, *lines = text.splitlines() or [""]
+    cells = [line.rpartition("\t") for line in lines]
+    return Opened(build, tuple((name, int(size) / 1e9) for name, _, size in cells), why)
+
+
+def gpus(found: Opened, count: int, memory_gb: float = 0.0) -> Finding:
+    """Whether torch opens the GPUs of a run, and they are as large as it was cut for. A card holds
+    a little more than its name says, and a tenth less is let through."""
+    shown = ", ".join(f"{name} {size:.0f} GB" for name, size in found.gpus) or found.why
+    text = f"torch for CUDA {found.build or 'none'} opens {len(found.gpus)} GPU(s): {shown}"
+    if len(found.gpus) < count:
+        cure = f"; the run needs {count}: sbatch --gpus-per-node={count}, cluster.gpus_per_node"
+        return Finding("gpu", f"{text}{cure}, or a torch for the driver's CUDA", False)
+    least = min((size for _, size in found.gpus[:count]), default=0.0)
+    cure = f"; the smallest GPU here has {least:.0f} GB and cluster.gpu_memory_gb={memory_gb:g}: "
+    cure += "set it to that, so that the run is cut for it"
     return check("gpu", least >= 0.9 * memory_gb, text, cure)
-
-
-def driver(found: Sequence[Device], cuda: str) -> Finding:
-    """`cuda`: what torch was built for, or ""."""
-    if not found:
-        return Finding("driver", "no NVIDIA driver; run on a GPU node", False)
-    have, least = found[0].driver, DRIVERS.get(cuda.split(".")[0], 0)
-    cure = (
-        f" is too old for torch's CUDA {cuda}, which needs {least} or newer; update it, load "
-        "NVIDIA's cuda-compat, or install a torch for an older CUDA"
-    )
-    return check("driver", int(have.split(".")[0]) >= least, have, cure)
-
-
-def torch_build() -> tuple[str, str]:
-    """(version, CUDA it was built for) of the installed torch, "" where there is none of either."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return "", ""
-    try:
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    except OSError:
-        return version("torch"), ""
-    found = re.search(r"^cuda\b[^=\n]*= *'([^']*)'", text, re.MULTILINE)
-    return version("torch"), found.group(1) if found else ""
-
-
-def cuda(torch_version: str, build: str) -> Finding:
-    if not torch_version:
-        return Finding("cuda", "torch is not installed; install the extra `train`", False)
-    cure = " is a CPU build; install one built for CUDA"
-    return check("cuda", build, f"torch {torch_version}{f', CUDA {build}' * bool(build)}", cure)
-
-
-def opened(environ: Mapping[str, str], wanted: int) -> Finding:
-    """Whether CUDA itself starts: a driver may be there whose fabric manager, or whose device
-    files in this job, are not. In a process of its own, which lets go of the GPUs at once."""
-    code = "import torch; torch.cuda.init(); print(torch.cuda.device_count())"
-    have = int(("0 " + said([sys.executable, "-c", code], 120)).split()[-1])
-    shown = environ.get("CUDA_VISIBLE_DEVICES", "(unset)")
-    cure = f"; see what `python -c '{code}'` says, and CUDA_VISIBLE_DEVICES={shown}"
-    return check("cuda", have >= wanted, f"torch opens {have} of {wanted} GPU(s)", cure)
 
 
 def nvcc(environ: Mapping[str, str], build: str) -> Finding:
     """The compiler, and whether it is of the CUDA that torch was built for."""
     home = environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or "/usr/local/cuda"
-    found = shutil.which("nvcc", path=environ.get("PATH")) or shutil.which(f"{home}/bin/nvcc")
-    release = re.search(r"release (\d+)(\.\d+)", said([found, "--version"]) if found else "")
+    found = shutil.which("nvcc", path=f"{environ.get('PATH', '')}:{home}/bin") or "nvcc"
+    release = re.search(r"release (\d+)\.\d+", said([found, "--version"])[0])
+    text = f"{found}: {release[0] if release else 'not found'}; torch is for CUDA {build or 'none'}"
     cure = "; SGLang compiles with it at its start: load the site's CUDA module or set CUDA_HOME"
-    if release is None:
-        text = f"{found} does not run" if found else "nvcc is not found"
-        return Finding("nvcc", text + cure, False)
-    text = f"{found} is of CUDA {release[1]}{release[2]} and torch of {build or 'none'}"
-    return check("nvcc", not build or release[1] == build.split(".")[0], text, cure)
+    fits = release and (not build or release[1] == build.split(".")[0])
+    return check("nvcc", fits, text, cure)
 
 
 def glibc(found: str | None = None, servers: str = "sglang") -> Finding:
@@ -314,15 +240,6 @@ def glibc(found: str | None = None, servers: str = "sglang") -> Finding:
     other = " set cluster.rollout=vllm (slurm/gpu-vllm.lock), or" if servers == "sglang" else ""
     cure = f": the wheels of {servers} need {least};{other} use a container (slurm/assay.def)"
     return check("glibc", have >= need, text or "none", cure)
-
-
-def refused(topic: str, wish: Callable[[], None]) -> list[Finding]:
-    """What a run would be refused for: the sentence of the `ConfigError` that `wish` raises."""
-    try:
-        wish()
-    except ConfigError as error:
-        return [Finding(topic, str(error), False)]
-    return []
 
 
 # --- a run -----------------------------------------------------------------------------------
@@ -349,21 +266,10 @@ def wanted(file: str, settings: Sequence[str], backend: str | None = None) -> tu
 
 def needs_of(command: str, backend: str, config: Run, environ: Mapping[str, str]) -> list[Finding]:
     """The lines that this run needs, those that are missing among them."""
-    lines = [*packages(backend, config), model(config.model.path, environ)]
+    lines = [*packages(backend, config), model(config.model.path, environ), *_tools(config)]
     if isinstance(config, DemoConfig) or backend == "embedded":
-        return [*lines, *_one_device(config, environ), *_tools(config)]
-    return [*lines, *_many(command, backend, config, environ), *_tools(config)]
-
-
-def _tools(config: Run) -> list[Finding]:
-    """The sandbox, where one of the first tasks has tools, or its file cannot be read yet."""
-    if not isinstance(config, GrpoRunConfig):
-        return []
-    try:
-        uses = any(row.get("tools") for _, row in islice(read_rows(Path(config.data)), ROWS))
-    except (OSError, ValueError):
-        uses = None
-    return sandbox_lines(sandbox(), uses) if uses is not False else []
+        return lines + _one_device(config)
+    return lines + _many(command, backend, config, environ)
 
 
 def packages(backend: str, config: Run) -> list[Finding]:
@@ -376,38 +282,46 @@ def packages(backend: str, config: Run) -> list[Finding]:
     wants |= {"peft": "lora"} if config.model.lora_rank else {}
     wants |= {"wandb": "wandb"} if config.log.wandb != "off" else {}
     wants |= {"tensorboard": "tensorboard"} if config.log.tensorboard else {}
-    lines: list[Finding] = []
-    for name, extra in wants.items():
-        have, cure = version(name), f" is not installed; install the extra `{extra}`"
-        lines.append(
-            check("package", have, f"{name} {have}".rstrip(), f"{cure} (docs/clusters.md)")
-        )
-    return [*lines, *(refused("package", require_verl) if backend == "verl" else ())]
+    have = installed(wants)
+    cure = " is not installed; install the extra `{}` (docs/clusters.md)"
+    return [
+        check("package", name in have, f"{name} {have.get(name, '')}".rstrip(), cure.format(extra))
+        for name, extra in wants.items()
+    ]
 
 
-def _memory(have: float | None, need: float) -> Finding:
-    """Bytes of the node's own memory."""
+def _tools(config: Run) -> list[Finding]:
+    """The sandbox, where one of the first tasks has tools, or its file cannot be read yet."""
+    if not isinstance(config, GrpoRunConfig):
+        return []
+    try:
+        uses = any(row.get("tools") for _, row in islice(read_rows(Path(config.data)), ROWS))
+    except (OSError, ValueError):
+        uses = None
+    return [sandbox(uses)] if uses is not False else []
+
+
+def _one_device(config: Run) -> list[Finding]:
+    """Memory, of the GPU where one is used, and room for checkpoints."""
+    found = opened() if config.engine.device != "cpu" else Opened("", (), "")
+    lines = [gpus(found, 1)] if config.engine.device == "cuda" else []
+    if not isinstance(config, DemoConfig):
+        with suppress(ConfigError):  # of a model that an earlier job makes
+            need = sum(embedded(config, shape_of(config.model.path or DEFAULT)).values())
+            lines.append(_memory(need, found))
+    return [*lines, scratch(Path(config.out))]
+
+
+def _memory(need: float, found: Opened | None = None) -> Finding:
+    """Bytes of the GPU that a run uses, or of the node's own memory."""
+    if found and found.gpus:
+        text = f"{found.gpus[0][0]}, and the run needs about {need / 1e9:.1f} GB"
+        cure = "; lower engine.micro_tokens or engine.slots, set model.lora_rank, or --backend"
+        return check("gpu", found.gpus[0][1] * 1e9 >= need, text, cure)
+    have = available_memory()
     text = f"{(have or 0) / 1e9:.0f} GB available here, and the run needs about {need / 1e9:.0f} GB"
     cure = f" (--dry-run says what for); sbatch --mem={need / 1e9:.0f}G or more, or more nodes"
     return check("memory", have is None or have >= need, text, cure)
-
-
-def _one_device(config: Run, environ: Mapping[str, str]) -> list[Finding]:
-    """Its driver where one is asked for, memory, and room for checkpoints."""
-    there, lines = devices(environ), list[Finding]()
-    if config.engine.device == "cuda":
-        build = torch_build()
-        lines += [driver(there, build[1]), cuda(*build), opened(environ, 1)]
-    shape = _shape(config.model.path or DEFAULT)
-    if shape is not None and not isinstance(config, DemoConfig):
-        need = sum(embedded(config, shape).values())
-        if there and config.engine.device != "cpu":
-            text = f"{there[0].name}, and the run needs about {need / 1e9:.1f} GB"
-            cure = "; lower engine.micro_tokens or engine.slots, set model.lora_rank, or --backend"
-            lines.append(check("gpu", there[0].memory_gb * 1e9 >= need, text, cure))
-        else:
-            lines.append(_memory(available_memory(), need))
-    return [*lines, scratch(Path(config.out))]
 
 
 def _many(
@@ -415,44 +329,28 @@ def _many(
 ) -> list[Finding]:
     """What a node of a run over processes has to have: GPUs, and for verl what Ray and SGLang
     need."""
-    cluster, there, build = config.cluster, devices(environ), torch_build()
-    count, verl, lines = cluster.gpus_per_node, backend == "verl", list[Finding]()
-    if cluster.device == "cuda":
-        lines += [
-            enough(there, count, cluster.gpu_memory_gb),
-            *(line for line in cards(there[:count]) if not line.ok),
-            driver(there, build[1]),
-            cuda(*build),
-        ]
-        if all(line.ok for line in lines):  # else it could only say the same, after seconds
-            lines.append(opened(environ, count))
+    cluster, verl, lines = config.cluster, backend == "verl", list[Finding]()
+    count, served = cluster.gpus_per_node, cluster.device == "cuda"
+    if served:
+        found = opened()
+        lines.append(gpus(found, count, cluster.gpu_memory_gb))
         asked, cores = needs(Asked(command, backend, config), cluster.nodes), usable_cores()
         least = asked.cores if verl else count
         cure = f", and the run needs {least}; sbatch --cpus-per-task={least}, or fewer GPUs"
         lines.append(check("cores", cores >= least, f"{cores} usable", cure))
-        lines.append(_memory(available_memory(), asked.memory_gb * 1e9))
-        shape = _shape(config.model.path)
-        one = checkpoint_bytes(config, shape) if shape else 0.0
-        lines.append(scratch(Path(config.out), one * (config.checkpoint.keep + 1)))
-    if count > 1 and cluster.device == "cuda":
-        lines.append(shared_memory(NCCL_SHM))
-    elif verl:
-        lines.append(shared_memory(RAY_SHM))
+        lines.append(_memory(asked.memory_gb * 1e9))
+        kept = 0.0
+        with suppress(ConfigError):
+            one = checkpoint_bytes(config, shape_of(config.model.path))
+            kept = one * (config.checkpoint.keep + 1)
+        lines.append(scratch(Path(config.out), kept))
+        if verl:
+            lines.append(glibc(None, cluster.rollout))
+            lines += [nvcc(environ, found.build)] if cluster.rollout == "sglang" else []
     if verl:
         lines += [ports(environ), scratch(scratch_folder(environ))]
-    if verl and cluster.device == "cuda":
-        lines.append(glibc(None, cluster.rollout))
-        if cluster.rollout == "sglang":
-            lines.append(nvcc(environ, build[1]))
-        lines += refused("flash-attn", lambda: require_attention(cluster))
-    return lines
-
-
-def _shape(path: str | None) -> Shape | None:
-    try:
-        return shape_of(path)
-    except ConfigError:
-        return None
+        lines += [Finding(topic, sentence, False) for topic, sentence in lacking(cluster)]
+    return [*lines, shared_memory(NCCL_SHM if count > 1 and served else RAY_SHM * verl)]
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -470,16 +368,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--backend",
-        choices=BACKENDS,
+        choices=("embedded", *OVER_GPUS.values()),
         help="of that run; default: verl or deepspeed where the file has a section `cluster`",
     )
     parser.add_argument(
         "--attack", action="store_true", help="try ten attacks on the sandbox and say what held"
     )
     parser.add_argument(
-        "--level",
-        help="at this sandbox level; default: the best one here",
-        choices=("full", "confined", "limits"),
+        "--level", help="at this sandbox level; default: the best one here", choices=LEVELS
     )
     options = parser.parse_intermixed_args(argv)
     if options.run is None and (options.settings or options.backend):

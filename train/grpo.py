@@ -425,12 +425,10 @@ def run(config: GrpoRunConfig) -> None:
 def on_devices(config: GrpoRunConfig) -> int:
     """`assay grpo --backend verl`: on many GPUs. verl evaluates by itself and keeps no best
     model."""
-    from train.backends.verl.compose import require_attention, require_transfer, require_verl
+    from train.backends.verl.compose import require_verl
     from train.backends.verl.main import run as run_verl
 
-    require_verl()
-    require_attention(config.cluster)
-    require_transfer(config.cluster)
+    require_verl(config.cluster)
     tasks = training_tasks(config.data, asked=asked_for(config))
     config, said = rl_before(with_folder(config), here=False)
     print("\n".join(filter(None, (said, grpo_report(config)))), flush=True)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SMI = (
-    "0, NVIDIA A100-SXM4-80GB, 81920, 580.82.07, Disabled\n"
-    "1, NVIDIA A100-SXM4-80GB, 81920, 580.82.07, Disabled\n"
-)
+# torch.cuda, as far as the doctor asks it
+CUDA = """
+from types import SimpleNamespace
+
+def init():
+    pass
+
+def device_count():
+    return 2
+
+def get_device_properties(i):
+    return SimpleNamespace(name="NVIDIA A100-SXM4-80GB", total_memory=81920 << 20)
+"""
 VERL = {
     "ray": "2.60.0",
     "verl": "0.9.1",
@@ -36,14 +45,11 @@ def distribution(site: Path, name: str, version: str) -> Path:
 def gpu_node(folder: Path) -> tuple[Path, Path]:
     """(bin, site) of a node with two A100, nvcc, and a torch for CUDA 13.0 that opens both."""
     bin_, site = folder / "bin", folder / "site"
-    command(bin_, "nvidia-smi", f"cat <<'END'\n{SMI}END")
     command(bin_, "nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.48'")
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "__init__.py").write_text("from torch import cuda, version\n")
     (site / "torch" / "version.py").write_text("__version__ = '2.13.0+cu130'\ncuda = '13.0'\n")
-    (site / "torch" / "cuda.py").write_text(
-        "def init():\n    pass\n\n\ndef device_count():\n    return 2\n"
-    )
+    (site / "torch" / "cuda.py").write_text(CUDA)
     distribution(site, "torch", "2.13.0+cu130")
     for name, version in VERL.items():
         distribution(site, name, version)

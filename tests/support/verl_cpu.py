@@ -18,8 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from verl.plugin.platform import PlatformBase, PlatformRegistry
-
-from train.backends.verl.overrides import CPU_ROLLOUT
+from verl_settings import CPU_ROLLOUT
 
 
 def _nothing(*args: Any, **more: Any) -> None:

@@ -247,7 +247,7 @@ def test_ours_is_the_reference(preset: str, micro: int) -> None:
 def test_a_group_of_one_and_lost_siblings_get_no_advantage() -> None:
     """verl's own estimator gives a group of one its raw reward."""
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    from train.backends.verl.advantage import group_mean_advantage
+    from train.backends.verl.trainer import group_mean_advantage
 
     scores = torch.tensor([[0.0, 1.0], [0.0, 0.4], [0.0, 0.0]])
     mask = torch.ones(3, 2)

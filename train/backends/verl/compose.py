@@ -13,72 +13,59 @@ refused. What raw settings do to memory is in no estimate.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
-from importlib import metadata
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from assay.console import near_miss
+from assay.record import installed
 from configs.loader import ConfigError
 from configs.machine import ClusterConfig
 from configs.schema import GrpoRunConfig
-from train.backends.verl.overrides import corrected, overrides
+from train.backends.verl.overrides import overrides
 from train.memory import grpo_report
 
 VERSION = "0.9.1"
 
 
-def installed() -> bool:
-    """Whether verl can be imported, without importing it."""
-    return importlib.util.find_spec("verl") is not None
-
-
-def require_verl() -> None:
-    """Raises `ConfigError` unless the one version that this backend was written for is there."""
-    try:
-        found = metadata.version("verl")
-    except metadata.PackageNotFoundError:
-        raise ConfigError(
-            "--backend verl: verl is not installed; install the extra `cluster` (docs/clusters.md)"
-        ) from None
-    if found != VERSION:
-        raise ConfigError(
-            f"--backend verl: verl {found} is here, and its settings change between releases; "
-            f"install verl=={VERSION}"
+def lacking(cluster: ClusterConfig) -> Iterator[tuple[str, str]]:
+    """(topic, sentence) of each package that a run needs and that is not here: found out before the
+    servers have come up, and not by the first worker."""
+    found = installed(("verl", "flash-attn"))
+    if "verl" not in found:
+        yield "package", "verl is not installed; install the extra `cluster` (docs/clusters.md)"
+    elif found["verl"] != VERSION:
+        yield (
+            "package",
+            f"verl {found['verl']} is here, and its settings change between releases; install "
+            f"verl=={VERSION}",
         )
-
-
-def require_attention(cluster: ClusterConfig) -> None:
-    """Raises `ConfigError` for flash attention that is not installed: found out here, and not by
-    the first training worker after the servers have come up.
-
-    Asked of the distribution: SGLang brings `flash-attn-4`, a namespace package that can be
-    imported as `flash_attn` and has nothing of flash-attn 2 in it.
-    """
-    if cluster.device != "cuda" or cluster.attention != "flash_attention_2":
-        return
-    try:
-        found = metadata.version("flash-attn")
-    except metadata.PackageNotFoundError:
-        found = ""
-    if found.split(".")[0] != "2":
-        raise ConfigError(
+    # asked of the distribution: SGLang brings `flash-attn-4`, a namespace package that can be
+    # imported as `flash_attn` and has nothing of flash-attn 2 in it
+    flash = found.get("flash-attn", "")
+    wanted = cluster.device == "cuda" and cluster.attention == "flash_attention_2"
+    if wanted and flash.split(".")[0] != "2":
+        yield (
+            "flash-attn",
             "cluster.attention=flash_attention_2: flash-attn 2 is not installed"
-            f"{f' (flash-attn {found} is)' if found else ''}; pip install "
+            f"{f' (flash-attn {flash} is)' if flash else ''}; pip install "
             "flash-attn==2.8.3.post2 --no-build-isolation, or set cluster.attention=sdpa (with "
-            "cluster.sequence_parallel=1)"
+            "cluster.sequence_parallel=1)",
+        )
+    if cluster.trainer == "separate_async" and not importlib.util.find_spec("cupy"):
+        yield (
+            "cupy",
+            "cluster.trainer=separate_async: verl sends the weights over NCCL with cupy, which is "
+            "not installed; pip install cupy-cuda13x==14.0.1, or set "
+            "cluster.trainer=colocate_async",
         )
 
 
-def require_transfer(cluster: ClusterConfig) -> None:
-    """Raises `ConfigError` where weights go to GPUs of their own and cupy, which verl sends them
-    with, is not installed."""
-    if cluster.trainer != "separate_async" or importlib.util.find_spec("cupy"):
-        return
-    raise ConfigError(
-        "cluster.trainer=separate_async: verl sends the weights over NCCL with cupy, which is not "
-        "installed; pip install cupy-cuda13x==14.0.1, or set cluster.trainer=colocate_async"
-    )
+def require_verl(cluster: ClusterConfig | None = None) -> None:
+    """Raises `ConfigError` unless the one version that this backend was written for is there, and
+    what `cluster` needs beside it."""
+    for topic, sentence in lacking(cluster or ClusterConfig(attention="sdpa")):
+        raise ConfigError(f"--backend verl: {sentence}" if topic == "package" else sentence)
 
 
 def compose(overrides: Mapping[str, Any], raw: Mapping[str, Any] | None = None) -> Any:
@@ -105,7 +92,7 @@ def compose(overrides: Mapping[str, Any], raw: Mapping[str, Any] | None = None) 
 
 def raw_settings(verl: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys of `cluster.verl`. Raises `ConfigError` for those that `made` has already."""
-    found = dict(_leaves(verl, ""))
+    found = dict(_leaves(verl))
     ours = {key.lstrip("+"): value for key, value in made.items()}
     for key in found:
         taken = [k for k in ours if k == key or k.startswith(f"{key}.") or key.startswith(f"{k}.")]
@@ -135,29 +122,19 @@ def signed(raw: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _leaves(values: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            found += _leaves(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+            yield from _leaves(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
         else:
-            found.append((f"{prefix}{name}", value))
-    return found
+            yield f"{prefix}{name}", value
 
 
 def check(config: Any) -> None:
-    """verl's `validate_config`, and what it lets through. Raises `ConfigError`."""
+    """verl's own `validate_config`. Raises `ConfigError`."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
-
-    actor = config.actor_rollout_ref.actor
-    if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
-        raise ConfigError(
-            "actor.loss_scale_factor is unset: each micro-batch would be divided by its own "
-            "longest answer; set the token budget"
-        )
     try:
         validate_config(
             config=config,
@@ -168,23 +145,6 @@ def check(config: Any) -> None:
         raise ConfigError(f"verl refuses the settings: {' '.join(str(error).split())}") from None
 
 
-def _trainer_said(config: GrpoRunConfig) -> str:
-    """Which of verl's trainers, and what becomes of rollouts from older weights."""
-    cluster, cap = config.cluster, config.rl.correction_cap
-    if cluster.trainer == "sync":
-        return "trainer: sync (every rollout comes from the newest weights)"
-    weighted = f"each token is weighted by min(π_old / q, {cap:g})"
-    said = f"trainer: {cluster.trainer} (some rollouts come from older weights; "
-    said += weighted if corrected(config) else "no weight corrects for that"
-    if cluster.trainer == "separate_async":
-        updates = config.rl.prompts_per_step // config.rl.mini_batch
-        said += (
-            f"; {cluster.rollout_devices} more GPU(s) draw rollouts and get new weights after "
-            f"{updates} update(s)"
-        )
-    return said + ")"
-
-
 def show(config: GrpoRunConfig) -> None:
     """Print the arithmetic, then verl's own resolved configuration where verl is installed.
 
@@ -193,11 +153,10 @@ def show(config: GrpoRunConfig) -> None:
     made = overrides(config, (Path(config.out) / "verl").resolve())
     raw = raw_settings(config.cluster.verl, made)
     print(grpo_report(config), flush=True)
-    print(_trainer_said(config))
     if raw:
         print("\ngiven to verl as they stand (cluster.verl; no estimate knows of them):")
         print("\n".join(f"{key}={value}" for key, value in raw.items()))
-    if not installed():
+    if not installed(("verl",)).get("verl"):
         print("\nverl is not installed here; what it would be given:")
         print("\n".join(f"{key}={value}" for key, value in made.items()))
         return

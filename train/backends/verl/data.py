@@ -7,6 +7,7 @@ of their rewards."""
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import yaml
 
 from assay.console import ALL_TASKS, TaskFilter
+from assay.files import atomic_write
+from assay.rows import library
 from assay.task import Task, TaskError, with_absolute_files
-from configs.loader import ConfigError, dump
+from configs.loader import dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
@@ -53,16 +56,11 @@ def training_order(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list
     ]
 
 
-def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Atomically. Raises `ConfigError` when pyarrow is missing."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ModuleNotFoundError:
-        raise ConfigError("--backend verl writes parquet; install the extra `cluster`") from None
-    work = path.with_suffix(".tmp")
-    pq.write_table(pa.Table.from_pylist(list(rows)), work)
-    work.replace(path)
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Raises `TaskError` when pyarrow is missing."""
+    parquet = library("pyarrow.parquet", "--backend verl", "cluster")
+    with atomic_write(path) as out:
+        parquet.write_table(library().Table.from_pylist(rows), out)
 
 
 def tokenizer_of(config: GrpoRunConfig) -> ChatTokenizer:
@@ -124,15 +122,11 @@ def _read(config: GrpoRunConfig, path: str, key: str, asked: TaskFilter = ALL_TA
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means over one step's rollouts, under the names of our own log."""
-    values: dict[str, list[float]] = {}
+    values = defaultdict[str, list[float]](list)
+    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
     for info in infos:
         for name, value in info.items():
-            values.setdefault(name, []).append(value)
-    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
-    out: dict[str, float] = {}
-    for name, found in values.items():
-        key = names.get(name, f"rollout/{name}/mean")
-        if name.startswith("part_"):
-            key = f"reward/{name.removeprefix('part_')}/mean"
-        out[key] = sum(found) / len(found)
-    return out
+            part = name.removeprefix("part_")
+            other = f"rollout/{name}/mean" if part == name else f"reward/{part}/mean"
+            values[names.get(name, other)].append(value)
+    return {name: sum(found) / len(found) for name, found in values.items()}

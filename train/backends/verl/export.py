@@ -40,20 +40,19 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
         raise ConfigError(f"{actor}: no such checkpoint; train first, or name another step")
     work = out / ".tmp-model"
     shutil.rmtree(work, ignore_errors=True)
+    model = _model(out)
     try:
         if (actor / META).is_file():
-            save_merged(actor, Path(_model(out)["path"]), work)
+            save_merged(actor, Path(model["path"]), work)
         else:
             with contextlib.redirect_stdout(sys.stderr):  # it says every shard it reads
                 _merge(actor, work)
-    except ConfigError:
-        raise
     except Exception as error:  # of torch, transformers, the file system: all mean the same here
-        raise ConfigError(f"the shards of {actor} cannot be merged: {error}") from error
+        begun = f" into {model['path']}, which the run started from" if model else ""
+        raise ConfigError(f"the shards of {actor} cannot be merged{begun}: {error}") from error
     for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
-    model = _model(out)
     more = model.get("chat_template_kwargs")
     keep_template(work, template_arguments(Path(model["path"]), more) if model else {})
     known = out / "verl" / TRAINED  # of all steps: an earlier one saw no more
@@ -95,31 +94,13 @@ META = "lora_train_meta.json"  # verl writes it beside the shards of a model wit
 
 def save_merged(actor: Path, base: Path, target: Path) -> None:
     """Write `base` with the adapters in the shards of `actor` added in, in the base's own format.
+    Raises `ModelError` or `AdapterError` for another base model than the run started from."""
+    from rollouts.engines.torch.load import read_state
+    from train.model.folder import add_adapters, save_folder
 
-    Raises `ConfigError` for a base model without safetensors files, and for adapters that do not
-    belong to it.
-    """
-    from safetensors.torch import load_file
-
-    from train.model.folder import AdapterError, add_adapters, save_folder
-
-    weights: dict[str, Tensor] = {}
-    for path in sorted(base.glob("*.safetensors")):
-        weights |= load_file(path)
-    if not weights:
-        raise ConfigError(
-            f"{base} has no safetensors files, and {actor} holds adapters alone; put the base "
-            "model that the run started from (model.path) back there"
-        )
     about = json.loads((actor / META).read_text(encoding="utf-8"))
-    try:
-        merged = add_adapters(weights, read_adapters(actor), about["lora_alpha"] / about["r"])
-    except AdapterError as error:
-        raise ConfigError(
-            f"{actor}: {error}; the base model is {base}: it has to be the one that the run "
-            "started from"
-        ) from None
-    save_folder(base, target, merged)
+    scale = about["lora_alpha"] / about["r"]
+    save_folder(base, target, add_adapters(read_state(base), read_adapters(actor), scale))
 
 
 def read_adapters(actor: Path) -> dict[str, Tensor]:
@@ -127,11 +108,9 @@ def read_adapters(actor: Path) -> dict[str, Tensor]:
     import torch
 
     count = int(json.loads((actor / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"])
-    shards: list[dict[str, Any]] = []
-    for rank in range(count):
-        path = actor / f"model_world_size_{count}_rank_{rank}.pt"
-        # a whole pickle: verl saves distributed tensors, with the mesh they lie on
-        shards.append(torch.load(path, map_location="cpu", weights_only=False))
+    files = [actor / f"model_world_size_{count}_rank_{rank}.pt" for rank in range(count)]
+    # whole pickles: verl saves distributed tensors, with the mesh they lie on
+    shards = [torch.load(file, map_location="cpu", weights_only=False) for file in files]
     return {
         name.replace(".default.weight", ".weight"): _whole([shard[name] for shard in shards])
         for name in shards[0]
@@ -207,10 +186,7 @@ def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when there is nothing to export."""
     from train.backends.verl.compose import require_verl
 
-    parser = argparse.ArgumentParser(
-        prog="python -m train.backends.verl.export",
-        description="A step of a verl run as a model folder.",
-    )
+    parser = argparse.ArgumentParser("python -m train.backends.verl.export", description=__doc__)
     parser.add_argument("run", type=Path, help="the run's out=")
     parser.add_argument("--step", type=int, help="default: the newest")
     parser.add_argument("--out", type=Path, help="default: RUN/model")

@@ -13,7 +13,6 @@ group, as the embedded loop does. What the reward is made of goes to `reward_ext
 from __future__ import annotations
 
 import asyncio
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
@@ -32,13 +31,12 @@ from assay.family import score_answer
 from assay.task import Score, Task, TaskError, derive_seed
 from configs.schema import GrpoRunConfig, load_run, weights_of
 from rewards.adapters import numbers, task_of
-from rollouts.environment import Budget, EnvironmentFailure
+from rollouts.environment import EnvironmentFailure
 from rollouts.environments import EnvironmentFactory, read_prompts, tool_settings
 from rollouts.episode import Episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory, completion_ids
 from train.backends.verl.data import tokenizer_of
-from train.backends.verl.overrides import CPU_ROLLOUT
 from train.grpo import budget_of
 from train.model.batch import length_penalty
 
@@ -91,55 +89,40 @@ class AssayLoop(AgentLoopBase):
     async def _episode(
         self, task: Task, sample: int, run_seed: int, drawn: dict[str, Any], steps: list[int]
     ) -> Trajectory:
-        rl = self.run_config.rl
-        sampling = Sampling(rl.max_new_tokens, float(drawn["temperature"]))
+        config = self.run_config
+        sampling = Sampling(config.rl.max_new_tokens, float(drawn["temperature"]))
         request = ""  # one a trajectory: its turns go to the server that has its prefix
 
         async def ask(ids: Any, wanted: Sampling, seed: int) -> Completion:
+            """One message from the rollout server: ids in, ids out."""
             nonlocal request
             if episode.turn == 0:  # also where it is played again, maybe by another server
                 request = uuid4().hex
                 steps.clear()
-            return await self._ask(request, list(ids), wanted, seed, drawn, steps)
+            params = {**drawn, "max_new_tokens": wanted.max_new_tokens}
+            if config.cluster.device == "cpu":  # other servers take none
+                params["seed"] = seed
+            try:
+                out = await self.server_manager.generate(
+                    request, prompt_ids=list(ids), sampling_params=params
+                )
+            except RayError as error:  # the server died, or raised: never the answer's fault
+                raise EnvironmentFailure(f"the rollout server failed: {_short(error)}") from error
+            if out.stop_reason in ABORTED:
+                raise EnvironmentFailure("the rollout server gave up the request")
+            found = list(out.token_ids)
+            if not found:  # verl empties an answer whose log-probabilities were lost
+                raise EnvironmentFailure("the rollout server returned no tokens")
+            ages = (out.extra_fields.get(k) for k in ("min_global_steps", "max_global_steps"))
+            steps.extend(int(age) for age in ages if age is not None)
+            logprobs = list(out.log_probs or [0.0] * len(found))
+            stop = "eos" if found[-1] in self.chat.stop_ids else "length"
+            return Completion(found, logprobs, logprobs, stop)
 
-        budget = Budget(
-            turns=rl.turns if task.tools else 1, seconds=rl.tool_seconds, tokens=rl.max_length
-        )
+        budget = replace(budget_of(config.rl), turns=config.rl.turns if task.tools else 1)
         maker = self.environment_factory.maker
         episode = Episode(task, sample, run_seed, maker, budget, self.chat, again=True)
         return await episode.play(ask, sampling)
-
-    async def _ask(
-        self,
-        request: str,
-        ids: list[int],
-        wanted: Sampling,
-        seed: int,
-        drawn: dict[str, Any],
-        steps: list[int],
-    ) -> Completion:
-        """One message from the rollout server: ids in, ids out."""
-        params = {**drawn, "max_new_tokens": wanted.max_new_tokens}
-        if self.rollout_config.name == CPU_ROLLOUT:
-            params["seed"] = seed
-        try:
-            out = await self.server_manager.generate(
-                request, prompt_ids=ids, sampling_params=params
-            )
-        except RayError as error:  # the server died, or raised: never the answer's fault
-            raise EnvironmentFailure(f"the rollout server failed: {_short(error)}") from error
-        if out.stop_reason in ABORTED:
-            raise EnvironmentFailure("the rollout server gave up the request")
-        if not out.token_ids:  # verl empties an answer whose log-probabilities were lost
-            raise EnvironmentFailure("the rollout server returned no tokens")
-        steps += [
-            int(out.extra_fields[k])
-            for k in ("min_global_steps", "max_global_steps")
-            if out.extra_fields.get(k) is not None
-        ]
-        logprobs = list(out.log_probs or [0.0] * len(out.token_ids))
-        ended = bool(out.token_ids) and out.token_ids[-1] in self.chat.stop_ids
-        return Completion(list(out.token_ids), logprobs, logprobs, "eos" if ended else "length")
 
 
 def _short(error: Exception) -> str:
@@ -148,11 +131,7 @@ def _short(error: Exception) -> str:
 
 
 def output_of(
-    task: Task,
-    trajectory: Trajectory,
-    score: Score,
-    steps: list[int],
-    penalty: float | None = None,
+    task: Task, trajectory: Trajectory, score: Score, steps: list[int], penalty: float | None
 ) -> AgentLoopOutput:
     """The trajectory in verl's shape: prompt, everything up to the last sampled token, mask.
     `penalty` is added to the reward that verl learns from, and logged beside it."""
@@ -179,16 +158,6 @@ def output_of(
         metrics=AgentLoopMetrics(tool_calls=trajectory.tool_s),
         extra_fields={
             "reward_extra_info": info,
-            "assay": json.dumps(
-                {
-                    "task_id": task.id,
-                    "sample": trajectory.sample,
-                    "why": score.why,
-                    "stop": trajectory.stop,
-                    "text": trajectory.text,
-                    "errors": dict(trajectory.errors),
-                }
-            ),
             "min_global_steps": min(steps, default=None),
             "max_global_steps": max(steps, default=None),
         },

@@ -21,12 +21,11 @@ from typing import Any
 
 from assay.family import VARIABLE
 from assay.task import TaskError
-from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 from train.backends.verl.compose import check, compose, raw_settings, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.export import STOP, export, last_step, settle
-from train.backends.verl.overrides import overrides
+from train.backends.verl.overrides import cpu_device, overrides
 from train.run.checkpoint import EXIT_STOPPED, SIGNALS
 from train.run.log import FOLDER as EVENTS
 
@@ -49,17 +48,7 @@ def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
         "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", QUIET),
     }
     if config.cluster.device == "cpu":
-        device = root / "tests" / "support"
-        if not (device / "verl_cpu.py").is_file():
-            raise ConfigError(
-                "cluster.device=cpu: for tests in a checkout; set cluster.device=cuda"
-            )
-        made["PYTHONPATH"] += os.pathsep + str(device)
-        made |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "verl_cpu"}
-        made |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        # Ray would end our workers when somebody else fills this machine's memory
-        made["RAY_memory_monitor_refresh_ms"] = "0"
-        made["RAY_worker_niceness"] = "0"  # its default of 15 starves them beside anything else
+        made = cpu_device()["environment"](made)
     if config.log.wandb != "off":
         made["WANDB_MODE"] = config.log.wandb
     if config.log.tensorboard:

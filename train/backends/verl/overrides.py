@@ -1,11 +1,12 @@
 """Our settings as verl 0.9.1 settings: a pure function, pinned by tests.
 
-Every line that differs from verl's default for a reason that is easy to miss says why. Facts and
-traps: `train/backends/verl/__init__.py`.
+What is not here is as verl has it. Every line that differs for a reason that is easy to miss says
+why. Facts and traps: `train/backends/verl/__init__.py`.
 """
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from configs.schema import GrpoRunConfig, warmup_steps
 ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
 NO_CLIPPING = 1e9  # a gradient norm; with 0 verl would take every gradient away
 LOOP = "assay_episode"  # train/backends/verl/loop.py
-CPU_ROLLOUT = "assay_cpu"  # of the tests' CPU device (tests/support/verl_cpu.py)
 NO_DUAL_CLIP = 1e9
 MODES = {"constant": "seq-mean-token-sum-norm", "sequence_mean": "seq-mean-token-mean"}
 
@@ -27,8 +27,7 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     """
     _refuse(config)
     out = Path(config.out).resolve()
-    made: dict[str, Any] = {}
-    made |= _algorithm(config) | _actor(config) | _rollout(config, folder) | _data(config, folder)
+    made = _algorithm(config) | _actor(config) | _rollout(config, folder) | _data(config, folder)
     made |= {
         "trainer.default_local_dir": str(out),
         "trainer.project_name": config.log.project,
@@ -47,20 +46,29 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.save_freq": config.rl.save_every,
         "trainer.test_freq": config.eval.every if validates(config) else -1,
         "trainer.val_before_train": validates(config),
-        "trainer.resume_mode": "auto",
-        "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
+        "+trainer.keep_newest": config.checkpoint.keep,  # see trainer.py
         "trainer.validation_data_dir": str(out / "validation"),
         "trainer.rollout_data_dir": str(out / "rollouts") if config.log.rollouts else None,
         "trainer.v1.trainer_mode": config.cluster.trainer,
         "critic.enable": False,
+        "transfer_queue.enable": True,
     }
     # left out, Ray would join a cluster that an older run has noted in /tmp/ray
     made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address or "local"
     if config.cluster.trainer == "separate_async":
         made |= _separate(config)
     if config.cluster.device == "cpu":
-        made |= _cpu(config)
+        made |= cpu_device()["overrides"](config)
     return made
+
+
+def cpu_device() -> dict[str, Any]:
+    """The names of tests/support/verl_settings.py: what a run without a GPU has instead. Raises
+    `ConfigError` where this is no checkout."""
+    file = Path(__file__).resolve().parents[3] / "tests" / "support" / "verl_settings.py"
+    if not file.is_file():
+        raise ConfigError("cluster.device=cpu: for tests in a checkout; set cluster.device=cuda")
+    return runpy.run_path(str(file))
 
 
 def validates(config: GrpoRunConfig) -> bool:
@@ -70,8 +78,6 @@ def validates(config: GrpoRunConfig) -> bool:
 
 def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
-    if rl.kl_coef and config.cluster.device == "cpu":
-        raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
     if rl.dynamic_sampling:
         raise ConfigError(
             f"rl.dynamic_sampling={rl.dynamic_sampling}: verl refills groups by a rule of its own; "
@@ -92,8 +98,6 @@ def _refuse(config: GrpoRunConfig) -> None:
             "log-probabilities after both, and the correction of sampling would compare them with "
             "those before; set rl.top_p=1 and rl.top_k=0, or cluster.rollout=sglang"
         )
-    if corrected(config) and rl.correction_cap <= 0:
-        raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
     if rl.warmup >= rl.steps > 0:
         raise ConfigError(f"rl.warmup={rl.warmup:g} is not below rl.steps={rl.steps}; lower it")
     rollouts, devices = rl.mini_batch * rl.rollouts_per_prompt, config.cluster.devices
@@ -139,7 +143,6 @@ def _algorithm(config: GrpoRunConfig) -> dict[str, Any]:
         # verl recomputes log π_old; with a correction each token is weighted min(π_old / q, cap)
         "algorithm.rollout_correction.rollout_is": "token" if corrected(config) else None,
         "algorithm.rollout_correction.rollout_is_threshold": rl.correction_cap,
-        "algorithm.rollout_correction.bypass_mode": False,
     }
 
 
@@ -148,7 +151,6 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
     fsdp = f"{actor}.fsdp_config"
     made: dict[str, Any] = {
         "actor_rollout_ref.model.path": str(config.model.path),
-        "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": cluster.device == "cuda",
         "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
         # Chat models often pad with their end of turn, which stands in every prompt; an embedding's
@@ -164,10 +166,6 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
         f"{actor}.clip_ratio_c": NO_DUAL_CLIP,  # its default of 3 is one more clip, not in Dr.GRPO
         f"{actor}.use_kl_loss": rl.kl_coef > 0,
         f"{actor}.kl_loss_coef": rl.kl_coef,
-        f"{actor}.kl_loss_type": "low_var_kl",
-        f"{actor}.entropy_coeff": 0,
-        f"{actor}.ppo_epochs": 1,
-        f"{actor}.shuffle": False,
         f"{actor}.ppo_mini_batch_size": rl.mini_batch,  # prompts; verl multiplies by n
         f"{actor}.use_dynamic_bsz": not cluster.micro_batch,
         f"{actor}.ppo_max_token_len_per_gpu": cluster.micro_tokens,
@@ -180,7 +178,6 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
         f"{actor}.optim.clip_grad": rl.grad_clip or NO_CLIPPING,
         f"{fsdp}.param_offload": cluster.offload,
         f"{fsdp}.optimizer_offload": cluster.offload,
-        f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra"],
     }
     if cluster.micro_batch:
         made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
@@ -208,8 +205,7 @@ def _adapters(config: GrpoRunConfig) -> dict[str, Any]:
 def _rollout(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     rl, cluster, rollout = config.rl, config.cluster, "actor_rollout_ref.rollout"
     return {
-        f"{rollout}.name": CPU_ROLLOUT if cluster.device == "cpu" else cluster.rollout,
-        f"{rollout}.mode": "async",
+        f"{rollout}.name": cluster.rollout,
         f"{rollout}.n": rl.rollouts_per_prompt,
         f"{rollout}.temperature": rl.temperature,
         f"{rollout}.top_p": rl.top_p,
@@ -224,11 +220,6 @@ def _rollout(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         f"{rollout}.agent.agent_loop_config_path": str(folder / "loops.yaml"),
         f"{rollout}.agent.num_workers": cluster.rollout_workers,
         f"{rollout}.multi_turn.enable": True,
-        f"{rollout}.val_kwargs.do_sample": False,
-        f"{rollout}.val_kwargs.temperature": 0,
-        f"{rollout}.val_kwargs.top_p": 1.0,
-        f"{rollout}.val_kwargs.top_k": -1,
-        f"{rollout}.val_kwargs.n": 1,
         # The loop scores its own episodes, where their files still are; this serves what does not
         # come from it.
         "reward.custom_reward_function.path": "pkg://rewards.adapters",
@@ -249,32 +240,4 @@ def _data(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "data.shuffle": False,  # the rows are in the order of the embedded loop already
         "data.seed": config.seed,
         "data.dataloader_num_workers": 0,
-        # Too long a prompt would be cut on the left in silence; `prepare` leaves those out itself.
-        "data.filter_overlong_prompts": False,
-        "data.return_raw_chat": True,
     }
-
-
-def _cpu(config: GrpoRunConfig) -> dict[str, Any]:
-    """The tests' CPU device: float32, eager attention, one storage unit, logical GPUs for Ray."""
-    actor = "actor_rollout_ref.actor"
-    made: dict[str, Any] = {
-        "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
-        f"{actor}.use_torch_compile": False,
-        f"{actor}.fsdp_config.use_torch_compile": False,
-        f"{actor}.fsdp_config.model_dtype": "fp32",
-        f"+{actor}.fsdp_config.mixed_precision.param_dtype": "fp32",
-        f"+{actor}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
-        "actor_rollout_ref.rollout.load_format": "auto",
-        "actor_rollout_ref.rollout.free_cache_engine": False,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "reward.num_workers": 0,  # nothing asks it, and a process costs seconds on two cores
-    }
-    if not config.cluster.ray_address:
-        made |= {
-            "ray_kwargs.ray_init.num_cpus": 16,
-            "+ray_kwargs.ray_init.num_gpus": config.cluster.devices,
-            "+ray_kwargs.ray_init.include_dashboard": False,
-            "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
-        }
-    return made

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,24 +35,18 @@ STARTS, EARLY_S = 3, 180.0
 
 
 def address(interface: str = "") -> str:
-    """The IPv4 address of an interface, or of this host's name; never a loopback one of it.
-
-    Raises OSError when there is none.
-    """
-    if interface:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    """The IPv4 address of an interface, or of this host's name; never a loopback one of it, where
+    there is another. Raises OSError when there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        if interface:
             asked = struct.pack("256s", interface.encode()[:15])
             return socket.inet_ntoa(fcntl.ioctl(one.fileno(), 0x8915, asked)[20:24])  # SIOCGIFADDR
-    found = [str(i[4][0]) for i in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
-    outside = [ip for ip in found if not ip.startswith("127.")]
-    if outside or not found:
-        return outside[0]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        try:
-            one.connect(("192.0.2.1", 9))  # sends nothing: asks which interface would be used
-            return str(one.getsockname()[0])
-        except OSError:
-            return found[0]
+        found = socket.gethostbyname(socket.gethostname())
+        if found.startswith("127."):
+            with suppress(OSError):
+                one.connect(("192.0.2.1", 9))  # sends nothing: asks which interface would be used
+                found = str(one.getsockname()[0])
+        return found
 
 
 def base_port(job: int, restart: int, free: Callable[[int], bool] | None = None) -> int:
@@ -65,93 +60,75 @@ def base_port(job: int, restart: int, free: Callable[[int], bool] | None = None)
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as one:
-        try:
-            one.bind(("", port))
-        except OSError:
-            return False
-    return True
+    with socket.socket() as one, suppress(OSError):
+        one.bind(("", port))
+        return True
+    return False
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A cluster as its head has it: nodes alive, their GPUs, and when others died (epoch, s)."""
+    """A cluster as its head has it, in words too: nodes alive, their GPUs, and when the last of the
+    others died (epoch, s). Without an answer of the head there is none of that."""
 
-    nodes: int
-    gpus: int
-    deaths: tuple[float, ...] = ()
-
-    def lost(self, nodes: int, since: float) -> bool:
-        """Whether a node is missing, or died after `since`: another may have joined for it."""
-        return self.nodes < nodes or any(death >= since for death in self.deaths)
+    text: str
+    answers: bool = False
+    nodes: int = 0
+    gpus: int = 0
+    died: float = 0.0
 
 
 def standing(where: str) -> Standing:
-    """Raises when the head does not answer."""
+    """What the head says."""
     from ray._raylet import GcsClient
 
-    found = list(GcsClient(address=where).get_all_node_info(timeout=10).values())
-    live = [n for n in found if n.state == 0]  # GcsNodeInfo.ALIVE
-    deaths = tuple(n.end_time_ms / 1000 for n in found if n.state != 0)
-    return Standing(len(live), int(sum(n.resources_total.get("GPU", 0) for n in live)), deaths)
-
-
-def ask(where: str) -> tuple[Standing | None, str]:
-    """The cluster, if its head answers, and why not."""
     try:
-        return standing(where), ""
+        found = list(GcsClient(address=where).get_all_node_info(timeout=10).values())
     except Exception as error:  # not up yet, busy, or gone: every error means that
-        return None, f"no answer ({type(error).__name__})"
+        return Standing(f"no answer ({type(error).__name__})")
+    live = [n for n in found if n.state == 0]  # GcsNodeInfo.ALIVE
+    gpus = int(sum(n.resources_total.get("GPU", 0) for n in live))
+    died = max((n.end_time_ms / 1000 for n in found if n.state != 0), default=0.0)
+    return Standing(f"{len(live)} nodes and {gpus} GPUs", True, len(live), gpus, died)
 
 
 def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:
     """0 when `nodes` nodes with `gpus` GPUs together are there; 1 after `seconds`."""
     end, said = time.monotonic() + seconds, ""
     while True:
-        have, now = ask(where)
-        if have:
-            now = f"{have.nodes} of {nodes} nodes, {have.gpus} of {gpus} GPUs"
-        if now != said:
-            print(f"ray at {where}: {now}", flush=True)
-            said = now
-        if have and have.nodes >= nodes and have.gpus >= gpus:
+        have = standing(where)
+        if have.text != said:
+            said = have.text
+            print(f"ray at {where}: {said} of {nodes} and {gpus}", flush=True)
+        if have.nodes >= nodes and have.gpus >= gpus:
             return 0
         if time.monotonic() > end:
-            print(f"ray at {where}: still {now} after {seconds:.0f} s", file=sys.stderr)
+            print(f"ray at {where}: still {said} after {seconds:.0f} s", file=sys.stderr)
             return 1
         time.sleep(0.5)
 
 
-def watch(where: str, nodes: int, since: float) -> int:
-    """Print a line a minute; EXIT_LOST when Ray has declared a node dead, or its head is silent.
+def watch(where: str, nodes: int, since: float, once: bool) -> int:
+    """Print a line a minute; EXIT_LOST when a node is missing or has died after `since`, for which
+    another may have joined, or the head is silent. `once`: 0 where none of that holds now.
 
     verl's actors end with errors of their own soon after; a job that ends with those is not
-    requeued, so this has to be quicker than they are, or be asked again (`lost`).
+    requeued, so this has to be quicker than they are, or be asked again (`once`).
     """
     answered, told = time.monotonic(), 0.0
     while True:
-        now = time.monotonic()
-        have, text = ask(where)
-        if have:
-            answered, text = now, f"{have.nodes} of {nodes} nodes alive"
-            if have.lost(nodes, since):
-                print(f"ray: {text}, one was lost", file=sys.stderr)
-                return EXIT_LOST
-        if now - told > TELL_S:
-            print(f"ray: {text}", flush=True)
-            told = now
-        if now - answered > SILENT_S:
-            print(f"ray: no answer for {SILENT_S:.0f} s", file=sys.stderr)
+        now, have = time.monotonic(), standing(where)
+        answered = now if have.answers else answered
+        lost = have.answers and (have.nodes < nodes or have.died >= since)
+        if lost or now - answered > SILENT_S or (once and not have.answers):
+            print(f"ray: {have.text} of {nodes} nodes: one is lost", file=sys.stderr)
             return EXIT_LOST
+        if once:
+            return 0
+        if now - told > TELL_S:
+            print(f"ray: {have.text} of {nodes} nodes", flush=True)
+            told = now
         time.sleep(ASK_S)
-
-
-def lost(where: str, nodes: int, since: float) -> int:
-    """EXIT_LOST when a node is missing or has died after `since`, or the head is gone; else 0."""
-    have, text = ask(where)
-    if have is None:
-        print(f"ray: {text}", file=sys.stderr)
-    return EXIT_LOST if have is None or have.lost(nodes, since) else 0
 
 
 def start(options: list[str]) -> int:
@@ -184,27 +161,21 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["start"]:
         return start(argv[1:])
     parser = argparse.ArgumentParser(description=__doc__)
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("address")
-    port = kinds.add_parser("port")
-    port.add_argument("job", type=int)
-    port.add_argument("restart", type=int)
-    for name in ("wait", "watch", "lost"):
-        one = kinds.add_parser(name)
-        one.add_argument("where", metavar="ADDRESS")
-        one.add_argument("--nodes", type=int, required=True)
-        one.add_argument("--gpus", type=int, default=0)
-        one.add_argument("--seconds", type=float, default=300)
-        one.add_argument("--since", type=float, default=0, help="seconds since 1970")
+    parser.add_argument("kind", choices=("address", "port", "wait", "watch", "lost"))
+    parser.add_argument("words", nargs="*", metavar="ADDRESS or JOB RESTART")
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--since", type=float, default=0, help="seconds since 1970")
     args = parser.parse_args(argv)
     if args.kind == "address":
         print(address(os.environ.get("ASSAY_INTERFACE", "")))
     elif args.kind == "port":
-        print(base_port(args.job, args.restart))
+        print(base_port(*map(int, args.words)))
     elif args.kind == "wait":
-        return wait(args.where, args.nodes, args.gpus, args.seconds)
+        return wait(*args.words, args.nodes, args.gpus, args.seconds)
     else:
-        return {"watch": watch, "lost": lost}[args.kind](args.where, args.nodes, args.since)
+        return watch(*args.words, args.nodes, args.since, args.kind == "lost")
     return 0
 
 

@@ -1,38 +1,61 @@
 # verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUntypedBaseClass=false
+# pyright: reportUntypedFunctionDecorator=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
-"""verl's trainers with our metrics, and the actor that runs one. Needs verl and ray."""
+"""verl's trainers with our advantage and our metrics, and the actor that runs one. Needs verl and
+ray."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import transfer_queue as tq
 from omegaconf import OmegaConf
-from verl.trainer.ppo.v1 import AgentLoopManagerTQ
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
-from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from torch import Tensor
+from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainer, get_trainer_cls
 
-import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
 from train.backends.verl.data import reward_metrics
 from train.backends.verl.export import STOP, last_step, prune
+from train.backends.verl.overrides import ADVANTAGE
+from train.model.loss import group_advantages
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
+
+
+# the numbers of train.model.loss.centre: verl's own `grpo` gives a group of one its raw reward as
+# advantage, which happens whenever all siblings were lost to the infrastructure; here it is 0
+@register_adv_est(ADVANTAGE)
+def group_mean_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: np.ndarray[Any, Any],
+    config: Any = None,
+    **unused: Any,
+) -> tuple[Tensor, Tensor]:
+    """(advantages, returns), both (B, T): reward minus the mean of the rows with the same index.
+
+    `token_level_rewards` (B, T) holds each row's reward on one token; `index` (B,) names its group.
+    With `norm_adv_by_std_in_grpo` also divided by the group's spread.
+    """
+    del unused
+    by_spread = config is not None and config.get("norm_adv_by_std_in_grpo", False)
+    out_B = group_advantages(token_level_rewards.sum(-1), index.tolist(), bool(by_spread))
+    out_BT = out_B[:, None] * response_mask
+    return out_BT, out_BT
 
 
 class Ours(PPOTrainer):
     """One of verl's trainers that logs the reward's parts and tool counts of each step, and keeps
     the newest checkpoints of all starts."""
 
-    keep = 0  # checkpoints; 0: all
-
     def _save_checkpoint(self) -> None:
         super()._save_checkpoint()
-        prune(Path(self.config.trainer.default_local_dir), self.keep)
+        # verl's own `max_actor_ckpt_to_keep` would count those of this start alone
+        prune(Path(self.config.trainer.default_local_dir), self.config.trainer.keep_newest)
 
     def _build_replay_buffer(self) -> Any:
         buffer: Any = super()._build_replay_buffer()
@@ -73,43 +96,16 @@ def entropy_nats(entropy: Any, mask: Any) -> float:
     return float(values[chosen].mean()) if bool(chosen.any()) else 0.0
 
 
-class Sync(Ours, PPOTrainerSync):
-    """Rollouts, then the update, by turns on the same GPUs."""
-
-
-class ColocateAsync(Ours, PPOTrainerColocateAsync):
-    """The same GPUs; unfinished rollouts of the next step are broken off for an update and go on
-    after it."""
-
-
-class SeparateAsync(Ours, PPOTrainerSeparateAsync):
-    """Rollouts on GPUs of their own, while others train."""
-
-
-TRAINERS: dict[str, type[Ours]] = {
-    "sync": Sync,
-    "colocate_async": ColocateAsync,
-    "separate_async": SeparateAsync,
-}
-
-
 class Runner:
     """The body of verl's driver actor: build, fit, close."""
 
     def run(self, config: Any) -> None:
-        config.transfer_queue.enable = True
         OmegaConf.resolve(config)
         tq.init(config.transfer_queue)
-        trainer: Any = None
-        done = False
+        trainer, status = None, 1
         try:
-            # verl would count those of this start alone
-            keep, config.trainer.max_actor_ckpt_to_keep = (
-                int(config.trainer.max_actor_ckpt_to_keep or 0),
-                None,
-            )
-            trainer = TRAINERS[config.trainer.v1.trainer_mode](config=config)
-            trainer.keep = keep
+            kind = get_trainer_cls(config.trainer.v1.trainer_mode)
+            trainer = type("Trainer", (Ours, kind), {})(config=config)
             trainer.init()
             manager = AgentLoopManagerTQ.create(
                 config=config,
@@ -118,9 +114,9 @@ class Runner:
                 reward_loop_worker_handles=trainer.get_reward_handles(),
             )
             trainer.fit(manager)
-            done = True
+            status = 0
         finally:
             tracking = getattr(trainer, "logger", None)
             if tracking is not None:
-                tracking.finish(exit_code=0 if done else 1)
+                tracking.finish(exit_code=status)
             tq.close()

@@ -178,7 +178,6 @@ def test_a_tool_answer_that_overflows_ends_the_trajectory_with_its_score(tiny_fo
     assert len(server.asked) == 1 and made[0].closed == 1
     assert set(out.response_mask) == {1} and out.response_ids == whole.response_ids[:first]
     assert len(out.prompt_ids) + len(out.response_ids) <= budget
-    assert json.loads(out.extra_fields["assay"])["stop"] == "length"
     assert out.extra_fields["reward_extra_info"]["truncated"] == 1.0 and out.reward_score == 0.0
 
 
@@ -250,11 +249,5 @@ def test_names_that_verl_lets_through_are_refused() -> None:
     settings = ["model.path=m", "rl.max_new_tokens=64"]  # as a run that was fitted has it
     made = overrides(load(GrpoRunConfig, None, settings), Path("/files"))
     check(compose(made))
-    for key, value, said in [
-        ("actor_rollout_ref.actor.loss_scale_factor", None, "loss_scale_factor is unset")
-    ]:
-        with pytest.raises(ConfigError) as error:
-            check(compose(made | {key: value}))
-        assert said in str(error.value)
     with pytest.raises(ConfigError, match="verl refuses a setting"):
         compose(made | {"trainer.no_such_key": 1})
