@@ -12,7 +12,7 @@ step_on() {
 
 ray_tool() { # asks on the head node
   step_on "$HEAD"
-  "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster "$@" </dev/null
+  "${STEP[@]}" "$ASSAY_PYTHON" -m train.cluster.ray_cluster "$@" </dev/null
 }
 
 ray_up() {
@@ -58,7 +58,7 @@ ray_start() {
   shift 2
   mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
   step_on "${nodes[i]}"
-  "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster start "$@" --block \
+  "${STEP[@]}" "$ASSAY_PYTHON" -m train.cluster.ray_cluster start "$@" --block \
     --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}}" --num-gpus="$gpus" \
     --object-store-memory="$STORE" --temp-dir="$RAY_DIR" \
     --node-manager-port="$base" --object-manager-port=$((base + 1)) \
@@ -79,7 +79,7 @@ ray_store() {
 ray_ready() { # NODES GPUS MESSAGE: ask until they are there, or a start has died, or time is up
   local asking
   step_on "$HEAD"
-  "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster wait "$RAY_ADDRESS" \
+  "${STEP[@]}" "$ASSAY_PYTHON" -m train.cluster.ray_cluster wait "$RAY_ADDRESS" \
     --nodes "$1" --gpus "$2" --seconds "${ASSAY_RAY_WAIT:-300}" </dev/null &
   asking=$!
   while kill -0 "$asking" 2>/dev/null; do
@@ -98,7 +98,7 @@ ray_watch() {
   NODE_PIDS=("${RAY_PIDS[@]}")
   (
     step_on "$HEAD"
-    "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster watch "$RAY_ADDRESS" \
+    "${STEP[@]}" "$ASSAY_PYTHON" -m train.cluster.ray_cluster watch "$RAY_ADDRESS" \
       --nodes "$SLURM_NNODES" --since "$WATCHED" </dev/null &
     watching=$!
     trap 'kill "$watching" 2>/dev/null; exit 0' TERM
@@ -125,7 +125,7 @@ ray_lost() {
     sleep 0.5 # between two questions
   done
   step_on "$HEAD"
-  timeout 60 "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster lost "$RAY_ADDRESS" \
+  timeout 60 "${STEP[@]}" "$ASSAY_PYTHON" -m train.cluster.ray_cluster lost "$RAY_ADDRESS" \
     --nodes "$SLURM_NNODES" --since "$WATCHED" </dev/null
   [ $? != 3 ] || return 0
   ! timeout 30 srun --overlap --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" \

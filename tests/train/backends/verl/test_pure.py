@@ -17,7 +17,7 @@ from train.backends.verl import export
 from train.backends.verl.compose import raw_settings, signed
 from train.backends.verl.data import prepare, reward_metrics
 from train.backends.verl.overrides import overrides
-from train.backends.verl.ray_cluster import address, base_port
+from train.cluster.ray_cluster import address, base_port
 from train.model.order import batch_of
 from train.run.trained_on import read_trained
 

@@ -4,11 +4,11 @@
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """What slurm/grpo_multinode.sbatch asks about Ray: addresses, ports, whether all nodes are there.
 
-python -m train.backends.verl.ray_cluster address            this node's IPv4 address
-python -m train.backends.verl.ray_cluster port JOB RESTART   a base port that is free here
-python -m train.backends.verl.ray_cluster wait ADDRESS --nodes N --gpus G --seconds S
-python -m train.backends.verl.ray_cluster watch ADDRESS --nodes N --since T   exit 3: one is lost
-python -m train.backends.verl.ray_cluster lost ADDRESS --nodes N --since T    the same, asked once
+python -m train.cluster.ray_cluster address            this node's IPv4 address
+python -m train.cluster.ray_cluster port JOB RESTART   a base port that is free here
+python -m train.cluster.ray_cluster wait ADDRESS --nodes N --gpus G --seconds S
+python -m train.cluster.ray_cluster watch ADDRESS --nodes N --since T   exit 3: one is lost
+python -m train.cluster.ray_cluster lost ADDRESS --nodes N --since T    the same, asked once
 """
 
 from __future__ import annotations
