@@ -6,13 +6,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import secrets
 import shutil
 import signal
+import sys
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import Any, BinaryIO
 UNFINISHED = ".unfinished"
 _ABOUT = ("provenance.json", "refused.jsonl")  # written after a set of files, and about it
 _NEW = ".new."
+_WEIGHTS = ("*.safetensors", "*.bin", "config.json", "adapter_config.json")
+_LARGE = 4_000_000_000  # bytes; reading that many is said
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -245,6 +249,41 @@ def file_hash(path: Path) -> str:
     for inner in sorted(p for p in path.rglob("*") if p.is_file()):
         digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
     return digest.hexdigest()
+
+
+def weights_hash(folders: Sequence[Path]) -> str:
+    """A hash of the whole weight files and the configuration of models, by their names."""
+    whole = hashlib.sha256()
+    for folder in folders:
+        paths = {path for pattern in _WEIGHTS for path in folder.glob(pattern)}
+        for path in sorted(paths):
+            whole.update(f"{path.name}\0{_known_hash(path)}\0".encode())
+    return whole.hexdigest()[:16]
+
+
+def _known_hash(path: Path) -> str:
+    """SHA-256 of a file. It is kept in the user's cache by the file's size and times, so that the
+    gigabytes of a model are read once."""
+    stat = path.stat()
+    about = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    try:
+        name = hashlib.sha256(str(about[0]).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        kept = cache_folder() / "hashes" / f"{name}.json"
+    except RuntimeError:  # there is no home
+        return file_hash(path)
+    try:
+        held: Any = json.loads(kept.read_text(encoding="utf-8"))
+        if held["of"] == about:
+            return str(held["sha256"])
+    except (OSError, ValueError, TypeError, LookupError):
+        pass
+    if stat.st_size > _LARGE:
+        size = f"{stat.st_size / 1e9:.0f} GB"
+        print(f"reading {path} ({size}) once, to know these weights again", file=sys.stderr)
+    found = file_hash(path)
+    with suppress(OSError):  # it is only a cache
+        write_text(kept, json.dumps({"of": about, "sha256": found}))
+    return found
 
 
 @lru_cache(maxsize=32)

@@ -24,11 +24,9 @@ from typing import Any
 from assay.family import family_of
 from assay.files import (
     atomic_write,
-    cache_folder,
     disk_errors_name,
     file_hash,
     write_bytes,
-    write_text,
 )
 from assay.rows import is_plain, read_rows, write_rows
 from assay.task import Task, TaskError, json_line, json_text, parse_object
@@ -38,8 +36,6 @@ Key = tuple[str, int]  # task id and sample
 VERSION = 2  # of the record: 1 knew neither whole weights nor the tokenizer
 ASKED = "task_hash"  # the field of a row
 HASHES = ("weights", "tokenizer", "families", "words")  # their values say nothing to a reader
-WEIGHTS = ("*.safetensors", "*.bin", "config.json", "adapter_config.json")
-LARGE = 4_000_000_000  # bytes; reading that many is said
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -259,41 +255,6 @@ def _other(name: str, old: Any, new: Any) -> str:
 
 
 # --- what was asked, and of which weights
-
-
-def weights_hash(folders: Sequence[Path]) -> str:
-    """A hash of the whole weight files and the configuration of models, by their names."""
-    whole = hashlib.sha256()
-    for folder in folders:
-        paths = {path for pattern in WEIGHTS for path in folder.glob(pattern)}
-        for path in sorted(paths):
-            whole.update(f"{path.name}\0{known_hash(path)}\0".encode())
-    return whole.hexdigest()[:16]
-
-
-def known_hash(path: Path) -> str:
-    """SHA-256 of a file. It is kept in the user's cache by the file's size and times, so that the
-    gigabytes of a model are read once."""
-    stat = path.stat()
-    about = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-    try:
-        name = hashlib.sha256(str(about[0]).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        kept = cache_folder() / "hashes" / f"{name}.json"
-    except RuntimeError:  # there is no home
-        return file_hash(path)
-    try:
-        held: Any = json.loads(kept.read_text(encoding="utf-8"))
-        if held["of"] == about:
-            return str(held["sha256"])
-    except (OSError, ValueError, TypeError, LookupError):
-        pass
-    if stat.st_size > LARGE:
-        size = f"{stat.st_size / 1e9:.0f} GB"
-        print(f"reading {path} ({size}) once, to know these weights again", file=sys.stderr)
-    found = file_hash(path)
-    with contextlib.suppress(OSError):  # it is only a cache
-        write_text(kept, json.dumps({"of": about, "sha256": found}))
-    return found
 
 
 def families_hash(tasks: Iterable[Task]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from assay import console
 from assay.files import file_hash, write_bytes
+from assay.machine import usable_cores
 from assay.task import TaskError, json_text
 
 NAME = "provenance.json"
@@ -177,7 +178,6 @@ def hashes(out: Path) -> dict[str, str]:
         beside = out.with_name(out.name + ".manifest.json")
         return {p.name: file_hash(p) for p in (out, beside) if p.is_file()}
     paths = list(_files(out))
-    from assay.workers import usable_cores  # one file is hashed without
 
     with ThreadPoolExecutor(usable_cores()) as threads:  # hashing holds no lock of Python's
         return {

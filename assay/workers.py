@@ -22,6 +22,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
+from assay.machine import usable_cores
 from assay.rows import STANDARD, is_plain
 from assay.task import MachineError
 
@@ -33,16 +34,6 @@ FEW = 4  # with so few short jobs, starting processes costs more than it saves
 MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `WorkerPool.map`
 _CHILD = "import sys; sys.path[:] = sys.argv[2:]; from assay.workers import serve; serve()"
 _THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")]
-
-
-def usable_cores() -> int:
-    """Cores this process may run on, which in a container or a job is fewer than there are.
-
-    Only Linux can tell; elsewhere it is the number of all cores.
-    """
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def workers_for(asked: int, inputs: Sequence[str], total: int | None, few: int) -> int:

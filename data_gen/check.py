@@ -15,8 +15,9 @@ from typing import Any
 from assay.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
 from assay.family import use_families
 from assay.files import write_bytes
+from assay.machine import usable_cores
 from assay.task import TaskError, json_text
-from assay.workers import WorkerPool, usable_cores
+from assay.workers import WorkerPool
 from data_gen.overlap import PARTS, Prints, Side, chunks_of, prints_of
 
 SHOWN = 20  # example pairs of a part

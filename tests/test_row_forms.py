@@ -12,7 +12,8 @@ from mixed_tasks import mixed, write_canned, write_mixed
 
 from assay.rows import read_rows, write_rows
 from assay.task import json_line
-from train.run.data import training_rows, training_tasks
+from train.examples import training_rows
+from train.run.data import training_tasks
 
 pytest.importorskip("zstandard")
 pytest.importorskip("pyarrow")

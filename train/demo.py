@@ -41,6 +41,7 @@ from train.lengths import fit_rl, fit_sft, measured, room_of
 from train.memory import give_back_memory
 from train.model.batch import scorer
 from train.model.optim import backward
+from train.model.order import drawn, fitting
 from train.model.packing import Segment, pack
 from train.model.policy import Policy, device_of
 from train.model.source import resolve_model
@@ -49,7 +50,7 @@ from train.run.data import audit_tasks
 from train.run.log import duration
 from train.run.record import read_run_record
 from train.run.run import Run, Trainable, load_checked, prepare, settled
-from train.run.trained_on import after_rl, trained_before
+from train.run.trained_on import marks_from, trained_before
 from train.sft import train_sft
 from train.view.sources import PAGE
 
@@ -96,8 +97,10 @@ def run_demo(config: DemoConfig, speeds: Speeds | None = None) -> Path:
 
         # 3. Dr.GRPO from the SFT model, on other tasks.
         with timed("Dr.GRPO", times):
-            given = ("train_rl.jsonl", tasks["train_rl"], tokenizer, rl_settings, config.seed)
-            run.trained = after_rl(known, *given, out / "tasks")
+            asked = drawn(
+                fitting(tasks["train_rl"], tokenizer, rl_settings), rl_settings, config.seed
+            )
+            run.trained = known.after("rl", "train_rl.jsonl", marks_from(asked, out / "tasks"))
             rl = reinforced(run, sft, tasks["train_rl"], held, tokenizer, rl_settings)
         with timed("RL model", times):
             rows["rl"] = evaluated(run, "rl", rl, tokenizer, held)
@@ -186,7 +189,7 @@ def fitted(
     """The settings of both loops, with lengths where they are left to the data."""
     config = run.config
     room = room_of(source, config.engine, config.model)
-    sft, why = fit_sft(config.sft, examples, room)
+    sft, why = fit_sft(config.sft, [e.tokens for e in examples], room)
     rl, also = fit_rl(config.rl, measured(tasks, tokenizer), room)
     for line in filter(None, (why, also)):
         print(line, flush=True)

@@ -22,9 +22,9 @@ from typing import Any
 
 from assay import console
 from assay.files import cache_folder
+from assay.machine import usable_cores
 from assay.record import installed
 from assay.rows import read_rows
-from assay.workers import usable_cores
 from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
 from rollouts.sandbox.model import LEVELS

@@ -57,7 +57,7 @@ from train.model.loss import (
     token_weight,
 )
 from train.model.optim import MasterAdamW, backward, learning_rate
-from train.model.order import balanced_batch, fitting, instead, strata
+from train.model.order import balanced_batch, drawn, fitting, instead, strata
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
 from train.model.source import resolve_model
@@ -72,7 +72,7 @@ from train.run.data import (
 )
 from train.run.log import rollout_metrics
 from train.run.run import Loop, Run, Validation, held, settled
-from train.run.trained_on import after_rl, trained_before
+from train.run.trained_on import marks_from, trained_before
 
 
 def train_grpo(
@@ -406,8 +406,8 @@ def run(config: GrpoRunConfig) -> None:
     score = scorer(weights)
     with Run(config, inputs_of(config, source, tokenizer, prompts)) as run:
         tasks = fitting(tasks, tokenizer, rl)
-        given = (config.data, tasks, tokenizer, rl, config.seed, root)
-        run.trained = after_rl(trained_before(source), *given)
+        marks = marks_from(drawn(tasks, rl, config.seed), root)
+        run.trained = trained_before(source).after("rl", config.data, marks)
         audit_tasks(rl.audit, tasks, root, config.seed, weights, run.out)
         policy = run.load(source, train=True, adapters=config.model)
         reference = run.load(source) if rl.kl_coef else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.memory import available_memory
+from assay.machine import available_memory
 from assay.task import Task
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
@@ -16,11 +16,10 @@ from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
 from rollouts.engines.engine import Shape
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer, for_gold, gold_text
-from train.examples import Example, examples_of, lengths_line
 from train.memory import cache_bytes, state_bytes, token_bytes
 from train.model.order import prompt_lengths
 from train.model.source import context_in, local_model, shape_of
-from train.run.data import Row, asked_for, training_tasks
+from train.run.data import asked_for, training_tasks
 from train.run.record import read_run_record
 
 SHARE = 0.6  # of the memory that is left beside weights and optimiser
@@ -103,10 +102,10 @@ def for_rl(
 
 
 def for_sft(
-    config: SftRunConfig, examples: Sequence[Example], folder: Path, here: bool = True
+    config: SftRunConfig, sizes: Sequence[int], folder: Path, here: bool = True
 ) -> tuple[SftRunConfig, str]:
-    """The same of a run that imitates `examples`."""
-    sft, why = fit_sft(config.sft, examples, _room(config, folder, here), config.out)
+    """The same of a run that imitates examples of these tokens each."""
+    sft, why = fit_sft(config.sft, sizes, _room(config, folder, here), config.out)
     return replace(config, sft=sft), why
 
 
@@ -129,36 +128,22 @@ def rl_before(config: GrpoRunConfig, here: bool) -> tuple[GrpoRunConfig, str]:
     return for_rl(config, tasks, tokenizer, folder, here)
 
 
-def sft_before(
-    config: SftRunConfig, rows: Sequence[tuple[str, Row]], here: bool
-) -> tuple[SftRunConfig, str]:
-    """`for_sft` before anything is loaded, and what is known of the lengths of `rows`."""
-    folder = local_model(config.model.path)
-    if folder is None or not rows:
-        return replace(config, sft=unfitted(config.sft, config.model.path)), NOT_MEASURED
-    tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
-    examples = examples_of(rows, tokenizer, Path(config.data).parent)
-    config, why = for_sft(config, examples, folder, here)
-    said = lengths_line(examples, config.sft.max_length)
-    return config, "\n".join(filter(None, (said, why)))
-
-
 def fit_sft(
-    sft: SftConfig, examples: Sequence[Example], room: Room, out: str = ""
+    sft: SftConfig, sizes: Sequence[int], room: Room, out: str = ""
 ) -> tuple[SftConfig, str]:
-    """(settings with a length, a sentence that says why; "" where the setting is explicit). A run
-    that has begun in `out` keeps its length."""
+    """(settings with a length for examples of `sizes` tokens, a sentence that says why; "" where
+    the setting is explicit). A run that has begun in `out` keeps its length."""
     if sft.max_length:
         return sft, ""
     if begun := _begun(out, "sft", "max_length"):
         return replace(sft, max_length=begun), f"sft.max_length={begun}, as this run began"
-    longest = max((e.tokens for e in examples), default=1)
+    longest = max(sizes, default=1)
     if not room.most or longest <= room.most:
-        why = f"the longest of {len(examples)} examples"
+        why = f"the longest of {len(sizes)} examples"
         return replace(sft, max_length=longest), f"sft.max_length={longest} (auto): {why}"
-    over = sum(e.tokens > room.most for e in examples)
+    over = sum(size > room.most for size in sizes)
     said = (
-        f"sft.max_length={room.most} (auto): {room.why()}; {over} of {len(examples)} examples are "
+        f"sft.max_length={room.most} (auto): {room.why()}; {over} of {len(sizes)} examples are "
         f"longer, up to {longest}"
     )
     return replace(sft, max_length=room.most), said

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from assay.memory import PROC, available_memory, machine_memory
+from assay.machine import PROC, available_memory, machine_memory
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoRunConfig, SftRunConfig

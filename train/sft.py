@@ -20,16 +20,16 @@ from configs.loader import dump
 from configs.schema import SftConfig, SftRunConfig, warmup_steps, weights_of
 from rollouts.environments import EnvironmentFactory, ToolSettings, read_prompts
 from rollouts.prompts import ChatTokenizer
-from train.examples import Example, examples_of, fitting
-from train.lengths import for_sft, sft_before
+from train.examples import Example, Row, examples_of, fitting, lengths_line, training_rows
+from train.lengths import NOT_MEASURED, for_sft, unfitted
 from train.memory import Heap, local_report, sft_report
 from train.model.batch import scorer
 from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of, layout_of
-from train.model.source import resolve_model
-from train.run.data import asked_for, inputs_of, training_rows, validation_tasks, with_validation
+from train.model.source import local_model, resolve_model
+from train.run.data import asked_for, inputs_of, validation_tasks, with_validation
 from train.run.log import RunLog
 from train.run.run import Loop, Run, Validate, Validation, no_validation, settled
 from train.run.trained_on import trained_before
@@ -137,7 +137,7 @@ def run(config: SftRunConfig) -> None:
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     examples = examples_of(rows, tokenizer, Path(config.data).parent)
-    config, why = for_sft(settled(config), examples, source)
+    config, why = for_sft(settled(config), [e.tokens for e in examples], source)
     for line in filter(None, (said, why)):
         print(line, flush=True)
     with Run(config, inputs_of(config, source, tokenizer, prompts)) as run:
@@ -157,12 +157,27 @@ def run(config: SftRunConfig) -> None:
         run.finish()
 
 
+def before(
+    config: SftRunConfig, rows: Sequence[tuple[str, Row]], here: bool
+) -> tuple[SftRunConfig, str]:
+    """The run with a length that fits its data, before anything is loaded, and what is known of the
+    lengths of `rows`. `here`: bounded by this machine's memory too."""
+    folder = local_model(config.model.path)
+    if folder is None or not rows:
+        return replace(config, sft=unfitted(config.sft, config.model.path)), NOT_MEASURED
+    tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
+    examples = examples_of(rows, tokenizer, Path(config.data).parent)
+    config, why = for_sft(config, [e.tokens for e in examples], folder, here)
+    said = lengths_line(examples, config.sft.max_length)
+    return config, "\n".join(filter(None, (said, why)))
+
+
 def dry_run(config: SftRunConfig, backend: str) -> None:
     """Print the settings, the lengths of the data and what memory it will take."""
     config, found = with_validation(config)
     there = Path(config.data).is_file()
     rows = training_rows(config.data, asked_for(config), config.prompts) if there else []
-    config, said = sft_before(settled(config), rows, backend == "embedded")
+    config, said = before(settled(config), rows, backend == "embedded")
     print("\n".join(filter(None, (dump(config), found, said))))
     by_deepspeed = backend == "deepspeed"
     print(sft_report(config, len(rows) or None) if by_deepspeed else local_report(config))

@@ -25,9 +25,10 @@ from assay.console import Progress, add_writer, near_miss
 from assay.errors import pandas as pd
 from assay.files import mark_unfinished
 from assay.fingerprints import column_hashes
+from assay.machine import usable_cores
 from assay.record import TABLES
 from assay.task import Task, TaskError, derive_seed, read_tasks, write_jsonl
-from assay.workers import WorkerPool, limit_threads, usable_cores
+from assay.workers import WorkerPool, limit_threads
 from data_gen.certificate import (
     AGREED,
     CERTIFICATE,

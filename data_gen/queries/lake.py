@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 from assay import console
 from assay.files import machine_failed
 from assay.fingerprints import TableMarks
+from assay.machine import usable_cores
 from assay.record import TABLES
 from assay.tables.formats import connect, files_below, form_of
 from assay.tables.load import load_file
 from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError, derive_seed, with_relative_files
-from assay.workers import MapFunction, WorkerPool, limit_threads, usable_cores
+from assay.workers import MapFunction, WorkerPool, limit_threads
 from data_gen.certificate import REFUSED, Input, Tally, counted, say_inputs, shared
 from data_gen.describe import (
     About,

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from assay.machine import usable_cores
 from assay.syntax import parse_python
 from assay.tables.plan import ReadPlan
 from assay.task import TaskError
-from assay.workers import usable_cores
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, OfRows, Op, Source, Summary, in_order, sources_of
 from data_gen.queries.tables import Table

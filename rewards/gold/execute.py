@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from assay import console
 from assay.console import ALL_TASKS, Progress, TaskFilter, add_filter, task_filter
+from assay.machine import usable_cores
 from assay.rows import (
     STANDARD,
     Block,
@@ -28,7 +29,7 @@ from assay.rows import (
     writing_lines,
 )
 from assay.task import json_line
-from assay.workers import usable_cores, workers_for
+from assay.workers import workers_for
 from rewards.gold.core import PROFILES, GoldError
 from rewards.gold.pool import Pool
 from rewards.gold.recipe import read_recipe

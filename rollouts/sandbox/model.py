@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from assay.memory import available_memory
+from assay.machine import available_memory
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
 Level = Literal["full", "confined", "limits"]

@@ -118,7 +118,8 @@ def by_eval(tasks: Path, out: Path) -> list[str]:
 def by_training(tasks: Path, out: Path) -> list[str]:
     from configs.schema import GrpoRunConfig, load_run
     from train.cli.training import given, parser_of
-    from train.run.data import asked_for, training_rows, training_tasks
+    from train.examples import training_rows
+    from train.run.data import asked_for, training_tasks
 
     del out
     parser = parser_of("grpo", "", GrpoRunConfig)
@@ -163,7 +164,7 @@ def recipes(tmp_path: Path) -> Path:
 def test_nothing_left_is_an_error_and_writes_nothing(tasks: Path, tmp_path: Path) -> None:
     from rewards.gold.execute import main as execute
     from rewards.score import main as score
-    from train.run.data import training_rows
+    from train.examples import training_rows
 
     out = tmp_path / "out.jsonl"
     with pytest.raises(TaskError, match=r"no row is left by --licence GPL"):

@@ -14,8 +14,9 @@ from job_functions import die, inverse, start, threads, work
 from mini_slurm import alive, wait_for
 from places import ROOT
 
+from assay.machine import usable_cores
 from assay.task import TaskError
-from assay.workers import AHEAD, WorkerPool, limit_threads, map_ordered, usable_cores
+from assay.workers import AHEAD, WorkerPool, limit_threads, map_ordered
 
 
 @pytest.mark.parametrize("workers", [1, 2])

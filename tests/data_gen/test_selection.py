@@ -20,7 +20,7 @@ from data_gen import rollout_store as module
 from data_gen.rollout_store import Store
 from data_gen.selection import PICK, Row, Rules, pick
 from rollouts.chats import chat_of, tools_of
-from train.run.data import training_rows
+from train.examples import training_rows
 
 main = command("select")
 pq = pytest.importorskip("pyarrow.parquet")

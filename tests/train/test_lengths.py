@@ -13,11 +13,10 @@ from assay.task import Task, write_jsonl
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoConfig, SftConfig
 from train.cli.training import sft
-from train.examples import Example
 from train.lengths import Measured, Room, fit_rl, fit_sft, room_of, unfitted
 from train.run.data import training_tasks
 
-SIZES = [Example([1] * n, [2] * 10) for n in (30, 90, 290)]
+SIZES = (40, 100, 300)
 
 
 def test_sft_takes_the_longest_example_within_its_bounds() -> None:

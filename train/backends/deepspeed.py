@@ -39,20 +39,19 @@ from configs.loader import ConfigError, dump, locked_difference, to_dict
 from configs.machine import ClusterConfig
 from configs.schema import SftRunConfig, load_run
 from rollouts.prompts import ChatTokenizer
-from train.examples import Example, read_examples
-from train.lengths import sft_before
+from train.examples import Example, read_examples, training_rows
 from train.memory import sft_report
 from train.model.folder import save_module
 from train.model.optim import decay_groups
 from train.model.policy import learn_padding, merged, with_adapters
 from train.model.source import resolve_model
 from train.run.checkpoint import StopFlag, Stopped, require_disk
-from train.run.data import AUTO, asked_for, training_rows, with_folder
+from train.run.data import AUTO, asked_for, with_folder
 from train.run.log import RunLog
 from train.run.record import hashes_of, refuse_other_inputs, write_run_record
 from train.run.run import held, save_model, settled
 from train.run.trained_on import trained_before
-from train.sft import learn
+from train.sft import before, learn
 
 ROWS = 1024  # positions whose float32 logits exist at the same time
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -444,7 +443,7 @@ def on_devices(config: SftRunConfig) -> int:
         raise ConfigError("--backend deepspeed does not evaluate while it trains; leave validation")
     rows = training_rows(config.data, asked_for(config), config.prompts)
     config = with_folder(settled(replace(config, validation=None), config.cluster.device))
-    config, said = sft_before(config, rows, here=False)
+    config, said = before(config, rows, here=False)
     print(said, flush=True)
     if os.environ.get("SLURM_NODEID", "0") != "0":  # the first node's process holds the folder
         return _launched(config)

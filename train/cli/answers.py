@@ -313,7 +313,7 @@ def serve_parser() -> console.Parser:
 
 def bounds(folder: Path, longest: int, slots: int) -> tuple[int, int]:
     """(tokens of a sequence, samples side by side whose keys and values fit into memory)."""
-    from assay.memory import available_memory
+    from assay.machine import available_memory
     from train.model.source import shape_of
 
     try:

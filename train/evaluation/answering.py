@@ -16,8 +16,8 @@ from typing import Any
 
 from assay.console import Progress
 from assay.family import THOUGHT
-from assay.files import exclusive_file
-from assay.journal import Journal, Key, Row, families_hash, read_record, weights_hash
+from assay.files import exclusive_file, weights_hash
+from assay.journal import Journal, Key, Row, families_hash, read_record
 from assay.task import Answer, Task, TaskError
 from configs.machine import EngineConfig
 from rollouts.engines.engine import context_of

@@ -68,6 +68,19 @@ def balanced_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: 
     return rows
 
 
+def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
+    """The tasks that `config.steps` steps ask, each once, in their order; all of them where rewards
+    decide what is asked."""
+    if config.dynamic_sampling:
+        return list(tasks)
+    pools, rows = strata(tasks, config.balance), set[int]()
+    for step in range(config.steps):
+        rows.update(balanced_batch(step, pools, config.prompts_per_step, seed))
+        if len(rows) == len(tasks):
+            break
+    return [tasks[i] for i in sorted(rows)]
+
+
 _LENGTHS: WeakKeyDictionary[ChatTokenizer, dict[int, tuple[Any, int]]] = WeakKeyDictionary()
 
 

@@ -1,35 +1,31 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportMissingTypeStubs=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""What a run works on: reading its tasks, or rows of texts to imitate, and auditing tasks before it
-learns from their reward."""
+"""What a run works on: reading its tasks, and auditing them before it learns from their reward.
+Rows of texts to imitate are train/examples.py's."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from assay.console import ALL_TASKS, TaskFilter
 from assay.family import require_families
-from assay.rows import is_parquet, read_rows
 from assay.task import Task, TaskError, read_tasks, with_absolute_files
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.audit import SampleReport, audit_sample
-from rewards.published import published_database, refuse_published
-from rollouts.chats import FIELDS, ROLES, without_nulls
+from rewards.published import refuse_published
 from rollouts.prompts import ChatTokenizer
 from rollouts.words.templates import Prompts
 from train.model.source import resolve_model
 from train.run.record import note_in_record
 
-Row = Mapping[str, Any]
 Config = TypeVar("Config", SftRunConfig, GrpoRunConfig)
 AUTO, VALIDATION = "auto", "validation"
-_NAME = 200  # characters of a name
 FEW = 32  # tasks of a validation file that nobody named
 
 
@@ -101,87 +97,6 @@ def validation_tasks(config: SftRunConfig | GrpoRunConfig) -> list[Task]:
     if not config.validation:
         return []
     return training_tasks(config.validation, VALIDATION)[: config.eval.tasks or None]
-
-
-def training_rows(
-    path: str, asked: TaskFilter = ALL_TASKS, prompts: str = ""
-) -> list[tuple[str, Row]]:
-    """(where it stands, row) of a file of texts to imitate that are `asked` for; tasks among them
-    are asked in the words of `prompts`.
-
-    Raises `ConfigError` when there is no such file and `TaskError` when it cannot be read, is
-    empty, or holds what must not be trained on.
-    """
-    require_file(path, "data", "tasks (JSONL), chats, or what `assay select` wrote")
-    rows = [(where, _plain(row) if is_parquet(path) else row) for where, row in read_rows(path)]
-    if not rows:
-        raise TaskError(f"{path}: no rows in it")
-    rows = [(where, row) for where, row in rows if not asked or asked.accepts_row(row)]
-    if not rows:
-        raise TaskError(f"{path}: no row is left by {asked.options()}")
-    for where, row in rows:
-        if row.get("published"):
-            raise TaskError(
-                f"{where}: a rollout of a published benchmark task; train on generated ones"
-            )
-        users, tools = _asked_and_told(row)
-        if name := published_database(users, tools, (v for v in row.values() if _short(v))):
-            raise TaskError(
-                f"{where}: the chat is about {name}, a published evaluation database; leave the "
-                "row out"
-            )
-    return _in_words(rows, prompts) if prompts else rows
-
-
-def _in_words(rows: list[tuple[str, Row]], prompts: str) -> list[tuple[str, Row]]:
-    from rollouts.environments import read_prompts  # imports much: only where it is needed
-
-    words = read_prompts(prompts)
-    tasks = {
-        where: Task.from_json(row, where)
-        for where, row in rows
-        if "gold" in row and "prompt" in row
-    }
-    asked = dict(zip(tasks, words.asked(tasks.values()), strict=True))
-    return [
-        (where, {**row, **asked[where].to_json()} if asked.get(where) != tasks.get(where) else row)
-        for where, row in rows
-    ]
-
-
-def _asked_and_told(row: Row) -> tuple[list[str], list[str]]:
-    """(what users say in a row's chat, what tools say)."""
-    asked: list[str] = []
-    told: list[str] = []
-    for name in FIELDS:
-        listed = row.get(name)
-        for message in listed if isinstance(listed, list | tuple) else ():
-            if isinstance(message, Mapping):
-                role = ROLES.get(str(message.get("role", message.get("from"))))
-                if role in ("user", "tool"):
-                    (asked if role == "user" else told).extend(_texts(message))
-    return asked, told
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, str) and len(value) < _NAME
-
-
-def _texts(messages: Any) -> Iterator[str]:
-    """The texts of a message, also those in parts."""
-    if isinstance(messages, str):
-        yield messages
-    elif isinstance(messages, Mapping):
-        for value in messages.values():
-            yield from _texts(value)
-    elif isinstance(messages, list | tuple):
-        for value in messages:
-            yield from _texts(value)
-
-
-def _plain(row: Row) -> Row:
-    """A row of a parquet file, whose messages and tools have no members that are null."""
-    return {**row, **{k: without_nulls(row[k]) for k in (*FIELDS, "tools") if row.get(k)}}
 
 
 # --- rl.audit

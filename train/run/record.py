@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from assay.files import file_hash, write_text
-from assay.journal import weights_hash
+from assay.files import file_hash, weights_hash, write_text
+from assay.machine import usable_cores
 from assay.record import GOLD, installed, revision
-from assay.workers import usable_cores
 from configs.loader import ConfigError, config_hash, dump, to_dict
 
 PACKAGES = (

@@ -24,9 +24,6 @@ from numpy.typing import NDArray
 from assay.files import write_bytes
 from assay.fingerprints import Numbers, marks_of, packed, same_numbers, unpacked
 from assay.task import Task, TaskError, with_absolute_files
-from configs.schema import GrpoConfig
-from rollouts.prompts import ChatTokenizer
-from train.model.order import balanced_batch, fitting, strata
 
 # Columns that are alike have more marks in common than this; no table with fewer is looked at.
 FEW = 6
@@ -206,31 +203,3 @@ def _read(path: Path) -> Trained | None:
             "the model was trained on"
         ) from None
     return Trained(stages, numbers[:count], tables)
-
-
-def after_rl(
-    before: Trained,
-    data: str,
-    tasks: Sequence[Task],
-    tokenizer: ChatTokenizer,
-    config: GrpoConfig,
-    seed: int,
-    root: Path,
-) -> Trained:
-    """The record after RL on `tasks` of the file `data`: those that fit and are asked. Their files
-    are relative to `root`. Raises `TaskError` where none fits."""
-    asked = drawn(fitting(tasks, tokenizer, config), config, seed)
-    return before.after("rl", data, marks_from(asked, root))
-
-
-def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
-    """The tasks that `config.steps` steps ask, each once, in their order; all of them where rewards
-    decide what is asked."""
-    if config.dynamic_sampling:
-        return list(tasks)
-    pools, rows = strata(tasks, config.balance), set[int]()
-    for step in range(config.steps):
-        rows.update(balanced_batch(step, pools, config.prompts_per_step, seed))
-        if len(rows) == len(tasks):
-            break
-    return [tasks[i] for i in sorted(rows)]

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from assay.machine import usable_cores
 from assay.task import derive_seed
-from assay.workers import usable_cores
 from rollouts.engines.engine import EmbeddedEngine, ModelError, context_of
 from rollouts.engines.torch import cpu_decode, llama
 from rollouts.engines.torch.cpu_decode import Branches

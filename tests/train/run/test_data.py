@@ -25,7 +25,8 @@ from rewards.weights import RefinementReward
 from rollouts.environments import read_prompts
 from rollouts.words.cdr import KIND, messages
 from rollouts.words.templates import ours
-from train.run.data import audit_line, audit_tasks, training_rows
+from train.examples import training_rows
+from train.run.data import audit_line, audit_tasks
 
 rollout = command("rollout")
 

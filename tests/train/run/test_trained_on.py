@@ -22,13 +22,11 @@ from assay.fingerprints import asked_mark, marks_of, row_marks
 from assay.task import Task, TaskError, read_tasks, write_jsonl
 from configs.schema import GrpoConfig
 from rollouts.prompts import ChatTokenizer
-from train.model.order import fitting
+from train.model.order import drawn, fitting
 from train.run.trained_on import (
     NAME,
     Stage,
     Trained,
-    after_rl,
-    drawn,
     marks_from,
     read_trained,
     trained_before,
@@ -142,8 +140,7 @@ def test_rl_was_trained_on_what_fits_and_is_asked(tiny_folder: Path) -> None:
     tokenizer = ChatTokenizer(tiny_folder)
     rl = GrpoConfig(steps=2, prompts_per_step=4, mini_batch=4, max_length=400, max_new_tokens=8)
     asked = drawn(fitting(tasks, tokenizer, rl), rl, 0)
-    before = trained_before(Path("base"))
-    found = after_rl(before, "rl.jsonl", tasks, tokenizer, rl, 0, Path())
+    found = trained_before(Path("base")).after("rl", "rl.jsonl", marks_from(asked, Path()))
     assert len(asked) == 8 and [task for task in tasks if found.saw(task)] == asked
     assert found.stages[-1] == Stage("rl", 8, "rl.jsonl")
     assert {t.id for t in drawn(tasks, rl, 0)} != {t.id for t in asked}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay.memory import available_memory
+from assay.machine import available_memory
 
 GB = 1 << 30
 

@@ -1,11 +1,22 @@
-"""How much memory this process may still take."""
+"""What this process may use of its machine: cores, and how much memory it may still take."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
+
+
+def usable_cores() -> int:
+    """Cores this process may run on, which in a container or a job is fewer than there are.
+
+    Only Linux can tell; elsewhere it is the number of all cores.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def available_memory(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
