@@ -31,7 +31,7 @@ BUDGETS = {
 }
 # Where a floor's benchmarks stand in one dict, and what else names one outside of its own rooms.
 NAMES = {
-    *("assay/family.py", "rewards/score.py", "train/view/gold.py", "data_gen/cli.py"),
+    *("assay/family.py", "rewards/score.py", "train/view/explain.py", "data_gen/cli.py"),
     *("rollouts/environments.py", "train/evaluation/benchmarks.py", "train/evaluation/rows.py"),
     *("data_gen/audit.py", "data_gen/check.py", "data_gen/demo/refinements.py"),
     "rollouts/scripted_agents.py",

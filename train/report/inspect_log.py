@@ -26,8 +26,9 @@ from assay.journal import read_journal
 from assay.task import Task, TaskError
 from rollouts.tool_calls import CallFormat, ToolCall, call_format, make_call
 from train.evaluation.results import named_rows, shown
-from train.view.gold import Tasks, gold_of, read_records, task_files
+from train.view.explain import gold_of
 from train.view.rollouts import finite, list_of, number_of
+from train.view.sources import Tasks, read_records, task_files
 
 Row = Mapping[str, Any]
 VERSION = 2  # of inspect's log format

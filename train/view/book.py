@@ -12,9 +12,17 @@ from typing import Any, TypeVar
 
 from assay.task import TaskError
 from train.run.log import read_metrics
-from train.view.gold import Tasks, read_records, task_files
 from train.view.rollouts import Asked, Pieces, Reader, Rollout, find_tokenizer, number_of
-from train.view.sources import TRAINING, Source, Tail, find_sources, labels_of
+from train.view.sources import (
+    TRAINING,
+    Source,
+    Tail,
+    Tasks,
+    find_sources,
+    labels_of,
+    read_records,
+    task_files,
+)
 
 # numbers of a rollout, and the digits that the page has of them
 DIGITS = {"sample": 0, "outcome": 4, "reward": 4, "length": 0, "seconds": 3, "calls": 0}

@@ -7,11 +7,16 @@ here is a score.
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, groupby
+from typing import Any
+
+from assay.family import Family, family_named, gold_answer, without_thoughts
+from assay.task import Answer, Task
 
 Code = tuple[str, int, int, int, int]  # tag, from and to in the old text, from and to in the new
 INPUT, GOLD, ANSWER = 1, 2, 4  # bits of a segment: which of the three texts hold its characters
@@ -189,3 +194,72 @@ def _readable(codes: Sequence[Code]) -> list[Code]:
             code = ("replace", *code[1:])
         out.append(code)
     return out
+
+
+# --- gold, and where an answer leaves it
+
+_SHOWN_GOLD = 2_000_000  # characters of one gold file
+
+
+def gold_of(task: Task) -> dict[str, Any]:
+    """Gold as it can be shown: its text, its files, or why there is none."""
+    try:
+        made = gold_answer(family_named(task.family), task)
+    except Exception as error:  # a family of somebody's own, or gold that says too little
+        return {"why": f"gold cannot be written out ({type(error).__name__}: {error})"}
+    if made is None:
+        return {"why": "gold has to be executed; the page does not run it"}
+    files = {n: d.decode("utf-8", "replace") for n, d in sorted(made.files.items())}
+    long = [name for name, text in files.items() if len(text) > _SHOWN_GOLD]
+    for name in long:
+        files[name] = f"({len(files[name])} characters, not carried here)"
+    return {"text": made.text, "files": files}
+
+
+EXPLAINERS = {"refinement": "train.view.explain_cdr", "sql": "train.view.explain_sql"}
+# what explains an answer of a family, step by step; they execute recipes and queries
+
+
+def explainer_of(family: Family) -> Callable[[Task, Answer], Explanation] | None:
+    """The function that explains answers of a family; None where nobody gave one."""
+    name = EXPLAINERS.get(family.name)
+    return importlib.import_module(name).explain if name else family.explain
+
+
+def explained(task: Task | None, row: Mapping[str, Any], text: str) -> Explanation | None:
+    """Where the answer leaves gold; None where there is no text to compare with."""
+    if task is None:
+        return _inline(row, text)
+    try:
+        family = family_named(task.family)
+        if explain := explainer_of(family):
+            return explain(task, without_thoughts(family, task, Answer(text)))
+        made = gold_answer(family, task)
+    except Exception:  # a family of somebody's own: the page shows the rest
+        return None
+    if made is None or not made.text:
+        return None
+    return _texts("", made.text, text, f"family {task.family} names no steps")
+
+
+def _inline(row: Mapping[str, Any], text: str) -> Explanation | None:
+    """From the gold that the row itself brings along."""
+    gold, source = row.get("gold_text"), row.get("input_text")
+    if not isinstance(gold, str):
+        return None
+    why = "the task is not at hand (give its file with --tasks)"
+    source = source if isinstance(source, str) else ""
+    label = str(row.get("label") or "")
+    said, answer = str(row.get("said") or ""), text
+    if "<clean_text>" in text:
+        answer = text.partition("<clean_text>")[2].partition("</clean_text>")[0]
+    found = _texts(source, gold, answer, why)
+    work = Work(source, gold, label, (), why)
+    return Explanation(work, Finding(answer, said, found.finding.segments, (), found.finding.said))
+
+
+def _texts(source: str, gold: str, answer: str, why: str) -> Explanation:
+    pieces = plain_spine(source, gold) if source else plain_spine("", gold)
+    segments = align(pieces, source, gold, answer)
+    said = "" if answer == gold else f"No step can be named: {why}."
+    return Explanation(Work(source, gold, "", (), why), Finding(answer, "", segments, (), said))

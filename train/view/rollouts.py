@@ -20,9 +20,8 @@ from assay.task import Task, TaskError
 from assay.thoughts import Parted, answer_after_thoughts, parted
 from rollouts.chat_template import token_bytes
 from rollouts.chats import THOUGHTS
-from train.view.explain import Explanation
-from train.view.gold import Tasks, explained, gold_of
-from train.view.sources import Line, Source, crc
+from train.view.explain import Explanation, explained, gold_of
+from train.view.sources import Line, Source, Tasks, crc
 
 FILE = "tokenizer.json"
 

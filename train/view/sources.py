@@ -4,15 +4,16 @@
 """Which files hold the rollouts of a run, and reading them while something is still writing.
 
 A folder may hold `rollouts/step_*.jsonl` (training), `rows.jsonl` (the journal of an evaluation)
-and `results.json`; a file is one of the last two or what `assay rollout` wrote. Also the address of
-one rollout in a page: the part of a link behind `#`.
+and `results.json`; a file is one of the last two or what `assay rollout` wrote. Rollouts carry no
+gold; the run's files of tasks do. Also the address of one rollout in a page: the part of a link
+behind `#`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from assay.rows import is_plain, parse_object, read_rows
-from assay.task import TaskError
+from assay.task import Task, TaskError, read_tasks
 from train.evaluation.results import named_rows, read_results
 
 PAGE = "view.html"
@@ -190,3 +191,82 @@ def labels_of(places: Sequence[Path]) -> list[str]:
 
 def crc(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+# --- the tasks that rollouts answer
+
+
+def task_files(place: Path, records: Iterable[Mapping[str, Any]]) -> list[Path]:
+    """Task files of a run: `tasks/*.jsonl` of its folder, and those that its records name."""
+    folder = place if place.is_dir() else place.parent
+    found = sorted((folder / "tasks").glob("*.jsonl"))
+    for record in records:
+        for name in _named(record):
+            path = Path(name)
+            found += [p for p in (path, folder / path) if p.is_file() and p.suffix == ".jsonl"]
+    return list(dict.fromkeys(path.resolve() for path in found))
+
+
+def _named(record: Mapping[str, Any]) -> Iterator[str]:
+    """Words of a run's record that may name a tasks file."""
+    config = record.get("config")
+    for held in (config, record.get("settings"), record.get("meta"), record):
+        if not isinstance(held, Mapping):
+            continue
+        for key in ("data", "validation", "tasks"):
+            value = held.get(key)
+            for word in value if isinstance(value, list) else [value]:
+                if isinstance(word, str) and word:
+                    yield word
+    for made in record.get("made") or ():
+        words = made.get("command") if isinstance(made, Mapping) else None
+        yield from (str(word).partition("=")[2] or str(word) for word in words or ())
+
+
+def read_records(place: Path) -> list[dict[str, Any]]:
+    """What a run wrote down of itself, as far as it is there and can be read."""
+    folder = place if place.is_dir() else place.parent
+    names = [folder / n for n in ("run.json", "eval.json", "provenance.json")]
+    if not place.is_dir():
+        names += [place.with_name(f"{place.name}.provenance.json")]
+        names += [place.with_name(f"{place.name}.settings.json")]
+    found: list[dict[str, Any]] = []
+    for path in names:
+        try:
+            record: Any = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and "rows" not in record:
+            found.append(record)
+    return found
+
+
+class Tasks:
+    """Tasks by id. The first file that has an id wins: files that were asked for come first."""
+
+    def __init__(self, asked: Sequence[Path], found: Sequence[Path]) -> None:
+        """Raises `TaskError` for an asked file that cannot be read; a found one is left out."""
+        self._tasks: dict[str, list[Task]] = {}
+        for path in asked:
+            self._add(read_tasks(path))
+        for path in found:
+            try:
+                self._add(read_tasks(path))
+            except (TaskError, OSError):
+                continue
+
+    def _add(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            self._tasks.setdefault(task.id, []).append(task)
+
+    def of(self, task_id: str, messages: Sequence[Any], prompt: str) -> Task | None:
+        """The task that was asked: of its id, and with its prompt where that can be compared. Other
+        builds have other tasks of the same id."""
+        for task in self._tasks.get(task_id, ()):
+            if task.tools or not (messages or prompt):
+                return task
+            said = [m.get("content") for m in messages if isinstance(m, dict)]
+            wanted = [m["content"] for m in task.prompt]
+            if said[: len(wanted)] == wanted or (prompt and wanted and wanted[-1] == prompt):
+                return task
+        return None
