@@ -19,6 +19,22 @@ EARLIER = {
     "--request": "server.request",
     "--no-doubted": "krama.doubted",
 }
+# settings that options and records of answers call by another name than their own
+CALLED = {
+    "server.kind": "engine",
+    "server.python": "server_python",
+    "server.args": "server_args",
+    "server.model": "endpoint_model",
+    "server.request": "request_fields",
+    "reward": "rewards",
+    "who": "model",
+}
+
+
+def called(name: str) -> str:
+    """What a setting is called in a record of answers, and was as an option: without its section,
+    or as `CALLED` says."""
+    return CALLED.get(name, name.rpartition(".")[2])
 
 
 @dataclass(frozen=True)

@@ -55,17 +55,6 @@ class Example:
         return len(self.answer) if self.mask is None else sum(self.mask)
 
 
-def read_examples(
-    path: str, tokenizer: ChatTokenizer, asked: TaskFilter = ALL_TASKS, prompts: str = ""
-) -> list[Example]:
-    """The examples of a JSONL or parquet file, of any form of row; only those `asked` for, tasks in
-    the words of `prompts`.
-
-    Raises `TaskError` naming the row that nothing can be learned from.
-    """
-    return examples_of(training_rows(path, asked, prompts), tokenizer, Path(path).parent)
-
-
 def examples_of(
     rows: Sequence[tuple[str, Row]], tokenizer: ChatTokenizer, root: Path = Path()
 ) -> list[Example]:
@@ -288,7 +277,8 @@ def training_rows(
                 f"{where}: a rollout of a published benchmark task; train on generated ones"
             )
         users, tools = _asked_and_told(row)
-        if name := published_database(users, tools, (v for v in row.values() if _short(v))):
+        short = (v for v in row.values() if isinstance(v, str) and len(v) < _NAME)
+        if name := published_database(users, tools, short):
             raise TaskError(
                 f"{where}: the chat is about {name}, a published evaluation database; leave the "
                 "row out"
@@ -322,10 +312,6 @@ def _asked_and_told(row: Row) -> tuple[list[str], list[str]]:
                 if role in ("user", "tool"):
                     (asked if role == "user" else told).extend(_texts(message))
     return asked, told
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, str) and len(value) < _NAME
 
 
 def _texts(messages: Any) -> Iterator[str]:

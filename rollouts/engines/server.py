@@ -3,7 +3,6 @@ they are no longer wanted, on a signal, and (watched_server.py) when this proces
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import shlex
@@ -18,10 +17,10 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.task import TaskError
-from rollouts.engines.watched_server import END_S
+from configs.answers import RolloutConfig, ServerConfig
 from rollouts.prompts import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -32,7 +31,8 @@ URLS = ("http://", "https://")
 
 
 LOOK_S = 0.5
-_WATCHED = Path(__file__).with_name("watched_server.py")
+END_S = 30.0  # between TERM and KILL
+_WATCHED = (sys.executable, "-I", Path(__file__).with_name("watched_server.py"))
 # a proxy knows nothing of this machine's own address
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -152,7 +152,7 @@ def _running(
     """A process group of its own: a server starts others, which must not stay behind."""
     with open(log, "wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-I", _WATCHED, str(os.getpid()), *launch.command(port, device)],
+            [*_WATCHED, str(os.getpid()), str(END_S), *launch.command(port, device)],
             env=launch.environment(device),
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -219,8 +219,8 @@ class Served:
     name: str
     tokenizer: ChatTokenizer
 
-    def engine(self, args: Any) -> ServerEngine:
-        """A client with a command's options for endpoints."""
+    def engine(self, config: ServerConfig) -> ServerEngine:
+        """A client with a command's settings for endpoints."""
         from assay.http_client import Patience
         from rollouts.engines.http_engine import ServerEngine
 
@@ -229,30 +229,32 @@ class Served:
             self.kind,
             self.name,
             self.tokenizer.stop_ids,
-            key_env=args.key_env,
-            in_flight=args.in_flight,
-            timeout_s=args.timeout,
-            patience=Patience(seconds=args.patience),
-            extra=args.request_fields,
+            key_env=config.key_env,
+            in_flight=config.in_flight,
+            timeout_s=config.timeout,
+            patience=Patience(seconds=config.patience),
+            extra=config.request,
         )
 
 
 @contextmanager
-def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generator[Served]:
-    """`folder`: of the model, None where `--model` is an address; then `server.tokenizer` is the
+def served(config: RolloutConfig, model: str, folder: Path | None, logs: Path) -> Generator[Served]:
+    """`folder`: of the model, None where `model` is an address; then `server.tokenizer` is the
     folder of the tokenizer. Raises `TaskError` for what cannot be used."""
+    server = config.server
     if folder is None:
-        if not args.tokenizer:
+        if not server.tokenizer:
             raise TaskError(
-                f"server.kind={args.engine} --model {args.model}: give the model's tokenizer, "
+                f"server.kind={server.kind} --model {model}: give the model's tokenizer, "
                 "server.tokenizer=FOLDER: ids go there and come back"
             )
-        tokenizer = ChatTokenizer(Path(args.tokenizer), args.calls)
-        yield Served([args.model], args.engine, args.endpoint_model, tokenizer)
+        tokenizer = ChatTokenizer(Path(server.tokenizer), config.tools.calls)
+        yield Served([model], server.kind, server.model, tokenizer)
         return
-    tokenizer = ChatTokenizer(folder, args.calls)
+    tokenizer = ChatTokenizer(folder, config.tools.calls)
     name = folder.name
-    more = tuple(shlex.split(args.server_args))
-    launch = Launch(args.engine, str(folder), name, args.server_python, more, args.gpus)
-    with servers(launch, devices(args.gpus), logs) as addresses:
-        yield Served(addresses, args.engine, name, tokenizer)
+    more = tuple(shlex.split(server.args))
+    python = server.python or sys.executable
+    launch = Launch(server.kind, str(folder), name, python, more, server.gpus)
+    with servers(launch, devices(server.gpus), logs) as addresses:
+        yield Served(addresses, server.kind, name, tokenizer)

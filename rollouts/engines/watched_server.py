@@ -1,9 +1,10 @@
 """Runs a server for as long as the process that wanted it lives, however that one ends.
 
-    python watched_server.py PARENT COMMAND …
+    python watched_server.py PARENT SECONDS COMMAND …
 
 It is the leader of a process group that the server, and whatever that starts, belong to. When the
-parent is gone (also by KILL, which it cannot see coming) the whole group ends.
+parent is gone (also by KILL, which it cannot see coming) the whole group ends: by TERM, and
+SECONDS later by KILL.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import subprocess
 import sys
 import time
 
-END_S = 30.0  # between TERM and KILL
 LOOK_S = 0.2
 
 
-def watch(parent: int, command: list[str]) -> int:
+def watch(parent: int, seconds: float, command: list[str]) -> int:
     """The server's exit status, as a shell says it."""
     server = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # to the group: the server ends by it
@@ -28,10 +28,10 @@ def watch(parent: int, command: list[str]) -> int:
     if os.getppid() != parent:
         os.killpg(0, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(END_S)
+            server.wait(seconds)
         os.killpg(0, signal.SIGKILL)
     return server.returncode if server.returncode >= 0 else 128 - server.returncode
 
 
 if __name__ == "__main__":
-    sys.exit(watch(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(watch(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

@@ -124,7 +124,7 @@ def by_training(tasks: Path, out: Path) -> list[str]:
     del out
     parser = parser_of("grpo", "", GrpoRunConfig)
     said = given(parser, ["--tasks", str(tasks), "--family", OWN, *WORDS])
-    config = load_run(GrpoRunConfig, said.config, said.settings, said.families)
+    config = load_run(GrpoRunConfig, said.config, said.settings, said.family)
     assert config.licences == ("MIT,CC-BY*", "MIT", "CC-BY*") and config.tracks == ("two",)
     rows = [row["id"] for _, row in training_rows(config.data, asked_for(config))]
     assert rows == [t.id for t in training_tasks(config.data, asked=asked_for(config))]

@@ -17,7 +17,7 @@ from assay.family import use_families
 from assay.task import Task, TaskError, write_jsonl
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import FORMATS
-from train.examples import Example, example_of, examples_of, fitting, lengths_line, read_examples
+from train.examples import Example, example_of, examples_of, fitting, lengths_line, training_rows
 
 OWN = """
 from assay.family import Answer, Family, Score
@@ -113,8 +113,8 @@ def test_jsonl_and_parquet_give_the_same_examples(
     rows = [row | {"tokenizer": tokenizer.fingerprint} for row in rows]
     write_jsonl(tmp_path / "d.jsonl", rows)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "d.parquet")
-    found = read_examples(str(tmp_path / "d.jsonl"), tokenizer)
-    assert found == read_examples(str(tmp_path / "d.parquet"), tokenizer)
+    found = examples_of(training_rows(str(tmp_path / "d.jsonl")), tokenizer)
+    assert found == examples_of(training_rows(str(tmp_path / "d.parquet")), tokenizer)
     assert found[1] == Example([5], [6], [1])  # a rollout's own tokens, where it has them
 
 
@@ -122,7 +122,7 @@ def test_published_rows_are_refused(tokenizer: ChatTokenizer, tmp_path: Path) ->
     row = {"messages": chat(("user", "a"), ("assistant", "b")), "published": True}
     (tmp_path / "d.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(TaskError, match="published"):
-        read_examples(str(tmp_path / "d.jsonl"), tokenizer)
+        examples_of(training_rows(str(tmp_path / "d.jsonl")), tokenizer)
 
 
 def test_what_would_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ from configs.loader import ConfigError, dump, locked_difference, to_dict
 from configs.machine import ClusterConfig
 from configs.schema import SftRunConfig, load_run
 from rollouts.prompts import ChatTokenizer
-from train.examples import Example, read_examples, training_rows
+from train.examples import Example, examples_of, training_rows
 from train.memory import sft_report
 from train.model.folder import save_module
 from train.model.optim import decay_groups
@@ -304,7 +304,8 @@ def train_rank(config: SftRunConfig, stop: StopFlag) -> None:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
-    examples = read_examples(config.data, tokenizer, asked_for(config), config.prompts)
+    rows = training_rows(config.data, asked_for(config), config.prompts)
+    examples = examples_of(rows, tokenizer, Path(config.data).parent)
     learner = ManyDevices(config, source, stop)
     log = RunLog(learner.out, config.log, to_dict(config)) if learner.rank == 0 else None
     kept = learn(learner, examples, config.sft, config.seed, log)

@@ -9,29 +9,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from assay import console
 from assay.console import task_filter
 from assay.errors import install_extra
 from assay.task import TaskError
-from configs.answers import EARLIER, EvaluationConfig, RolloutConfig, ServeConfig
+from configs.answers import EARLIER, EvaluationConfig, RolloutConfig, ServeConfig, called
 from configs.loader import ConfigError, dotted_names, load, settings_help
 from rollouts.engines.server import EMBEDDED, URLS
-from train.evaluation.benchmarks import FAMILIES
+from train.evaluation.benchmarks import FAMILIES, Command, Evaluation
 
-# settings that the code calls by another name than their own
-CALLED = {
-    "server.kind": "engine",
-    "server.python": "server_python",
-    "server.args": "server_args",
-    "server.model": "endpoint_model",
-    "server.request": "request_fields",
-    "reward": "rewards",
-}
+K = TypeVar("K", bound=RolloutConfig)
+
 SETTING = re.compile(r"[a-z_]+(\.\w+)*=")
 
 
@@ -44,49 +37,35 @@ def _parser(command: str, what: str, kind: type[RolloutConfig | ServeConfig]) ->
     )
     made.epilog = f"{settings_help(kind)}\n\n{console.STATUSES}"
     made.moved = EARLIER | {
-        f"--{_called(name).replace('_', '-')}": name for name in dotted_names(kind)
+        f"--{called(name).replace('_', '-')}": name for name in dotted_names(kind)
     }
     return made
 
 
-def _called(name: str) -> str:
-    return CALLED.get(name, name.rpartition(".")[2])
-
-
-def settle(args: Any, kind: type[RolloutConfig], answers: bool, temperature: float) -> None:
-    """Put every setting of `kind` into `args` under its own name (`CALLED`: another). `answers`:
-    whether no model is asked. `temperature`: where none is set. Raises `ConfigError` in one
-    sentence."""
+def settle(args: Any, kind: type[K], answers: bool, temperature: float) -> K:
+    """The settings that a command line asks for. `answers`: whether no model is asked.
+    `temperature`: where none is set. Raises `ConfigError` in one sentence."""
     config = load(kind, None, [*args.words, *_words_of(args)])
-    for part in fields(config):
-        value = getattr(config, part.name)
-        if not is_dataclass(value):
-            setattr(args, _called(part.name), value)
-            continue
-        for field in fields(value):
-            setattr(args, _called(f"{part.name}.{field.name}"), getattr(value, field.name))
-    args.n = args.n or None
-    args.temperature = temperature if args.temperature is None else args.temperature
-    args.server_python = args.server_python or sys.executable
-    if isinstance(config, EvaluationConfig):
-        args.agent = args.agent or ""
-        args.examples, args.dsbench = (p and Path(p) for p in (args.examples, args.dsbench))
-    thoughts = args.max_thinking_tokens
-    if args.model and args.model.startswith(URLS) and not args.endpoint_model:
-        raise ConfigError(f"--model {args.model}: say which model there: server.model=NAME")
-    if thoughts and args.engine == EMBEDDED and args.model.startswith(URLS):
+    drawn, server, model = config.sampling, config.server, args.model
+    if drawn.temperature is None:
+        drawn = replace(drawn, temperature=temperature)
+    if model and model.startswith(URLS) and not server.model:
+        raise ConfigError(f"--model {model}: say which model there: server.model=NAME")
+    thoughts = drawn.max_thinking_tokens
+    if thoughts and server.kind == EMBEDDED and model.startswith(URLS):
         raise ConfigError(
             f"sampling.max_thinking_tokens={thoughts}: an endpoint of words bounds thoughts "
             "itself; give its own field, such as server.request.thinking_token_budget=N for "
             "vLLM, or server.kind with server.tokenizer"
         )
-    if args.n is not None and args.n > 1 and answers:
-        raise ConfigError(f"sampling.n={args.n}: {args.model} gives the same answer each time")
-    if (args.n or 1) > 1 and args.temperature == 0 and not args.model.startswith("solver:"):
+    if drawn.n > 1 and answers:
+        raise ConfigError(f"sampling.n={drawn.n}: {model} gives the same answer each time")
+    if drawn.n > 1 and drawn.temperature == 0 and not model.startswith("solver:"):
         raise ConfigError(
-            f"sampling.n={args.n}: at temperature 0 all answers to a task are the same; set "
+            f"sampling.n={drawn.n}: at temperature 0 all answers to a task are the same; set "
             "sampling.temperature=1, or sampling.n=1"
         )
+    return replace(config, sampling=drawn)
 
 
 def _words_of(args: Any) -> list[str]:
@@ -161,12 +140,27 @@ def eval_parser() -> console.Parser:
 
 def evaluate(argv: list[str]) -> int:
     """`assay eval`: exit status 0; 3 when some answers have no outcome. Errors are raised."""
-    args = eval_parser().parse_intermixed_args(argv)
-    from train.evaluation.answering import is_reference
+    command = evaluation(argv)
     from train.evaluation.run import run
 
-    settle(args, EvaluationConfig, is_reference(args.model), temperature=0.0)
-    return run(args)
+    return run(command)
+
+
+def evaluation(argv: list[str]) -> Evaluation:
+    """What the words of `assay eval` ask for. Raises `ConfigError`."""
+    args = eval_parser().parse_intermixed_args(argv)
+    from train.evaluation.answering import is_reference
+
+    config = settle(args, EvaluationConfig, is_reference(args.model), temperature=0.0)
+    config = replace(config, sampling=replace(config.sampling, n=config.sampling.n or 1))
+    return _command(Evaluation, args, config)
+
+
+def _command(kind: type[K], args: Any, config: RolloutConfig) -> K:
+    """The parsed options and the settings that they leave as one object."""
+    given: dict[str, Any] = {"who": args.model, "chosen": task_filter(args)}
+    given |= {f.name: getattr(args, f.name) for f in fields(kind) if f.name in vars(args)}
+    return kind(**given | vars(config))
 
 
 # --- assay rollout
@@ -205,12 +199,11 @@ def rollout_parser() -> console.Parser:
 def rollout(argv: list[str]) -> int:
     """`assay rollout`: exit status 0; 3 when some rollouts have no outcome. Errors are raised."""
     args = rollout_parser().parse_intermixed_args(argv)
-    _settle_solver(args)
-    return _run_rollout(args)
+    return _run_rollout(args.tasks, _rollout_command(args))
 
 
-def _settle_solver(args: Any) -> None:
-    """`--solver` and `--model` as one name of who answers. Raises `ConfigError`."""
+def _rollout_command(args: Any) -> Command:
+    """`--solver` and `--model` are one name of who answers. Raises `ConfigError`."""
     from rollouts.scripted_agents import OWN
     from train.evaluation.answering import is_reference
 
@@ -219,15 +212,17 @@ def _settle_solver(args: Any) -> None:
     start = args.model
     if args.solver:
         args.model = args.solver if is_reference(args.solver) else f"solver:{args.solver}"
-    settle(args, RolloutConfig, answers=False, temperature=1.0)
+    config = settle(args, RolloutConfig, answers=False, temperature=1.0)
+    drawn, server = config.sampling, config.server
     if args.solver:
-        args.tokenizer = start or args.tokenizer
+        server = replace(server, tokenizer=start or server.tokenizer)
     scripted = is_reference(args.model) or args.solver == OWN
-    alike = scripted or args.temperature == 0
-    args.n = args.n or (1 if alike else N)
+    alike = scripted or drawn.temperature == 0
+    drawn = replace(drawn, n=drawn.n or (1 if alike else N))
+    return _command(Command, args, replace(config, sampling=drawn, server=server))
 
 
-def _run_rollout(args: Any) -> int:
+def _run_rollout(path: Path, command: Command) -> int:
     """Sample what the output does not hold yet; the exit status."""
     from assay.family import require_families, score_answer, use_families
     from assay.fingerprints import marks_of
@@ -235,19 +230,26 @@ def _run_rollout(args: Any) -> int:
     from configs.schema import weights_of
     from rollouts.scripted_agents import answer_by
     from rollouts.trajectory import Trajectory
-    from train.evaluation.answering import Job, answer_all, environment_factory, say_end
+    from train.evaluation.answering import (
+        Job,
+        answer_all,
+        environment_factory,
+        in_its_words,
+        say_end,
+    )
     from train.evaluation.benchmarks import plan_of
     from train.evaluation.rows import thought_of
 
-    use_families(args.family)
-    given = task_filter(args).select(read_tasks(args.tasks), str(args.tasks))[: args.limit or None]
+    use_families(command.family)
+    given = command.chosen.select(read_tasks(path), str(path))[: command.limit or None]
     require_families(given)
-    root = args.tasks.resolve().parent
-    shop = environment_factory(args, root)
+    root = path.resolve().parent
+    command = in_its_words(command)
+    shop = environment_factory(command, root)
     equipped = [shop.equip(with_absolute_files(task, root)) for task in given]
-    tasks = args.asked_in.asked(equipped)
+    tasks = command.asked_in.asked(equipped)
     shop.check(tasks)
-    weights = weights_of(args.rewards, "command line")
+    weights = weights_of(command.reward, "command line")
     by_id = {task.id: task for task in tasks}
 
     @lru_cache(1024)
@@ -258,27 +260,27 @@ def _run_rollout(args: Any) -> int:
         score = score_answer(task, run.answer(), weights)
         thought = thought_of(run, task)
         kept = {"thought": thought} if thought else {}
-        more = {"run_seed": args.seed, "marks": marks(task.id)}
+        more = {"run_seed": command.seed, "marks": marks(task.id)}
         return run.to_json(score, task) | kept | more
 
-    record = args.out.with_name(f"{args.out.name}.settings.json")
+    out = command.out
     job = Job(
         tasks,
         shop,
         plan_of,
         row,
-        args.out,
-        record,
-        args.out.with_name(f"{args.out.name}.servers"),
-        "rollouts",
-        answer_by,
+        place=out,
+        record=out.with_name(f"{out.name}.settings.json"),
+        servers=out.with_name(f"{out.name}.servers"),
+        what="rollouts",
+        reference=answer_by,
         others=True,
     )
-    found = answer_all(args, job)
+    found = answer_all(command, job)
     rows = found.ordered(tasks)
     outcomes = [row["outcome"] for row in rows if row["outcome"] is not None]
     mean = sum(outcomes) / len(outcomes) if outcomes else float("nan")
-    print(f"{args.out}: {len(outcomes)} scored rollouts, mean outcome {mean:.3f}")
+    print(f"{out}: {len(outcomes)} scored rollouts, mean outcome {mean:.3f}")
     sys.stdout.flush()
     return say_end("assay rollout", rows, found)
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,9 @@ class Given:
 
     config: str | None
     settings: list[str]
-    families: list[str]
-    backend: str
-    dry_run: bool
+    family: list[str] = field(default_factory=list[str])
+    backend: str = "embedded"
+    dry_run: bool = False
     json: bool = False
     minutes: float | None = None
 
@@ -96,15 +96,8 @@ def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
         asked = task_filter(argparse.Namespace(**args))
         lists = {"tracks": asked.tracks, "licences": asked.licences}
         flags += [f"{name}={json.dumps(names)}" for name, names in lists.items() if names]
-    return Given(
-        args["config"],
-        [*args["settings"], *flags],
-        args.get("family", []),
-        args.get("backend", "embedded"),
-        args.get("dry_run", False),
-        args.get("json", False),
-        args.get("minutes"),
-    )
+    named: dict[str, Any] = {f.name: args[f.name] for f in fields(Given) if f.name in args}
+    return Given(**named | {"settings": [*args["settings"], *flags]})
 
 
 @contextlib.contextmanager
@@ -183,7 +176,7 @@ def sft(argv: list[str]) -> int:
     )
     asked = given(parser, argv)
     with machine_output(asked.json) as done:
-        config = load_run(SftRunConfig, asked.config, asked.settings, asked.families)
+        config = load_run(SftRunConfig, asked.config, asked.settings, asked.family)
         from train import sft
 
         if asked.dry_run:
@@ -209,7 +202,7 @@ def grpo(argv: list[str]) -> int:
     )
     asked = given(parser, argv)
     with machine_output(asked.json) as done:
-        config = load_run(GrpoRunConfig, asked.config, asked.settings, asked.families)
+        config = load_run(GrpoRunConfig, asked.config, asked.settings, asked.family)
         from train import grpo
 
         if asked.dry_run:

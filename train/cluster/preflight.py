@@ -67,7 +67,7 @@ def asked(command: str, words: Sequence[str]) -> Asked:
     """
     kind = SftRunConfig if command == "sft" else GrpoRunConfig
     found = given(parser_of(command, "", kind, BACKENDS[command]), words)
-    where = (found.config, found.settings, found.families)
+    where = (found.config, found.settings, found.family)
     config = load_run(SftRunConfig, *where) if command == "sft" else load_run(GrpoRunConfig, *where)
     return Asked(command, found.backend, config)
 

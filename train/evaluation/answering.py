@@ -10,15 +10,16 @@ import json
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.console import Progress
 from assay.family import THOUGHT
 from assay.files import exclusive_file, weights_hash
 from assay.journal import Journal, Key, Row, families_hash, read_record
 from assay.task import Answer, Task, TaskError
+from configs.answers import ServerConfig, called
 from configs.machine import EngineConfig
 from rollouts.engines.engine import context_of
 from rollouts.engines.server import EMBEDDED, URLS, served
@@ -39,6 +40,7 @@ from rollouts.sampler import (
 )
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.words.templates import line
+from train.evaluation.benchmarks import Command, Evaluation
 from train.evaluation.rows import CHEAT, REFERENCES, Tally
 
 Note = Callable[[dict[str, str]], None]
@@ -61,31 +63,37 @@ def is_folder(model: str) -> bool:
     return not (is_reference(model) or words)
 
 
-def settle_words(args: Any) -> None:
-    """Read the words of `prompts=`, as `asked_in`, and settle what is shown of a lake: as the
+C = TypeVar("C", Command, Evaluation)
+
+
+def in_its_words(command: C) -> C:
+    """The command with the words that `prompts` names, and with what is shown of a lake: as the
     release shows it in its own words. Raises `ConfigError`."""
-    args.asked_in = read_prompts(args.prompts, getattr(args, "strict", False))
-    for name, words in args.asked_in.words.items():
+    strict = isinstance(command, Evaluation) and command.strict
+    prompts, tools = read_prompts(command.prompts, strict), command.tools
+    for name, words in prompts.words.items():
         print(f"{name}: {line(words.to_json())}", flush=True)
-    guru = args.asked_in.words.get("ds_guru")
-    rows, tokens = (guru.settings["rows"], 0) if guru and guru.settings else (5, 8000)
-    if guru and guru.settings and args.snippet_rows is None:
+    guru = prompts.words.get("ds_guru")
+    theirs = guru.settings if guru else None
+    rows, tokens = (theirs["rows"], 0) if theirs else (5, 8000)
+    shown = {"snippet_rows": rows, "snippet_tokens": tokens}
+    shown = {name: count for name, count in shown.items() if getattr(tools, name) is None}
+    if theirs and "snippet_rows" in shown:
         print(f"ds_guru: {rows} rows of a table, as the release shows them (tools.snippet_rows)")
-    args.snippet_rows = rows if args.snippet_rows is None else args.snippet_rows
-    args.snippet_tokens = tokens if args.snippet_tokens is None else args.snippet_tokens
+    return replace(command, asked_in=prompts, tools=replace(tools, **shown))
 
 
-def environment_factory(args: Any, root: Path = Path("/")) -> EnvironmentFactory:
+def environment_factory(command: Command, root: Path = Path("/")) -> EnvironmentFactory:
     """Environments for tasks whose files start from `root`."""
-    settle_words(args)
+    tools = command.tools
     told = ("calls", "brief", "snippet_tokens", "snippet_rows", "tries")
-    given = {name: getattr(args, name) for name in told}
-    if args.run_s:
-        given |= {"run_s": args.run_s, "lake_run_s": args.run_s}
-    if args.turns:
-        given |= {"uses": args.turns, "steps": max(args.turns - 1, 1)}
-    settings = ToolSettings(**given, words=args.asked_in.words)
-    return EnvironmentFactory(root, settings, args.env or None)
+    given = {name: getattr(tools, name) for name in told}
+    if tools.run_s:
+        given |= {"run_s": tools.run_s, "lake_run_s": tools.run_s}
+    if tools.turns:
+        given |= {"uses": tools.turns, "steps": max(tools.turns - 1, 1)}
+    settings = ToolSettings(**given, words=command.asked_in.words)
+    return EnvironmentFactory(root, settings, command.env or None)
 
 
 @dataclass
@@ -124,14 +132,16 @@ class Job:
     others: bool = False  # rows of tasks that are not asked may stay in the file
 
 
-def answer_all(args: Any, job: Job) -> Given:
+def answer_all(command: Command, job: Job) -> Given:
     """Let `--model` answer `job.tasks`, but for what the journal holds already.
 
     Raises `TaskError` for what cannot be used, and where going on would mix two samplings.
     """
-    folders, tokenizer = _model_files(args, job.record)
-    settings = settings_of(args, job.tasks, folders, tokenizer)
-    plans = {task.id: job.plan(task, args, tokenizer) for task in job.tasks}
+    command = with_dtype(command, job.record)
+    folders, tokenizer = _model_files(command)
+    settings = settings_of(command, job.tasks, folders, tokenizer)
+    plans = {task.id: job.plan(task, command, tokenizer) for task in job.tasks}
+    drawn, server = command.sampling, command.server
     _say_context(folders, [plan.tokens for plan in plans.values()])
     ready: Gathered = job.gathered(settings) if job.gathered is not None else ({}, [])
     with (
@@ -144,13 +154,13 @@ def answer_all(args: Any, job: Job) -> Given:
         asked = Asked(
             job.tasks,
             lambda task: plans[task.id],
-            Sampling(0, args.temperature, args.top_k, args.top_p, args.seed),
-            args.n,
-            args.seed,
+            Sampling(0, drawn.temperature or 0.0, drawn.top_k, drawn.top_p, command.seed),
+            drawn.n,
+            command.seed,
             job.shop.maker,
             frozenset(given.rows),
         )
-        allowance = Allowance(args.max_total_tokens, args.max_cost, args.price)
+        allowance = Allowance(server.max_total_tokens, server.max_cost, server.price)
         allowance.already(journal.lost, map(row_tokens, journal.done.values()))
         missing, tally = asked.missing(), Tally()
         if given.rows:
@@ -170,12 +180,12 @@ def answer_all(args: Any, job: Job) -> Given:
             if missing:
                 job.shop.check(task for task, _ in missing)
                 job.shop.announce(task for task, _ in missing)
-                _say_expected(args, asked)
-                with opened(args, asked, tokenizer, folders, job, journal.note) as model:
+                _say_expected(command, asked)
+                with opened(command, asked, tokenizer, folders, job, journal.note) as model:
                     sample(asked, model, keep, allowance)
         if allowance.reached:
             given.missing = [(t, j) for t, j in missing if (t.id, j) not in given.rows]
-            given.limit = _limit(args, allowance)
+            given.limit = _limit(server, allowance)
         journal.finish()
         given.answered_by = journal.answered_by
     return given
@@ -188,26 +198,26 @@ def row_tokens(row: Mapping[str, Any]) -> tuple[int, int]:
     return int(read or 0), int(row.get("tokens_out", row.get("tokens", 0)) or 0)
 
 
-def _limit(args: Any, allowance: Allowance) -> str:
+def _limit(server: ServerConfig, allowance: Allowance) -> str:
     spent = f"{allowance.read + allowance.written:,} tokens"
-    if args.price:
+    if server.price:
         spent += f", ${allowance.dollars:.4g}"
-    names = {"server.max_cost": args.max_cost, "server.max_total_tokens": args.max_total_tokens}
+    names = {"server.max_cost": server.max_cost, "server.max_total_tokens": server.max_total_tokens}
     asked = " ".join(f"{name} {value:g}" for name, value in names.items() if value)
     return f"{asked} is reached ({spent} spent)"
 
 
-def _say_expected(args: Any, asked: Asked) -> None:
+def _say_expected(command: Command, asked: Asked) -> None:
     """What endpoints may cost, before the first request."""
-    if not is_remote(args.model):
+    if not is_remote(command.who):
         return
     read, most = expected(asked)
     tools = any(task.tools for task in asked.tasks)
     said = f"{len(asked.missing())} answers: about {read:,} tokens to read"
     said += f"{' in first messages' if tools else ''}, "
     said += "and no bound of what is written" if most is None else f"{most:,} to write at most"
-    if args.price:
-        cheap, dear = (read * args.price[0] + n * args.price[1] for n in (0, most or 0))
+    if price := command.server.price:
+        cheap, dear = (read * price[0] + n * price[1] for n in (0, most or 0))
         said += f"; ${cheap / 1e6:.4g} "
         said += "or more" if most is None else f"to ${dear / 1e6:.4g}"
     print(said, flush=True)
@@ -228,27 +238,34 @@ def _say_context(folders: Sequence[Path], rooms: Sequence[int]) -> None:
         )
 
 
-def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | None]:
-    """(folders of the weights, tokenizer) of a model on this machine; `engine.dtype=auto` is
-    settled: as the journal was begun, else what is fast here."""
-    if is_folder(args.model):
+def with_dtype(command: Command, record: Path) -> Command:
+    """The command with `engine.dtype=auto` settled for a model that is decoded here: as the journal
+    of `record` was begun, else what is fast."""
+    here = is_folder(command.who) and command.server.kind == EMBEDDED
+    if not here or command.engine.dtype != "auto":
+        return command
+    from rollouts.engines.torch.engine import set_threads
+    from rollouts.engines.torch.load import choose_device, choose_dtype
+
+    set_threads(command.engine.threads or "auto")  # what is fast is measured with them
+    begun: Mapping[str, Any] = (read_record(record) or {}).get("settings") or {}
+    known = begun.get("dtype", "auto")
+    fits = known != "auto" and begun.get("engine") == EMBEDDED
+    dtype = known if fits else choose_dtype("auto", choose_device(command.engine.device))
+    return replace(command, engine=replace(command.engine, dtype=dtype))
+
+
+def _model_files(command: Command) -> tuple[list[Path], ChatTokenizer | None]:
+    """(folders of the weights, tokenizer) of a model on this machine."""
+    calls, template = command.tools.calls, command.model.chat_template_kwargs
+    if is_folder(command.who):
         from train.model.folder import folders_of, tokenizer_of
 
-        folders = folders_of(args.model)
-        tokenizer = tokenizer_of(folders, args.calls, args.chat_template_kwargs)
-        if args.engine == EMBEDDED and args.dtype == "auto":
-            from rollouts.engines.torch.engine import set_threads
-            from rollouts.engines.torch.load import choose_device, choose_dtype
-
-            set_threads(args.threads or "auto")  # what is fast is measured with them
-            begun: Mapping[str, Any] = (read_record(record) or {}).get("settings") or {}
-            known = begun.get("dtype", "auto")
-            fits = known != "auto" and begun.get("engine") == EMBEDDED
-            args.dtype = known if fits else choose_dtype("auto", choose_device(args.device))
-        return folders, tokenizer
-    if not args.tokenizer:
+        folders = folders_of(command.who)
+        return folders, tokenizer_of(folders, calls, template)
+    if not command.server.tokenizer:
         return [], None
-    return [], ChatTokenizer(Path(args.tokenizer), args.calls, args.chat_template_kwargs)
+    return [], ChatTokenizer(Path(command.server.tokenizer), calls, template)
 
 
 # --- who answers ---------------------------------------------------------------------------------
@@ -256,7 +273,7 @@ def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | N
 
 @contextmanager
 def opened(
-    args: Any,
+    command: Command,
     asked: Asked,
     tokenizer: ChatTokenizer | None,
     folders: Sequence[Path],
@@ -265,79 +282,87 @@ def opened(
 ) -> Generator[Model]:
     """What answers, ready to be asked. `note` is told what it is: the engine, the server's version,
     the number format. Raises `TaskError` for what cannot be used."""
-    model = args.model
+    model = command.who
     try:
         if is_reference(model):
             yield Answers(lambda task: job.reference(model, task), tokenizer)
         elif model.startswith(SOLVER):
-            yield _scripted(args, asked.tasks, tokenizer)
+            yield _scripted(command, asked.tasks, tokenizer)
         elif model.startswith(CANNED):
             path = Path(model.removeprefix(CANNED))
             if not path.is_file():
                 raise TaskError(f"--model {model}: no such file; give rows of canned replies")
             from rollouts.engines.scripted import CannedEngine
 
-            yield Each(CannedEngine.from_file(path), in_flight=args.in_flight, name=model)
-        elif args.engine != EMBEDDED:
+            yield Each(CannedEngine.from_file(path), in_flight=command.server.in_flight, name=model)
+        elif command.server.kind != EMBEDDED:
             with (
-                served(args, folders[0] if folders else None, job.servers) as found,
-                _entered(found.engine(args)) as engine,
+                served(command, model, folders[0] if folders else None, job.servers) as found,
+                _entered(found.engine(command.server)) as engine,
             ):
-                note({"engine": args.engine, "version": engine.version})
+                note({"engine": command.server.kind, "version": engine.version})
                 words = tokenizer or found.tokenizer
-                bounded = _bounded(args, engine, words)
-                yield Each(bounded.complete, words, args.in_flight, model)
+                bounded = _bounded(command, engine, words)
+                yield Each(bounded.complete, words, command.server.in_flight, model)
         elif is_remote(model):
-            with _entered(_endpoint(args)) as engine:
-                yield Each(engine, None, args.in_flight, model)
+            with _entered(_endpoint(command)) as engine:
+                yield Each(engine, None, command.server.in_flight, model)
                 note(engine.about())  # known once it has answered
         else:
             assert tokenizer is not None
             from train.model.folder import load_local
 
-            config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
-            engine = load_local(folders, tokenizer, config, args.slots, job.servers.parent)
+            config = EngineConfig(
+                threads=command.engine.threads,
+                device=command.engine.device,
+                dtype=command.engine.dtype,
+            )
+            engine = load_local(
+                folders, tokenizer, config, command.engine.slots, job.servers.parent
+            )
             note(engine.about())
-            yield Batch(_bounded(args, engine, tokenizer), tokenizer, args.slots)
+            yield Batch(_bounded(command, engine, tokenizer), tokenizer, command.engine.slots)
     finally:
         asyncio_run(job.shop.close())
 
 
-def _scripted(args: Any, tasks: Sequence[Task], tokenizer: ChatTokenizer | None) -> Model:
+def _scripted(command: Command, tasks: Sequence[Task], tokenizer: ChatTokenizer | None) -> Model:
     """An agent without a model; a tokenizer gives its answers token ids."""
     from rollouts.engines.scripted import ScriptedChat, ScriptedEngine
     from rollouts.scripted_agents import OWN, OwnSolver, script
     from rollouts.tool_calls import call_format
 
-    name = args.model.removeprefix(SOLVER)
+    name = command.who.removeprefix(SOLVER)
     if name == OWN:
-        return Each(OwnSolver(tasks), None, args.in_flight, args.model)
+        return Each(OwnSolver(tasks), None, command.server.in_flight, command.who)
     if tokenizer is None:
-        said = script(name, tasks, call_format(args.calls))
-        return Each(ScriptedChat(said, args.calls), None, args.in_flight, args.model)
+        said = script(name, tasks, call_format(command.tools.calls))
+        return Each(
+            ScriptedChat(said, command.tools.calls), None, command.server.in_flight, command.who
+        )
     engine = ScriptedEngine(script(name, tasks, tokenizer.calls), tokenizer)
-    return Batch(engine, tokenizer, args.slots)
+    return Batch(engine, tokenizer, command.engine.slots)
 
 
-def _endpoint(args: Any) -> Any:
+def _endpoint(command: Command) -> Any:
     from rollouts.engines.http_engine import OpenAIEngine
 
-    template = args.chat_template_kwargs
+    template = command.model.chat_template_kwargs
     return OpenAIEngine(
-        args.model,
-        args.endpoint_model,
-        key_env=args.key_env,
-        in_flight=args.in_flight,
-        patience_s=args.patience,
-        timeout_s=args.timeout,
-        calls=args.calls,
-        extra=({"chat_template_kwargs": template} if template else {}) | args.request_fields,
+        command.who,
+        command.server.model,
+        key_env=command.server.key_env,
+        in_flight=command.server.in_flight,
+        patience_s=command.server.patience,
+        timeout_s=command.server.timeout,
+        calls=command.tools.calls,
+        extra=({"chat_template_kwargs": template} if template else {}) | command.server.request,
     )
 
 
-def _bounded(args: Any, engine: Any, tokenizer: ChatTokenizer) -> Any:
+def _bounded(command: Command, engine: Any, tokenizer: ChatTokenizer) -> Any:
     """An engine of token ids with the bound of thoughts that the command line gives."""
-    if not (most := args.max_thinking_tokens):
+    if not (most := command.sampling.max_thinking_tokens):
         return engine
     from rollouts.engines.thinking import ThinkingBudget
 
@@ -405,48 +430,52 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
     return 3 if broken or given.missing else 0
 
 
-# options that change neither an answer nor a score; tasks and code stand for themselves
+# what changes neither an answer nor a score; tasks and code stand for themselves
 FREE = (
     *("out", "in_flight", "threads", "json", "key_env", "name", "price", "slots", "device"),
-    *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
-    *("part", "gather", "limit", "track", "licence", "max_cost", "max_total_tokens", "words"),
-    *("server_python", "gpus", "prompts", "asked_in"),
+    *("no_baselines", "tasks", "family", "include_trained", "patience", "timeout", "part"),
+    *("gather", "limit", "chosen", "max_cost", "max_total_tokens", "asked_in", "server_python"),
+    *("gpus", "prompts"),
 )
 THINKING = "enable_thinking"  # the argument of chat templates
 
 
 def settings_of(
-    args: Any,
+    command: Command,
     tasks: Sequence[Task],
     folders: Sequence[Path] = (),
     tokenizer: ChatTokenizer | None = None,
 ) -> dict[str, Any]:
     """For the record, and to refuse going on with something else. `folders` hold the weights, an
     adapter's and its base model's."""
-    found: dict[str, Any] = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in sorted(vars(args).items())
-        if name not in FREE
-    }
+    said: dict[str, Any] = {}
+    for name, value in vars(command).items():
+        if name in FREE:
+            continue
+        inner = vars(value) if is_dataclass(value) else {}
+        said |= {called(f"{name}.{own}"): inner[own] for own in inner} or {called(name): value}
+    if command.solver is None:  # `assay eval`, whose records have agents and files so
+        del said["solver"]
+        said["agent"] = said["agent"] or ""
+        said |= {name: str(Path(said[name])) for name in ("examples", "dsbench") if said[name]}
+    found = {name: said[name] for name in sorted(said) if name not in FREE}
     if folders:
         found["weights"] = weights_hash(folders)
     if tokenizer is not None:
         found["tokenizer"] = tokenizer.fingerprint
     found["families"] = families_hash(tasks)
-    prompts = getattr(args, "asked_in", None)
-    if prompts is not None and (words := prompts.settings(tasks)):
+    if words := command.asked_in.settings(tasks):
         found["words"] = words
     return found
 
 
-def thinking(args: Any) -> bool | None:
+def thinking(command: Command) -> bool | None:
     """Whether the model is told to think before it answers: by the arguments of its chat template
     on the command line, by `server.request`, else by its folder. None where nothing says so."""
-    fields: Mapping[str, Any] = getattr(args, "request_fields", None) or {}
-    asked = fields.get("chat_template_kwargs")
+    asked = command.server.request.get("chat_template_kwargs")
     found = dict(asked) if isinstance(asked, dict) else {}
-    found |= getattr(args, "chat_template_kwargs", None) or {}
-    folder = Path(args.model).expanduser()
+    found |= command.model.chat_template_kwargs
+    folder = Path(command.who).expanduser()
     if THINKING not in found and folder.is_dir():
         found = template_arguments(folder)
     value = found.get(THINKING)

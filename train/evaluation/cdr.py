@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assay.hub import local_place
 from assay.rows import arrow_rows, read_rows
@@ -41,12 +40,13 @@ from train.evaluation.benchmarks import (
     HELDOUT,
     OF_A_RELEASE,
     Benchmark,
+    Command,
+    Evaluation,
     Found,
     Opened,
     Row,
     budget_of,
     in_words,
-    plain_plan,
     published_room,
 )
 from train.evaluation.tables import Draw, aligned, points
@@ -56,38 +56,37 @@ STYLES = 3  # of wording, in the semantic extension
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
 
-def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
-    if "instance_id" not in task.gold:  # a text of one's own
-        return plain_plan(task, args, tokenizer)
-    room: int = args.max_new_tokens
+def plan(task: Task, command: Command, tokenizer: ChatTokenizer | None) -> Plan:
+    room: int = command.sampling.max_new_tokens
     if not room and tokenizer is not None:
-        room = published_room(task, args, tokenizer, ANSWER_TOKENS)
-    return Plan(room, budget_of(args))
+        room = published_room(task, command, tokenizer, ANSWER_TOKENS)
+    return Plan(room, budget_of(command))
 
 
 # --- tasks ---------------------------------------------------------------------------------------
 
 
-def open_folder(rest: str, args: Any) -> Opened:
+def open_folder(rest: str, command: Evaluation) -> Opened:
     """`cdr:PLACE[:track,…]`, `cdr:DIR/heldout.jsonl` or `cdr:DIR/train.jsonl`."""
-    picked = pick_rows(rest, args.all_rows)
+    picked = pick_rows(rest, command.cdr.all_rows)
     what = _what(parse_tracks(rest)[0], picked)
-    said = [*tell(picked, args.strict)]
+    said = [*tell(picked, command.strict)]
     if picked.left_out:
         said.append(
             f"{picked.left_out} rows are left out: only {what} is evaluated; cdr.all_rows=true "
             "asks for every row"
         )
-    pool = examples_of(picked.split or picked.home, args)
+    pool = examples_of(picked.split or picked.home, command)
     rows = [row for mine in picked.tracks.values() for row in mine]
-    tasks = [_task(row, i, v, args) for row in rows for i, v in variants_of(row, args)]
+    tasks = [_task(row, i, v, command) for row in rows for i, v in variants_of(row, command)]
     if pool:
-        tasks = [with_examples(task, pool, _shots(args), _words(args)) for task in tasks]
-    if line := _without_examples(tasks, args):
+        shots = Shots(command.cdr.shots, command.cdr.shot_chars, command.seed)
+        tasks = [with_examples(task, pool, shots, _words(command)) for task in tasks]
+    if line := _without_examples(tasks, command):
         said.append(line)
     return Opened(
         tasks,
-        notes={"mode": args.mode, "k": args.k, "rows_left_out": picked.left_out},
+        notes={"mode": command.cdr.mode, "k": command.cdr.k, "rows_left_out": picked.left_out},
         said=said,
         heldout=picked.heldout,
         asked=OF_A_RELEASE if picked.official else "",
@@ -104,78 +103,75 @@ def _what(word: str, picked: Picked) -> str:
     return f"the held-out split of {word}" if picked.left_out else f"all rows of {word}"
 
 
-def _words(args: Any) -> Words | None:
+def _words(command: Evaluation) -> Words | None:
     """The words that rows are asked in; None: ours."""
-    return args.asked_in.words.get("refinement")
+    return command.asked_in.words.get("refinement")
 
 
-def _shots(args: Any) -> Shots:
-    return Shots(args.shots, args.shot_chars, args.seed)
-
-
-def _draws(args: Any) -> bool:
+def _draws(command: Evaluation) -> bool:
     """Whether few_shot draws examples: a release's words have their own."""
-    words = _words(args)
+    words = _words(command)
     return words is None or "examples" in places(words.texts["few_shot"])
 
 
-def variants_of(row: Row, args: Any) -> list[tuple[int, Row]]:
+def variants_of(row: Row, command: Evaluation) -> list[tuple[int, Row]]:
     """(index, variant) of the K variants that a row is asked in, chosen as the release does."""
     listed: list[Row] = row.get("prompt_variants") or []
     if not listed:
         raise TaskError(f"row {row['instance_id']}: no prompt_variants; give rows with prompts")
     key = str(row.get("recipe_prompt_key") or row.get("recipe_id") or "")
-    k = 0 if row["track_family"] == "semantic_extension" else args.k
-    picked = sample_variants(len(listed), k, args.seed, key, row["instance_id"])
+    k = 0 if row["track_family"] == "semantic_extension" else command.cdr.k
+    picked = sample_variants(len(listed), k, command.seed, key, row["instance_id"])
     return [(i, listed[i]) for i in picked]
 
 
-def examples_of(place: Path, args: Any) -> Pool:
+def examples_of(place: Path, command: Evaluation) -> Pool:
     """The examples of few_shot: of the training tasks of a build's folder, or those that the
     command line names; {} for another mode, and where there are none. Raises `TaskError`."""
-    if args.mode != "few_shot":
+    if command.cdr.mode != "few_shot":
         return {}
-    if not _draws(args):
-        if args.examples is not None:
+    if not _draws(command):
+        if command.cdr.examples is not None:
             raise TaskError(
-                f"cdr.examples={args.examples}: the words of few_shot have their own examples; "
-                "leave it out, or leave prompts= out"
+                f"cdr.examples={command.cdr.examples}: the words of few_shot have their own "
+                "examples; leave it out, or leave prompts= out"
             )
         return {}
-    if args.shots < 1 or args.shot_chars < 1:
+    if command.cdr.shots < 1 or command.cdr.shot_chars < 1:
         raise TaskError("cdr.shots and cdr.shot_chars: give 1 or more")
     folder = place.parent if place.is_file() else place
     beside = next((f for f in (folder / TRAIN, folder.parent / TRAIN) if f.is_file()), None)
-    path: Path | None = args.examples or beside
+    path = Path(command.cdr.examples) if command.cdr.examples else beside
     if path is None:
         return {}
     if not path.is_file():
         raise TaskError(f"cdr.examples={path}: no such file; give training tasks as JSON lines")
     rows = (row for _, row in read_rows(path))  # a file that only lists ids gives none
     tasks = (Task.from_json(row, str(path)) for row in rows if "prompt" in row)
-    return pool_of(tasks, args.shot_chars)
+    return pool_of(tasks, command.cdr.shot_chars)
 
 
-def _without_examples(tasks: Sequence[Task], args: Any) -> str:
+def _without_examples(tasks: Sequence[Task], command: Evaluation) -> str:
     """A line about prompts with the two fixed examples, "" when there is none."""
     bare = [t for t in tasks if shows_examples(t) and "examples" not in t.meta]
-    if args.mode != "few_shot" or not bare:
+    if command.cdr.mode != "few_shot" or not bare:
         return ""
-    if not _draws(args):
+    if not _draws(command):
         return f"few_shot: {len(bare)} prompts show the examples of the words that are asked in"
     tracks = ", ".join(dict.fromkeys(task.track for task in bare))
     return (
         f"few_shot: {len(bare)} prompts of {tracks} show two fixed examples, for want of training "
-        f"tasks of at most {args.shot_chars} characters; cdr.examples=FILE names some"
+        f"tasks of at most {command.cdr.shot_chars} characters; cdr.examples=FILE names some"
     )
 
 
-def _task(row: Row, index: int, variant: Row, args: Any) -> Task:
+def _task(row: Row, index: int, variant: Row, command: Evaluation) -> Task:
     """A row in one variant; the id says which."""
-    added = {"status": row["reference_status"], "text": row["reference_text"], "mode": args.mode}
+    mode = command.cdr.mode
+    added = {"status": row["reference_status"], "text": row["reference_text"], "mode": mode}
     steps = [str(step) for step in row.get("operator_sequence") or []]
     filtered = row.get("operator_kind") == "filter" or any(s.endswith("_filter") for s in steps)
-    words = _words(args)
+    words = _words(command)
     meta = {
         "instance": row["instance_id"],
         "requirement": variant["user_requirement"],
@@ -191,7 +187,7 @@ def _task(row: Row, index: int, variant: Row, args: Any) -> Task:
         family="structured" if row["scoring_profile"] in (JSON, MIXED) else "refinement",
         track=row["source_track"],
         split="test",
-        prompt=messages(asked, text, args.mode, form, words=words),
+        prompt=messages(asked, text, mode, form, words=words),
         gold=row | added,
         group=row.get("order_group_instance_id") or None,
         meta=meta | ({MARK: words.hash} if words is not None else {}),
@@ -201,7 +197,7 @@ def _task(row: Row, index: int, variant: Row, args: Any) -> Task:
 # --- the release's files -------------------------------------------------------------------------
 
 
-def prediction_rows(tasks: Sequence[Task], rows: Sequence[Row], args: Any) -> list[Row]:
+def prediction_rows(tasks: Sequence[Task], rows: Sequence[Row], command: Evaluation) -> list[Row]:
     """Release prediction rows from the rows of one track's tasks, in order; an answer with a
     failure is a request that failed."""
     instances: dict[str, list[tuple[Task, Row]]] = {}
@@ -210,19 +206,19 @@ def prediction_rows(tasks: Sequence[Task], rows: Sequence[Row], args: Any) -> li
     found: list[Row] = []
     for pairs in instances.values():
         original = {k: v for k, v in pairs[0][0].gold.items() if k not in ADDED}
-        picked = dict(variants_of(original, args))
+        picked = dict(variants_of(original, command))
         asked = {int(task.id.rpartition("#")[2]): row for task, row in pairs}
         found.append(
             original
             | {
-                "request_model": args.name,
+                "request_model": command.name,
                 "request_backend": "assay",
                 "request_temperature": 0.0,
-                "request_enable_thinking": bool(thinking(args)),
-                "prompt_mode": args.mode,
+                "request_enable_thinking": bool(thinking(command)),
+                "prompt_mode": command.cdr.mode,
                 "selected_prompt_variant_indices": list(picked),
-                "prompt_variant_sample_size": args.k if args.k > 0 else "all",
-                "prompt_variant_sampling_seed": args.seed,
+                "prompt_variant_sample_size": command.cdr.k if command.cdr.k > 0 else "all",
+                "prompt_variant_sampling_seed": command.seed,
                 "variant_predictions": [
                     _prediction(original, i, variant, asked[i]) for i, variant in picked.items()
                 ],
@@ -255,37 +251,37 @@ def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
     }
 
 
-def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
+def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, command: Evaluation) -> Found:
     """Write the release's files under `out/data/evaluation`; the paper's metrics by track."""
-    root, model = out / "data" / "evaluation", args.name
+    root, model = out / "data" / "evaluation", command.name
     first = [(t, r) for t, r in zip(tasks, rows, strict=True) if r["sample"] == 0]
     papers: dict[str, Row] = {}
     answers: dict[str, cdr_tables.TrackAnswers] = {}
     for track in dict.fromkeys(task.track for task, _ in first):
         mine = [(t, r) for t, r in first if t.track == track]
         core = mine[0][0].gold["track_family"] == "core_rule"
-        label = args.k if args.k > 0 else "all"
-        suffix = f"{args.mode}_k{label}_seed{args.seed}" if core else "semantic_styles3"
+        label = command.cdr.k if command.cdr.k > 0 else "all"
+        suffix = f"{command.cdr.mode}_k{label}_seed{command.seed}" if core else "semantic_styles3"
         home = root / track / model
-        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], args)
+        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], command)
         write_jsonl(home / f"predictions_{suffix}.jsonl", done)
         known = str(done[0].get("benchmark_track") or track)  # what the release calls the track
         # the semantic extension has three styles, and is scored at 3
         asked = min(len(row["variant_predictions"]) for row in done)
-        k = args.k if core else STYLES if asked >= STYLES else 0
-        scored = score_file(done, k, args.seed, known, model)
+        k = command.cdr.k if core else STYLES if asked >= STYLES else 0
+        scored = score_file(done, k, command.seed, known, model)
         write_scores(home / f"score_{suffix}", scored)
         papers[track] = scored.paper
         answers[track] = cdr_tables.TrackAnswers(done, scored)
     leaderboard([root], root / "reports")
-    shown = cdr_tables.tables_of(papers, answers, Draw(seed=args.seed))
+    shown = cdr_tables.tables_of(papers, answers, Draw(seed=command.seed))
     return Found(
         {
             "paper_metrics": papers,
             "parsing": "release here, strict in rows and tables",
             "shown": [asdict(table) for table in shown],
         },
-        in_words(f"{paper_table(papers)}\nfiles: {root}", tasks, args),
+        in_words(f"{paper_table(papers)}\nfiles: {root}", tasks, command),
     )
 
 

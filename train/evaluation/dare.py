@@ -23,7 +23,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from assay.console import task_filter
 from assay.family import score_answer
 from assay.files import write_text
 from assay.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
@@ -36,6 +35,8 @@ from rollouts.trajectory import Trajectory
 from train.evaluation.benchmarks import (
     HELDOUT,
     Benchmark,
+    Command,
+    Evaluation,
     Found,
     Opened,
     Row,
@@ -56,17 +57,17 @@ INDEX, IDS = "index.jsonl", "ids.txt"
 MESSAGE_TOKENS = 16_384  # of one message: the published setting
 
 
-def open_folder(rest: str, args: Any) -> Opened:
+def open_folder(rest: str, command: Evaluation) -> Opened:
     """`dare:PLACE`: a file of tasks, a folder of `assay tasks dare`, or a copy of the release."""
     if not rest:
         raise TaskError(f"--tasks dare:: wanted dare:PLACE, such as dare:{RELEASE}")
-    tasks, root = tasks_of(rest, args)
-    tasks = [t for t in tasks if not args.only or t.track in args.only.split(",")]
+    tasks, root = tasks_of(rest, command)
+    tasks = of_tracks(tasks, command)
     if not tasks:
         raise TaskError(f"--tasks dare:{rest}: no task is left; look at dare.only")
     stale = stale_gold(tasks)
     return Opened(
-        acted_on([with_absolute_files(task, root) for task in tasks], args, "dare:"),
+        acted_on([with_absolute_files(task, root) for task in tasks], command, "dare:"),
         notes={"gold_of_other_versions": stale},
         heldout=all_heldout(tasks),
         split=splits_of(rest, tasks),
@@ -74,7 +75,13 @@ def open_folder(rest: str, args: Any) -> Opened:
     )
 
 
-def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
+def of_tracks(tasks: Sequence[Task], command: Evaluation) -> list[Task]:
+    """Those of the tracks that `dare.only` names."""
+    only = command.dare.only
+    return [task for task in tasks if not only or task.track in only.split(",")]
+
+
+def tasks_of(place: str, command: Evaluation) -> tuple[list[Task], Path]:
     """(tasks, the folder their files are relative to). Of a copy of the release only the tasks that
     will be asked are imported, into `tasks/dare/` of the run's folder."""
     folder = Path(place)
@@ -82,24 +89,21 @@ def tasks_of(place: str, args: Any) -> tuple[list[Task], Path]:
     own = folder / HELDOUT  # of a build of our own
     if not listed.is_file() and own.is_file() and own.stat().st_size:
         listed = own
-    if listed.is_file() and not args.simulate:
+    if listed.is_file() and not command.dare.simulate:
         return read_tasks(listed), listed.parent
-    made = args.out / "tasks" / "dare"
+    made = command.out / "tasks" / "dare"
     if listed.is_file():
         words = ("--remake", str(listed.resolve()), "--out", str(made.resolve()))
         build_tasks(str(listed), "dare", *words)
         return read_tasks(made / "tasks.jsonl"), made
     what = ["--import", str(folder.resolve()) if folder.exists() else place]
-    what += ["--out", str(made.resolve()), *(["--strict"] if args.strict else [])]
-    what += ["--simulate"] if args.simulate else []
-    if args.limit or args.only or task_filter(args):
+    what += ["--out", str(made.resolve()), *(["--strict"] if command.strict else [])]
+    what += ["--simulate"] if command.dare.simulate else []
+    if command.limit or command.dare.only or command.chosen:
         build_tasks(place, "dare", *what, "--list")
-        some = [
-            t for t in read_tasks(made / INDEX) if not args.only or t.track in args.only.split(",")
-        ]
-        some = even_draw(
-            task_filter(args).select(some, f"--tasks dare:{place}"), args.limit, args.seed
-        )
+        some = of_tracks(read_tasks(made / INDEX), command)
+        some = command.chosen.select(some, f"--tasks dare:{place}")
+        some = even_draw(some, command.limit, command.seed)
         write_text(made / IDS, "".join(f"{task.id}\n" for task in some))
         what += ["--ids", str((made / IDS).resolve())]
     build_tasks(place, "dare", *what)
@@ -112,16 +116,16 @@ def stale_gold(tasks: Sequence[Task]) -> list[str]:
     return sorted({mismatch(m) for m in made} - {""})
 
 
-def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
-    room: int = args.max_new_tokens
+def plan(task: Task, command: Command, tokenizer: ChatTokenizer | None) -> Plan:
+    room: int = command.sampling.max_new_tokens
     if not room and tokenizer is None:
         room = room_for(task, None, MESSAGE_TOKENS)
     elif not room and tokenizer is not None:
-        room = published_room(task, args, tokenizer, MESSAGE_TOKENS)
-    return Plan(room, agents_budget(task, args))
+        room = published_room(task, command, tokenizer, MESSAGE_TOKENS)
+    return Plan(room, agents_budget(task, command))
 
 
-def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
+def more(task: Task, run: Trajectory, score: Score, command: Evaluation) -> Row:
     """What the tables need beyond a generic row; the file's outcome in both readings."""
     readings = {
         name: score_answer(task, run.answer(), {task.family: TableReward(name)}).outcome
@@ -129,27 +133,27 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     }
     return {
         "readings": readings,
-        **competition(task, run, args.dsbench),
+        **competition(task, run, command.dare.dsbench),
         "errors": dict(run.errors),
         "failure_category": category(task, run, score),
     }
 
 
-def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
+def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, command: Evaluation) -> Found:
     """Numbers by track and in all, and `table.md`."""
-    tracks = by_track(rows, args.seed)
+    tracks = by_track(rows, command.seed)
     total = totals(tracks, rows)
-    cost = costs(rows, _question_tokens(tasks, args))
+    cost = costs(rows, _question_tokens(tasks, command))
     text = "\n\n".join(filter(None, [text_tables(tracks, total, cost), competitions_line(rows)]))
-    text = in_words(text, tasks, args)
+    text = in_words(text, tasks, command)
     write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total, "costs": cost}, text)
 
 
-def _question_tokens(tasks: Sequence[Task], args: Any) -> dict[str, int]:
+def _question_tokens(tasks: Sequence[Task], command: Evaluation) -> dict[str, int]:
     """Tokens of each question by `server.tokenizer`, else by the model's own; {} where there is
     none."""
-    folder = Path(args.tokenizer or args.model).expanduser()
+    folder = Path(command.server.tokenizer or command.who).expanduser()
     if not (folder / "tokenizer_config.json").is_file():
         return {}
     tokenizer = ChatTokenizer(folder)
@@ -166,13 +170,13 @@ def _question_tokens(tasks: Sequence[Task], args: Any) -> dict[str, int]:
 SECONDS = 300.0
 
 
-def competition(task: Task, run: Trajectory, home: Path | None) -> Row:
+def competition(task: Task, run: Trajectory, copy: str | None) -> Row:
     """The competition of a task, and DSBench's own number where its copy is at hand."""
     if "competition" not in task.meta:
         return {}
     row: Row = {"competition": task.meta["competition"]}
-    if home is not None and run.failure is None:
-        row["relative_gap"] = relative_gap(home, task, run.files.get(FILE))
+    if copy and run.failure is None:
+        row["relative_gap"] = relative_gap(Path(copy), task, run.files.get(FILE))
     return row
 
 

@@ -37,6 +37,8 @@ from train.evaluation.benchmarks import (
     HELDOUT,
     OTHER_AGENTS,
     Benchmark,
+    Command,
+    Evaluation,
     Found,
     Opened,
     Row,
@@ -65,67 +67,64 @@ SETTINGS = ("end-to-end", "subtasks")
 SECONDS = 3600.0  # that tools of one episode may run
 
 
-def open_folder(rest: str, args: Any) -> Opened:
+def open_folder(rest: str, command: Evaluation) -> Opened:
     """`krama:PLACE`. Raises `TaskError`."""
-    settings = [s.strip() for s in args.settings.split(",") if s.strip()]
+    own = command.krama
+    settings = [s.strip() for s in own.settings.split(",") if s.strip()]
     if unknown := [s for s in settings if s not in SETTINGS]:
         raise TaskError(f"krama.settings={unknown[0]!r}: wanted {', '.join(SETTINGS)}")
     if not rest:
         raise TaskError("--tasks krama:: wanted krama:PLACE, such as the release's checkout")
-    folder, said = _built(Path(rest), args)
-    agent = args.agent or DEFAULT
+    folder, said = _built(Path(rest), command)
+    agent = own.agent or DEFAULT
     tool, _ = AGENTS[agent]
     root = folder.parent if folder.is_file() else folder
-    found = [t for part in load_tracks(folder, settings, args.doubted).values() for t in part]
+    found = [t for part in load_tracks(folder, settings, own.doubted).values() for t in part]
     return Opened(
         [replace(with_absolute_files(task, root), tools=(tool,)) for task in found],
         heldout=all_heldout(found),
         split=splits_of(rest, found),
         said=said,
-        notes={"agent": agent, "settings": settings, "doubted": args.doubted},
+        notes={"agent": agent, "settings": settings, "doubted": own.doubted},
     )
 
 
-def _built(place: Path, args: Any) -> tuple[Path, list[str]]:
+def _built(place: Path, command: Evaluation) -> tuple[Path, list[str]]:
     """(what `load_tracks` reads, lines about it): the place itself, or tasks made of a copy of the
     release there, beside the results."""
     own = place.is_file() and place.suffix != ".json"
     if own or any((place / name).is_file() for name in ("tasks.jsonl", HELDOUT)):
-        if args.input_mode or args.subtask_mode:
+        if command.krama.input_mode or command.krama.subtask_mode:
             raise TaskError(
                 f"--tasks krama:{place}: these tasks are made already; give krama.input_mode "
                 "and krama.subtask_mode with the release's checkout, or --mode to `assay tasks "
                 "krama`"
             )
         return place, []
-    made = args.out / "krama"
+    made = command.out / "krama"
     words = ["krama", "--import", str(place), "--out", str(made)]
-    words += ["--mode", args.input_mode or "full"]
-    words += ["--subtask-mode", args.subtask_mode] if args.subtask_mode else []
-    words += ["--strict"] if args.strict else []
+    words += ["--mode", command.krama.input_mode or "full"]
+    words += ["--subtask-mode", command.krama.subtask_mode] if command.krama.subtask_mode else []
+    words += ["--strict"] if command.strict else []
     build_tasks(f"--tasks krama:{place}", *words, quiet=True)
     manifest: Row = json.loads((made / "manifest.json").read_text("utf-8"))
     return made, list(manifest["said"])
 
 
-def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
-    turns = max((_turns(tool, args) for tool in task.tools), default=0)
-    budget = budget_of(args, turns or 5, SECONDS)
-    return Plan(args.max_new_tokens or room_for(task, tokenizer, MESSAGE), budget)
+def plan(task: Task, command: Command, tokenizer: ChatTokenizer | None) -> Plan:
+    turns_of = TURNS | {"ds_guru_few_shot": command.tools.tries}
+    turns = max((turns_of.get(tool, 0) for tool in task.tools), default=0)
+    budget = budget_of(command, turns or 5, SECONDS)
+    return Plan(command.sampling.max_new_tokens or room_for(task, tokenizer, MESSAGE), budget)
 
 
-def _turns(tool: str, args: Any) -> int:
-    return args.tries if tool == "ds_guru_few_shot" else TURNS.get(tool, 0)
-
-
-def rewards(args: Any) -> Mapping[str, Mapping[str, Any]]:
+def rewards(command: Evaluation) -> Mapping[str, Mapping[str, Any]]:
     """The judge of paraphrases, where one is named."""
-    if not args.judge_url:
-        return {}
-    return {"answer": {"judge_url": args.judge_url, "judge_model": args.judge_model}}
+    url, model = command.krama.judge_url, command.krama.judge_model
+    return {"answer": {"judge_url": url, "judge_model": model}} if url else {}
 
 
-def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
+def more(task: Task, run: Trajectory, score: Score, command: Evaluation) -> Row:
     """What the tables need beyond a generic row: answer, cause of failure, the published harness's
     score, design of the pipeline, cost."""
     left: Row = json.loads(run.files[ANSWER]) if ANSWER in run.files else _in_words(task, run)
@@ -147,10 +146,10 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
         "notes": dict(run.notes),
     }
     if run.failure is None:
-        judge = judge_of(args.judge_url, args.judge_model)
+        judge = judge_of(command.krama.judge_url, command.krama.judge_model)
         kind, target = str(task.gold["answer_type"]), task.gold["answer"]
         row["release"] = harness(kind, target, left.get("published"), judge)
-        row["design_judged"] = _design(task, code, args) if whole else None
+        row["design_judged"] = _design(task, code, command) if whole else None
     return row
 
 
@@ -160,10 +159,10 @@ def _in_words(task: Task, run: Trajectory) -> Row:
     return {"response": said, "published": said}
 
 
-def _design(task: Task, code: str, args: Any) -> float | None:
-    if not args.judge_url:
+def _design(task: Task, code: str, command: Evaluation) -> float | None:
+    if not command.krama.judge_url:
         return None
-    endpoint = ChatEndpoint(args.judge_url, args.judge_model, KEY_ENV)
+    endpoint = ChatEndpoint(command.krama.judge_url, command.krama.judge_model, KEY_ENV)
     try:
         steps = [str(s.get("step") or "") for s in task.gold.get("subtasks") or []]
         return judged_coverage(steps, code, endpoint)
@@ -200,20 +199,20 @@ def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[st
     }
 
 
-def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
+def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, command: Evaluation) -> Found:
     """Numbers by setting and domain, and `tables.md`."""
     flat = [row["more"] | {k: row[k] for k in ("task_id", "outcome", "parts")} for row in rows]
-    numbers = summary(flat, args.tries)
+    numbers = summary(flat, command.tools.tries)
     meta = {
-        "agent": args.agent or DEFAULT,
-        "model": args.model,
-        "reading": args.reading or "table3",
-        "tries": args.tries,
-        "rows": args.snippet_rows,
-        "snippet_tokens": args.snippet_tokens,
+        "agent": command.krama.agent or DEFAULT,
+        "model": command.who,
+        "reading": command.reading or "table3",
+        "tries": command.tools.tries,
+        "rows": command.tools.snippet_rows,
+        "snippet_tokens": command.tools.snippet_tokens,
         "over": over_published(tasks),
     }
-    shown = in_words(text_tables(numbers, meta), tasks, args)
+    shown = in_words(text_tables(numbers, meta), tasks, command)
     write_text(out / "tables.md", shown + "\n" * (not shown.endswith("\n")))
     return Found({"tables": numbers, **meta}, shown)
 
@@ -325,7 +324,7 @@ def after_tries(rows: Sequence[Row], most: int) -> list[Row]:
     this is what runs with fewer tries give (paper, Tables 12 to 14), up to chance of the sampler.
     """
     scored = [r for r in rows if r["outcome"] is not None]
-    scored = [r for r in scored if _agent(r) == "ds-guru few-shot"]
+    scored = [r for r in scored if (r.get("notes") or {}).get("agent") == "ds-guru few-shot"]
     if not scored or most < 2:
         return []
     found: list[Row] = []
@@ -345,11 +344,6 @@ def after_tries(rows: Sequence[Row], most: int) -> list[Row]:
             }
         )
     return found
-
-
-def _agent(row: Row) -> str:
-    notes: Row = row.get("notes") or {}
-    return str(notes.get("agent"))
 
 
 _RAN = ("ran", "no_answer")  # how an episode ends whose pipeline ran

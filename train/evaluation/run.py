@@ -18,7 +18,6 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from assay.console import task_filter
 from assay.family import (
     family_named,
     family_of,
@@ -59,6 +58,7 @@ from train.evaluation.answering import (
     Job,
     answer_all,
     environment_factory,
+    in_its_words,
     is_folder,
     is_remote,
     say_end,
@@ -68,12 +68,14 @@ from train.evaluation.benchmarks import (
     FAMILIES,
     HELDOUT,
     OF_A_RELEASE,
+    Evaluation,
     Opened,
     all_heldout,
     benchmark,
     benchmark_of,
     plan_of,
     splits_of,
+    way_of,
 )
 from train.evaluation.results import RECORD, RESULTS, ROWS, text_table
 from train.evaluation.rows import baseline_rows, reference_answer, row_of, scorer
@@ -90,18 +92,16 @@ JOURNAL_ONLY = frozenset(("messages", "file_texts", ASKED))
 MOST_SHOWN = 10_000  # answers that a page is written of unasked; `assay view` writes any
 
 
-def run(args: Any) -> int:
+def run(command: Evaluation) -> int:
     """Evaluate as the settled options of `assay eval` say; returns the exit status."""
-    args.n = args.n or 1
-    remote = is_remote(args.model)
-    args.name = args.name or model_name(args.model, args.endpoint_model if remote else "")
-    aside = sys.stderr if args.json else sys.stdout  # --json: nothing but one object on stdout
+    command = replace(command, name=command.name or model_name(command))
+    aside = sys.stderr if command.json else sys.stdout  # --json: nothing but one object on stdout
     with contextlib.redirect_stdout(aside):
-        data, given = evaluate(args)
+        data, given = evaluate(command)
     if len(data["rows"]) <= MOST_SHOWN:
-        write_rollouts(args.out, files_of(args.tasks))
-    page = write_page(args.out, data)
-    if args.json:
+        write_rollouts(command.out, files_of(command.tasks))
+    page = write_page(command.out, data)
+    if command.json:
         shown = {k: v for k, v in data.items() if k != "rows"}
         print(json.dumps(shown, ensure_ascii=False, default=str))
     else:
@@ -110,58 +110,59 @@ def run(args: Any) -> int:
         print(text_table(data))
         if short := data["tables"]["overall"].get("k_short"):
             print(f"{short} tasks lack an answer and are left out of avg@k and pass@k")
-        print(f"results: {args.out / RESULTS}\nreport: {page}")
+        print(f"results: {command.out / RESULTS}\nreport: {page}")
     return say_end("assay eval", data["rows"], given)
 
 
-def model_name(model: str, endpoint_model: str) -> str:
+def model_name(command: Evaluation) -> str:
     """What the model is called in tables and file names."""
-    kind, colon, rest = model.partition(":")
-    if endpoint_model or not colon:
-        return Path(endpoint_model or model).name
-    return f"{kind}:{Path(rest).name}"
+    if is_remote(command.who):
+        return Path(command.server.model).name
+    kind, colon, rest = command.who.partition(":")
+    return f"{kind}:{Path(rest).name}" if colon else Path(kind).name
 
 
-def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
+def evaluate(command: Evaluation) -> tuple[dict[str, Any], Given]:
     """Run an evaluation and write its files; returns what results.json holds, and how its rows were
     had."""
-    use_families(args.family)
-    shop = environment_factory(args)
-    asked = open_all(args.tasks, args)
+    use_families(command.family)
+    command = in_its_words(command)
+    shop = environment_factory(command)
+    asked = open_all(command.tasks, command)
     equipped = [shop.equip(task) for task in asked.tasks]
-    asked = replace(asked, tasks=args.asked_in.asked(equipped))
-    weights = weights_of_args(args, asked)
+    asked = replace(asked, tasks=command.asked_in.asked(equipped))
+    weights = weights_for(command, asked)
     for line in [*(line for part in asked.opened for line in part.said), asked.seen.said]:
         if line:
             print(line, flush=True)
-    draw = Draw(seed=args.seed)
+    draw = Draw(seed=command.seed)
     # first: gold that is no use ends it here
-    references = {} if args.no_baselines else baseline_rows(asked.tasks, weights)
+    references = {} if command.no_baselines else baseline_rows(asked.tasks, weights)
     baselines = {name: tables(rows, draw) for name, rows in references.items()}
-    rows, given = _answered(asked, args, shop, weights)
-    args.out.mkdir(parents=True, exist_ok=True)
+    rows, given = _answered(asked, command, shop, weights)
+    command.out.mkdir(parents=True, exist_ok=True)
     data = {
-        "meta": _meta(asked, args, weights, given),
+        "meta": _meta(asked, command, weights, given),
         "tables": tables(rows, draw),
         "baselines": baselines,
         "rows": [{k: v for k, v in row.items() if k not in JOURNAL_ONLY} for row in rows],
-        "benchmarks": _official(asked, rows, args),
-        "files": _own_tables(rows, args.out),
+        "benchmarks": _official(asked, rows, command),
+        "files": _own_tables(rows, command.out),
     }
-    write_bytes(args.out / RESULTS, json_text(data, indent=1, default=str))
+    write_bytes(command.out / RESULTS, json_text(data, indent=1, default=str))
     return data, given
 
 
-def weights_of_args(args: Any, asked: Asked) -> dict[str, Any]:
+def weights_for(command: Evaluation, asked: Asked) -> dict[str, Any]:
     """Weights by family: `reward.<family>.<setting>=value`, `reading`, and what benchmarks ask
     for. Raises `ConfigError`."""
-    reward: dict[str, dict[str, Any]] = {name: dict(own) for name, own in args.rewards.items()}
+    reward: dict[str, dict[str, Any]] = {name: dict(own) for name, own in command.reward.items()}
     for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
-        for family, values in benchmark(name).rewards(args).items():
+        for family, values in benchmark(name).rewards(command).items():
             reward.setdefault(family, {}).update(values)
-    if args.reading:
-        for family in _reading_families(args.reading, asked.tasks):
-            reward.setdefault(family, {})["reading"] = args.reading
+    if command.reading:
+        for family in _reading_families(command.reading, asked.tasks):
+            reward.setdefault(family, {})["reading"] = command.reading
     return weights_of(reward, "command line")
 
 
@@ -180,16 +181,17 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
 
 
 def _answered(
-    asked: Asked, args: Any, shop: EnvironmentFactory, weights: Mapping[str, Any]
+    asked: Asked, command: Evaluation, shop: EnvironmentFactory, weights: Mapping[str, Any]
 ) -> tuple[list[Row], Given]:
     """(all rows in the tasks' order, how they were had)."""
     score = scorer(weights)
 
     def row(task: Task, run: Trajectory) -> Row:
         scored, name = score(task, run), asked.benchmark(task)
-        made = row_of(task, run, scored, args.price)
+        made = row_of(task, run, scored, command.server.price)
         if name:
-            made["more"] = benchmark(name).more(task, run, scored, args)
+            way = way_of(task, name)
+            made["more"] = way.more(task, run, scored, command) if way is not None else {}
         if task.id in asked.seen.ids:
             made["trained_on"] = True
         if task.tools or name:  # the prompts of a benchmark stand in no file of tasks
@@ -197,33 +199,35 @@ def _answered(
         return made
 
     def parts(settings: Mapping[str, Any]) -> Any:
-        return gathered(args.gather, asked.tasks, settings, args.n)
+        return gathered(command.gather, asked.tasks, settings, command.sampling.n)
 
     job = Job(
         tasks=asked.tasks,
         shop=shop,
-        plan=lambda task, args, words: plan_of(task, args, words, asked.benchmark(task)),
+        plan=lambda task, command, words: plan_of(task, command, words, asked.benchmark(task)),
         row=row,
-        place=args.out / ROWS,
-        record=args.out / RECORD,
-        servers=args.out / "servers",
+        place=command.out / ROWS,
+        record=command.out / RECORD,
+        servers=command.out / "servers",
         what="evaluating",
         reference=reference_answer,
-        gathered=parts if args.gather else None,
+        gathered=parts if command.gather else None,
     )
-    given = answer_all(args, job)
+    given = answer_all(command, job)
     for task, j in given.missing:
-        given.rows[task.id, j] = row(task, answered(task, Answer(failure=UNASKED), j, args.seed))
+        given.rows[task.id, j] = row(task, answered(task, Answer(failure=UNASKED), j, command.seed))
     return given.ordered(asked.tasks), given
 
 
-def _meta(asked: Asked, args: Any, weights: Mapping[str, Any], given: Given) -> dict[str, Any]:
+def _meta(
+    asked: Asked, command: Evaluation, weights: Mapping[str, Any], given: Given
+) -> dict[str, Any]:
     trained, opened = asked.seen.to_json(), asked.opened
     named = {part.asked for part in opened}  # what all that was opened calls its tasks
     return {
-        "name": args.name,
-        "model": args.model,
-        "tasks": list(args.tasks),
+        "name": command.name,
+        "model": command.who,
+        "tasks": list(command.tasks),
         "opened": [{"benchmark": o.benchmark, **o.notes} for o in opened],
         "rows_left_out": sum(int(o.notes.get("rows_left_out") or 0) for o in opened),
         "heldout": all(o.heldout for o in opened) and not trained["included"],
@@ -232,14 +236,14 @@ def _meta(asked: Asked, args: Any, weights: Mapping[str, Any], given: Given) -> 
         "trained_on": trained,
         "asked": len(asked.tasks),
         "found": sum(len(o.tasks) for o in opened),
-        "limit": args.limit,
-        "chosen": asdict(task_filter(args)),
-        "samples": args.n,
-        "seed": args.seed,
+        "limit": command.limit,
+        "chosen": asdict(command.chosen),
+        "samples": command.sampling.n,
+        "seed": command.seed,
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
-        "thinking": thinking(args),
-        "words": args.asked_in.record(asked.tasks),
+        "thinking": thinking(command),
+        "words": command.asked_in.record(asked.tasks),
         "versions": installed(PACKAGES),
         "code": revision(),
         "machine": machine(),
@@ -248,7 +252,7 @@ def _meta(asked: Asked, args: Any, weights: Mapping[str, Any], given: Given) -> 
     }
 
 
-def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
+def _official(asked: Asked, rows: Sequence[Row], command: Evaluation) -> dict[str, Any]:
     """The own files and numbers of every benchmark that was opened by name."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
@@ -257,7 +261,7 @@ def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
             continue
         by_id = {t.id: t for t in asked.tasks if asked.opened[asked.of[t.id]].benchmark == name}
         mine = [row for row in rows if row["task_id"] in by_id]
-        made = write([by_id[str(row["task_id"])] for row in mine], mine, args.out, args)
+        made = write([by_id[str(row["task_id"])] for row in mine], mine, command.out, command)
         found[name] = {**made.numbers, "text": made.text}
     return found
 
@@ -346,14 +350,14 @@ class Seen:
         }
 
 
-def without_trained(tasks: Sequence[Task], args: Any) -> tuple[list[Task], Seen]:
+def without_trained(tasks: Sequence[Task], command: Evaluation) -> tuple[list[Task], Seen]:
     """The tasks to ask, and what is known: rows that the model was trained on are left out unless
     `--include-trained`. Raises `TaskError` where none is left."""
-    if not is_folder(args.model):
+    if not is_folder(command.who):
         return list(tasks), Seen()
-    record = read_trained(Path(args.model).expanduser())
+    record = read_trained(Path(command.who).expanduser())
     if record is None:
-        said = f"{args.model} has no {NAME}: what it was trained on is not known; none is left out"
+        said = f"{command.who} has no {NAME}: what it was trained on is not known; none is left out"
         return list(tasks), Seen(said=said)
     stages, every = [*map(str, record.stages)], len(tasks)
     ids = frozenset(task.id for task in tasks if record.saw(task))
@@ -361,12 +365,12 @@ def without_trained(tasks: Sequence[Task], args: Any) -> tuple[list[Task], Seen]
         said = f"none of {every} rows was trained on ({record})"
         return list(tasks), Seen(stages, said=said)
     said = f"{len(ids)} of {every} rows were trained on ({record})"
-    if args.include_trained:
+    if command.include_trained:
         said += "; they are asked too: this is no held-out result"
         return list(tasks), Seen(stages, ids, True, said)
     if len(ids) == every:
         raise TaskError(
-            f"--model {args.model}: all {every} rows of --tasks were trained on ({record}) "
+            f"--model {command.who}: all {every} rows of --tasks were trained on ({record}) "
             "and are left out; give held-out tasks, or --include-trained to ask them"
         )
     said += " and are left out; --include-trained asks them too"
@@ -391,11 +395,11 @@ class Asked:
         return self.opened[self.of[task.id]].benchmark or benchmark_of(task.family)
 
 
-def open_all(words: Sequence[str], args: Any) -> Asked:
+def open_all(words: Sequence[str], command: Evaluation) -> Asked:
     """Every word of `--tasks` without what the model was trained on, drawn down to `--limit`.
     Raises `TaskError` in one sentence for what cannot be read, for a family that is not known, for
     two tasks of one id, and where nothing is left."""
-    opened = [open_word(word, args) for word in words]
+    opened = [open_word(word, command) for word in words]
     of: dict[str, int] = {}
     for index, (word, part) in enumerate(zip(words, opened, strict=True)):
         for task in part.tasks:
@@ -408,21 +412,21 @@ def open_all(words: Sequence[str], args: Any) -> Asked:
     tasks = [task for part in opened for task in part.tasks]
     if not tasks:
         raise TaskError(f"--tasks {' '.join(words)}: no task is left")
-    tasks = task_filter(args).select(tasks, f"--tasks {' '.join(words)}")
+    tasks = command.chosen.select(tasks, f"--tasks {' '.join(words)}")
     require_families(tasks)
     refuse_without_gold(tasks, f"--tasks {' '.join(words)}")
-    tasks, seen = without_trained(tasks, args)
-    drawn = part_of(even_draw(tasks, args.limit, args.seed), args.part)
+    tasks, seen = without_trained(tasks, command)
+    drawn = part_of(even_draw(tasks, command.limit, command.seed), command.part)
     if not drawn:
-        raise TaskError(f"--part {args.part}: no task is left for it; give fewer parts")
+        raise TaskError(f"--part {command.part}: no task is left for it; give fewer parts")
     return Asked(drawn, opened, of, seen)
 
 
-def open_word(word: str, args: Any) -> Opened:
+def open_word(word: str, command: Evaluation) -> Opened:
     """One word of `--tasks`. Raises `TaskError`."""
     name, colon, rest = word.partition(":")
     if colon and name in FAMILIES:
-        opened = benchmark(name).open(rest, args)
+        opened = benchmark(name).open(rest, command)
         published = bool(opened.tasks) and all(t.meta.get("published") for t in opened.tasks)
         called = opened.asked or (OF_A_RELEASE if published else "")
         return replace(opened, benchmark=name, asked=called)

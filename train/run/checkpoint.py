@@ -120,7 +120,7 @@ class Checkpoints:
         numpy_random, states = _random_states()
         for group, named in {**tensors, "random": states}.items():
             write_weights(work / f"{group}.safetensors", _saveable(named))
-        record = {"step": step, "random": numpy_random, "meta": {}, "config": to_dict(self.config)}
+        record = {"step": step, "random": numpy_random, "config": to_dict(self.config)}
         record |= {"config_hash": config_hash(self.config)}
         (work / "meta.json").write_text(json.dumps(record), encoding="utf-8")
         prints = {path.name: file_hash(path) for path in sorted(work.iterdir())}

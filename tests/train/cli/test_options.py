@@ -64,12 +64,12 @@ def test_every_setting_says_what_it_means_and_options_are_few() -> None:
 def test_settings_may_follow_what_takes_all_words_and_be_whole_sections() -> None:
     args = eval_parser().parse_intermixed_args([*ASK, "--gather", "a", "b", "sampling.n=2"])
     args.tasks += ["engine.slots=3"]
-    settle(args, EvaluationConfig, answers=False, temperature=1.0)
-    assert (args.n, args.slots, args.temperature) == (2, 3, 1.0)
+    config = settle(args, EvaluationConfig, answers=False, temperature=1.0)
+    assert (config.sampling.n, config.engine.slots, config.sampling.temperature) == (2, 3, 1.0)
     assert args.tasks == ["t.jsonl"] and [*map(str, args.gather)] == ["a", "b"]
     args = rollout_parser().parse_intermixed_args([*ASK, 'server.request={"top_k": 1, "a": null}'])
-    settle(args, RolloutConfig, answers=False, temperature=1.0)
-    assert args.request_fields == {"top_k": 1, "a": None}
+    config = settle(args, RolloutConfig, answers=False, temperature=1.0)
+    assert config.server.request == {"top_k": 1, "a": None}
     args = rollout_parser().parse_intermixed_args([*ASK, "sampling.temprature=1"])
     with pytest.raises(ConfigError, match=r"did you mean sampling\.temperature\?"):
         settle(args, RolloutConfig, answers=False, temperature=1.0)

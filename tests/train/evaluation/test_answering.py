@@ -4,7 +4,6 @@ the room of a message, and what a record says of all that."""
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,15 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import save_file  # noqa: E402
 
+from configs.answers import RolloutConfig  # noqa: E402
+from configs.loader import load  # noqa: E402
 from configs.machine import EngineConfig  # noqa: E402
-from rollouts.engines.server import EMBEDDED  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 from train.cli.compare import asked_how  # noqa: E402
 from train.evaluation import cdr, dare  # noqa: E402
 from train.evaluation.answering import thinking  # noqa: E402
+from train.evaluation.benchmarks import Command  # noqa: E402
 from train.model.folder import folders_of, load_local, tokenizer_of  # noqa: E402
 
 HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
@@ -230,33 +231,37 @@ def test_answers_through_a_server_are_those_of_the_engine(
 # --- how it is asked -----------------------------------------------------------------------------
 
 
+def asked_by(model: str, *words: str) -> Command:
+    return Command(who=model, out=Path("o"), **vars(load(RolloutConfig, None, words)))
+
+
 @pytest.mark.parametrize(
     ("given", "text", "episode"),
     [
-        ({}, 4096, 4096),
-        ({"engine": "vllm"}, 32_768, 16_384),
-        ({"max_new_tokens": 32_768}, 32_768, 32_768),
-        ({"engine": "vllm", "max_new_tokens": 9}, 9, 9),
+        ((), 4096, 4096),
+        (("server.kind=vllm",), 32_768, 16_384),
+        (("sampling.max_new_tokens=32768",), 32_768, 32_768),
+        (("server.kind=vllm", "sampling.max_new_tokens=9"), 9, 9),
     ],
 )
 def test_a_folder_model_has_the_papers_bounds_but_for_a_cpu(
-    tiny_folder: Path, given: dict[str, object], text: int, episode: int
+    tiny_folder: Path, given: tuple[str, ...], text: int, episode: int
 ) -> None:
-    usual = {"max_new_tokens": 0, "turns": 0, "run_s": 0.0, "max_length": 0}
-    args = Namespace(**usual | {"engine": EMBEDDED, "device": "cpu"} | given)
+    command = asked_by(str(tiny_folder), "engine.device=cpu", *given)
     task = refinement(1, "KEEP", 0)
     task.gold["instance_id"] = "i"
     words = ChatTokenizer(tiny_folder)
-    assert cdr.plan(task, args, words).tokens == text
-    assert dare.plan(table(), args, words).tokens == episode
+    assert cdr.plan(task, command, words).tokens == text
+    assert dare.plan(table(), command, words).tokens == episode
     if not given:  # an endpoint has its own bound, or the paper's
-        assert cdr.plan(task, args, None).tokens == 0
-        assert dare.plan(table(), args, None).tokens == 16_384
+        assert cdr.plan(task, command, None).tokens == 0
+        assert dare.plan(table(), command, None).tokens == 16_384
 
 
 def test_a_record_says_whether_the_model_was_told_to_think(tmp_path: Path) -> None:
     def said(kwargs: Any, model: str = "http://host/v1") -> bool | None:
-        return thinking(Namespace(model=model, request_fields={"chat_template_kwargs": kwargs}))
+        request = json.dumps({"chat_template_kwargs": kwargs})
+        return thinking(asked_by(model, f"server.request={request}"))
 
     on, off = {"enable_thinking": True}, {"enable_thinking": False}
     assert [said(one) for one in (on, off, {"other": 1}, None)] == [True, False, None, None]
