@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 DATA = Path(__file__).parents[1] / "data" / "releases"
 # kind of words → (path in a checkout → its text)
@@ -32,3 +33,13 @@ def imported(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class Asked:
+    """Where a request of an imported runner ends."""
+
+    messages: Any = None
+
+    def _call_once(self, messages: Any) -> str:
+        self.messages = messages
+        return ""

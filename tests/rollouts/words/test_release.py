@@ -6,14 +6,13 @@ import asyncio
 import functools
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
-from releases import FILES, imported, write_release
+from releases import FILES, Asked, imported, write_release
 from small_lake import make_lake
 
 from assay.task import Task
@@ -42,16 +41,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @functools.cache
 def words_of(place: Path, name: str) -> Words:
     return read_prompts(f"release:{place}").of(name)
-
-
-class Asked:
-    """Where a request of the stand-in ends."""
-
-    messages: Sequence[Any] = ()
-
-    def _call_once(self, messages: Sequence[Any]) -> str:
-        self.messages = messages
-        return ""
 
 
 @pytest.mark.parametrize(("ask", "text"), [("Tidy {it}.", "a <:b:>"), ("{", "}}\n{x}")])

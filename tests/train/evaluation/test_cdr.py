@@ -17,7 +17,7 @@ from chat_server import Body, serving
 from front import command
 from hub_server import SHA, environment, hub_server
 from places import ROOT
-from releases import imported, write_release
+from releases import Asked, imported, write_release
 
 from assay.rows import read_rows
 from assay.task import TaskError, write_jsonl
@@ -400,16 +400,6 @@ def test_an_endpoint_is_asked_in_every_mode(mode: str, bench: Path, tmp_path: Pa
     assert sorted(map(str, kept)) == sorted(str(b["messages"]) for b in seen)  # for `assay view`
 
 
-class Ended:
-    """Where a request of a runner ends."""
-
-    messages: Any = None
-
-    def _call_once(self, messages: Any) -> str:
-        self.messages = messages
-        return ""
-
-
 def test_an_endpoint_is_asked_in_the_words_of_a_release(
     bench: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -430,7 +420,7 @@ def test_an_endpoint_is_asked_in_the_words_of_a_release(
     for path in sorted(bench.rglob("*.jsonl")):
         for _, one in read_rows(path):
             for index in range(3):
-                end = Ended()
+                end = Asked()
                 runner._infer_one(end, one, index, prompt_mode=mode, candidate_rows=[])
                 sent.append(str(end.messages))
     assert sorted(str(b["messages"]) for b in seen) == sorted(sent)
