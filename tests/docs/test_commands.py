@@ -1,6 +1,6 @@
 """Every `assay` command that README and docs show is understood today: its words by the
 command's own parser, settings by their dataclasses. Commands of tutorials are run whole by
-`test_tutorials.py`.
+`test_tutorials.py`. The reference pages list what there is.
 """
 
 from __future__ import annotations

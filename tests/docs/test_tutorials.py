@@ -1,5 +1,5 @@
 """Every command of docs/tutorials/ runs, on a tiny model and few tasks, and the chain of
-docs/clusters.md as a dry run."""
+docs/clusters.md as a dry run; so does the Python of docs/extend.md."""
 
 from __future__ import annotations
 

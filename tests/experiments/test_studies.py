@@ -1,4 +1,5 @@
-"""The studies ask for settings that exist, share tasks out once, and pair what belongs together."""
+"""The studies ask for settings that exist, share tasks out once, and pair what belongs together; a
+sweep runs each setting."""
 
 from __future__ import annotations
 

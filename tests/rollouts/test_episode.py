@@ -1,4 +1,5 @@
-"""Episodes: ids are only appended to, masks mark the model's tokens, budgets and failures end."""
+"""Episodes: ids are only appended to, masks mark the model's tokens, budgets and failures end;
+what a row of them keeps."""
 
 from __future__ import annotations
 

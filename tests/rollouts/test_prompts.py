@@ -1,4 +1,5 @@
-"""Conversations as ids: what the template says, and nothing that a text says."""
+"""Conversations as ids: what the template says, and nothing that a text says; room for an
+answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls read out of what a model wrote, in both spellings."""
+"""Tool calls read out of what a model wrote, in both spellings; functions as tools."""
 
 from __future__ import annotations
 

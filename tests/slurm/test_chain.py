@@ -1,4 +1,5 @@
-"""slurm/chain.sh: a whole chain with arrays, a failed dependency, a cancelled array."""
+"""slurm/chain.sh: a whole chain with arrays, a failed dependency, a cancelled array;
+slurm/cdr.sh."""
 
 from __future__ import annotations
 

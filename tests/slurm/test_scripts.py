@@ -1,4 +1,5 @@
-"""The scripts as text: they parse, they pass the linter, Slurm takes them."""
+"""The scripts as text: they parse, they pass the linter, Slurm takes them; containers of
+slurm/env.sh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where the interpreter lies, and whose fault it is when a jail could not be set up."""
+"""Where the interpreter lies, whose fault it is when a jail could not be set up, and the level that
+simulated machines get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Template files: what they may hold, how they are filled, and what is refused."""
+"""Template files: what they may hold, how they are filled, what is refused; the examples of
+few_shot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`assay rollout` and `assay eval`: a tiny model, no model, own families and tools, an endpoint."""
+"""`assay rollout`, `assay eval` and `assay serve`: a tiny model, no model, own families and tools,
+an endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One dialect: flags and key=value, what options were called before, and `--json` of a run."""
+"""One dialect: flags and key=value, what each means, and `--json` of a run."""
 
 from __future__ import annotations
 

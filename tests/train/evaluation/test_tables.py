@@ -1,4 +1,5 @@
-"""Numbers of an evaluation by hand: cells, samples, instances, slices; two runs compared."""
+"""Numbers of an evaluation by hand: cells, samples, instances, slices; two runs compared;
+intervals against published values and simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Advantages of a step's rollouts, and what `rl.overlong` does to answers that were cut off."""
+"""Which tasks a step asks for, the advantages of its rollouts, and what `rl.overlong` does to
+answers that were cut off."""
 
 from __future__ import annotations
 

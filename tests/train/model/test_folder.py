@@ -1,4 +1,4 @@
-"""The folder that a model is saved in: names, number format, files and who may read them."""
+"""The folder of a model: where it comes from, adapters merged into it, and what is saved in it."""
 
 from __future__ import annotations
 

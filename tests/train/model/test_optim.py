@@ -1,4 +1,4 @@
-"""AdamW on float32 masters: what decays, and what is clipped."""
+"""AdamW on float32 masters: what decays, what is clipped, and the way down to bfloat16."""
 
 from __future__ import annotations
 

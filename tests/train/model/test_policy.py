@@ -1,4 +1,4 @@
-"""Models that transformers trains: what they cannot read is said, not an index out of range."""
+"""What a policy cannot read is said, not an index out of range; layers that are computed again."""
 
 from __future__ import annotations
 

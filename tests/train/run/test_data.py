@@ -1,4 +1,5 @@
-"""What a run learns from: in the words of `prompts`, and nothing of an evaluation database."""
+"""What a run learns from: in the words of `prompts`, nothing of an evaluation database, and
+audited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The log of a run: fixed columns, nothing twice after a resume, names as the field has them."""
+"""The log of a run: fixed columns, nothing twice after a resume, names as the field has them, also
+in trackers; a run that learned nothing says so."""
 
 from __future__ import annotations
 

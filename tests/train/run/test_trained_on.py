@@ -1,4 +1,5 @@
-"""A model's record of what it was trained on: through stages, adapters and selections."""
+"""A model's record of what it was trained on: through stages, adapters and selections; an
+evaluation leaves it out."""
 
 from __future__ import annotations
 

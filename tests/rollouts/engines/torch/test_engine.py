@@ -1,4 +1,5 @@
-"""The embedded decoder against transformers: same ids, same log-probabilities."""
+"""The embedded decoder against transformers: same ids, same log-probabilities; models without one
+are answered side by side; no answer goes beyond a context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Prompts computed together, in pieces, with and without a known beginning: the same numbers."""
+"""Prompts computed together, in pieces, with and without a known beginning, and over turns: the
+same numbers."""
 
 from __future__ import annotations
 
