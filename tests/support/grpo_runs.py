@@ -50,9 +50,10 @@ RL = GrpoConfig(steps=12, lr=3e-3, max_length=128, save_every=3, **SIZES)
 KILLED = replace(RL, steps=5, prompts_per_step=4, save_every=2)  # what is killed on the way
 
 
-def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:
-    policy = load_policy(folder, "float32")
-    checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config))
-    loop, tasks = Loop(1, RunLog(out), checkpoints, 400, 32), refinement_tasks(20)
-    train_grpo(policy, tasks, ChatTokenizer(folder), each(score), config, loop, **more)
+def run_rl(
+    folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, tasks: Any = (), **more: Any
+) -> Any:
+    policy, asked = load_policy(folder, "float32"), tasks or refinement_tasks(20)
+    loop = Loop(1, RunLog(out), Checkpoints(out / "ck", GrpoRunConfig(rl=config)), 400, 32)
+    train_grpo(policy, asked, ChatTokenizer(folder), each(score), config, loop, **more)
     return policy

@@ -291,15 +291,8 @@ def reward(task: Task, rollout: Trajectory) -> Score:
     return Score(1.0, 1.0) if task.gold["flat"] else Score(float(share > 0.5), share)
 
 
-scores = each(reward)
-
-
-def run(folder: Path, out: Path, config: GrpoConfig, score: Any = scores) -> Any:
-    policy = load_policy(folder, "float32")
-    checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config))
-    loop = Loop(1, RunLog(out), checkpoints, 800, 64)
-    train_grpo(policy, TASKS, ChatTokenizer(folder), score, config, loop)
-    return policy
+def learn(folder: Path, out: Path, config: GrpoConfig, score: Any = reward) -> Any:
+    return run_rl(folder, out, config, score, TASKS)
 
 
 def lines(out: Path, step: int) -> list[dict[str, Any]]:
@@ -312,7 +305,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 def test_flat_groups_give_way_to_those_that_teach(tiny_folder: Path, tmp_path: Path) -> None:
-    run(tiny_folder, tmp_path / "on", replace(HALF_FLAT, dynamic_sampling=2, steps=3))
+    run_rl(
+        tiny_folder, tmp_path / "on", replace(HALF_FLAT, dynamic_sampling=2, steps=3), reward, TASKS
+    )
     for row in read_metrics(tmp_path / "on"):
         before, after = row["by_group/flat_before"], row["by_group/flat_after"]
         assert before > 0 and after < before  # half of the tasks are flat
@@ -323,7 +318,7 @@ def test_flat_groups_give_way_to_those_that_teach(tiny_folder: Path, tmp_path: P
         flat = {r["task_id"] for r in rollouts if int(r["task_id"][1:]) % 2}
         assert len(learned) == 6 and len(learned & flat) == round(6 * after)
         assert len({r["task_id"] for r in rollouts}) == row["by_group/sampled"]
-    run(tiny_folder, tmp_path / "off", replace(HALF_FLAT, steps=1))
+    learn(tiny_folder, tmp_path / "off", replace(HALF_FLAT, steps=1))
     (row,) = read_metrics(tmp_path / "off")
     assert "by_group/sampled" not in row and "learned" not in lines(tmp_path / "off", 1)[0]
 
@@ -353,11 +348,13 @@ def test_of_a_task_asked_twice_each_group_keeps_its_place() -> None:
 def test_when_all_is_flat_the_rounds_end_and_nothing_is_learned(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
-    def flat(asked: Any, groups: Any) -> Any:
-        return [[Score(0.0, 0.1) for _ in g] for g in groups]
+    def nothing(task: Task, rollout: Trajectory) -> Score:
+        return Score(0.0, 0.1)
 
     before = load_policy(tiny_folder, "float32")
-    after = run(tiny_folder, tmp_path, replace(HALF_FLAT, dynamic_sampling=9, steps=1), score=flat)
+    after = run_rl(
+        tiny_folder, tmp_path, replace(HALF_FLAT, dynamic_sampling=9, steps=1), nothing, TASKS
+    )
     assert same(before, after)
     (row,) = read_metrics(tmp_path)
     assert row["by_group/sampled"] == 24 and row["by_group/flat_after"] == 1  # every task, once
@@ -366,14 +363,16 @@ def test_when_all_is_flat_the_rounds_end_and_nothing_is_learned(
 def test_the_score_and_what_is_learned_from_are_both_logged(
     tiny_folder: Path, tmp_path: Path
 ) -> None:
-    run(tiny_folder, tmp_path / "soft", replace(ALL, steps=1))
+    learn(tiny_folder, tmp_path / "soft", replace(ALL, steps=1))
     (row,) = read_metrics(tmp_path / "soft")
     rollouts = lines(tmp_path / "soft", 1)
     assert row["reward/used/mean"] < row["reward/mean"]
     cut = [r for r in rollouts if r["stop"] == "length"]
     assert cut and all(r["reward_used"] == pytest.approx(r["reward"] - 1) for r in cut)
     assert row["reward/mean"] == pytest.approx(sum(r["reward"] for r in rollouts) / len(rollouts))
-    run(tiny_folder, tmp_path / "mask", replace(HALF_FLAT, overlong="mask", steps=1))
+    run_rl(
+        tiny_folder, tmp_path / "mask", replace(HALF_FLAT, overlong="mask", steps=1), reward, TASKS
+    )
     (row,) = read_metrics(tmp_path / "mask")
     masked = [r["masked"] for r in lines(tmp_path / "mask", 1)]
     assert row["overlong/masked"] == pytest.approx(sum(masked) / len(masked)) and any(masked)

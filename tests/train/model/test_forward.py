@@ -213,7 +213,7 @@ def cases(draw: st.DrawFn) -> tuple[int, ...]:
     return tuple(draw(s) for s in (*sizes, *more))
 
 
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("threads", "memory_holds_nan")
 @settings(max_examples=30, deadline=None)
 @given(cases(), st.booleans())
 @example((2, 2, 4, 74, 1, 128, 0), False)
@@ -238,12 +238,8 @@ def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal:
     theirs = wanted(*exact, mask)
     theirs.backward(grad.float())
     given = [x.requires_grad_() for x in (q, keys, values)]
-    torch.use_deterministic_algorithms(True)  # what is allocated and not written is NaN
-    try:
-        ours = AttendTiled.apply(*given, Seen(mask, torch.bfloat16), amx())
-        ours.backward(grad)
-    finally:
-        torch.use_deterministic_algorithms(False)
+    ours = AttendTiled.apply(*given, Seen(mask, torch.bfloat16), amx())
+    ours.backward(grad)
     assert torch.allclose(ours.float(), theirs, 3e-2, 3e-2)
     for mine, other in zip(given, exact, strict=True):
         # The gradient of a score is a difference from a mean, which is made from the rounded

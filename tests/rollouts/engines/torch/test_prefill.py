@@ -35,21 +35,16 @@ def law(parts: tuple[Any, Any], past: list[Any], prompts: list[list[int]] = PROM
     return logits.log_softmax(-1)
 
 
-def test_a_common_beginning_is_computed_once_and_changes_nothing(parts: tuple[Any, Any]) -> None:
+def test_a_common_beginning_and_pieces_change_nothing(
+    parts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shared is computed once, and what runs together is bounded."""
     shared = prefill.trunk(*parts, PROMPTS)
     assert shared is not None and shared.length == len(HEAD)
     plain = law(parts, [[]] * 4)
-    assert torch.allclose(law(parts, [[shared]] * 4), plain, atol=1e-4)
     # some prompts may know their beginning and others not
     assert torch.allclose(law(parts, [[], [shared], [], [shared]]), plain, atol=1e-4)
-
-
-def test_pieces_bound_what_runs_together_and_change_nothing(
-    parts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = law(parts, [[]] * 4)
-    shared = prefill.trunk(*parts, PROMPTS)
-    for size in (1, 3, 8, 17):
+    for size in (prefill.PIECE, 1, 3, 8, 17):
         monkeypatch.setattr(prefill, "PIECE", size)
         assert torch.allclose(law(parts, [[]] * 4), plain, atol=1e-4)
         assert torch.allclose(law(parts, [[shared]] * 4), plain, atol=1e-4)
