@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr.documents import NOT_IN_PAPER, PAPER, chosen_operators, filters_of, mappers_of
 from data_gen.cdr.instruct import STYLES, read_clauses, read_instruction
+from data_gen.cdr.merge import STATISTICS
 from data_gen.cdr.outcome import Outcome, read_outcome
 from rewards.cdr.release_files import RESULT_STYLES, check_row, find_tracks
 from rewards.cdr.score import gold_answer, score_refinement
@@ -119,6 +121,35 @@ def test_every_row_is_valid_and_follows_from_its_words(built: Path) -> None:
         if r["order_group_instance_id"]
     )
     assert {(track, n) for (track, _), n in groups.items()} == {("order_m", 2), ("order_f", 3)}
+
+
+def test_the_paper_s_tables_count_the_rows(built: Path) -> None:
+    rows, found = rows_of(built), read_json(built / "manifest.json")["statistics"]
+    characters = [len(row["input_text"]) for row in rows]
+    said = [v["user_requirement"].split() for row in rows for v in row["prompt_variants"]]
+    asked = [(r["domain"], name) for r in rows for name in {*r["operator_sequence"]}]
+    wanted = {
+        "tasks": len(rows),
+        "order_m": sum(row["source_track"] == "order_m" for row in rows),
+        "mean_characters": pytest.approx(mean(characters), abs=0.01),
+        "median_characters": median(characters),
+        "most_characters": max(characters),
+        "mean_words": pytest.approx(mean(map(len, said)), abs=0.01),
+        "median_words": median(map(len, said)),
+        "mean_recipe_length": pytest.approx(mean(r["recipe_length"] for r in rows), abs=0.01),
+        "median_pool": 11,
+        "operators": len({name for _, name in asked}),
+        "sequences": len({tuple(row["operator_sequence"]) for row in rows}),
+        "recipes": len({row["recipe_id"] for row in rows} - {None}),
+    }
+    assert {key: found[key] for key in wanted} == wanted
+    counted = Counter(f"{domain}/{name}" for domain, name in asked)
+    assert found["operator_tasks"] == dict(counted)
+    for domain, own in found["domains"].items():
+        sizes = sum(own[size] for size in ("short", "medium", "long"))
+        assert own["tasks"] == sizes == sum(row["domain"] == domain for row in rows)
+        assert own["anchors"] <= own["recipes"]
+    assert f"| Total tasks | {len(rows):,} | 3,462 |" in (built / STATISTICS).read_text()
 
 
 def test_splits_share_no_document_and_tasks_say_what_they_are(built: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import replace
-from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -14,11 +11,9 @@ from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
 from data_gen.cdr.documents import Record
-from data_gen.cdr.merge import Counts, _count, page, statistics
 from data_gen.cdr.outcome import Outcome
 from data_gen.cdr.plan import thin
-from data_gen.cdr.recipes import LibraryRecipe, MinedRecipe
-from data_gen.cdr.rows import Proof, Worded, word
+from data_gen.cdr.rows import Proof, word
 from data_gen.cdr.units import (
     MAIN,
     ORDER,
@@ -156,70 +151,3 @@ def test_groups_that_only_drop_go_before_those_that_teach_both() -> None:
         unit_of(n, "order_f", FILTERS[0], s) for n, s in enumerate(("DDD", "DKK", "DDK", "DDD"))
     ]
     assert {unit.number for unit in unbalanced(made)} == {0, 3}
-
-
-# --- the rows of the paper's tables
-
-
-def worded(number: int, track: str, sequence: tuple[str, ...], recipe: str | None) -> Worded:
-    chars = 100 * number
-    one = {
-        "source_track": track,
-        "reference_status": "KEEP",
-        "difficulty_label": "easy",
-        "domain": "web" if number % 2 else "pii",
-        "input_length_chars": chars,
-        "input_length_bucket": "short" if chars <= 4000 else "medium",
-        "recipe_length": len(sequence),
-        "recipe_id": recipe,
-        "operator_sequence": list(sequence),
-        "prompt_candidate_pool_count": 11,
-        "prompt_variants": [{"user_requirement": "w " * (number + n)} for n in range(3)],
-    }
-    return Worded(one, [], [], "")
-
-
-def entry(name: str, family: str, domain: str, composed: bool = False) -> LibraryRecipe:
-    recipe = MinedRecipe(name, family, ("a", "b"), ("a", "b"), 5, composed)
-    return LibraryRecipe(recipe, domain, 5, (), ())
-
-
-LIBRARY = [
-    *(entry("r1", "f1", "web"), entry("r2", "f1", "web"), entry("r3", "f2", "pii")),
-    entry("r4", "f3", "web"),  # no task asks for it
-    entry("r5", "composed", "pii", composed=True),
-]
-
-
-def test_the_numbers_of_the_tables() -> None:
-    numbers = (1, 2, 4, 5, 77, 8)
-    a, b, x = "a_mapper", "b_mapper", "x_filter"
-    sequences = (("clean_email_mapper",), (a, b), (b, a), (a, b), (a, b), (a, x))
-    tracks = ("atomic_m", "order_m", "order_m", "agnostic_m", "agnostic_m", "order_f")
-    recipes = (None, "r3", "r3", "r1", "r2", "r5")
-    counts, facts = Counts(Counter), Counts(Counter)
-    for made in zip(numbers, tracks, sequences, recipes, strict=True):
-        _count(worded(*made), "", counts, facts)
-    found = statistics(counts["track"], facts, LIBRARY)
-    words = [number + n for number in numbers for n in range(3)]
-    wanted = {
-        **{"tasks": 6, "order_m": 2, "order_f": 1, "most_characters": 7700, "short": 5},
-        **{"medium": 1, "long": 0, "operators": 4, "anchors": 2, "recipes": 4, "sequences": 4},
-        "mean_characters": pytest.approx(100 * mean(numbers), abs=0.01),
-        "median_characters": 100 * median(numbers),
-        "mean_recipe_length": pytest.approx(11 / 6, abs=0.01),
-        "median_pool": 11,
-        "mean_words": pytest.approx(mean(words), abs=0.01),
-        "median_words": median(words),
-    }
-    assert {key: found[key] for key in wanted} == wanted
-    assert found["domains"]["pii"] == {
-        **{"tasks": 3, "short": 3, "medium": 0, "long": 0, "anchors": 1, "recipes": 2}
-    }
-    assert found["operator_tasks"]["web/a_mapper"] == 2
-    shown = page(found)
-    assert "| Total tasks | 6 | 3,462 |" in shown and "| a_mapper | 3 | 2 | no |" in shown
-    assert "| clean_email_mapper | 0 | 1 | yes |" in shown
-    empty = statistics(Counter(), Counts(Counter), LIBRARY)
-    assert empty["tasks"] == empty["recipes"] == 0 and page(empty)
-    assert json.dumps(empty)

@@ -21,7 +21,6 @@ from data_gen.cdr.instruct import (
     TO_THE_LETTER,
     InstructionError,
     drawn,
-    pool,
     read_clauses,
     read_instruction,
     variant,
@@ -75,17 +74,6 @@ def test_an_instruction_reads_back_to_its_recipe_and_a_changed_one_does_not(
     except InstructionError:
         return
     assert read != steps or changed == text
-
-
-def test_words_are_many_and_depend_on_key_and_seed_alone() -> None:
-    for steps in ([MAPPERS[0]], [FILTERS[0]], [MAPPERS[-1], FILTERS[3]]):
-        assert len({v.user_requirement for i in range(60) for v in pool(steps, str(i))}) >= 300
-    steps = [MAPPERS[1], FILTERS[2]]
-    assert pool(steps, "k") == pool(steps, "k") != pool(steps, "k", seed=1)
-    assert [v.style_id for v in pool(steps, "k")] == sorted(s.id for s in STYLES)
-    order = re.compile(r"(?i)in (?:this|that|the) (?:order|sequence)|one after|^1\. |^first, ")
-    alone = [v.user_requirement for s in MAPPERS + FILTERS for v in pool([s], "k", 3)]
-    assert not list(filter(order.search, alone))  # a single step has no order
 
 
 @pytest.mark.parametrize("k", [0, 3])

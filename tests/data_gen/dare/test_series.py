@@ -27,8 +27,7 @@ from data_gen.columns import (
 )
 from data_gen.dare.build import inputs_of
 from data_gen.dare.layout import read_entries, write_question_list
-from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, binned, choose, opened, split
-from data_gen.dare.series import until as whole_until
+from data_gen.dare.series import COVARIATES, ENTITIES, HOWS, Shape, choose, opened
 from data_gen.dare.sources import sources
 from data_gen.dare.targets import Built, Settings
 
@@ -58,48 +57,6 @@ def test_rules_fit_the_steps_of_a_series(step: str, rules: str) -> None:
     kept = {one for one in found if one is not None}
     assert {rule for rule, _ in kept} == {*rules.split()} and None in found
     assert {how for _, how in kept} <= {*HOWS[:2]}  # every bin holds as many rows
-
-
-def test_uneven_series_may_be_counted() -> None:
-    rng = random.Random(1)
-    at, times = pd.Timestamp("2020-01-01"), list[Any]()
-    for _ in range(1500):
-        at += pd.Timedelta(hours=rng.expovariate(1 / 4))
-        times.append(at)
-    events = timed(times, "%Y-%m-%d %H:%M:%S", y=range(1500))
-    assert "count" in {(choose(events, random.Random(s)) or ("", ""))[1] for s in range(60)}
-    assert whole_until(events) > at
-
-
-def test_weeks_end_on_sunday_and_months_on_their_last_day() -> None:
-    rows = timed(pd.date_range("2024-01-29", periods=14), y=range(14))  # a Monday
-    for resample, columns in (
-        (
-            ("1W", "sum"),
-            {"_bin": ["02-04", "02-11"], "_start": ["01-29", "02-05"], "_end": ["02-05", "02-12"]},
-        ),
-        (("1M", "mean"), {"_bin": ["01-31", "02-29"], "_end": ["02-01", "03-01"]}),
-    ):
-        found = binned(rows, "y", resample)
-        for name, wanted in columns.items():
-            assert found[name].dt.strftime("%m-%d").tolist() == wanted
-        assert found["y"].tolist() == ([21, 70] if resample[1] == "sum" else [1.0, 8.0])
-
-
-def test_a_series_is_cut_once_on_parsed_time() -> None:
-    when = pd.date_range("2020-01-01", periods=100).tolist()
-    both = timed(when * 2, "%d-%m-%Y", who=["a"] * 100 + ["b"] * 100, y=range(200))
-    parts = split(both, "y", 0.8, None)
-    assert parts is not None and len(parts.late) == len(parts.answers) == 40
-    assert parts.early["_when"].max() < parts.late["_when"].min() == parts.cut
-    asked = pd.to_datetime(parts.answers["when"], format="%d-%m-%Y")
-    assert asked.min() == parts.cut
-    parts = split(timed(when, y=range(100)), "y", 0.7, ("1W", "sum"))
-    assert parts is not None
-    whole = parts.late[parts.late["_when"] <= pd.Timestamp(parts.answers["when"].max())]
-    assert len(parts.late) - len(whole) == 4 and len(parts.answers) == 3  # of the last week 4 days
-    assert parts.answers["y"].sum() == whole["y"].sum()
-    assert parts.early["_when"].max() < parts.late["_when"].min()
 
 
 def test_a_column_that_is_the_target_moved_is_found() -> None:
