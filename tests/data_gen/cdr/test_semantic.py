@@ -119,24 +119,6 @@ def test_redaction_numbers_values_group_by_group() -> None:
     assert (sources.group_of("GIVENNAME12"), sources.group_of("IPV4")) == ("person", "contact")
 
 
-def test_what_a_step_has_replaced_is_gone_for_the_next() -> None:
-    text = "Ask ana.diaz@acme.io, or Ana in Oslo."
-    entities = [
-        {"start": text.index(value), "end": text.index(value) + len(value), "label": label}
-        | {"group": group}
-        for value, label, group in (
-            ("ana", "GIVENNAME", "person"),
-            ("ana.diaz@acme.io", "EMAIL", "contact"),
-            ("Ana", "GIVENNAME", "person"),
-        )
-    ]
-    mail = "Ask [EMAIL_1], or [GIVENNAME_1] in Oslo."
-    name = "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
-    assert sources.redact(text, entities, ["contact", "person"]) == mail
-    assert sources.redact(text, entities, ["person", "contact"]) == name
-    assert sources.redact(text, entities, ["person"]) == name
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.integers(1, 6), st.sampled_from(["contact", "person"])),

@@ -11,7 +11,6 @@ from cdr_copies import orders_allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.cdr import InstructConfig
 from data_gen.cdr.documents import ALL_MAPPERS
 from data_gen.cdr.instruct import (
     CONDITIONS,
@@ -20,7 +19,6 @@ from data_gen.cdr.instruct import (
     STYLES,
     TO_THE_LETTER,
     InstructionError,
-    drawn,
     read_clauses,
     read_instruction,
     variant,
@@ -36,7 +34,7 @@ from data_gen.cdr.outcome import (
     say_outcome,
     settled,
 )
-from rewards.cdr.release_files import RESULT_STYLES, sample_variants
+from rewards.cdr.release_files import RESULT_STYLES
 from rewards.gold import RECIPE_PARAMS, Step, bind, execute
 
 
@@ -74,21 +72,6 @@ def test_an_instruction_reads_back_to_its_recipe_and_a_changed_one_does_not(
     except InstructionError:
         return
     assert read != steps or changed == text
-
-
-@pytest.mark.parametrize("k", [0, 3])
-def test_training_draws_its_wordings_from_its_rows_variants_first(k: int) -> None:
-    seen = dict.fromkeys(range(11), 0)
-    for number in range(4400):
-        config = InstructConfig(variants=k)
-        picked, (one,) = drawn(11, f"key {number % 7}", f"row {number}", config)
-        assert one in picked
-        seen[one] += 1
-    assert all(300 < count < 500 for count in seen.values()), seen  # 400 expected, deviation 19
-    five = drawn(11, "key", "row", InstructConfig(variants_per_task=5))[1]
-    assert set(five[:3]) == set(sample_variants(11, 3, 0, "key", "row")) and len(set(five)) == 5
-    all_of = drawn(11, "key", "row", InstructConfig(variants_per_task=40))[1]
-    assert sorted(all_of) == list(range(11)) and all_of[:5] == five
 
 
 # --- descriptions of a result

@@ -16,11 +16,9 @@ pytest.importorskip("sklearn")
 import numpy as np
 from dare_worlds import prices
 
-from data_gen.certificate import Refused
 from data_gen.dare.models import in_range, tabular_baseline
 from data_gen.dare.sources import Listed
 from data_gen.dare.tabular import (
-    RATIOS,
     Candidate,
     _alike,
     _decides,
@@ -182,23 +180,6 @@ def test_a_draft_keeps_what_the_format_promises(seed: int) -> None:
     both = pd.concat([made.train[features], made.test[features]])
     assert not both.duplicated().any() and made.test["row_id"].tolist()[:2] == [1, 2]
     assert set(made.recipe["selected_features"]) <= set(made.test_v1().columns)
-
-
-@pytest.mark.parametrize("rows", [95, 210])
-def test_whether_a_table_fits_hangs_on_no_seed(rows: int) -> None:
-    rng = random.Random(4)
-    frame = pd.DataFrame({n: [rng.gauss(0, 1) for _ in range(rows)] for n in "abc"})
-    frame["y"] = ["u" if i % 5 else "v" for i in range(rows)]
-    table = Looked(frame, {**dict.fromkeys("abc", "numerical"), "y": "categorical"})
-    ratios: list[float] = []
-    for seed in range(15):
-        try:
-            made = propose(table, "class", ["y"], random.Random(seed), mini=False)
-        except Refused:
-            continue
-        ratios.append(made.recipe["train_test_ratio"])
-    assert len(ratios) == (15 if rows >= 100 else 0)
-    assert {*ratios} <= {*RATIOS} and (rows < 200 or len({*ratios}) > 1)
 
 
 @pytest.mark.parametrize("family", BOTH)
