@@ -304,19 +304,6 @@ def test_carried_tables_lie_in_a_mix_of_files(
         assert not any("cannot" in why for why in open_lake(tmp_path / "a" / lake).refused.values())
 
 
-def test_a_carried_table_may_lie_in_files_with_one_key() -> None:
-    columns = {f"c{k}": [(i * 37 + k) % 101 / 3 for i in range(60)] for k in range(8)}
-    wide = pd.DataFrame({"Name": [f"n{i}" for i in range(60)], **columns})
-    made = {len(parts): parts for n in range(40) if (parts := carried.messy("o", f"t{n}", wide))}
-    assert set(made) == {1, 2, 3}
-    name = made[3][0].name
-    assert [part.name for part in made[3]] == [name, f"{name}_details", f"{name}_more"]
-    first, more, most = (part.frame for part in made[3])
-    assert len(more) == len(most) == 55 < len(first)
-    assert [*first.columns, *more.columns[1:], *most.columns[1:]] == list(wide.columns)
-    assert more["Name"].tolist() != most["Name"].tolist()
-
-
 def test_words_for_no_value_are_settled_in_both_readers_and_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,6 @@ pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
 import front  # noqa: E402
-from lake_files import open_lake  # noqa: E402
 from messy_files import folder_of  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
@@ -32,7 +31,6 @@ from data_gen.queries.obscured import (  # noqa: E402
     obscure_tables,
     scaled,
 )
-from data_gen.queries.tables import links_of  # noqa: E402
 
 main = front.command("tasks", "lake")
 
@@ -161,24 +159,6 @@ def test_a_settled_table_is_read_again_when_it_is_obscured(name: str, tmp_path: 
         with Shelf(there) as shelf:  # the second reader is in no doubt of its measures either
             opened = shelf.table(new.path, new.reading.part)
             assert {opened.column(c) for c in new.numbers} <= set(opened.ids.values())
-
-
-def test_tables_of_an_obscured_lake_are_joined_as_before(tmp_path: Path) -> None:
-    """Also where a key has too many different values to group by."""
-    folder = tmp_path / "x"
-    folder.mkdir()
-    towns = [f"{MANY[i % 81]}" for i in range(81)]
-    visits = [f"{towns[i * 5 % 81]},{i % 83 / 7:.3f}" for i in range(240)]
-    (folder / "visits.csv").write_text("\n".join(["town,hours", *visits]) + "\n", "utf-8")
-    rows = [
-        f"{t},{'abcde'[i % 5] * 3},{900 + i * i * 7 % 997 / 8:.3f}" for i, t in enumerate(towns)
-    ]
-    (folder / "towns.csv").write_text("\n".join(["town,county,area", *rows]) + "\n", "utf-8")
-    tables = open_lake(folder).tables
-    assert any(t.keys for t in tables)
-    found = obscure_tables(folder, "x", tables, {t.path for t in tables}, 1, tmp_path / "o")
-    plain, other = links_of(tables), links_of(found)
-    assert any(plain) and [len(one) for one in plain] == [len(one) for one in other]
 
 
 def test_numbers_keep_the_way_they_are_written_and_years_move() -> None:
