@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import tables
 from rapidfuzz.distance import Levenshtein
@@ -17,8 +17,6 @@ from rewards.parse import (
 
 TABLES = tables("rewards")
 
-settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
-settings.load_profile("no deadline")
 ANYTHING = st.text(st.characters(), max_size=200)  # surrogates and NUL included
 TAGGED = st.lists(
     st.sampled_from(

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.task import TaskError
@@ -14,8 +14,6 @@ from rewards.cdr.score import (
 from rewards.parse import normalise, render
 from rewards.weights import RefinementReward
 
-settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
-settings.load_profile("no deadline")
 TEXT = st.text("ab c.\n<", max_size=40)
 GOLD = st.builds(
     lambda source, status, text: {"input_text": source, "status": status, "text": text},

@@ -80,7 +80,7 @@ def test_every_conformance_case_in_both_readings() -> None:
 
 
 labels = st.sampled_from(["a", "b", "c", "d e", "1"])
-TIMES = settings(max_examples=30, deadline=None)
+TIMES = settings(max_examples=30)
 
 
 @TIMES
