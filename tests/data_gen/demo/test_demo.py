@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from demo_splits import demo_splits
-from front import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +35,6 @@ from rewards.cdr.score import always_drop, copy_input, gold_answer, score_refine
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
 
-main = command("tasks")
 SIZES = {"train_sft": 60, "train_rl": 60, "heldout": 96}
 FEW = OrderSettings(train_sft=8, train_rl=20, heldout=4, validation=2, mapper_share=0.5, brief=True)
 
