@@ -15,7 +15,6 @@ from typing import Any
 
 from assay import console
 from assay import record as provenance
-from assay.console import KEY_ENV, add_writer
 from assay.workers import FEW, WorkerPool
 from configs.cdr import CdrConfig
 from configs.loader import load
@@ -58,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     given = {
         "paraphrase.model": args.writer_model,
         "paraphrase.url": args.writer,
-        "paraphrase.key_env": args.key_env if args.key_env != KEY_ENV else "",
+        "paraphrase.key_env": args.key_env if args.key_env != console.KEY_ENV else "",
         "fields.text": args.text_field,
         "workers": args.workers,
     }
@@ -124,7 +123,7 @@ def _parser() -> console.Parser:
         "and so on are settings)",
     )
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (all cores)")
-    add_writer(parser)
+    console.add_writer(parser)
     shards = parser.add_argument_group("a corpus in shards (docs/clusters.md)")
     shards.add_argument("--stage", choices=STAGES, help="run this stage alone")
     shards.add_argument("--shards", type=int, default=1, metavar="K", help="parts of the corpus")
