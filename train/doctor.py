@@ -29,7 +29,7 @@ from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig, load_run
 from rollouts.sandbox.model import LEVELS
 from rollouts.sandbox.model import Config as Sandbox
-from train.backends.verl.compose import lacking
+from train.backends.verl.settings import lacking
 from train.cluster.preflight import Asked, needs
 from train.cluster.ray_cluster import STEP, base_port
 from train.memory import DEFAULT, available_memory, checkpoint_bytes, embedded, total_memory

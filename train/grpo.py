@@ -425,8 +425,8 @@ def run(config: GrpoRunConfig) -> None:
 def on_devices(config: GrpoRunConfig) -> int:
     """`assay grpo --backend verl`: on many GPUs. verl evaluates by itself and keeps no best
     model."""
-    from train.backends.verl.compose import require_verl
     from train.backends.verl.main import run as run_verl
+    from train.backends.verl.settings import require_verl
 
     require_verl(config.cluster)
     tasks = training_tasks(config.data, asked=asked_for(config))
@@ -448,6 +448,6 @@ def dry_run(config: GrpoRunConfig, backend: str) -> None:
     if here:
         print(local_report(config))
         return
-    from train.backends.verl.compose import show
+    from train.backends.verl.settings import show
 
     show(config)

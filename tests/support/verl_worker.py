@@ -103,8 +103,7 @@ def main(job_path: str, out: str) -> None:
     from configs.loader import load
     from configs.schema import GrpoRunConfig
     from train.backends.deepspeed import free_port
-    from train.backends.verl.compose import check, compose
-    from train.backends.verl.overrides import overrides
+    from train.backends.verl.settings import check, compose, overrides
 
     os.environ["MASTER_PORT"] = str(free_port())
     job = torch.load(job_path, weights_only=False)

@@ -15,7 +15,7 @@ from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train import memory
 from train.backends.deepspeed import require_devices
-from train.backends.verl.compose import lacking
+from train.backends.verl.settings import lacking
 from train.memory import (
     GB,
     back_bytes,

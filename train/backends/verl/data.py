@@ -22,7 +22,7 @@ from configs.loader import dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rollouts.environments import EnvironmentFactory, read_prompts
 from rollouts.prompts import ChatTokenizer
-from train.backends.verl.overrides import LOOP, validates
+from train.backends.verl.settings import LOOP, validates
 from train.model.order import balanced_batch, fitting, strata
 from train.run.data import VALIDATION, asked_for, read_some
 from train.run.trained_on import marks_from, trained_before, write_trained

@@ -184,7 +184,7 @@ def _folders(out: Path) -> dict[int, Path]:
 
 def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when there is nothing to export."""
-    from train.backends.verl.compose import require_verl
+    from train.backends.verl.settings import require_verl
 
     parser = argparse.ArgumentParser("python -m train.backends.verl.export", description=__doc__)
     parser.add_argument("run", type=Path, help="the run's out=")

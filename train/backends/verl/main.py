@@ -22,10 +22,16 @@ from typing import Any
 from assay.family import VARIABLE
 from assay.task import TaskError
 from configs.schema import GrpoRunConfig
-from train.backends.verl.compose import check, compose, raw_settings, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.export import STOP, export, last_step, settle
-from train.backends.verl.overrides import cpu_device, overrides
+from train.backends.verl.settings import (
+    check,
+    compose,
+    cpu_device,
+    overrides,
+    raw_settings,
+    require_verl,
+)
 from train.run.checkpoint import EXIT_STOPPED, SIGNALS
 from train.run.log import FOLDER as EVENTS
 

@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainer, get_trainer_cls
 
 from train.backends.verl.data import reward_metrics
 from train.backends.verl.export import STOP, last_step, prune
-from train.backends.verl.overrides import ADVANTAGE
+from train.backends.verl.settings import ADVANTAGE
 from train.model.loss import group_advantages
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step

@@ -243,8 +243,7 @@ def test_a_task_without_tools_is_one_message(tiny_folder: Path) -> None:
 
 def test_names_that_verl_lets_through_are_refused() -> None:
     from configs.loader import ConfigError
-    from train.backends.verl.compose import check, compose
-    from train.backends.verl.overrides import overrides
+    from train.backends.verl.settings import check, compose, overrides
 
     settings = ["model.path=m", "rl.max_new_tokens=64"]  # as a run that was fitted has it
     made = overrides(load(GrpoRunConfig, None, settings), Path("/files"))

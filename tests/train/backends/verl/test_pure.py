@@ -14,9 +14,8 @@ from configs.loader import ConfigError, dump, load
 from configs.machine import ClusterConfig, ModelConfig
 from configs.schema import GrpoRunConfig
 from train.backends.verl import export
-from train.backends.verl.compose import raw_settings, signed
 from train.backends.verl.data import prepare, reward_metrics
-from train.backends.verl.overrides import overrides
+from train.backends.verl.settings import overrides, raw_settings, signed
 from train.cluster.ray_cluster import address, base_port
 from train.model.order import batch_of
 from train.run.trained_on import read_trained
@@ -106,7 +105,7 @@ def test_rollouts_can_be_counted_with_a_kl_term_too() -> None:
     name = "log_prob_micro_batch_size_per_gpu"
     assert {found[f"actor_rollout_ref.{part}.{name}"] for part in ("rollout", "ref")} == {2}
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    from train.backends.verl.compose import check, compose
+    from train.backends.verl.settings import check, compose
 
     check(compose(found, {}))
 
@@ -139,7 +138,7 @@ def test_what_verl_would_do_in_silence_is_refused() -> None:
 
 
 def test_separate_async_asks_for_cupy_and_for_all_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    from train.backends.verl.compose import lacking
+    from train.backends.verl.settings import lacking
     from train.cluster.preflight import asked, mismatches
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -323,7 +322,7 @@ def test_what_verl_does_not_have_is_refused(key: str, value: Any, said: str) -> 
 
 def test_verl_itself_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    from train.backends.verl.compose import show
+    from train.backends.verl.settings import show
 
     fsdp = "actor_rollout_ref.actor.fsdp_config.fsdp_size"
     words = ["model.path=Qwen/Qwen3-4B", "rl.max_new_tokens=64", f"cluster.verl.{fsdp}=8"]

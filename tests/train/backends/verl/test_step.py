@@ -17,7 +17,7 @@ from assay.task import Score, Task  # noqa: E402
 from configs.loader import load  # noqa: E402
 from configs.schema import GrpoRunConfig  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.backends.verl.overrides import MODES  # noqa: E402
+from train.backends.verl.settings import MODES  # noqa: E402
 from train.grpo import Batch, update  # noqa: E402
 from train.model.loss import centre  # noqa: E402
 from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
