@@ -97,7 +97,8 @@ def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
         lists = {"tracks": asked.tracks, "licences": asked.licences}
         flags += [f"{name}={json.dumps(names)}" for name, names in lists.items() if names]
     named: dict[str, Any] = {f.name: args[f.name] for f in fields(Given) if f.name in args}
-    return Given(**named | {"settings": [*args["settings"], *flags]})
+    named["settings"] = [*args["settings"], *flags]
+    return Given(**named)
 
 
 @contextlib.contextmanager
