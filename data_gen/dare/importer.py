@@ -49,7 +49,7 @@ from data_gen.dare.layout import (
     write_database,
     write_question_list,
 )
-from data_gen.dare.models import recipe_of, simulate
+from data_gen.dare.models import simulate
 from data_gen.dare.sources import evaluation_database
 from data_gen.dare.wording import mm_question
 from data_gen.describe import spdx
@@ -169,7 +169,7 @@ def _gold(entry: Entry, variant: str, again: bool) -> dict[str, Any]:
         gold |= {"targets": list(read.targets)}
         if read.made_with:
             gold["made_with"] = dict(read.made_with)
-    return gold | ({"recipe": recipe_of(entry.recipe)} if kind.endswith("-IF") else {})
+    return gold | ({"recipe": entry.solution} if kind.endswith("-IF") else {})
 
 
 # --- a copy of the release: found where it lies, read as far as it is whole ---

@@ -38,6 +38,22 @@ VARIANTS = {
 HIDDEN = ("train_v1_no_err", "ground_truth", "simulated_pred", "all_metadata")
 SIMULATED = "simulated_pred_local.csv"  # of IF; releases leave it out, for it is made by running
 _POINTER = b"version https://git-lfs"  # a file of a clone that `git lfs pull` did not fill
+# of the construction parameters, those that decide an IF answer
+_SOLUTION = (
+    "selected_features",
+    "column_type_inference",
+    "target",
+    "imputer_type",
+    "model_type",
+    "random_state",
+    "problem_type",
+    "save_file_type",
+    "expected_ranges",
+    "stated",
+    "not_filtered_related_features",
+    "numerical_features",
+    "categorical_features",
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +68,11 @@ class Entry:
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def solution(self) -> dict[str, Any]:
+        """The parameters that decide an IF answer."""
+        return {name: self.recipe[name] for name in _SOLUTION if name in self.recipe}
 
     @property
     def family(self) -> str:
