@@ -149,7 +149,10 @@ def test_the_paper_s_tables_count_the_rows(built: Path) -> None:
         sizes = sum(own[size] for size in ("short", "medium", "long"))
         assert own["tasks"] == sizes == sum(row["domain"] == domain for row in rows)
         assert own["anchors"] <= own["recipes"]
-    assert f"| Total tasks | {len(rows):,} | 3,462 |" in (built / STATISTICS).read_text()
+    lines = (built / STATISTICS).read_text().splitlines()
+    assert f"| Total tasks | {len(rows):,} | 3,462 |" in lines
+    shown = {n.split()[1]: n.endswith("yes |") for n in lines if n.endswith(("yes |", "no |"))}
+    assert shown == {name: name in PAPER for _, name in asked}
 
 
 def test_splits_share_no_document_and_tasks_say_what_they_are(built: Path) -> None:
