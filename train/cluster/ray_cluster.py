@@ -171,11 +171,12 @@ def main(argv: list[str]) -> int:
     if args.kind == "address":
         print(address(os.environ.get("ASSAY_INTERFACE", "")))
     elif args.kind == "port":
-        print(base_port(*map(int, args.words)))
+        job, restart = map(int, args.words)
+        print(base_port(job, restart))
     elif args.kind == "wait":
-        return wait(*args.words, args.nodes, args.gpus, args.seconds)
+        return wait(args.words[0], args.nodes, args.gpus, args.seconds)
     else:
-        return watch(*args.words, args.nodes, args.since, args.kind == "lost")
+        return watch(args.words[0], args.nodes, args.since, args.kind == "lost")
     return 0
 
 
