@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import TaskError
-from assay.fingerprints import canonical_hash
 from configs.cdr import FieldsConfig
 from data_gen import readers
 from data_gen.cdr.documents import Found, found_in, sources_of
-from data_gen.corpora import SHIPPED, PassagePool, cut_passages, read_corpus
+from data_gen.corpora import SHIPPED, read_corpus
 from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
 
 ROWS = [{"id": f"d{n}", "text": f"text {n} \u2028 é"} for n in range(25)]
@@ -234,14 +233,3 @@ def test_bad_rows_are_named_with_their_line_and_the_rest_is_read(tmp_path: Path)
             read_corpus(tmp_path / "bad")
     with pytest.raises(CorpusError, match="no such file"):
         read_corpus(tmp_path / "none")
-
-
-def test_passages_are_whole_sentences_and_a_pool_never_draws_a_banned_one() -> None:
-    document = read_corpus().documents[0]
-    passages = cut_passages(document, 150)
-    assert passages and all(len(p.text) <= 150 and p.text[-1] in ".!?:" for p in passages)
-    passages = cut_passages(document, 200, 1)
-    banned = frozenset(canonical_hash(p.text) for p in passages[1:])
-    assert len(PassagePool(passages, banned)) == 1
-    assert canonical_hash("A <b>Bold</b>  move!") == canonical_hash("a bold move")
-    assert canonical_hash("a bold move") != canonical_hash("a bald move")

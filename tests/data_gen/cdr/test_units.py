@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from configs.cdr import InstructConfig, SelectConfig
 from data_gen.cdr.documents import Record
-from data_gen.cdr.outcome import Outcome
 from data_gen.cdr.plan import thin
 from data_gen.cdr.rows import Proof, word
 from data_gen.cdr.units import (
@@ -25,7 +24,6 @@ from data_gen.cdr.units import (
     difficulty,
     unbalanced,
 )
-from rewards.cdr.release_files import RESULT_STYLES
 from rewards.gold import Step, execute
 
 TEXT = "Mail ana@acme.io or see https://acme.io/x now. Mail ana@acme.io or see it now."
@@ -50,25 +48,6 @@ def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
     unspoken = word([replace(low, status="DROP")], InstructConfig(), {})[1]
     assert unspoken == "an unspoken bound of a filter decides it"
     assert word([row("abc", "abc", ("clean_nothing_mapper",))], InstructConfig(), {})[1]
-
-
-def test_a_result_is_described_where_the_words_say_what_every_mapper_does() -> None:
-    name = "remove_repeat_sentences_mapper"
-    outcome = Outcome(frozenset({(name, 0)}))
-    said = "The box is open now. The lid is here. The box is open now."
-    unsaid = "The box weighs 3.5 kg now. The lid weighs 4.5 kg now."  # "5 kg now." is no sentence
-    assert Proof().is_true(outcome, said, [Step(name)])
-    assert not Proof().is_true(outcome, unsaid, [Step(name)])
-    for wording, text, mapper in (
-        ("outcome", "Write to a@b.org now.", "clean_email_mapper"),
-        ("steps", "password: token: abc", "clean_secret_mapper"),
-    ):
-        planned = row(text, execute(text, [Step(mapper)]).text, (mapper,))
-        ((found,), _) = word([planned], InstructConfig(variants=0), {})
-        told = {v["style_id"]: v.get("wording") for v in found.row["prompt_variants"]}
-        assert {told.pop(style) for style in RESULT_STYLES} == {wording}
-        assert set(told.values()) == {None}
-        assert (found.told == "outcome") == (wording == "outcome")
 
 
 def test_tasks_of_other_splits_are_asked_once_and_in_no_group_of_their_own() -> None:

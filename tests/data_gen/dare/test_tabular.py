@@ -26,7 +26,7 @@ from data_gen.dare.tabular import (
     with_noise,
     worth_asking,
 )
-from data_gen.dare.targets import Looked, Wish, clean, derived_one, judge, narrowed, plans, refusals
+from data_gen.dare.targets import Looked, Wish, clean, judge, narrowed, plans, refusals
 
 ROWS = 300
 BOTH = ("class", "reg")
@@ -148,14 +148,6 @@ def test_a_target_that_all_rows_of_a_group_share_is_refused_where_the_group_is_n
     assert judge(frame, "mood", features).why and not judge(frame, "own", features).why
     assert not judge(frame, "mood", ["classes", "girl"]).why  # no group is named
     assert not judge(frame, "mood", features, wished=True).why
-
-
-@pytest.mark.parametrize(
-    ("order", "derived"),
-    [("lwage wage", "wage"), ("log_wage wage", "log_wage"), ("total_b a c", "total_b")],
-)
-def test_of_columns_that_give_each_other_the_derived_one_is_known(order: str, derived: str) -> None:
-    assert derived_one(order.split()[::-1], order.split()) == derived
 
 
 def looked(frame: Any) -> Looked:

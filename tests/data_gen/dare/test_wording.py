@@ -26,7 +26,6 @@ from data_gen.dare.wording import (
     facts_of,
     few_columns,
     if_question,
-    opening_of,
     phrase,
     phrases,
     plain_about,
@@ -203,13 +202,6 @@ def reword(out: Path, said: Any) -> tuple[str, dict[str, Any]]:
     with serving(said) as (url, _):
         report = reword_rows(rows, Endpoint(url, "m", out / FILE), 0)
     return rows[0]["question_v1"], report
-
-
-def test_another_description_is_kept(tmp_path: Path) -> None:
-    found, report = reword(tmp_path, other)
-    assert found != TEXT and "You are given the training file" in found
-    assert found.startswith(opening_of(TEXT)) and len(opening_of(TEXT)) > 40
-    assert (report["asked"], report["reworded"]) == (1, 1) and (tmp_path / FILE).is_file()
 
 
 def test_what_decides_the_answer_stays_to_the_letter(tmp_path: Path) -> None:

@@ -152,25 +152,6 @@ def test_a_question_is_answered_as_pandas_answers_it(lake: Lake, kind: str) -> N
     assert compared, kind
 
 
-def test_no_place_below_a_tie_is_asked_for(tmp_path: Path) -> None:
-    """Where two groups share the highest figure, who is third is a matter of how one counts."""
-    lines: list[str] = []
-    for place, town in enumerate(["Aldra", "Corva", "Hexham", "Morrow", "Tarn", "Velden", "Zell"]):
-        level = 900 if place < 2 else 700 - 60 * place
-        lines += [f"{town},{level + step}" for step in (-7.5, -2.25, 0, 3.75, 8.5)]
-    write_lines(tmp_path / "shops.csv", "Town,Sales", lines)
-    lake = open_lake(tmp_path)
-    found: dict[str, set[str]] = {}
-    for seed in range(60):
-        question = question_for(lake.tables, "nth_group", seed, lake.links)
-        order = question.text.split(" has the ")[1].split(" median")[0].split(" mean")[0]
-        plain = " where " not in question.text and " with " not in question.text.split("Skip")[0]
-        if plain and len(found.setdefault(order, set())) < 2:
-            found[order].add(validate(question, lake.folder)[1])
-    assert found["third highest"] == found["second highest"] == {"ambiguous"}
-    assert "ambiguous" not in found["third lowest"] | found["second lowest"]
-
-
 # --- what is refused of a pipeline, and what one cannot do
 
 

@@ -44,7 +44,7 @@ from data_gen.queries.sql_plans import (
 from data_gen.queries.sql_proof import Refused, Second, agreed, told_apart
 from data_gen.queries.sql_write import question, written
 from data_gen.splits import SPLITS
-from rewards.sql.data import Column, Database, Table, hidden_database, packed, unpacked
+from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.run import Failed, run
 from rewards.sql.score import fenced
 
@@ -231,18 +231,6 @@ def test_a_reading_that_differs_needs_words_or_a_clause(customers: Any) -> None:
     assert "Leave out any city without such rows." in clauses
     apostrophe = Plan("count", (Filter(fields["city"], "=", "L'Aquila"),))
     assert 'city is "L\'Aquila"' in question(apostrophe, unit, Random(1))
-
-
-def test_joins_on_twins_and_where_nearly_all_keys_match(shop: list[Unit]) -> None:
-    pair = next(u for u in shop if u.link and u.made[0].table.name == "orders")
-    twin = hidden_database(pair.database, (), 1, 0)
-    assert [t.name for t in twin.tables] == [m.table.name for m in reversed(pair.made)]
-    assert rows_of(pair, next(p for u, p in drafts([pair]) if p.kind == "join"))
-    assert draft(pair, "unmatched", Random(1)).kind == "unmatched"
-    other = replace(pair.made[1].table, rows=pair.made[1].table.rows[:40])
-    few = replace(pair, made=(pair.made[0], replace(pair.made[1], table=other)))
-    with pytest.raises(NoPlan):
-        draft(few, "unmatched", Random(1))
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
