@@ -115,10 +115,9 @@ def test_a_killed_build_goes_on_to_the_same_bytes(
         [sys.executable, "-c", KILLED, str(last), "tasks", *given], cwd=ROOT, capture_output=True
     )
     assert killed.returncode == -signal.SIGKILL
-    kept = {p: p.stat().st_ino for p in tmp_path.rglob("facts-*/*.parquet")}
+    assert any(tmp_path.rglob("facts-*/*.parquet"))
     assert main([*given[:-1], "24"]) == 0
     assert files(tmp_path) == whole
-    assert kept
 
 
 def test_what_a_stage_left_is_not_made_again(corpus: Path, tmp_path: Path) -> None:

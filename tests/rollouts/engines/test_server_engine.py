@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import signal
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -60,6 +62,31 @@ def test_greedy_ids_are_those_of_the_engine_itself(address: str, tiny_folder: Pa
     assert (full.ids, full.stop) == ([], "length")
     ((nearly,),) = ask(address, tiny_folder, [[5] * 2045], GREEDY, 1)
     assert len(nearly.ids) <= 3
+
+
+def test_a_server_that_dies_is_a_failure_and_no_answer(tiny_folder: Path, tmp_path: Path) -> None:
+    launch = Launch("assay", str(tiny_folder), "tiny", more=SERVE)
+    before = groups_below()
+    with servers(launch, [""], tmp_path) as (address,):
+        (server,) = groups_below() - before
+
+        async def run() -> Completion:
+            patience = Patience(attempts=2, pause_s=0.01)
+            engine = ServerEngine([address], "assay", "tiny", [2], patience=patience)
+            async with engine as opened:
+                assert (await opened.complete([5, 6], GREEDY, 0)).ids
+                os.killpg(server, signal.SIGKILL)
+                return await opened.complete([5, 6], GREEDY, 0)
+
+        with pytest.raises(EndpointError):
+            asyncio.run(run())
+
+
+def groups_below() -> set[int]:
+    """Our children that lead a process group of their own."""
+    tasks = Path("/proc/self/task").iterdir()
+    below = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    return {pid for pid in below if os.getpgid(pid) == pid}
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
