@@ -23,10 +23,10 @@ MODULES = sorted(p for top in FLOORS for p in (ROOT / top).rglob("*.py"))
 MAX_LINES, MAX_FUNCTION = 600, 80
 # Lines with a token of code, and files, that a part of the project may have: they only get fewer.
 BUDGETS = {
-    "assay rewards rollouts": (26_480, 145),
-    "data_gen": (22_110, 91),
-    "train configs": (14_930, 79),
-    "tests": (34_860, 307),
+    "assay rewards rollouts": (26_420, 141),
+    "data_gen": (22_100, 90),
+    "train configs": (14_660, 76),
+    "tests": (33_740, 274),
     "benchmarks experiments": (3_220, 23),
 }
 # Where a floor's benchmarks stand in one dict, and what else names one outside of its own rooms.

@@ -69,7 +69,7 @@ class JailEnvironment(BaseEnvironment):
         """Nothing here: what cannot be honoured ends its own trial (`start`), not the whole job."""
 
     async def start(self, force_build: bool) -> None:
-        del force_build  # a container is made anew for every trial
+        """A container is made anew for every trial, whatever `force_build` says."""
         try:
             if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
                 raise TaskError(
@@ -113,7 +113,6 @@ class JailEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         """Run a command. `user` is not heeded: the jail has one, who owns every file."""
-        del user
         seconds, place = float(timeout_sec or DAY_S), str(cwd or "")
         ran = await self._container.run(command, seconds, place, self._merge_env(env))
         said = "\n".join(filter(None, [ran.stderr, ran.why]))
