@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import json
 import math
-import textwrap
+import sys
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
@@ -413,18 +413,31 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+@cache
+def _docs_in(source: str) -> dict[str, dict[str, str]]:
+    """Class → field → the text under it, of a module's source."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            docs = found.setdefault(node.name, {})
+            for pair in pairwise(node.body):
+                match pair:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ):
+                        docs[name] = " ".join(text.split())
+                    case _:
+                        pass
+    return found
+
+
 def field_docs(cls: type) -> dict[str, str]:
     """Field → the text under it, on one line."""
     above = cls.__mro__[1]
-    found = field_docs(above) if is_dataclass(above) else dict[str, str]()
-    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    body = cast(ast.ClassDef, tree.body[0]).body
-    for named, below in pairwise(body):
-        is_field = isinstance(named, ast.AnnAssign) and isinstance(named.target, ast.Name)
-        if is_field and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            name = cast(ast.Name, cast(ast.AnnAssign, named).target).id
-            found[name] = " ".join(str(below.value.value).split())
-    return found
+    inherited = field_docs(above) if is_dataclass(above) else {}
+    source = inspect.getsource(sys.modules[cls.__module__])
+    return inherited | _docs_in(source).get(cls.__name__, {})
 
 
 def dotted_docs(cls: type, prefix: str = "") -> dict[str, tuple[str, str]]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from assay.task import Task, write_jsonl
-from configs.answers import EvaluationConfig
 from configs.loader import given_values
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from data_gen.demo.settings import DemoTaskSettings, OrderSettings
@@ -26,7 +25,7 @@ from experiments import (
 )
 from experiments.study import Answer, Place, Table
 from experiments.sweep import PRESETS, line, main, table
-from train.cli.answers import eval_parser, settle
+from train.cli.answers import evaluation
 from train.evaluation.answering import environment_factory
 from train.evaluation.benchmarks import budget_of
 
@@ -145,12 +144,11 @@ def test_presets_are_options_of_assay_eval() -> None:
     for preset, settings in PRESETS.items():
         for setting in settings:
             words = ["--model", "m", "--tasks", "t", "--out", "o", *setting.split()]
-            args = eval_parser().parse_args(words)
-            settle(args, EvaluationConfig, answers=False, temperature=0.0)
+            command = evaluation(words)
             if preset == "dare-budget":
-                told = environment_factory(args).settings
-                assert budget_of(args).turns == told.uses
-                assert budget_of(args).seconds == told.uses * told.run_s
+                told = environment_factory(command).settings
+                assert budget_of(command).turns == told.uses
+                assert budget_of(command).seconds == told.uses * told.run_s
                 seen.append((told.uses, told.run_s))
     assert seen == [(3, 300.0), (5, 200.0), (6, 180.0), (8, 120.0), (10, 100.0), (15, 100.0)]
 
