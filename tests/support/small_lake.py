@@ -50,7 +50,7 @@ def make_lake(folder: Path, settled: bool = False) -> Path:
     for path in [folder, *folder.parents][:4]:
         if path.owner() == folder.owner():  # others' folders, such as /tmp, are open already
             path.chmod(path.stat().st_mode | 0o055)
-    for path in folder.iterdir():
+    for path in filter(Path.is_file, folder.iterdir()):
         path.chmod(0o644)
     return folder
 

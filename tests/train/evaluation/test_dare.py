@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -236,8 +237,9 @@ def test_an_evaluation_says_both_numbers(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_script_that_fails_scores_nothing_and_a_copy_that_lacks_files_is_told(
-    home: Path, task: Task
+    home: Path, task: Task, tmp_path: Path
 ) -> None:
+    home = shutil.copytree(home, tmp_path / "copy")
     script = home / "evaluation" / f"{NAME}_eval.py"
     script.write_text("raise SystemExit(1)")
     assert relative_gap(home, task, b"row_id,y\n1,a\n2,b\n3,b\n4,a\n") == 0.0
