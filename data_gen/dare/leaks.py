@@ -61,7 +61,8 @@ def is_number(column: Column) -> bool:
 
 
 def is_label(column: Column) -> bool:
-    """Whether a column is compared label by label: text, or few different whole numbers."""
+    """Whether a column holds labels, which are equal or not: text, or few different whole
+    numbers."""
     if not is_number(column):
         return True
     known = column.dropna()

@@ -60,9 +60,9 @@ class JsonMatch:
 
 
 def parse_json(text: str) -> Any:
-    """Read the JSON value of a response, leniently: the whole response, else the content of the
-    first tag of each kind, else what the first `{` or `[` begins, with trailing text ignored (spec
-    section 12.5).
+    """Read the JSON value of a response (spec section 12.5). The first of these that is JSON
+    counts: the whole response, the content of the first tag of each kind, and what the first `{` or
+    `[` begins, whatever follows it.
 
     `null` alone is no answer. Raises ValueError when there is none.
     """

@@ -48,8 +48,8 @@ Files = dict[str, tuple[bytes, int]]  # content and mode, by absolute path
 
 
 def container_config(workers: int = 2, python: str = sys.executable) -> Config:
-    """The settings of a pool that containers can use: a jail with a file system of its own, since
-    Harbor tasks use absolute paths. `python`: the interpreter of the image."""
+    """The settings of a pool for containers. Its level is `full`: Harbor tasks use absolute paths,
+    and only there has the jail a file system of its own. `python`: the image's interpreter."""
     return Config(workers=workers, min_level="full", stack=(), roots=ROOTS, python=python)
 
 
@@ -197,8 +197,8 @@ class Image:
 
 
 def read_image(context: Path, asked: Mapping[str, Any]) -> Image:
-    """What `context`/Dockerfile makes, for what the table `environment` of task.toml asks. Raises
-    `TaskError` naming the first step that cannot be honoured."""
+    """The image that `context`/Dockerfile describes. `asked`: the table `environment` of task.toml.
+    Raises `TaskError` naming the first step that the jail cannot honour."""
     if asked.get("docker_image"):
         raise TaskError("environment: environment.docker_image: the jail has none")
     for path in context.glob("*compose*.y*ml"):

@@ -1,5 +1,5 @@
-"""What a run learns from: in the words of `prompts`, nothing of an evaluation database, and
-audited."""
+"""Rows that a run learns from are asked in the words of `prompts`, are refused where they are about
+an evaluation database, and are audited."""
 
 from __future__ import annotations
 

@@ -328,7 +328,8 @@ def compose(made: Mapping[str, Any], raw: Mapping[str, Any] | None = None) -> An
 
 
 def raw_settings(verl: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys of `cluster.verl`. Raises `ConfigError` for those that `made` has already."""
+    """The settings below `cluster.verl`, by dotted key. Raises `ConfigError` for one that Assay
+    sets itself, in `made`."""
     found = dict(_leaves(verl))
     ours = {key.lstrip("+"): value for key, value in made.items()}
     for key in found:
