@@ -18,9 +18,18 @@ _TURN = RLock()
 _TRIES = 8
 
 
-def parse_python(source: str | bytes, filename: str = "<unknown>", mode: str = "exec") -> ast.AST:
+def parse_python(source: str | bytes, filename: str = "<unknown>") -> ast.Module:
     """`ast.parse`, and its errors on bad source: SyntaxError, ValueError, RecursionError,
     MemoryError."""
+    return _parsed(source, filename, "exec")
+
+
+def python_literal(text: str) -> Any:
+    """`ast.literal_eval` of a text, and its errors: TypeError besides those of `parse_python`."""
+    return ast.literal_eval(_parsed(text.lstrip(" \t"), "<unknown>", "eval"))
+
+
+def _parsed(source: str | bytes, filename: str, mode: str) -> Any:
     with _TURN:
         for _ in range(_TRIES - 1):
             try:
@@ -29,8 +38,3 @@ def parse_python(source: str | bytes, filename: str = "<unknown>", mode: str = "
                 if "recursion depth" not in str(error):
                     raise
         return ast.parse(source, filename, mode)
-
-
-def python_literal(text: str) -> Any:
-    """`ast.literal_eval` of a text, and its errors: TypeError besides those of `parse_python`."""
-    return ast.literal_eval(parse_python(text.lstrip(" \t"), mode="eval"))

@@ -36,6 +36,7 @@ from typing import Any, Literal, TypeVar, Union, cast
 import yaml
 
 from assay.errors import TaskError
+from assay.syntax import parse_python
 
 T = TypeVar("T")
 Values = dict[str, Any]
@@ -417,7 +418,7 @@ def _show(value: Any) -> str:
 def _docs_in(source: str) -> dict[str, dict[str, str]]:
     """Class → field → the text under it, of a module's source."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.ClassDef):
             docs = found.setdefault(node.name, {})
             for pair in pairwise(node.body):

@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import quote as quoted
 
 from assay.errors import TaskError
+from assay.syntax import parse_python
 from assay.tables.number_format import as_number
 from assay.tables.settings import Doubt, FileSettings
 
@@ -275,7 +276,7 @@ class ReadPlan:
         place = f"data/{self.path}"
         rows = row_steps(self, place, name)
         steps = [Step(source(self, place)), *rows, *value_steps(self, name)]
-        found = ast.walk(ast.parse("\n".join(one.of.code for one in steps)))
+        found = ast.walk(parse_python("\n".join(one.of.code for one in steps)))
         needed = {one.id for one in found if isinstance(one, ast.Name)} & _MODULES
         imports = [f"import {module}" for module in sorted(needed)]
         return "\n".join([*imports, *(one.code(name) for one in steps)])

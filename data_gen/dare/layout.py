@@ -10,7 +10,6 @@ pandas is imported when first needed, so that the command line starts fast.
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.errors import pandas as pd
+from assay.syntax import python_literal
 from assay.task import TaskError
 from rewards.dare.score import TASK_TYPES
 
@@ -325,7 +325,7 @@ def _listed(value: Any) -> list[str]:
     """Keywords as a list, or as the text of one."""
     if isinstance(value, str):
         try:
-            value = ast.literal_eval(value)
+            value = python_literal(value)
         except (ValueError, SyntaxError):
             value = value.split(",")
     return [str(word) for word in cast("list[Any]", value)] if isinstance(value, list) else []

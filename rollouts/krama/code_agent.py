@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.syntax import parse_python
 from assay.task import Task, TaskError
 from assay.thoughts import answer_after_thoughts
 from configs.loader import read_yaml
@@ -300,7 +301,7 @@ def showing(code: str) -> str | None:
     """The code, which also leaves the value of its last expression in a file, as the package's own
     remote interpreters show it; None for code that ends in no expression."""
     try:
-        body = ast.parse(code).body
+        body = parse_python(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if not body or not isinstance(last := body[-1], ast.Expr):

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from assay.syntax import parse_python
 from configs.loader import ConfigError
 from rollouts.words import jailed
 from rollouts.words.templates import escaped
@@ -46,7 +47,7 @@ class Source:
             self.text = self.path.read_text(encoding="utf-8").replace("\r\n", "\n")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a text's escapes
-                self.tree = ast.parse(self.text)
+                self.tree = parse_python(self.text)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise refused(folder, f"{name}: not Python that can be read ({error})") from None
 
