@@ -24,6 +24,7 @@ from namespaces import (
     refusal,
     refused,
 )
+from small_lake import make_lake
 from tiny_model import tiny_config, write_tiny_tokenizer
 
 # A loaded machine is slow, and no property is about time.
@@ -52,6 +53,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             f"is: chmod o+x {folder}, or use a Python elsewhere",
             returncode=pytest.ExitCode.USAGE_ERROR,
         )
+
+
+def pytest_sessionfinish() -> None:
+    if "harness" in sys.modules:
+        sys.modules["harness"].close_warm_pool()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,6 +111,12 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = AutoModelForCausalLM.from_config(tiny_config(vocab)).float()
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small lake that is only read: a sandbox that knows it need not be started again."""
+    return make_lake(tmp_path_factory.mktemp("read") / "lake")
 
 
 @pytest.fixture(scope="session")

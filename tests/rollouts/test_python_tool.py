@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+from harness import WarmFactory
+
 from assay.task import Task
 from rollouts.environment import ModelTurn
-from rollouts.environments import EnvironmentFactory, ToolSettings
+from rollouts.environments import ToolSettings
+from rollouts.event_loop import asyncio_run
 from rollouts.python_tool import NAME
 from rollouts.tool_calls import ToolCall
 
@@ -27,18 +29,16 @@ def converse(root: Path, turns: list[list[ToolCall]], **settings: Any) -> Any:
     (root / "in" / "data.csv").write_text("a\n1\n")
 
     async def go() -> Any:
-        shop = EnvironmentFactory(root, ToolSettings(**settings, workers=1))
+        shop = WarmFactory(root, ToolSettings(**settings))
         environment = shop.maker(TASK, 0, 3)
         opening = await environment.open()
         replies = [
             await environment.reply(ModelTurn("", calls, False, i, False))
             for i, calls in enumerate(turns)
         ]
-        closing = await environment.close()
-        await shop.close()
-        return opening, replies, closing
+        return opening, replies, await environment.close()
 
-    return asyncio.run(go())
+    return asyncio_run(go())
 
 
 def answers(replies: Any) -> list[dict[str, Any]]:

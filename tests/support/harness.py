@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rollouts.environments import EnvironmentFactory
+from rollouts.event_loop import asyncio_run
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import LEVELS, Config, Level, Result
 from rollouts.sandbox.pool import Pool
@@ -30,6 +32,32 @@ def running(config: Config) -> Generator[tuple[Runner, Pool]]:
             yield (lambda *a, **k: loop.run(pool.run(*a, **k))), pool
         finally:
             loop.run(pool.close())
+
+
+_warm: list[Pool] = []
+
+
+def warm_pool() -> Pool:
+    """The one pool with the data stack, on the event loop of `asyncio_run`, that the tests of a
+    process share: it costs a second to start, and every call gets a jail of its own."""
+    if not _warm:
+        _warm.append(Pool(Config(workers=1)))
+    return _warm[0]
+
+
+def close_warm_pool() -> None:
+    """At the end of all tests."""
+    while _warm:
+        asyncio_run(_warm.pop().close())
+
+
+class WarmFactory(EnvironmentFactory):
+    """An `EnvironmentFactory` over that pool."""
+
+    def pool(self, container: bool = False) -> Pool:
+        for name, folder in self._shared.items():
+            warm_pool().share(name, folder)
+        return super().pool(container) if container else warm_pool()
 
 
 async def _made(config: Config) -> Pool:

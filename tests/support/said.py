@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import WarmFactory
+
 from assay.task import Task
 from rollouts.conversation import ChatReply
 from rollouts.environment import Budget
-from rollouts.environments import EnvironmentFactory, ToolSettings
+from rollouts.environments import ToolSettings
 from rollouts.episode import Episode
+from rollouts.event_loop import asyncio_run
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
 
@@ -41,13 +43,10 @@ def act(
     """An episode of a task with such an engine, and the engine."""
 
     async def go() -> Trajectory:
-        shop = EnvironmentFactory(Path("/"), ToolSettings(workers=1, steps=steps))
+        shop = WarmFactory(Path("/"), ToolSettings(steps=steps))
         shop.announce([task])
-        try:
-            one = Episode(task, 0, 0, shop.maker, Budget(turns=turns))
-            return await one.play(said, Sampling(512))
-        finally:
-            await shop.close()
+        one = Episode(task, 0, 0, shop.maker, Budget(turns=turns))
+        return await one.play(said, Sampling(512))
 
     said = Says(replies)
-    return asyncio.run(go()), said
+    return asyncio_run(go()), said

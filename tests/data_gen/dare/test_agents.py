@@ -4,11 +4,11 @@ the scripts of short modelling tasks."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import WarmFactory, warm_pool
 
 pd = pytest.importorskip("pandas")
 np = pytest.importorskip("numpy")
@@ -35,12 +35,11 @@ from data_gen.dare.wording import mm_short, series_short
 from rewards.dare.score import score_table_row
 from rollouts.engines.scripted import ScriptedEngine
 from rollouts.environment import Budget
-from rollouts.environments import EnvironmentFactory, ToolSettings
+from rollouts.environments import ToolSettings
 from rollouts.episode import rollout
+from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.python_tool import NAME
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
 from rollouts.scripted_agents import script
 from rollouts.trajectory import Sampling
 from train.evaluation.dare import category
@@ -139,15 +138,13 @@ def run(
     """(task, trajectory, score) of each task."""
 
     async def go() -> Any:
-        shop = EnvironmentFactory(root, ToolSettings(run_s=run_s, brief=True))
+        shop = WarmFactory(root, ToolSettings(run_s=run_s, brief=True))
         engine, budget = ScriptedEngine(say, tokenizer), Budget(turns)
-        found = await rollout(
+        return await rollout(
             listed, engine, tokenizer, Sampling(tokens), 1, 0, maker=shop.maker, budget=budget
         )
-        await shop.close()
-        return found
 
-    pairs = zip(listed, asyncio.run(go()), strict=True)
+    pairs = zip(listed, asyncio_run(go()), strict=True)
     return [(task, t, score_answer(task, t.answer())) for task, (t,) in pairs]
 
 
@@ -237,16 +234,15 @@ def test_every_script_of_a_series_runs(variant: str) -> None:
 
     async def go() -> list[float]:
         rewards: list[float] = []
-        async with Pool(Config(workers=1)) as pool:
-            for choice in choices(asked)[::5]:  # each model, each set of columns, time or not
-                code = short_model_code(asked, choice)
-                result = await pool.run(code, files, ["prediction.csv"])
-                assert result.status == "ok", result.stderr
-                answer = {"prediction_csv": result.files["prediction.csv"].decode()}
-                rewards.append(score_table_row(gold, answer).reward or 0.0)
+        for choice in choices(asked)[::5]:  # each model, each set of columns, time or not
+            code = short_model_code(asked, choice)
+            result = await warm_pool().run(code, files, ["prediction.csv"])
+            assert result.status == "ok", result.stderr
+            answer = {"prediction_csv": result.files["prediction.csv"].decode()}
+            rewards.append(score_table_row(gold, answer).reward or 0.0)
         return rewards
 
-    assert min(asyncio.run(go())) >= 0.1
+    assert min(asyncio_run(go())) >= 0.1
 
 
 def test_what_the_short_agents_choose() -> None:

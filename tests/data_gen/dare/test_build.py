@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import sqlite3
@@ -21,6 +20,7 @@ pytest.importorskip("duckdb")
 
 from dare_worlds import prices
 from front import command
+from harness import warm_pool
 
 from assay.task import Task, read_tasks
 from data_gen.certificate import Refusal
@@ -32,8 +32,7 @@ from data_gen.dare.targets import Built
 from data_gen.dare.wording import ROWS
 from data_gen.overlap import kin_of_databases
 from rewards.dare.score import score_table_row
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
+from rollouts.event_loop import asyncio_run
 
 main = command("tasks")
 SPLITS = ("train", "validation", "heldout")
@@ -124,19 +123,18 @@ def test_short_modelling_tasks_say_all_in_one_line(built: Path) -> None:
 def test_a_faithful_script_is_exact_on_every_built_if_task(built: Path) -> None:
     async def go() -> list[float | None]:
         scores: list[float | None] = []
-        async with Pool(Config(workers=1)) as pool:
-            for name, write in (("full", faithful_code), ("mini", short_code)):
-                for task in all_tasks(built / name):
-                    if task.track.endswith("-IF"):
-                        files = {n: (built / name / p).read_bytes() for n, p in task.files.items()}
-                        code = write(task.gold["recipe"])
-                        result = await pool.run(code, files, ["prediction.csv"])
-                        assert result.status == "ok", result.stderr
-                        answer = {"prediction_csv": result.files["prediction.csv"].decode()}
-                        scores.append(score_table_row(task.gold, answer).outcome)
+        for name, write in (("full", faithful_code), ("mini", short_code)):
+            for task in all_tasks(built / name):
+                if task.track.endswith("-IF"):
+                    files = {n: (built / name / p).read_bytes() for n, p in task.files.items()}
+                    code = write(task.gold["recipe"])
+                    result = await warm_pool().run(code, files, ["prediction.csv"])
+                    assert result.status == "ok", result.stderr
+                    answer = {"prediction_csv": result.files["prediction.csv"].decode()}
+                    scores.append(score_table_row(task.gold, answer).outcome)
         return scores
 
-    scores = asyncio.run(go())
+    scores = asyncio_run(go())
     assert len(scores) >= 3 and {*scores} == {1.0}
 
 

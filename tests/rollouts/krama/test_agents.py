@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from krama_data import cases, needs_krama
 from said import act
-from small_lake import CODE, PLAN, make_lake, make_task
+from small_lake import CODE, PLAN, make_task
 from thought_forms import FORMS as FORMS_OF_THOUGHT
 from thought_forms import filled
 
@@ -51,8 +51,7 @@ def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
     return act(task, replies, turns)[0]
 
 
-def test_few_shot_repairs_its_pipeline_and_earns_sub_task_credit(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path / "lake")
+def test_few_shot_repairs_its_pipeline_and_earns_sub_task_credit(lake: Path) -> None:
     task = make_task(lake, "ds_guru_few_shot")
     bad = "```python\nprint(open('data/rain_amherst.csv').read()[:4])\nraise ValueError('M')\n```"
     run = play(task, [PLAN + bad, CODE])
@@ -73,8 +72,7 @@ def test_few_shot_repairs_its_pipeline_and_earns_sub_task_credit(tmp_path: Path)
     assert lake.joinpath("rain_amherst.csv").read_text("utf-8").startswith("Year")
 
 
-def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path / "lake")
+def test_one_shot_gets_one_try_and_no_context_no_snippet(lake: Path) -> None:
     one = play(make_task(lake, "ds_guru_one_shot"), ["no blocks"])
     assert (one.turns, one.stop, one.notes["ended"]) == (1, "done", "no_code")
     bare = play(make_task(lake, "ds_guru_no_context"), [PLAN + CODE])
@@ -88,8 +86,7 @@ def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None
     assert left["published"]["answer"] == "Pipeline not successful after 5 tries."
 
 
-def test_code_that_was_only_thought_of_is_not_run(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path / "lake")
+def test_code_that_was_only_thought_of_is_not_run(lake: Path) -> None:
     for form in ("a python block in the thought", "opened by the template", "gpt-oss", "Hunyuan"):
         run = play(
             make_task(lake, "ds_guru_one_shot"), [filled(FORMS_OF_THOUGHT[form], PLAN + CODE)]
@@ -108,8 +105,8 @@ def test_code_that_was_only_thought_of_is_not_run(tmp_path: Path) -> None:
 DEEP = "[" * 700 + "]" * 700
 
 
-def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(tmp_path: Path) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "ds_guru_few_shot")
+def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(lake: Path) -> None:
+    task = make_task(lake, "ds_guru_few_shot")
     for printed in (f'{{"main-task": {DEEP}}}', '{"main-task": [' * 700, "[" * 100_000):
         run = play(task, [PLAN + f"```python\nprint({printed!r})\n```"])
         assert (run.failure, run.stop, run.notes["ended"]) == (None, "done", "no_answer")
@@ -118,8 +115,8 @@ def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(tmp_path: Pa
     assert play(task, [plan + CODE]).failure is None
 
 
-def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "lake_agent")
+def test_odd_arguments_of_the_free_agent_are_answered_and_scored(lake: Path) -> None:
+    task = make_task(lake, "lake_agent")
     calls = [
         '{"name": "read", "arguments": {"path": "notes.txt", "start": 10000000000000000000}}',
         f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": 1{"0" * 4000}}}}}',
@@ -141,8 +138,7 @@ def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path)
     assert json.loads(line)["messages"] == run.messages
 
 
-def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path / "lake")
+def test_the_free_agent_lists_peeks_reads_runs_and_answers(lake: Path) -> None:
     write = FORMATS["hermes"].write
     code = CODE.removeprefix("```python\n").removesuffix("```")
     run = play(
@@ -169,11 +165,10 @@ def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
-def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
+def test_the_reference_agent_hands_in_the_gold_pipeline(lake: Path, tool: str) -> None:
     from assay.task import TaskError
     from rollouts.scripted_agents import reference_reply
 
-    lake = make_lake(tmp_path / "lake")
     code = CODE.removeprefix("```python\n").removesuffix("```")
     task = make_task(lake, tool, pipeline=code)
     replies = [reference_reply(task, turn, FORMATS["hermes"]) for turn in range(2)]
@@ -191,8 +186,8 @@ def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: st
 LOAD = 'import pandas as pd\nt = pd.read_csv("data/rain_amherst.csv")\nprint(len(t) - 1)\n'
 
 
-def test_the_last_line_is_the_answer_and_the_others_are_results_of_steps(tmp_path: Path) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "lake_script")
+def test_the_last_line_is_the_answer_and_the_others_are_results_of_steps(lake: Path) -> None:
+    task = make_task(lake, "lake_script")
     run = play(task, [f"```python\n{LOAD}print(1.5)\n```"])
     score = score_answer(task, run.answer())
     assert (run.turns, run.stop, run.notes["ended"]) == (1, "done", "ran")
@@ -201,8 +196,8 @@ def test_the_last_line_is_the_answer_and_the_others_are_results_of_steps(tmp_pat
     assert (wrong.outcome, wrong.reward) == (0.0, pytest.approx(0.2))
 
 
-def test_what_was_printed_before_an_error_is_credited_and_is_no_answer(tmp_path: Path) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "lake_script", answer=30)
+def test_what_was_printed_before_an_error_is_credited_and_is_no_answer(lake: Path) -> None:
+    task = make_task(lake, "lake_script", answer=30)
     run = play(task, [f"```python\n{LOAD}raise ValueError\n```"])
     score = score_answer(task, run.answer())
     assert (run.notes["ended"], score.outcome, score.parts["answered"]) == ("error", 0.0, 0.0)
@@ -217,16 +212,16 @@ def test_what_was_printed_before_an_error_is_credited_and_is_no_answer(tmp_path:
         ("```python\n1\n```", "no_answer"),
     ],
 )
-def test_a_reply_without_an_answer_is_wrong(tmp_path: Path, reply: str, ended: str) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "lake_script")
+def test_a_reply_without_an_answer_is_wrong(lake: Path, reply: str, ended: str) -> None:
+    task = make_task(lake, "lake_script")
     run = play(task, [reply])
     assert (run.failure, run.notes["ended"]) == (None, ended)
     assert score_answer(task, run.answer()).outcome == 0.0
     assert json.loads(run.files["answer.json"])["response"] == {}
 
 
-def test_the_prompt_shows_named_files_and_not_how_many_rows_they_have(tmp_path: Path) -> None:
-    index = index_lake(make_lake(tmp_path / "lake"))
+def test_the_prompt_shows_named_files_and_not_how_many_rows_they_have(lake: Path) -> None:
+    index = index_lake(lake)
     text = task_text("The mean of 'Samples' in sites.csv?", index, ToolSettings())
     assert "data/sites.csv: fields between commas, names in line 2\nSite,Town,Kind,Samples" in text
     assert text.count("\nSite ") == 2

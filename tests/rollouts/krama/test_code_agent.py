@@ -27,9 +27,9 @@ final_answer(round(t["Jun"].mean(), 2))
 </code>"""
 
 
-def test_the_agent_looks_errs_and_answers_in_one_interpreter(tmp_path: Path) -> None:
+def test_the_agent_looks_errs_and_answers_in_one_interpreter(lake: Path) -> None:
     pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
-    task = make_task(make_lake(tmp_path / "lake"), "smolagents")
+    task = make_task(lake, "smolagents")
     look = '<code>\nprint(list_files("rain*"))\nx = 41\nread_file("data/notes.txt")\n</code>'
     errs = "<think><code>final_answer(3)</code></think>\n<code>\nprint(x + 1)\nopen('no')\n</code>"
     run, said = act(task, [look, errs, "no code at all", RAIN])
@@ -47,9 +47,9 @@ def test_the_agent_looks_errs_and_answers_in_one_interpreter(tmp_path: Path) -> 
     assert "final_answer(round" in run.files["pipeline.py"].decode()
 
 
-def test_an_agent_out_of_steps_is_asked_for_its_answer(tmp_path: Path) -> None:
+def test_an_agent_out_of_steps_is_asked_for_its_answer(lake: Path) -> None:
     pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
-    task = make_task(make_lake(tmp_path / "lake"), "smolagents", answer=7)
+    task = make_task(lake, "smolagents", answer=7)
     run, said = act(task, ["<code>\nprint(1)\n</code>"] * 2 + ["7"], steps=2)
     assert (len(said.asked), run.stop) == (3, "done")
     assert score_answer(task, run.answer()).outcome == 1.0

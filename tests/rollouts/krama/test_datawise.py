@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from said import act
-from small_lake import make_lake, make_task
+from small_lake import make_task
 
 from assay.family import score_answer
 from rollouts.krama import datawise
@@ -25,8 +25,8 @@ def stages(run: object) -> list[tuple[str, str]]:
     return [(r["stage"], r["signal"]) for r in run.tool_calls if "stage" in r]  # type: ignore[attr-defined]
 
 
-def test_a_failed_cell_is_mended_and_the_repair_leaves_the_notebook(tmp_path: Path) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "datawise")
+def test_a_failed_cell_is_mended_and_the_repair_leaves_the_notebook(lake: Path) -> None:
+    task = make_task(lake, "datawise")
     replies = [
         GOAL.format("load") + CODE.format("x = 3\nprint('first')"),
         "<await>\n" + CODE.format("print(x)") + CODE.format("nothing") + CODE.format("print(8)"),
@@ -60,8 +60,8 @@ def test_a_failed_cell_is_mended_and_the_repair_leaves_the_notebook(tmp_path: Pa
     assert run.usage["prompt_tokens"] == 700
 
 
-def test_a_step_is_replaced_with_its_cells_and_variables(tmp_path: Path) -> None:
-    task = make_task(make_lake(tmp_path / "lake"), "datawise")
+def test_a_step_is_replaced_with_its_cells_and_variables(lake: Path) -> None:
+    task = make_task(lake, "datawise")
     replies = [
         GOAL.format("one") + CODE.format("x = 1"),
         "<end_step>",
@@ -79,10 +79,10 @@ def test_a_step_is_replaced_with_its_cells_and_variables(tmp_path: Path) -> None
     assert run.stop == "done"
 
 
-def test_bounds_of_the_loop_end_it(tmp_path: Path) -> None:
+def test_bounds_of_the_loop_end_it(lake: Path) -> None:
     """A model that always says the same: 6 executions of a step at most, 8 messages of a repair,
     two failed repairs of a step, 15 plans and executions."""
-    task = make_task(make_lake(tmp_path / "lake"), "datawise")
+    task = make_task(lake, "datawise")
     run, _ = act(task, [GOAL.format("x") + CODE.format("pass")])
     assert stages(run).count(("execute", "await")) == 12
     assert [s for s, _ in stages(run)].count("plan") == 2
