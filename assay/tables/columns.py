@@ -126,9 +126,10 @@ def decide(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> Non
     numeric = [c for c in columns if c.name not in taken and _is_numeric(c, gone[c.name], rule)]
     for column in numeric:
         if not column.simple(gone[column.name]):
-            plan.doubt(_word_doubt(column, gone[column.name]))
-    numeric = [c for c in numeric if plan.uses(c.name)]
+            open_to = None if column.name in rule.numbers else _otherwise(column)
+            plan.doubt(_word_doubt(column, gone[column.name]) or open_to)
     taken |= {*rule.numbers, *(c.name for c in numeric)}
+    numeric = [c for c in numeric if plan.uses(c.name)]
     for column in columns:
         if column.name not in taken:
             plan.doubt(_otherwise(column))

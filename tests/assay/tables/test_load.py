@@ -101,6 +101,7 @@ LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
         ),
         (column(["1.2k", "800", "950"]), "number_mark", "{text: [v]}", None),
         (column(["CHF 5.50", "CHF 7.25"]), "number_mark", "{text: [v]}", None),
+        (column([*range(20), "(12.50)"]), "number_mark", "{text: [v]}", None),
         ("v;w;k\nUlm;a;1\n;;2\n;b;3\n;;4\nHof;c;5\n;;6\nUlm;d;7\n;;8\n", *LABELS),
         (column(["2020-01-02", "03.02.2020"] * 9), "date_order", "{dates: {v: false}}", None),
         (column(["2020-01-02", "2020-01-02 10:00"]), "date_order", "{dates: {v: false}}", None),
