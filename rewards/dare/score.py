@@ -4,11 +4,11 @@
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
 """Scoring a DARE-bench prediction: the release's reading, and a strict one for training.
 
-`release` computes what the published harness computes (../shared spec 8: join on the key, compare
-row counts, metric a target, mean over targets; what makes the harness raise counts as no
-prediction). `strict` closes what that lets through: every key of the truth exactly once and no
-repeated key, and the reward for a mere file only when its keys match and all targets are there.
-Texts are compared there under Unicode's NFC.
+`release` computes what the published harness computes (join on the key, compare row counts, metric
+a target, mean over targets; what makes the harness raise counts as no prediction). `strict` closes
+what that lets through: every key of the truth exactly once and no repeated key, and the reward for
+a mere file only when its keys match and all targets are there. Texts are compared there under
+Unicode's NFC.
 
 Reward (paper, section 3.3): 0 without a usable file, else 0.1 + outcome.
 """

@@ -11,7 +11,7 @@ from vectors import at_least, read, source
 
 KRAMA = SHARED / "krama"
 needs_krama = pytest.mark.skipif(
-    not (KRAMA / "spec.md").is_file(), reason="the KramaBench folder ../shared/krama is not here"
+    not (KRAMA / "spec.md").is_file(), reason="needs ASSAY_VECTORS=DIR with a folder krama"
 )
 
 
