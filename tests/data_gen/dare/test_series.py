@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def test_a_column_that_is_the_target_moved_is_found() -> None:
 # --- which tables are series ---
 
 
+@cache
 def dates(count: int) -> list[str]:
     return [d.date().isoformat() for d in pd.date_range("2001-01-01", periods=count)]
 
