@@ -18,7 +18,8 @@ from rewards.harbor import HARBOR
 from rollouts.environment import ModelTurn
 from rollouts.environments import EnvironmentFactory
 from rollouts.event_loop import asyncio_run
-from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import machine_report
 from rollouts.tool_calls import ToolCall
 
 TOML = '[metadata]\nlicence = "MIT"\n[environment]\nnetwork_mode = "no-network"\n'
@@ -28,11 +29,7 @@ TEST += " || echo 0 > /logs/verifier/reward.txt\n"
 
 @pytest.fixture(scope="module", autouse=True)
 def jail() -> None:
-    async def level() -> str:
-        async with Pool() as pool:
-            return (await pool.report()).level
-
-    if asyncio_run(level()) != "full":
+    if machine_report(Config(workers=1, min_level="limits", stack=()))["level"] != "full":
         pytest.skip("the jail has no namespaces here")
 
 

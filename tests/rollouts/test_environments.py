@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import pytest
 from asking import chat_rollout
 from db_tools import FAILING, TOOLS, Echo, double, hang, query, tables, write_db
+from harness import WarmFactory
 
 from assay.task import Task, TaskError
 from configs.machine import ToolsConfig
 from rollouts.conversation import ChatReply
 from rollouts.environments import TOOL_CALLS, EnvironmentFactory, tool_settings
+from rollouts.event_loop import asyncio_run
 from rollouts.tool_calls import ToolCall
 from rollouts.tools import tool
 from rollouts.trajectory import Sampling, Trajectory
@@ -49,17 +50,11 @@ def call(name: str, **arguments: Any) -> ToolCall:
 def play(
     folder: Path, env: Any, tools: tuple[str, ...], *said: list[ToolCall], run_s: float = 200.0
 ) -> tuple[Trajectory, Says]:
-    shop = EnvironmentFactory(folder, tool_settings(ToolsConfig(run_s=run_s, workers=1)), env=env)
+    shop = WarmFactory(folder, tool_settings(ToolsConfig(run_s=run_s)), env=env)
     task, engine = shop.equip(task_of(folder, *tools)), Says(*said)
 
-    async def go() -> Trajectory:
-        try:
-            groups = await chat_rollout([task], engine, Sampling(), 1, 0, maker=shop.maker)
-            return groups[0][0]
-        finally:
-            await shop.close()
-
-    return asyncio.run(go()), engine
+    groups = asyncio_run(chat_rollout([task], engine, Sampling(), 1, 0, maker=shop.maker))
+    return groups[0][0], engine
 
 
 def answers(trajectory: Trajectory) -> list[tuple[str, str]]:
@@ -165,7 +160,7 @@ def test_the_budget_of_seconds_holds_within_a_message(tmp_path: Path) -> None:
         maker=shop.maker,
         budget=Budget(seconds=0.3),
     )
-    ((found,),) = asyncio.run(step)
+    ((found,),) = asyncio_run(step)
     assert [kind for kind, _ in answers(found)] == ["timeout", "time_up", "time_up"]
     assert found.stop == "time"
 
