@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from places import tables
 
 from configs import loader, schema
 from configs.cdr import CdrConfig
@@ -59,76 +60,22 @@ def test_the_hash_never_moves() -> None:
     assert config_hash(Kept()) == "e09c2216aae260d9"
 
 
-BAD_FILES = {
-    "rl:\n  lerning_rate: 1\n": r"c.yaml: unknown key rl.lerning_rate; did you mean rl\.",
-    "lr: 1\n": r"unknown key lr; did you mean sft.lr or rl.lr\?",
-    "1: 2\n": r"unknown key 1; did you mean ",
-    "seed: yes\n": r"c.yaml: seed=true is bool; wanted a whole number",
-    "seed: 1.5\n": r"seed=1.5 is float",
-    "rl: 3\n": r"rl is a section; set a key in it: rl.preset",
-    "rl:\n  lr: fast\n": r"rl.lr='fast' is str; wanted a number",
-    "rl:\n  lr: .nan\n": r"rl.lr=NaN is float",
-    "rl:\n  lr: .inf\n": r"rl.lr=Infinity is float",
-    "rl:\n  preset: grpo\n": r"rl.preset='grpo'; wanted one of dr_grpo, dare",
-    "sft:\n  betas: [0.9]\n": r"sft.betas has 1 entries; wanted 2",
-    "sft:\n  betas: [0.9, x]\n": r"sft.betas\[1\]='x' is str",
-    "seed: 1\nseed: 2\n": r"c.yaml line 2: key 'seed' is given twice",
-    "seed: [\n": r"c.yaml: not valid YAML",
-    "? [a]\n: 1\n": r"c.yaml: not valid YAML",
-    "- 1\n": r"wanted `key: value` lines, got list",
-}
-BAD_WORDS = {
-    "rl.rollouts_per_prompt=1": "command line: rl.rollouts_per_prompt=1 .* set 2 or more",
-    "rl.mini_batch=5": "rl.mini_batch=5 does not divide prompts_per_step=16",
-    "rl.temperature=0": "rl.temperature",
-    "rl.top_p=1.5": "rl.top_p=1.5",
-    "rl.top_p=0": r"rl\.top_p=0\.0",
-    "rl.dynamic_sampling=-1": "dynamic_sampling=-1",
-    "rl.max_new_tokens=8 rl.overlong_buffer=9": "overlong_buffer=9",
-    "rl.max_new_tokens=512 rl.max_length=512": "leaves no room for a prompt",
-    "sft.batch_size=0": "sft.batch_size=0 is too small; set 1 or more",
-    "sft.batch_size=auto": "sft.batch_size='auto' is str",
-    "sft.max_length=long": "sft.max_length='long' is str",
-    "sft.warmup=2.5": "sft.warmup=2.5",
-    "sft.warmup=-0.1": "sft.warmup=-0.1",
-    "rl.warmup=1.5": "rl.warmup=1.5",
-    "rl.grad_clip=-1": "rl.grad_clip=-1",
-    "tasks.heldout=10": "eval.tasks=400 is more than tasks.heldout=10",
-    "tasks.mappers=[1,x]": r"tasks.mappers\[1\]='x' is str",
-    "tasks.drop_share=2": "tasks.drop_share=2.0",
-    "seed": "'seed' is not a setting; write key=value",
-    "seed=1=2": "seed='1=2' is str",
-    "rl.stpes=3": "command line: unknown key rl.stpes; did you mean rl.steps?",
-    "rl=3": "rl is a section",
-    # other trainers' words
-    "rl.beta=3": r"did you mean rl\.kl_coef\?",
-    "rl.group_size=3": r"did you mean rl\.rollouts_per_prompt\?",
-    "num_generations=3": r"did you mean rl\.rollouts_per_prompt\?",
-    "sft.steps=3": r"there is no sft\.steps; set sft\.epochs",
-    "max_steps=3": r"sft\.epochs",
-    # rewards
-    "reward.answer.subtasks=1.0": r"reward\.answer\.subtasks=1\.0",
-    "reward.refinement.success=0.5": r"format \+ status \+ progress \+ success = 1.1",
-    "reward.refinement.sucess=0.5": "reward.refinement.sucess; did you mean success",
-    "reward.tabel.reading=strict": "reward.tabel: .*did you mean reward.table",
-    "reward.table.reading=loose": "wanted one of release, strict",
-    "reward.refinement=1": "reward.refinement is a value, not a section",
-}
+REFUSED = tables("configs")  # with what is said, as a regular expression
 
 
 def test_what_is_wrong_is_named_with_its_key(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     with pytest.raises(ConfigError, match="cannot be read"):
         load(DemoConfig, file)
-    for text, said in BAD_FILES.items():
+    for text, said in REFUSED["settings files that are refused"].items():
         file.write_text(text)
         with pytest.raises(ConfigError, match=said):
             load(DemoConfig, file)
 
 
-@pytest.mark.parametrize("words", BAD_WORDS)
-def test_a_bad_word_is_named(words: str) -> None:
-    with pytest.raises(ConfigError, match=BAD_WORDS[words]):
+@pytest.mark.parametrize(("words", "said"), REFUSED["settings that are refused"].items())
+def test_a_bad_word_is_named(words: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         load_run(DemoConfig, DEMO_YAML if words.startswith("reward") else None, words.split())
 
 
@@ -165,6 +112,8 @@ def test_values_are_read_as_meant(tmp_path: Path) -> None:
     assert (config.sft.max_length, config.rl.max_new_tokens, config.rl.max_length) == (0, 0, 512)
     assert load(DemoConfig).sft.max_length == 0
     assert [warmup_steps(w, 50) for w in (0, 3, 0.1, 0.5)] == [0, 3, 5, 25]
+    locked = [GrpoConfig(schedule="constant", warmup=w).also_locked() for w in (0, 1, 0.1)]
+    assert locked == [(), (), ("steps",)] and GrpoConfig(schedule="cosine").also_locked()
     assert warmup_steps(SftConfig().warmup, 2) == 0  # two steps: the first has the peak
     assert load(SftRunConfig, None, ["sft.warmup=0.25", "sft.grad_clip=0"]).sft.warmup == 0.25
 

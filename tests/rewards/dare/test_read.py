@@ -69,6 +69,7 @@ def test_a_confined_process_can_compute_and_nothing_else(tmp_path: Path) -> None
     attempts: dict[str, Callable[[], object]] = {
         "open gold": secret.read_text,
         "an open descriptor of gold": lambda: os.read(inherited, 10),
+        "standard input": lambda: os.read(0, 1),
         "list a folder": lambda: os.listdir(tmp_path),
         "a socket": lambda: socket.socket(),
         "fork": os.fork,

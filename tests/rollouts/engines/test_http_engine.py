@@ -89,11 +89,11 @@ def said(content: Any, finish: Any = "stop", **message: Any) -> Body:
 
 
 def asked(
-    reply: Callable[[Body], Any], messages: Any = ASK, **options: Any
+    reply: Callable[[Body], Any], messages: Any = ASK, top_k: int = 0, **options: Any
 ) -> tuple[ChatReply, list[Body]]:
     async def ask(url: str) -> ChatReply:
         async with OpenAIEngine(url, "m", pause_s=0.001, **options) as engine:
-            return await engine.chat(messages, [], Sampling(50), 1)
+            return await engine.chat(messages, [], Sampling(50, top_k=top_k), 1)
 
     with serving(reply) as (url, seen):
         return asyncio.run(ask(url)), seen
@@ -278,6 +278,22 @@ def test_what_an_endpoint_refuses_and_can_do_without_is_left_out_from_then_on() 
     # what decides how is drawn is never left out by itself
     with pytest.raises(EndpointError, match="temperature is unsupported"):
         asked(refusing("temperature"))
+    # nor is a field that the user gave, or that is set
+    assert asked(refusing("seed"))[0].text == "x"
+    with pytest.raises(EndpointError, match="seed is unsupported"):
+        asked(refusing("seed"), extra={"seed": 3})
+    with pytest.raises(EndpointError, match="top_k is unsupported"):
+        asked(refusing("top_k"), top_k=1)
+    # what stands beside a call may go, in whichever spelling it is refused
+    beside = {**CALL, "extra_content": {"google": {"thought_signature": "s"}}}
+    talk, _ = conversation({"content": "", "tool_calls": [beside]})
+
+    def no_extra(body: Body) -> Any:
+        if '"extra_content"' not in json.dumps(body["messages"]):
+            return "x"
+        return Raw([b'{"error": {"message": "Unknown field extraContent"}}'], "text/json", 400)
+
+    assert asked(no_extra, talk.sent)[1][-1]["messages"][1]["tool_calls"] == [CALL]
 
 
 def test_the_limit_has_the_name_that_the_endpoint_wants() -> None:
@@ -288,6 +304,8 @@ def test_the_limit_has_the_name_that_the_endpoint_wants() -> None:
         return Raw([json.dumps({"error": {"message": text}}).encode()], "text/json", 400)
 
     assert asked(reply)[0].text == "50"
+    with pytest.raises(EndpointError, match="Unsupported parameter"):
+        asked(reply, extra={"max_tokens": 9})
 
 
 @pytest.mark.parametrize("shown", ["stop_reason", "matched_stop"])

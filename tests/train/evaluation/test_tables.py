@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,28 @@ def test_compare_says_what_thinking_changes(
     assert found["OCS@3"]["outcome"]["difference"] == 0.0
     assert found["RS@3"]["parts"]["domain = a"]["outcome"]["difference"] == 0.0
     assert found["tokens_out"] == [3.0, 90.0] and len(found["differ"]) == 2
+
+
+def test_compare_takes_every_model_of_a_file_but_baselines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digits = {"gold": "1111", "empty": "1000", "sft": "1000", "rl": "1110"}
+    sets = {
+        n: [row(f"t{i}", float(d), label="KD"[i % 2]) for i, d in enumerate(said)]
+        for n, said in digits.items()
+    }
+    path, other = tmp_path / "x.json", written(tmp_path / "other", sets["sft"])
+    for names, more, pair, numbers in (
+        (["gold", "sft", "rl"], [], f"{path}:sft → {path}:rl", ("+0.500", 2, 0, 0.5)),
+        (["gold", "rl"], [other], f"{path} → {other}", ("-0.500", 0, 2, 0.5)),
+        (["gold", "empty"], [], f"{path}:empty → {path}:gold", ("+0.750", 3, 0, 0.25)),
+    ):
+        path.write_bytes(json_text({"meta": {}, "rows": {n: sets[n] for n in names}}))
+        assert assay.main(["compare", str(path), *more]) == 0
+        line = re.sub(r" \[.*?\]", "", capsys.readouterr().out.splitlines()[0])
+        mean, *counts = numbers
+        said = "balanced {} on 4 tasks of 4 sources, {} gained, {} lost, McNemar p {}"
+        assert line == f"{pair}: outcome {mean}, " + said.format(mean, *counts)
 
 
 def test_running_means_classes_and_speed() -> None:

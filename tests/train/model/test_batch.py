@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from assay.task import Score, Task
 from configs.schema import GrpoConfig
-from rollouts.trajectory import Trajectory
-from train.model.batch import batch_of, joined, part, segments_of
+from rollouts.trajectory import NO_NUMBERS, Trajectory
+from train.model.batch import batch_of, ends_of, joined, part, rollout_lines, segments_of
 from train.model.loss import overlong_penalty
 from train.model.order import balanced_batch, epoch_order, instead, strata
 from train.model.order import batch_of as step_rows
@@ -62,12 +62,21 @@ def test_what_each_rollout_teaches(
 ) -> None:
     episode: Any = {"tools": ("t",)} if None in rewards else {}
     rollouts = EPISODES if episode else ROLLOUTS
-    found = batch(replace(CONFIG, **changes), rollouts, rewards, **episode)
+    config = replace(CONFIG, **changes)
+    found = batch(config, rollouts, rewards, **episode)
     assert found.used_PG.tolist() == [used] and found.rows == [4]
     assert found.adv_PG[0].tolist() == pytest.approx(adv)
     assert [s.reward for s in found.scores[0]] == rewards  # the score stays
     learned = [r for s in segments_of(found, [0]) for r in s.rows]
     assert learned == [i for i, value in enumerate(found.adv_PG[0].tolist()) if value]
+    # a line of the log says what makes the difference between its score and what was learned
+    lines, kept = rollout_lines(found, found, config), ("reward_used", "masked", "learned")
+    assert [row["reward"] for row in lines] == rewards
+    said = [[row[name] for name in kept if name in row] for row in lines]
+    if config.overlong == "soft":
+        assert said == [[] if r is None else [u] for r, u in zip(rewards, used, strict=True)]
+    else:
+        assert said == ([[False], [False], [True]] if changes else [[]] * 3)
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(0, 500))
@@ -80,13 +89,31 @@ def test_the_penalty_never_pays_and_grows_with_length(most: int, buffer: int, us
 
 
 def test_groups_are_joined_and_taken_apart() -> None:
-    one = batch(CONFIG, ROLLOUTS, [1.0, 0.5, 0.0])
+    one = batch(CONFIG, list(ROLLOUTS), [1.0, 0.5, 0.0])
     other = replace(batch(CONFIG, ROLLOUTS, [0.2, 0.2, None]), rows=[9])
     both = joined(one, other)
     assert both.rows == [4, 9] and both.adv_PG.shape == (2, 3) and len(both.groups) == 2
     last = part(both, [1])
     assert last.rows == [9] and last.valid_PG.tolist() == [[True, True, False]]
     assert last.scores == other.scores and torch.equal(last.adv_PG, other.adv_PG)
+    lines = rollout_lines(both, last, replace(CONFIG, dynamic_sampling=True))
+    assert [row["learned"] for row in lines] == [False] * 3 + [True] * 3
+
+
+def test_shares_of_rollouts_that_ended_without_an_answer() -> None:
+    said = replace(rollout(3), text="x")
+    late, silent = replace(said, stop="turns"), replace(said, text=" \n")
+    broken = replace(silent, failure=NO_NUMBERS)
+    gone = replace(silent, failure="endpoint")
+    assert ends_of([[said, late], [silent, silent], [broken, gone]]) == {
+        "response/empty": 2 / 4,  # of those that did not fail
+        "response/out_of_turns": 1 / 4,
+        "response/nan": 1 / 6,
+    }
+    written = replace(silent, files={"a.txt": b"1"})
+    assert set(ends_of([[written]]).values()) == set(ends_of([]).values()) == {0.0}
+    alone = [[silent]], [[broken]]
+    assert [list(ends_of(one).values()) for one in alone] == [[1, 0, 0], [0, 0, 1]]
 
 
 # --- which rows a step asks for ------------------------------------------------------------------

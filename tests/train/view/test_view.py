@@ -127,6 +127,18 @@ def test_a_torn_last_line_is_left_for_later_and_the_file_as_it_is(tmp_path: Path
     assert runs[0].refresh() and samples(runs) == [0, 2]
 
 
+def test_compressed_rows_say_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n" + json_line(line(refinement(0), 0, "x"))))
+    runs = open_runs([path])
+    assert runs[0].refresh() and not runs[0].refresh()
+    body = json.loads(bind(runs, "t").rollouts[0].body)
+    assert (body["where"], body["text"]) == ("answers.jsonl.gz line 2", "x")
+    path.write_bytes(gzip.compress(b'{"task_id": "a"}\n'))
+    with pytest.raises(TaskError, match=f"^{re.escape(str(path))} line 1: no rollout"):
+        runs[0].refresh()
+
+
 def test_steps_that_a_resumed_run_makes_again_are_forgotten(tmp_path: Path) -> None:
     make_run(tmp_path)
     runs = open_runs([tmp_path])
