@@ -427,15 +427,12 @@ def _parsed(bare: str, form: str) -> str:
 
 def _fitting(table: Opened, bare: str) -> list[str]:
     """Formats that read every cell; the first cells refuse most of them at once."""
-    start = table.all(
-        f"select {bare} from {table.table} where {bare} is not null order by rn limit 3"
-    )
+    start = f"select {bare} as t from {table.table} where {bare} is not null order by rn limit 3"
+    counted = ", ".join(f"count({_parsed('t', form)})" for form in FORMATS)
+    cells, *read_of_them = table.one(f"select count(*), {counted} from ({start})")
     found: list[str] = []
-    for form in FORMATS:
-        first = [
-            table.db.execute("select try_strptime(?, ?)", [t, form]).fetchone()[0] for (t,) in start
-        ]
-        if not first or None in first:
+    for form, read in zip(FORMATS, read_of_them, strict=True):
+        if not cells or read < cells:
             continue
         made = _parsed(bare, form)
         known, read = table.one(
