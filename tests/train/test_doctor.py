@@ -143,6 +143,7 @@ def test_the_embedded_loop_needs_no_gpu_and_tools_need_the_sandbox(tmp_path: Pat
     done = doctor(tmp_path, "--for", str(file), "--backend", "embedded")
     assert "sandbox    level: " in done.stdout or "sandbox" in missing(done)
     assert not {"gpu", "driver", "nvcc"} & set(missing(done))
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a"}\n')
     done = doctor(tmp_path, "--for", str(file), "--backend", "embedded", "engine.device=cuda")
     assert "opens 0 GPU(s)" in missing(done)["gpu"]
 

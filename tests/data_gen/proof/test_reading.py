@@ -30,6 +30,7 @@ from data_gen.proof.forms import opened
 from data_gen.proof.marks import number, tidy_words, time, words
 from data_gen.proof.original import NotProvable, Opened, Original, connect
 
+DB = connect()
 Reading = Callable[[Opened, str], str]
 NAMES = ["Ort", "Wert", "Preis", "Tag"]
 ROWS: list[list[Any]] = [
@@ -103,7 +104,7 @@ def table_of(folder: Path, text: str, rules: str = "") -> Opened:
     """A text as the second reader opens it, with what `tables.yaml` says of it."""
     (folder / "t.csv").write_text(text, encoding="utf-8")
     (folder / "tables.yaml").write_text(f"t.csv: {{{rules}}}" if rules else "")
-    return opened(Original(folder / "t.csv"))
+    return opened(Original(folder / "t.csv"), DB)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -112,7 +113,7 @@ def test_both_readers_give_the_same_cells(tmp_path: Path, name: str) -> None:
     FORMS[name](path)
     (tmp_path / "tables.yaml").write_text('"windows.csv": {encoding: cp1252}')
     (reading,) = plan_file(path, tmp_path)
-    frame, table = load(reading, tmp_path), opened(Original(path))
+    frame, table = load(reading, tmp_path), opened(Original(path), DB)
     assert cells(table, "Ort", words) == [row[0] for row in ROWS] == frame["Ort"].tolist()
     for place, column in ((1, "Wert"), (2, "Preis")):
         found = cells(table, column)
@@ -134,16 +135,16 @@ def test_a_part_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text(page.format("1,5") + page.format("2,5"))
     (tmp_path / "c.html").write_text(page.replace("<td>x", "<td rowspan=2>x").format("1,5"))
     for file, part in (("b.xlsx", "two"), ("b.html", "1")):
-        assert cells(opened(Original(tmp_path / file, part)), "v") == [2.5]
+        assert cells(opened(Original(tmp_path / file, part), DB), "v") == [2.5]
     for file, part in (("b.xlsx", "three"), ("b.db", ""), ("b.html", ""), ("c.html", "")):
         with pytest.raises(NotProvable):
-            opened(Original(tmp_path / file, part))
+            opened(Original(tmp_path / file, part), DB)
 
 
 def test_text_at_fixed_places_is_proved(tmp_path: Path) -> None:
     rows = [("town", "sales"), *((f"t{i}", f"{i * 1.5:.1f}") for i in range(9))]
     (tmp_path / "t.fwf").write_text("".join(f"{a:<8}{b:>8}\n" for a, b in rows))
-    table = opened(Original(tmp_path / "t.fwf"))
+    table = opened(Original(tmp_path / "t.fwf"), DB)
     assert cells(table, "sales") == [i * 1.5 for i in range(9)]
 
 
@@ -167,12 +168,12 @@ def test_merged_cells_and_formulas_of_an_ods_file(tmp_path: Path) -> None:
         sheet.addElement(row)
     book.spreadsheet.addElement(sheet)
     book.save(str(tmp_path / "t.ods"))
-    table = opened(Original(tmp_path / "t.ods"))
+    table = opened(Original(tmp_path / "t.ods"), DB)
     assert cells(table, "b") == [1.5, 2.5, 3.5, 4.5]
     with pytest.raises(NotProvable, match="merged"):
         words(table, "a")
     (tmp_path / "tables.yaml").write_text("t.ods: {merged: fill}")
-    table = opened(Original(tmp_path / "t.ods"))
+    table = opened(Original(tmp_path / "t.ods"), DB)
     assert cells(table, "a", words) == ["Ulm", "Ulm", "Hof", "Hof"]
 
 
@@ -189,9 +190,9 @@ def test_broken_files_are_not_provable(tmp_path: Path) -> None:
     for name in ("t.parquet", "t.json", "t.xlsx", "t.csv.gz", "t.sqlite", "t.html", "t.docx"):
         (tmp_path / name).write_bytes(b"\x00nothing of the kind")
         with pytest.raises(NotProvable):
-            opened(Original(tmp_path / name))
+            opened(Original(tmp_path / name), DB)
     with pytest.raises(NotProvable):
-        opened(Original(tmp_path / "absent.csv"))
+        opened(Original(tmp_path / "absent.csv"), DB)
 
 
 # --- rows that may be no cases ---
