@@ -29,7 +29,7 @@ from torch import Tensor
 
 from assay.files import file_hash, write_text
 from assay.task import SavedAndStopped
-from configs.loader import ConfigError, config_hash, locked_difference, to_dict
+from configs.loader import ConfigError, locked_difference, to_dict
 from rollouts.engines.torch.load import read_weights, write_weights
 from train.model.optim import MasterAdamW
 
@@ -121,7 +121,6 @@ class Checkpoints:
         for group, named in {**tensors, "random": states}.items():
             write_weights(work / f"{group}.safetensors", _saveable(named))
         record = {"step": step, "random": numpy_random, "config": to_dict(self.config)}
-        record |= {"config_hash": config_hash(self.config)}
         (work / "meta.json").write_text(json.dumps(record), encoding="utf-8")
         prints = {path.name: file_hash(path) for path in sorted(work.iterdir())}
         (work / _MANIFEST).write_text(json.dumps(prints), encoding="utf-8")
