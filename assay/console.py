@@ -177,19 +177,6 @@ def add_limit(to: argparse.ArgumentParser, what: str = "tasks") -> None:
     to.add_argument("--limit", type=int, default=0, metavar="N", help=f"first N {what} (0: all)")
 
 
-KEY_ENV = "OPENAI_API_KEY"
-
-
-def add_writer(parser: argparse.ArgumentParser) -> None:
-    """`--writer`, `--writer-model` and `--key-env`: an endpoint that rewords what is built."""
-    group = parser.add_argument_group("an endpoint that rewords; accepted only when proved")
-    url = "OpenAI-compatible endpoint; ends before /chat/completions"
-    group.add_argument("--writer", default="", metavar="URL", help=url)
-    group.add_argument("--writer-model", default="", metavar="NAME", help="its model")
-    key = "environment variable with its key (%(default)s)"
-    group.add_argument("--key-env", default=KEY_ENV, metavar="NAME", help=key)
-
-
 def near_miss(given: str, known: Sequence[str] | Mapping[str, str]) -> str:
     """ "; did you mean 'x'?" where a known word is near, else "". A mapping says what each word is
     called now."""

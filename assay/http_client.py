@@ -484,7 +484,7 @@ class ChatEndpoint:
 
     url: str
     model: str
-    key_env: str = "OPENAI_API_KEY"
+    key_env: str
     timeout_s: float = 60.0
     patience: Patience = Patience(attempts=4, seconds=120.0, longest_s=20.0)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from configs.loader import OPEN, Section, within
-from configs.machine import CallsConfig, check_snippet
+from configs.machine import KEY_ENV, CallsConfig, check_snippet
 
 AGENT = "krama.agent"  # the setting that names who acts
 # options of earlier versions whose names were others
@@ -109,7 +109,7 @@ class ServerConfig(Section):
     model: str = "default"
     """The model's name at an OpenAI-compatible address."""
 
-    key_env: str = "OPENAI_API_KEY"
+    key_env: str = KEY_ENV
     """Environment variable with the address's key."""
 
     request: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.loader import Section, within
+from configs.machine import KEY_ENV
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class ParaphraseConfig(Section):
 
     url: str = ""  # up to where /chat/completions follows
     model: str = ""
-    key_env: str = "OPENAI_API_KEY"  # environment variable with the key
+    key_env: str = KEY_ENV  # environment variable with the key
     candidates: int = within(3, 1)  # asked for a recipe and style; each costs one to three requests
     share: float = within(1.0, 0, 1)  # of recipes that get paraphrases, by the rank of a hash
     workers: int = within(8, 1)  # requests side by side

@@ -28,6 +28,7 @@ from assay.errors import install_extra
 from assay.files import yaml_beside
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
+from configs.machine import KEY_ENV
 from data_gen.certificate import Refusal
 
 FILE = "rewordings.jsonl"  # the journal beside a build
@@ -40,6 +41,16 @@ Advance = Callable[[int], Any]  # told how many requests were answered
 
 
 # --- the endpoint and its journal
+
+
+def add_writer(parser: argparse.ArgumentParser) -> None:
+    """`--writer`, `--writer-model` and `--key-env`: an endpoint that rewords what is built."""
+    group = parser.add_argument_group("an endpoint that rewords; accepted only when proved")
+    url = "OpenAI-compatible endpoint; ends before /chat/completions"
+    group.add_argument("--writer", default="", metavar="URL", help=url)
+    group.add_argument("--writer-model", default="", metavar="NAME", help="its model")
+    key = "environment variable with its key (%(default)s)"
+    group.add_argument("--key-env", default=KEY_ENV, metavar="NAME", help=key)
 
 
 def writer_of(args: argparse.Namespace, folder: Path) -> Endpoint | None:

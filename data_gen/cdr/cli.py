@@ -43,6 +43,7 @@ from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP, say_examples
 from data_gen.cdr.work import StageError, Work, begin, need_extra
 from data_gen.certificate import Input, say_inputs
 from data_gen.readers import CorpusError
+from data_gen.rewording import KEY_ENV, add_writer
 from rewards.cdr.release_files import RESULT_STYLES
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
@@ -57,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     given = {
         "paraphrase.model": args.writer_model,
         "paraphrase.url": args.writer,
-        "paraphrase.key_env": args.key_env if args.key_env != console.KEY_ENV else "",
+        "paraphrase.key_env": args.key_env if args.key_env != KEY_ENV else "",
         "fields.text": args.text_field,
         "workers": args.workers,
     }
@@ -123,7 +124,7 @@ def _parser() -> console.Parser:
         "and so on are settings)",
     )
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (all cores)")
-    console.add_writer(parser)
+    add_writer(parser)
     shards = parser.add_argument_group("a corpus in shards (docs/clusters.md)")
     shards.add_argument("--stage", choices=STAGES, help="run this stage alone")
     shards.add_argument("--shards", type=int, default=1, metavar="K", help="parts of the corpus")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import console
-from assay.console import Progress, add_writer, near_miss
+from assay.console import Progress, near_miss
 from assay.errors import pandas as pd
 from assay.files import mark_unfinished
 from assay.fingerprints import column_hashes
@@ -59,7 +59,7 @@ from data_gen.describe import About, allowed, names, read_describe, read_licence
 from data_gen.overlap import copies_of_tables, kin_of_databases, same_table
 from data_gen.pipeline import add_table_options, finish, tasks_of
 from data_gen.proof.original import connect
-from data_gen.rewording import writer_of
+from data_gen.rewording import add_writer, writer_of
 from data_gen.splits import SPLITS, sides_of
 from rewards.dare.score import read_gold, score_table
 

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, cast
 
 from assay import console
-from assay.console import Progress, add_writer
+from assay.console import Progress
 from assay.task import Task, derive_seed
 from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted, drawn_from
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
@@ -53,7 +53,7 @@ from data_gen.queries.lake_questions import KINDS, SIGNS, NoQuestion, question_f
 from data_gen.queries.ops import Op, in_order, sources_of
 from data_gen.queries.pipeline import Question, gold_subtasks, plain_load, short_script
 from data_gen.queries.tables import ROWS, Table
-from data_gen.rewording import Endpoint, Facts, job_of, report, reword_all, writer_of
+from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
 from rewards.krama.release import COUNTS
 from rollouts.krama.index import LAKE, SYSTEM
 

@@ -28,6 +28,7 @@ from assay.http_client import (
     request_json,
 )
 from assay.task import derive_seed
+from configs.machine import KEY_ENV
 from rollouts.conversation import ChatReply, ContextFull
 from rollouts.tool_calls import ToolCall, call_format, make_call
 from rollouts.trajectory import Completion, Sampling, Stop
@@ -270,7 +271,7 @@ class OpenAIEngine(_Client):
         url: str,
         model: str,
         *,
-        key_env: str = "OPENAI_API_KEY",
+        key_env: str = KEY_ENV,
         in_flight: int = 16,
         attempts: int = 5,
         timeout_s: float = 600.0,
@@ -490,7 +491,7 @@ class ServerEngine(_Client):
         model: str,
         stop_ids: Sequence[int],
         *,
-        key_env: str = "OPENAI_API_KEY",
+        key_env: str = KEY_ENV,
         in_flight: int = 64,
         timeout_s: float = 3600.0,
         patience: Patience | None = None,

@@ -214,7 +214,7 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
     endpoint, asked = judge_server
 
     def ask(model: str) -> Any:
-        judge = endpoint_judge(ChatEndpoint(endpoint, model, patience=Patience(1)))
+        judge = endpoint_judge(ChatEndpoint(endpoint, model, "", patience=Patience(1)))
         first = score_response("string_approximate", "b", {"answer": "a"}, judge=judge)
         assert score_response("string_approximate", "b", {"answer": "a"}, judge=judge) == first
         return first
@@ -268,7 +268,7 @@ def test_a_pipelines_steps_are_judged_one_request_each(
     judge_server: tuple[str, list[Body]],
 ) -> None:
     endpoint, asked = judge_server
-    yes, no = (ChatEndpoint(endpoint, model, patience=Patience(1)) for model in ("w", "odds"))
+    yes, no = (ChatEndpoint(endpoint, model, "", patience=Patience(1)) for model in ("w", "odds"))
     assert judged_coverage(["Load a", " ", "Sort b"], "print(1)", yes) == 1.0
     assert len(asked) == 2  # a blank step asks nothing
     assert judged_coverage(["Load a"], "print(1)", no) == 0.0
