@@ -12,9 +12,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
@@ -55,14 +57,15 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
         )
     logging.disable_progress_bar()
     try:
-        loaded: Any = library.AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=DTYPES[dtype],
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # said below, by name
-        )
+        with _without_adapter(folder) as seen:
+            loaded: Any = library.AutoModelForCausalLM.from_pretrained(
+                seen,
+                config=config,
+                dtype=DTYPES[dtype],
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # said below, by name
+            )
     except SafetensorError as error:
         raise ModelError(f"{folder}: damaged ({error}); get or make the files again") from None
     except (*FAILURES, ImportError, OSError) as error:
@@ -73,6 +76,21 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
     model, found = cast("tuple[Any, Any]", loaded)
     _check_whole(folder, config, found)
     return model.to(device).eval()
+
+
+@contextmanager
+def _without_adapter(folder: Path) -> Generator[Path]:
+    """The folder, or links to what is in it but an adapter: where peft is installed, transformers
+    would add that to the weights. Our own decoder does not, and neither may depend on a package."""
+    adapter = "adapter_config.json"
+    if not (folder / adapter).exists():
+        yield folder
+        return
+    with TemporaryDirectory() as place:
+        for path in folder.iterdir():
+            if path.name != adapter:
+                (Path(place) / path.name).symlink_to(path.resolve())
+        yield Path(place)
 
 
 def _check_whole(folder: Path, config: Any, found: Any) -> None:
