@@ -374,7 +374,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     seen: dict[str, frozenset[str]] = {}
     kinds, found = settings.wishes.kinds, list(alone)
     with (
-        WorkerPool(workers, _start, (list(specs), settings), apart=True) as crew,
+        WorkerPool(workers, _start, (list(specs), settings)) as crew,
         Progress("tables", "databases", wanted) as bar,
     ):
         for kind in ("series", "tabular"):
