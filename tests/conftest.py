@@ -113,6 +113,16 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def warm_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process find the sandbox warm that tests share."""
+    from harness import WarmFactory
+
+    from rollouts.environments import EnvironmentFactory
+
+    monkeypatch.setattr(EnvironmentFactory, "pool", WarmFactory.pool)
+
+
 @pytest.fixture(scope="session")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small lake that is only read: a sandbox that knows it need not be started again."""

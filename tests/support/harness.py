@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,21 @@ def close_warm_pool() -> None:
         asyncio_run(_warm.pop().close())
 
 
+_cold = EnvironmentFactory.pool
+
+
+def _of_factory(shop: EnvironmentFactory, container: bool = False) -> Pool:
+    """That pool, started anew where the factory needs other lakes than it shows."""
+    pool, lakes = warm_pool(), shop._shared
+    if not lakes.items() <= pool.config.shared.items():
+        pool.config = replace(pool.config, shared=dict(lakes))
+    return _cold(shop, container) if container else pool
+
+
 class WarmFactory(EnvironmentFactory):
     """An `EnvironmentFactory` over that pool."""
 
-    def pool(self, container: bool = False) -> Pool:
-        for name, folder in self._shared.items():
-            warm_pool().share(name, folder)
-        return super().pool(container) if container else warm_pool()
+    pool = _of_factory
 
 
 async def _made(config: Config) -> Pool:

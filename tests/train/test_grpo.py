@@ -187,7 +187,7 @@ def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_
     tasks = [replace(t, tools=("parrot",)) for t in refinement_tasks(6)]
     policy, config = (
         load_policy(tiny_folder, "float32"),
-        replace(RL, steps=10, max_new_tokens=6, max_length=400),
+        replace(RL, steps=10, prompts_per_step=4, max_new_tokens=6, max_length=400),
     )
     train_grpo(
         policy,

@@ -3,7 +3,6 @@ nothing is paid without work, twins ask anew, and the same bytes come out howeve
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -22,6 +21,7 @@ pytest.importorskip("pyarrow")
 
 import front
 from chat_server import serving
+from harness import WarmFactory
 from lake_files import lake_of_all, open_lake, surveyed, validate
 from small_lake import make_lake
 
@@ -39,8 +39,8 @@ from rewards.krama.answer import category, score_response
 from rewards.krama.episode import score_row
 from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
-from rollouts.environments import EnvironmentFactory
 from rollouts.episode import Episode
+from rollouts.event_loop import asyncio_run
 from rollouts.scripted_agents import reference_reply
 from rollouts.tool_calls import FORMATS
 from rollouts.trajectory import Sampling
@@ -95,18 +95,15 @@ def test_tasks_hold_and_share_no_table(built: Path) -> None:
 
 async def outcomes(path: Path) -> list[float | None]:
     """What the gold pipelines of a tasks file score, run as an agent's would be."""
-    shop, tasks = EnvironmentFactory(path.parent), read_tasks(path)
+    shop, tasks = WarmFactory(path.parent), read_tasks(path)
     shop.announce(tasks)
-    try:
-        found: list[float | None] = []
-        for task in tasks:
-            reply = reference_reply(task, 0, FORMATS["hermes_brief"])
-            engine, budget = CannedEngine([{"match": "", "replies": [reply]}]), Budget(turns=2)
-            run = await Episode(task, 0, 0, shop.maker, budget).play(engine, Sampling(512))
-            found.append(score_answer(task, run.answer()).outcome)
-        return found
-    finally:
-        await shop.close()
+    found: list[float | None] = []
+    for task in tasks:
+        reply = reference_reply(task, 0, FORMATS["hermes_brief"])
+        engine, budget = CannedEngine([{"match": "", "replies": [reply]}]), Budget(turns=2)
+        run = await Episode(task, 0, 0, shop.maker, budget).play(engine, Sampling(512))
+        found.append(score_answer(task, run.answer()).outcome)
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
@@ -115,7 +112,7 @@ def test_moved_tasks_are_answered_by_their_gold(built: Path, tmp_path: Path) -> 
     for name in ("heldout", "heldout_obscured"):
         path = built / f"{name}.jsonl"
         assert str(built.parents[1] / "here") not in path.read_text("utf-8")
-        assert set(asyncio.run(outcomes(path))) == {1.0}
+        assert set(asyncio_run(outcomes(path))) == {1.0}
     seen: Counter[str] = Counter()
     for task in (t for tasks in tasks_of(built).values() for t in tasks):
         form = task.meta["gold_files"][0].rpartition(".")[2]

@@ -28,6 +28,7 @@ from train.evaluation.dare import (
     totals,
 )
 
+pytestmark = pytest.mark.usefixtures("warm_sandbox")
 main, tasks_main = command("eval"), command("tasks")
 
 

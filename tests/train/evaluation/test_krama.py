@@ -22,6 +22,7 @@ from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rollouts.environments import EnvironmentFactory
 from train.evaluation.krama import summary, text_tables
 
+pytestmark = pytest.mark.usefixtures("warm_sandbox")
 evaluate = command("eval")
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20}
 SUB = {
