@@ -44,7 +44,7 @@ from data_gen.queries.sql_plans import (
     joined,
     made,
 )
-from data_gen.queries.sql_proof import Second, agreed, clauses_needed, focus_of, gold_rows
+from data_gen.queries.sql_tasks import Second, agreed, clauses_needed, focus_of, gold_rows
 from data_gen.queries.sql_write import Written, prompt, question, written
 from data_gen.queries.tables import Link
 from data_gen.splits import SPLITS

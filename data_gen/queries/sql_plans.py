@@ -4,7 +4,7 @@
 """What can be asked of a database: tables of files as tables of a database (names, types,
 constraints, rows), and a question as data, drawn from what the columns are good for.
 
-SQL (`sql_write.py`) and pandas (`sql_proof.py`) are written from a question apart.
+SQL (`sql_write.py`) and pandas (`sql_tasks.py`) are written from a question apart.
 """
 
 from __future__ import annotations
@@ -587,7 +587,7 @@ def _unmatched(unit: Unit, rng: Random) -> Plan:
 
 
 # kinds of questions over one table, and over two; a new kind adds one function here, in
-# `sql_write.py` and in `sql_proof.py`, and its wordings in `openings.yaml`
+# `sql_write.py` and in `sql_tasks.py`, and its wordings in `openings.yaml`
 ONE: dict[str, Callable[[Unit, Random], Plan]] = {
     ask.__name__[1:]: ask
     for ask in (

@@ -29,7 +29,7 @@ from data_gen.queries.sql_plans import (  # noqa: E402  # noqa: E402
     draft,
     made,
 )
-from data_gen.queries.sql_proof import (  # noqa: E402
+from data_gen.queries.sql_tasks import (  # noqa: E402
     Refused,
     Second,
     agreed,

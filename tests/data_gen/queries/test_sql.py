@@ -25,7 +25,7 @@ from assay.family import BUILT_IN, score_answer
 from assay.tables.load import load
 from assay.task import Answer, Task, read_tasks
 from data_gen.pipeline import pieces
-from data_gen.queries import sql_build, sql_proof, sql_write
+from data_gen.queries import sql_build, sql_tasks, sql_write
 from data_gen.queries.lake import Folder, Lake, open_lakes
 from data_gen.queries.sql_build import LIKE, without_like
 from data_gen.queries.sql_plans import (
@@ -41,7 +41,7 @@ from data_gen.queries.sql_plans import (
     made,
     plain_words,
 )
-from data_gen.queries.sql_proof import Refused, Second, agreed, told_apart
+from data_gen.queries.sql_tasks import Refused, Second, agreed, told_apart
 from data_gen.queries.sql_write import question, written
 from data_gen.splits import SPLITS
 from rewards.sql.data import Column, Database, Table, packed, unpacked
@@ -191,7 +191,7 @@ def test_a_broken_query_is_noticed(name: str, shop: list[Unit], second: Second) 
         found, true = run(unit.database, bad.sql), run(unit.database, good.sql)
         if bad.sql == good.sql or isinstance(found, Failed) or isinstance(true, Failed):
             continue
-        if not sql_proof.equal(true, found, good.ordered):
+        if not sql_tasks.equal(true, found, good.ordered):
             with pytest.raises(Refused, match="proof"):
                 agreed(plan, unit, found, bad, second, ROWS)
             changed += 1
@@ -204,8 +204,8 @@ def test_a_broken_query_is_noticed(name: str, shop: list[Unit], second: Second) 
 
 
 def told(unit: Unit, plan: Plan, text: str) -> tuple[str, ...]:
-    focus, one = sql_proof.focus_of(plan, unit), written(plan, unit)
-    tried = [unit.database, *sql_proof.twins(unit.database, focus, 3, range(sql_proof.WIDE))]
+    focus, one = sql_tasks.focus_of(plan, unit), written(plan, unit)
+    tried = [unit.database, *sql_tasks.twins(unit.database, focus, 3, range(sql_tasks.WIDE))]
     return told_apart(one, text, tried, [run(d, one.sql) for d in tried])  # type: ignore[misc]
 
 
@@ -266,10 +266,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     ):
         one = written(plan, unit)
         with pytest.raises(Refused) as caught:
-            found = sql_proof.gold_rows(plan, unit, one)
+            found = sql_tasks.gold_rows(plan, unit, one)
             agreed(plan, unit, found, one, second, ROWS)
             text = question(plan, unit, Random(1))
-            sql_proof.clauses_needed(plan, unit, one, text, found, 1)
+            sql_tasks.clauses_needed(plan, unit, one, text, found, 1)
         assert str(caught.value.why) == why
     unit, club = by_name["runs"], fields["runs"]
     plan = Plan(
