@@ -95,6 +95,16 @@ class Tally:
             said = f"{why.code}: {why.what}" if proof else why.code
             self.inputs.setdefault(name, Counter())[said] += 1
 
+    def add(self, other: Tally) -> None:
+        """Add what became of other drafts, of other inputs."""
+        self.refused.update(other.refused)
+        self.proof.update(other.proof)
+        self.unused.update(other.unused)
+        self.inputs.update(other.inputs)
+        for code, said in other.examples.items():
+            kept = self.examples.setdefault(code, [])
+            kept += said[: self.most - len(kept)]
+
     def why_none(self, name: str) -> str:
         """Why no draft over an input became a task: the most frequent reasons; "" without any."""
         if name in self.unused:

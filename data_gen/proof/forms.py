@@ -409,9 +409,8 @@ class Shelf:
         self.folder = folder
         self.con: Any = connect()
         self._held: dict[tuple[str, str], Opened | NotProvable] = {}
-        self.listed: dict[
-            str, list[Any]
-        ] = {}  # distinct values by query (`lake_checks.everything`)
+        # distinct values by query (`lake_proof.everything`)
+        self.listed: dict[str, list[Any]] = {}
         self.once: set[str] = set()  # files that one library alone reads
 
     def __enter__(self) -> Shelf:

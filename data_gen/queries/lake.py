@@ -26,7 +26,6 @@ from assay.fingerprints import TableMarks
 from assay.machine import usable_cores
 from assay.record import TABLES
 from assay.tables.formats import connect, files_below, form_of
-from assay.tables.load import load_file
 from assay.tables.plan import Skipped
 from assay.tables.settings import Doubt, TableSettings, read_settings
 from assay.task import TaskError, derive_seed, with_relative_files
@@ -43,7 +42,6 @@ from data_gen.describe import (
 )
 from data_gen.overlap import Together, copies_of_tables, kin
 from data_gen.pipeline import Parts, add_table_options, finish
-from data_gen.proof.forms import Shelf
 from data_gen.queries.tables import Links, Refers, Table, describe, links_of, spelled_apart
 from data_gen.splits import SPLITS, TRAIN, sides_of, wanted_of
 
@@ -91,11 +89,6 @@ class Lake:
         from rollouts.krama.index import index_lake  # queries are asked about tables alone
 
         return index_lake(self.folder)
-
-    @cached_property
-    def shelf(self) -> Shelf:
-        """Its files, as the second way reads them."""
-        return Shelf(self.folder)
 
     def inputs(
         self, tasks: Mapping[str, int], tally: Tally, licence: str = "unknown"
@@ -209,6 +202,9 @@ def _tables(job: tuple[Path, Path, TableSettings, About, bool]) -> list[_Found]:
 
 
 def _read(path: Path, folder: Path, rules: TableSettings, said: About, bare: bool) -> list[_Found]:
+    # the processes that read load the reader; the one that divides the tables needs none of it
+    from assay.tables.load import load_file
+
     name = _name(path, folder)
     most = _BYTES.get(form_of(path), _BYTES_ELSE)
     if (size := path.stat().st_size) > most:

@@ -12,18 +12,19 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, cast
+from uuid import uuid4
 
 from assay import console
 from assay.console import Progress
 from assay.task import Task, derive_seed
-from data_gen.certificate import AGREED, ONCE, Refusal, Refused, Tally, counted, drawn_from
+from data_gen.certificate import Refusal, Refused, Tally, counted, drawn_from
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
 from data_gen.queries import ops
 from data_gen.queries.lake import (
@@ -37,21 +38,23 @@ from data_gen.queries.lake import (
     wanted_tasks,
 )
 from data_gen.queries.lake_checks import (
-    Checked,
     Watch,
     best_constants,
-    best_listing,
-    everything,
     listings_earn,
     paying,
     pays,
-    refusal,
     score,
-    validate,
 )
 from data_gen.queries.lake_questions import KINDS, SIGNS, NoQuestion, question_for
 from data_gen.queries.ops import Op, in_order, sources_of
-from data_gen.queries.pipeline import Question, gold_subtasks, plain_load, short_script
+from data_gen.queries.pipeline import (
+    Checked,
+    Question,
+    Values,
+    gold_subtasks,
+    plain_load,
+    short_script,
+)
 from data_gen.queries.tables import ROWS, Table
 from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
 from rewards.krama.release import COUNTS
@@ -144,7 +147,9 @@ SHORT = Form(
 
 TRIES = 60  # drafts for each wanted task, before the lakes are given up
 BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
-Values = dict[str, Any]
+Job = tuple[Question, Path]  # and the folder that it is about
+Prove = Callable[[Iterable[Job]], Iterator[Checked]]
+NOT_RUN = Checked(None, "not run")
 
 
 @dataclass
@@ -167,7 +172,7 @@ class Draft:
     question: Question
     kind: str
     draw: int
-    checked: Checked = (None, "not run")
+    checked: Checked = NOT_RUN
     plain: Task | None = None
 
     @property
@@ -190,31 +195,40 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
     these allow. Task i depends on the seed and the tables alone."""
 
     def __init__(
-        self, split: str, count: int, seed: int, form: Form, tally: LakeTally, bar: Progress | None
+        self,
+        split: str,
+        count: int,
+        seed: int,
+        form: Form,
+        tally: LakeTally,
+        prove: Prove,
+        bar: Progress | None,
     ) -> None:
         self.split, self.seed, self.form, self.tally, self.bar = split, seed, form, tally, bar
+        self.prove = prove
         self.total = count * TRIES
         self.most = -(-count // len(form.types))  # of an answer type
         self.types: Counter[str] = Counter()
         self.watches = {kind: Watch(kind) for kind in form.types}
 
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
-        """What the seed draws, run in batches. A type of answer that has enough is drawn no more;
-        batch n is drawn when batch n - 2 is done and batch n - 1 is not, on every machine: it runs
-        in the sandbox while batch n - 1 is proved."""
-        with ThreadPoolExecutor(1) as beside:
-            drawn: list[Draft] = []
-            results: Future[list[Checked]] | None = None
-            for batch in chain(self.batches(source), [[]]):
-                running = beside.submit(_run, batch) if batch else None
-                for draft, found in zip(drawn, results.result() if results else [], strict=True):
-                    if self.types[draft.answer_type] < self.most:
-                        count = len(made)
-                        yield replace(draft, checked=found)
-                        self.types[draft.answer_type] += len(made) - count
-                        if self.bar is not None:
-                            self.bar.add(len(made) - count)
-                drawn, results = batch, running
+        """What the seed draws, proved in batches. A type of answer that has enough is drawn no
+        more; batch n is drawn when batch n - 2 is done and batch n - 1 is not, on every machine."""
+        drawn: list[Draft] = []
+        results: Iterator[Checked] = iter(())
+        for batch in chain(self.batches(source), [[]]):
+            running = self._proved(batch)
+            for draft, found in zip(drawn, results, strict=True):
+                if self.types[draft.answer_type] < self.most:
+                    count = len(made)
+                    yield replace(draft, checked=found)
+                    self.types[draft.answer_type] += len(made) - count
+                    if self.bar is not None:
+                        self.bar.add(len(made) - count)
+            drawn, results = batch, running
+
+    def _proved(self, drafts: Sequence[Draft]) -> Iterator[Checked]:
+        return self.prove([(draft.question, draft.lake.folder) for draft in drafts])
 
     def batches(self, lakes: Sequence[Lake]) -> Iterator[list[Draft]]:
         lakes = [lake for lake in lakes if lake.tables]
@@ -244,18 +258,15 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
 
     def gold(self, draft: Draft) -> Values:
         """What the pipeline gave in the sandbox, run after run."""
-        values, why = draft.checked
-        if values is None:
-            raise Refused(why)
-        return values
+        if draft.checked.values is None:
+            raise Refused(draft.checked.why)
+        return draft.checked.values
 
     def again(self, draft: Draft, gold: Values) -> str:
         """The same values by SQL over the original file."""
-        shelf = draft.lake.shelf
-        if why := refusal(draft.question, gold, shelf):
+        if why := draft.checked.refused:
             raise Refused(why.code, why.what, draft.where)
-        read = sources_of(draft.question.ops or ())
-        return ONCE if any(source.path in shelf.once for source in read) else AGREED
+        return draft.checked.verdict
 
     def words(self, draft: Draft, gold: Values) -> str:
         return draft.question.text
@@ -300,12 +311,11 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
 
     def check(self, draft: Draft, gold: Values, task: Task) -> None:
         """No listing of everything pays, and no answer is given too often. That gold scores 1 and
-        that constants do not was asked of every run (`lake_checks`)."""
+        that constants do not was asked of every run (`lake_proof`)."""
         self._note(draft, gold, task, self.watches[draft.answer_type])
 
     def _note(self, draft: Draft, gold: Values, task: Task, watch: Watch | None) -> None:
-        lists = everything(draft.question.ops or (), draft.lake.shelf)
-        pair = best_listing(draft.answer_type, gold["main-task"], lists)
+        pair = draft.checked.listing
         if pays(pair):
             raise Refused("listing everything pays", where=draft.where)
         if watch is not None:
@@ -318,8 +328,11 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         return [draft.lake.input_name(table.key) for table in draft.tables]
 
 
-def _run(drafts: Sequence[Draft]) -> list[Checked]:
-    return validate([(draft.question, draft.lake.folder) for draft in drafts])
+def _proved(build: str, job: Job) -> Checked:
+    # a process that proves loads what it needs; the one that draws needs none of it
+    from data_gen.queries.lake_proof import proved
+
+    return proved(*job, build)
 
 
 class ObscuredBuilder(LakeBuilder):
@@ -348,17 +361,17 @@ class ObscuredBuilder(LakeBuilder):
                 asked = question_for(lake.tables, kind, draw, lake.links)
                 asked = replace(asked, script=self.form.script(lake, asked))
                 batch.append(Draft(lake, asked, kind, draw, plain=task))
-            for draft, found in zip(batch, _run(batch), strict=True):
+            for draft, found in zip(batch, self._proved(batch), strict=True):
                 yield replace(draft, checked=found)
                 if self.bar is not None:
                     self.bar.add(1)
 
     def gold(self, draft: Draft) -> Values:
-        values, why = draft.checked
+        values = draft.checked.values
         assert draft.plain is not None
         plain = draft.plain.gold
         if values is None:
-            raise Refused(f"obscured: {why}")
+            raise Refused(f"obscured: {draft.checked.why}")
         if [s.kind for s in draft.question.steps] != [s["kind"] for s in plain["subtasks"]]:
             raise Refused("obscured: another question")
         if score(draft.question, values["main-task"], plain["answer"]) > 0.95:
@@ -386,19 +399,20 @@ def build(args: argparse.Namespace) -> int:
     """Write the folder; returns the exit status. Raises `TaskError`."""
     writer = writer_of(args, args.out)
     form = SHORT if args.short else FULL
-    with opened(args, [*args.heldout, *args.lakes]) as (lakes, _):
+    with opened(args, [*args.heldout, *args.lakes]) as (lakes, crew):
         lakes = [short_lake(lake) for lake in lakes] if args.short else lakes
-    held, train = lakes[: len(args.heldout)], lakes[len(args.heldout) :]
-    need = f". A table needs column names, {ROWS[0]} rows or more, and a column of numbers"
-    need_tables(lakes, args, need)
-    sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
-    tally, parts = LakeTally(), Parts()
-    with Progress("lakes", "tasks", args.count) as bar:
-        for split, count in wanted_tasks(sides, args).items():
-            builder = LakeBuilder(split, count, args.seed, form, tally, bar)
-            parts[split] = tasks_of(builder, sides[split], count, Random(0), tally)
-    if args.obscured:
-        parts |= _obscured(parts, sides, args, tally, form)
+        held, train = lakes[: len(args.heldout)], lakes[len(args.heldout) :]
+        need = f". A table needs column names, {ROWS[0]} rows or more, and a column of numbers"
+        need_tables(lakes, args, need)
+        sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
+        tally, parts = LakeTally(), Parts()
+        prove = partial(crew.map, partial(_proved, uuid4().hex), ahead=BATCH)
+        with Progress("lakes", "tasks", args.count) as bar:
+            for split, count in wanted_tasks(sides, args).items():
+                builder = LakeBuilder(split, count, args.seed, form, tally, prove, bar)
+                parts[split] = tasks_of(builder, sides[split], count, Random(0), tally)
+        if args.obscured:
+            parts |= _obscured(parts, sides, args, tally, prove, form)
     own: dict[str, Any] = {}
     if writer is not None:
         parts, told = reworded_tasks(parts, tally.facts, writer, args.seed)
@@ -431,13 +445,14 @@ def _obscured(
     sides: Mapping[str, Sequence[Lake]],
     args: argparse.Namespace,
     tally: LakeTally,
+    prove: Prove,
     form: Form,
 ) -> Parts:
     made: Parts = {}
     total = sum(map(len, parts.values()))
     with Progress("obscured lakes", "tasks", total) as bar:
         for split, tasks in parts.items():
-            builder = ObscuredBuilder(split, len(tasks), args.seed, form, tally, bar)
+            builder = ObscuredBuilder(split, len(tasks), args.seed, form, tally, prove, bar)
             found = made.setdefault(f"{split}_obscured", [])
             for lake in sides[split]:
                 here = str(lake.folder.resolve())

@@ -1,28 +1,21 @@
-"""A gold pipeline: typed steps, each with its code, its words, and a sub-question; and its runs.
+"""A gold pipeline: typed steps, each with its code, its words, and a sub-question.
 
-The code is the gold: what a step does is written once, and executed as it will be shown. It is
-made of our own templates, but holds names and cells of foreign tables: it runs in the sandbox only.
-For small models the steps are also written as a short script.
+The code is the gold: what a step does is written once, and executed as it will be shown. For small
+models the steps are also written as a short script.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from assay.machine import usable_cores
-from assay.syntax import parse_python
 from assay.tables.plan import ReadPlan
-from assay.task import TaskError
+from data_gen.certificate import Refusal
 from data_gen.queries import ops
-from data_gen.queries.ops import Cut, OfRows, Op, Source, Summary, in_order, sources_of
+from data_gen.queries.ops import Cut, OfRows, Op, Source, Summary, in_order
 from data_gen.queries.tables import Table
-from rollouts.sandbox.model import Config, Limits
-from rollouts.sandbox.pool import Pool, plain_path
 
 StepKind = Literal[
     "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"
@@ -107,101 +100,20 @@ def _on_one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-class PipelineFailed(ValueError):
-    """The code raised, or printed no object."""
+Values = dict[str, Any]  # of every step, by `subtask_key`
 
 
-Values = dict[str, Any]
-CODE = Path(__file__).with_name("pipeline_runner.py")
-_LIMITS = Limits(wall_s=120.0)
-# what pipelines and their readers import: the sandbox imports it once, and not in every call
-_STACK = (
-    *("numpy", "pandas", "sqlite3", "json", "encodings.cp1252", "encodings.cp437"),
-    *("pyarrow.pandas_compat", "pyarrow.parquet", "pyarrow.dataset", "zstandard"),
-    *("openpyxl", "lxml.html", "pandas.io.html"),
-)
-_pools: list[Pool] = []  # one a process, on the event loop of `asyncio_run`
+@dataclass(frozen=True)
+class Checked:
+    """What became of a question: the values of every step, or None and `why`. Where there are
+    values, `refused` by the second way or its `verdict`, and (outcome, reward) of the `listing` of
+    everything that earns most."""
 
-
-def _pool() -> Pool:
-    if not _pools:
-        workers = usable_cores()
-        _pools.append(Pool(replace(Config(), workers=workers, stack=_STACK)))
-    return _pools[0]
-
-
-async def runs(
-    question: Question, folder: Path, wanted: Sequence[tuple[int | None, int]]
-) -> list[Values | PipelineFailed]:
-    """What each run (seed of the rows' order, step left out) prints, and `margin`.
-
-    The code holds names and cells of foreign tables, so all runs of a question are one call of the
-    sandbox, which gets copies of the files it reads. Raises `TaskError` when the sandbox breaks.
-    """
-    job = {
-        "margin": question.margin,
-        "runs": [
-            {"seed": seed, "code": question.code(without).partition("import pandas as pd\n")[2]}
-            for seed, without in wanted
-        ],
-    }
-    files = {"job.json": json.dumps(job).encode(), **_files(question, folder)}
-    code = CODE.read_text(encoding="utf-8")
-    result = await _pool().run(code, files, ["answers.json"], _LIMITS, 0)
-    if result.status == "sandbox_error":
-        raise TaskError(f"the sandbox could not run a gold pipeline: {result.why}")
-    failed = PipelineFailed(f"{result.status}: {result.why}")
-    try:
-        found: Any = json.loads(result.files["answers.json"])
-    except (KeyError, ValueError, RecursionError):
-        return [failed for _ in wanted]
-    if not isinstance(found, list) or len(cast("list[Any]", found)) != len(wanted):
-        return [failed for _ in wanted]
-    rows = cast("list[Any]", found)
-    return [_checked(question, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
-
-
-async def script_values(question: Question, folder: Path) -> list[str] | PipelineFailed:
-    """What the script of a question prints, line by line, run beside its files as a model's script
-    is. Raises `TaskError` when the sandbox breaks."""
-    from rollouts.krama.script import printed
-
-    files = _files(question, folder)
-    result = await _pool().run(question.script, files, [], _LIMITS, 0)
-    if result.status == "sandbox_error":
-        raise TaskError(f"the sandbox could not run a gold script: {result.why}")
-    if result.status != "ok":
-        return PipelineFailed(f"{result.status}: {result.why}")
-    return printed(result.stdout)
-
-
-def _checked(question: Question, row: Any, without: int) -> Values | PipelineFailed:
-    """The row, when it holds a value for every step."""
-    last = len(question.steps) - 1
-    names = {subtask_key(n, last) for n in range(last + 1) if n != without} | {"margin"}
-    if not isinstance(row, dict):
-        return PipelineFailed("the pipeline printed no object")
-    values = cast("Values", row)
-    if set(values) != names or not isinstance(values["margin"], float):
-        return PipelineFailed(str(values.get("error", "the pipeline printed another object")))
-    return values
-
-
-def _files(question: Question, folder: Path) -> dict[str, bytes]:
-    """The files that a question reads, under the names it reads them by; one that is not there is
-    left out, so that the pipeline fails."""
-    try:
-        nodes = list(ast.walk(parse_python(question.code())))
-    except (SyntaxError, ValueError):
-        return {}
-    said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    said |= {f"data/{source.path}" for source in sources_of(question.ops or ())}
-    found: dict[str, bytes] = {}
-    for name in sorted(said):
-        path = folder / name.removeprefix("data/")
-        if name.startswith("data/") and plain_path(name) and path.is_file():
-            found[name] = path.read_bytes()
-    return found
+    values: Values | None
+    why: str = ""
+    refused: Refusal | None = None
+    verdict: str = ""
+    listing: tuple[float, float] = (0.0, 0.0)
 
 
 def gold_subtasks(question: Question, values: Mapping[str, Any]) -> list[dict[str, Any]]:

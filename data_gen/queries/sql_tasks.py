@@ -1,7 +1,8 @@
 # pandas and duckdb ship no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
-"""Whether a question has one gold: the two ways agree, and no other reading of its words differs.
+"""What a process makes of one folder: questions over its tables, each of which has one gold. The
+two ways to it agree, and no other reading of the words differs.
 
 The second way works a plan out in pandas, over the original file. It shares no code with the first
 (`sql_plans.py`, `sql_write.py`): the file is read by `data_gen.proof`, which is told nothing of
@@ -13,24 +14,226 @@ hidden databases that training is scored on.
 
 from __future__ import annotations
 
+import argparse
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from assay.errors import pandas as pd
-from data_gen.certificate import AGREED, DIFFERS, ONCE, UNPROVABLE, Refused
+from assay.tables.load import load
+from assay.task import Task, TaskError, derive_seed
+from data_gen.certificate import (
+    AGREED,
+    DIFFERS,
+    ONCE,
+    UNPROVABLE,
+    Refusal,
+    Refused,
+    Tally,
+    drawn_from,
+)
+from data_gen.pipeline import Builder, tasks_of
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable
-from data_gen.queries.sql_plans import Field, Filter, Plan, Unit
-from data_gen.queries.sql_write import Other, Written, written
-from data_gen.queries.tables import Table
-from rewards.sql.data import Cell, Database, Focus, Row, hidden_database, quoted
+from data_gen.queries.lake import Lake
+from data_gen.queries.sql_plans import (
+    COLUMNS,
+    ONE,
+    TWO,
+    Field,
+    Filter,
+    Made,
+    NoPlan,
+    Plan,
+    Unit,
+    draft,
+    joined,
+    made,
+)
+from data_gen.queries.sql_write import (
+    Draft,
+    Written,
+    focus_of,
+    listings,
+    prompt,
+    question,
+    too_long,
+    written,
+)
+from data_gen.queries.tables import Link, Table
+from rewards.sql.data import Cell, Database, Focus, Row, hidden_database
+from rewards.sql.family import hard_coded
 from rewards.sql.run import Failed, run
-from rewards.sql.score import TWINS, constants, equal
+from rewards.sql.score import TWINS, constants, equal, fenced, score_query
+from rewards.weights import SqlReward
+
+SHORT_COLUMNS = 8
+_TRIES = 5  # drafts of a kind over a table
+_JOINS = 3  # databases of two tables, for each table
+_HARD = ("above_average", "absent", "share", "top_each", "best_group", "having")
+
+
+class SqlBuilder(Builder[Unit, Draft, list[Row]]):
+    """Questions over one folder. A source is a database: a table, or two that can be joined."""
+
+    def __init__(self, lake: Lake, split: str, of: argparse.Namespace, second: Second) -> None:
+        self.lake, self.split, self.of, self.second = lake, split, of, second
+        self.tally = Tally(most=2)
+        self.kinds: Counter[str] = Counter()  # drafts by kind
+        self.cut: dict[str, str] = {}  # what is said of tables of which rows are left out
+
+    def units(self) -> Iterator[Unit]:
+        """Databases of one table each, then of two tables that can be joined."""
+        lake, of, tally = self.lake, self.of, self.tally
+        found: dict[int, Made] = {}
+        for place, table in enumerate(lake.tables):
+            name = lake.input_name(table.key)
+            try:
+                frame = load(table.reading, lake.folder)
+            except (TaskError, OSError) as error:
+                tally.unused[name] = str(error)
+                continue
+            one = made(table, frame, of.rows, SHORT_COLUMNS if of.short else COLUMNS)
+            if isinstance(one, str):
+                tally.unused[name] = one
+                continue
+            found[place] = one
+            if one.cut:
+                self.cut[name] = one.cut
+            yield Unit((one,))
+        for place, one in found.items() if not of.short else ():
+            ways: dict[tuple[int, str, str], Link] = {}
+            for link in lake.links[place]:
+                ways.setdefault((link.other, link.mine, link.theirs), link)
+            pairs = [(found[k.other], k) for k in ways.values() if k.other in found]
+            units = [joined(one, o, k) for o, k in pairs if o.table.name != one.table.name]
+            yield from list(filter(None, units))[:_JOINS]
+
+    def drafts(self, source: Unit, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
+        """A question of each kind in turn; of one table in two rounds."""
+        kinds = [*(TWO if source.link else ONE)]
+        rng.shuffle(kinds)
+        shapes: set[str] = set()
+        for _ in range(1 if source.link else 2):
+            for kind in kinds:
+                before = len(made)
+                for plan in self._plans(source, kind, rng, shapes):
+                    one, text = written(plan, source), question(plan, source, rng)
+                    seed = derive_seed(self.of.seed, "sql-twins", self.lake.name, plan.shape)
+                    yield Draft(source, plan, one, text, seed)
+                    if len(made) > before:
+                        shapes.add(plan.shape)
+                        break
+
+    def _plans(self, unit: Unit, kind: str, rng: Random, shapes: set[str]) -> Iterator[Plan]:
+        tried: list[Plan] = []
+        for _ in range(_TRIES):
+            try:
+                plan = draft(unit, kind, rng)
+            except NoPlan:
+                why = Refusal("its columns do not fit the kind of question")
+                self.tally.note(why, self._names(unit))
+                continue
+            if plan.shape in shapes:
+                self.tally.refuse(Refusal("asked already"))
+            elif plan not in tried:
+                tried.append(plan)
+                self.kinds[kind] += 1
+                yield plan
+
+    def gold(self, draft: Draft) -> list[Row]:
+        return gold_rows(draft.plan, draft.unit, draft.one)
+
+    def again(self, draft: Draft, gold: list[Row]) -> str:
+        return agreed(draft.plan, draft.unit, gold, draft.one, self.second, self.of.rows)
+
+    def words(self, draft: Draft, gold: list[Row]) -> str:
+        """The question, with the clauses that tell it from what else it might mean."""
+        try:
+            draft.clauses = clauses_needed(
+                draft.plan, draft.unit, draft.one, draft.text, gold, draft.seed
+            )
+        except NotProvable as error:
+            raise Refused(UNPROVABLE, str(error)) from None
+        return " ".join([draft.text, *draft.clauses])
+
+    def task(self, draft: Draft, gold: list[Row], words: str) -> Task:
+        unit, plan, lake, of = draft.unit, draft.plan, self.lake.name, self.of
+        body, stated = prompt(words, unit), of.stated_licence or "unknown"
+        if too_long(body, of.short):
+            raise Refused("a prompt that is too long")
+        tables = [m.described for m in unit.made]
+        name = f"{derive_seed('sql-task', lake, *(t.key for t in tables), plan.shape):016x}"
+        return Task(
+            id=f"sql-{lake}-{name}",
+            family="sql",
+            track=f"sql-{plan.kind}",
+            split=self.split,
+            prompt=[{"role": "user", "content": body}],
+            gold={
+                "sql": draft.one.sql,
+                "ordered": draft.one.ordered,
+                "database": unit.packed,
+                "focus": [list(f) for f in focus_of(plan, unit)],
+                "seed": draft.seed,
+                "twins": TWINS,
+                "result": [list(row) for row in gold],
+            },
+            meta={
+                **drawn_from(lake, [t.about.licence or stated for t in tables]),
+                "benchmark": "sql",
+                "database": f"{lake}/{tables[0].key}",
+                "kind": plan.kind,
+                "question": words,
+                "clauses": list(draft.clauses),
+                "tables_asked": str(len(unit.made)),
+                **({"rows": cuts} if (cuts := [m.cut for m in unit.made if m.cut]) else {}),
+                "difficulty": "hard" if len(unit.made) > 1 or plan.kind in _HARD else "easy",
+                "tables": sorted({t.digest for t in tables}),
+                "keys": sorted({t.key for t in tables}),
+            },
+        )
+
+    def check(self, draft: Draft, gold: list[Row], task: Task) -> None:
+        """Gold scores 1, and its rows written down are not paid."""
+        score = score_query(task.gold, fenced(task.gold["sql"]), False, SqlReward())
+        if (score.outcome, score.reward) != (1.0, 1.0):
+            raise Refused("gold does not score 1", f"{task.gold['sql']} ({score.why})")
+        if score_query(task.gold, hard_coded(task), False, SqlReward()).reward:
+            raise Refused("gold does not score 1", "its rows written down are paid")
+
+    def inputs(self, draft: Draft) -> list[str]:
+        return self._names(draft.unit)
+
+    def _names(self, unit: Unit) -> list[str]:
+        return [self.lake.input_name(m.described.key) for m in unit.made]
+
+
+def generate(
+    lake: Lake, split: str, most: int, of: argparse.Namespace
+) -> tuple[list[Task], Tally, Counter[str], dict[str, str]]:
+    """The tasks of one folder, `most` over a table, in an order that depends on the seed and the
+    tables alone; and what became of the drafts, these by kind, and what is said of tables of which
+    rows are left out. `of`: the options of the build."""
+    tasks: list[Task] = []
+    with closing(Second(lake.folder)) as second:
+        builder = SqlBuilder(lake, split, of, second)
+        for unit in builder.units():
+            keys = [m.described.key for m in unit.made]
+            rng = Random(derive_seed(of.seed, "sql-unit", lake.name, *keys))
+            few = most if len(unit.made) == 1 else max(1, most // 3)
+            tasks += tasks_of(builder, unit, few, rng, builder.tally)
+    return tasks, builder.tally, builder.kinds, builder.cut
+
+
+# --- the second way
 
 Frame = Any
 Rows = list[tuple[Any, ...]]
@@ -227,14 +430,10 @@ def _of_two(plan: Plan, frame: Frame, other: Frame) -> Rows:
     return _each(plan, left[there], groups[there])
 
 
+# --- whether both ways agree, and no other reading fits
+
 WIDE = 6  # twins on which readings are told apart
 MOST_ROWS = 40  # of a result
-
-
-def focus_of(plan: Plan, unit: Unit) -> tuple[Focus, ...]:
-    """The values that the question compares with."""
-    table = unit.made[1 if plan.kind == "join_filter" else 0].table.name
-    return tuple((table, f.field.name, f.value) for f in plan.filters)
 
 
 def twins(base: Database, focus: tuple[Focus, ...], seed: int, places: range) -> list[Database]:
@@ -264,9 +463,8 @@ def clauses_needed(
     tried += wide
     golds += [_rows(d, one.sql) for d in wide]
     if same := constants(golds):
-        raise Refused(
-            "a constant could stand for a column", f"{one.sql} ({sorted(map(str, same))})"
-        )
+        said = f"{one.sql} ({sorted(map(str, same))})"
+        raise Refused("a constant could stand for a column", said)
     clauses = told_apart(one, text, tried, golds)
     _no_shortcut(plan, unit, one, tried, golds)
     return clauses
@@ -354,7 +552,7 @@ def told_apart(
     data or on a twin, and nothing in the question tells it from gold."""
     clauses: list[str] = []
     for other in one.others:
-        if not differs(other, one, tried, golds):
+        if not differs(other.sql, one, tried, golds):
             continue
         if other.said and other.said in text:
             continue
@@ -364,12 +562,10 @@ def told_apart(
     return tuple(dict.fromkeys(clauses))
 
 
-def differs(
-    other: Other, one: Written, tried: Sequence[Database], golds: Sequence[list[Row]]
-) -> bool:
-    """Whether another reading gives other rows anywhere."""
+def differs(sql: str, one: Written, tried: Sequence[Database], golds: Sequence[list[Row]]) -> bool:
+    """Whether another query gives other rows anywhere."""
     for database, gold in zip(tried, golds, strict=True):
-        rows = run(database, other.sql)
+        rows = run(database, sql)
         if isinstance(rows, Failed) or not equal(gold, rows, one.ordered):
             return True
     return False
@@ -396,28 +592,6 @@ def _no_shortcut(
         every = one.sql.partition(" HAVING ")[0]
         if equal(golds[0], _rows(tried[0], every), one.ordered):
             raise Refused("a condition changes nothing")
-    for sql in _listings(unit, len(golds[0])):
-        pairs = zip(tried[: TWINS + 1], golds, strict=False)
-        if all(_right(database, sql, gold, one.ordered) for database, gold in pairs):
+    for sql in listings(unit, len(golds[0])):
+        if not differs(sql, one, tried[: TWINS + 1], golds[: TWINS + 1]):
             raise Refused("listing everything is right", sql)
-
-
-def _listings(unit: Unit, rows: int) -> Iterator[str]:
-    """Queries that list everything, of those that can give so many rows."""
-    for made in unit.made:
-        table = quoted(made.table.name)
-        if rows == 1:
-            yield f"SELECT COUNT(*) FROM {table}"
-        if rows == len(made.table.rows):
-            yield f"SELECT * FROM {table}"
-        for field in made.fields:
-            column = quoted(field.name)
-            if rows == len(made.table.rows):
-                yield f"SELECT {column} FROM {table}"
-            if rows == len(set(made.table.values(field.name))):
-                yield f"SELECT DISTINCT {column} FROM {table}"
-
-
-def _right(database: Database, sql: str, gold: list[Row], ordered: bool) -> bool:
-    rows = run(database, sql)
-    return not isinstance(rows, Failed) and equal(gold, rows, ordered)

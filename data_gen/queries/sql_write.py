@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from assay.files import yaml_beside
+from data_gen.pipeline import pieces
 from data_gen.queries.sql_plans import Field, Filter, Made, Plan, Sign, Unit, identifier
-from rewards.sql.data import Cell, quoted
+from rewards.sql.data import Cell, Focus, quoted
 from rewards.sql.family import literal
 
 STRICT: dict[Sign, Sign] = {">": ">=", ">=": ">", "<": "<=", "<=": "<"}
@@ -27,6 +28,8 @@ SIGNS: dict[Sign, str] = {
     "=": "is",
     "!=": "is not",
 }
+SHORT_PIECES = 325  # of a prompt: at most 350 tokens of SmolLM2's vocabulary (docs/sql.md)
+LONG_CHARACTERS = 6000
 OF_ROWS = {**SIGNS, "<": "fewer than"}  # of how many there are
 _EVERY = "Give a row for every matching row, also where rows are equal."
 
@@ -46,6 +49,18 @@ class Written:
     sql: str
     ordered: bool
     others: tuple[Other, ...]
+
+
+@dataclass
+class Draft:
+    """A plan over a database, as SQL and in words; `clauses` tell it from other readings."""
+
+    unit: Unit
+    plan: Plan
+    one: Written
+    text: str
+    seed: int
+    clauses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -501,6 +516,11 @@ def prompt(text: str, unit: Unit) -> str:
     return f"{tables}\n\nQuestion: {text}\n\n{TAIL}"
 
 
+def too_long(body: str, short: bool) -> bool:
+    """Whether a prompt is; `short`: for small models."""
+    return len(body) > LONG_CHARACTERS or (short and pieces(body) > SHORT_PIECES)
+
+
 def _schema(made: Made) -> str:
     lines: list[str] = []
     for number, column in enumerate(made.table.columns):
@@ -523,3 +543,25 @@ def _samples(values: Sequence[Cell]) -> list[str]:
         if len(found) == _SAMPLES:
             break
     return (found or ["a long text"]) + (["NULL"] if None in values else [])
+
+
+def focus_of(plan: Plan, unit: Unit) -> tuple[Focus, ...]:
+    """The values that the question compares with."""
+    table = unit.made[1 if plan.kind == "join_filter" else 0].table.name
+    return tuple((table, f.field.name, f.value) for f in plan.filters)
+
+
+def listings(unit: Unit, rows: int) -> Iterator[str]:
+    """Queries that list everything, of those that can give so many rows."""
+    for one in unit.made:
+        table = quoted(one.table.name)
+        if rows == 1:
+            yield f"SELECT COUNT(*) FROM {table}"
+        if rows == len(one.table.rows):
+            yield f"SELECT * FROM {table}"
+        for field in one.fields:
+            column = quoted(field.name)
+            if rows == len(one.table.rows):
+                yield f"SELECT {column} FROM {table}"
+            if rows == len(set(one.table.values(field.name))):
+                yield f"SELECT DISTINCT {column} FROM {table}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pandas as pd
 
-from data_gen.queries import lake_checks
+from data_gen.proof.forms import Shelf
 from data_gen.queries.carried import Layout, write_frames
 from data_gen.queries.lake import Folder, Lake, open_lakes
-from data_gen.queries.pipeline import Question, runs
-from rollouts.event_loop import asyncio_run
+from data_gen.queries.lake_proof import runs
+from data_gen.queries.pipeline import Question
 
 KINDS = ("Turm", "Hof", "Büro", "Haus", "Stall", "Halle", "Laden", "Garten", "Kino", "Bad", "Amt")
 TITLES = ("Häuser of the town", "Source: see the notes")
@@ -83,10 +84,12 @@ def open_lake(folder: Path, described: Any = None, licence: str = "") -> Lake:
     return open_lakes([Folder(folder, described or {}, licence)], map)[0]
 
 
-def validate(question: Question, folder: Path) -> lake_checks.Checked:
-    return lake_checks.validate([(question, folder)])[0]
+@cache
+def shelf_of(folder: Path) -> Shelf:
+    """The original files of a folder, each read once."""
+    return Shelf(folder)
 
 
 def run(question: Question, folder: Path) -> Any:
     """What a question's pipeline prints."""
-    return asyncio_run(runs(question, folder, [(None, -1)]))[0]
+    return runs(question, folder, [(None, -1)])[0]

@@ -14,7 +14,15 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
-from lake_files import FORMS, frame, lake_of_all, open_lake, surveyed, write_lines  # noqa: E402
+from lake_files import (  # noqa: E402
+    FORMS,
+    frame,
+    lake_of_all,
+    open_lake,
+    shelf_of,
+    surveyed,
+    write_lines,
+)
 
 from assay.tables.load import load  # noqa: E402
 from assay.tables.settings import Doubt  # noqa: E402
@@ -324,7 +332,7 @@ def test_words_for_no_value_are_settled_in_both_readers_and_the_index(
         made = gaps(place).set_index("Name")["Depth"]
         right = made[made.index.isin(table.values["Name"])].dropna()
         one = load(table.reading, folder)["Depth"].dropna()
-        held = lake.shelf.table(table.path, table.reading.part)
+        held = shelf_of(lake.folder).table(table.path, table.reading.part)
         two = [c for (c,) in held.all(f"SELECT {marks.number(held, 'Depth')} FROM {held.table}")]
         two = [c for c in two if c is not None]
         for cells in (one.tolist(), two):

@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow")
 import front
 from chat_server import serving
 from harness import WarmFactory
-from lake_files import lake_of_all, open_lake, surveyed, validate
+from lake_files import lake_of_all, open_lake, surveyed
 from small_lake import make_lake
 
 from assay.family import score_answer
@@ -33,6 +33,7 @@ from data_gen.queries.lake_build import (
     fits,
     short_lake,
 )
+from data_gen.queries.lake_proof import validate
 from data_gen.queries.lake_questions import question_for
 from data_gen.queries.pipeline import Question, short_script
 from rewards.krama.answer import category, score_response

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake_files import open_lake
+from lake_files import open_lake, shelf_of
 from places import ROOT
 
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
 from data_gen.certificate import DIFFERS, UNPROVABLE, Refusal
+from data_gen.proof.forms import Shelf
 from data_gen.queries import ops as o
 from data_gen.queries.lake import Lake
-from data_gen.queries.lake_checks import refusal
+from data_gen.queries.lake_proof import refusal
 from data_gen.queries.ops import Op, Source
 from data_gen.queries.pipeline import LakeStep, Question, written
 from data_gen.queries.pipeline_runner import Pandas, answer
@@ -164,7 +165,7 @@ def found(lake: Lake, name: str, old: str = "", new: str = "") -> tuple[Refusal 
     code, count = re.subn(old, new.replace("\\", r"\\"), asked.code()) if old else (asked.code(), 1)
     values = values_of(code, lake.folder.parent)
     assert count and "error" not in values, (old, values, code)
-    return refusal(asked, values, lake.shelf), values
+    return refusal(asked, values, shelf_of(lake.folder)), values
 
 
 def test_right_pipelines_are_proved(lake: Lake) -> None:
@@ -197,10 +198,12 @@ def test_what_the_second_way_cannot_decide_is_refused(lake: Lake, tmp_path: Path
     ):
         lines = ["Art;Wert"] + [f"{'abc'[i % 3]};{cells[i % 3]}" for i in range(30)]
         (tmp_path / "data" / "preise.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        said = refusal(asked, {}, replace(other).shelf)  # nothing of it is known yet
+        said = refusal(asked, {}, Shelf(other.folder))  # nothing of it is known yet
         assert said and said.code == UNPROVABLE and why in said.what
     mean = question(lake, GOOD["mean"])
-    said = refusal(replace(mean, steps=(replace(mean.steps[0], op=None),)), {}, lake.shelf)
+    said = refusal(
+        replace(mean, steps=(replace(mean.steps[0], op=None),)), {}, shelf_of(lake.folder)
+    )
     assert said and said.code == UNPROVABLE  # a step without a typed form
 
 
@@ -224,7 +227,7 @@ def test_what_the_user_says_of_a_file_holds_for_both_ways(tmp_path: Path) -> Non
         ]
         asked = question(lake, steps, "list_approximate")
         values = values_of(asked.code(), tmp_path)
-        assert refusal(asked, values, lake.shelf) is None, values
+        assert refusal(asked, values, shelf_of(lake.folder)) is None, values
     assert values["subtask-2"] < 40  # the 5s went
 
 

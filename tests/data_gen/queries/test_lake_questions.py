@@ -11,11 +11,11 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
-from lake_files import open_lake, run, validate, write_lines  # noqa: E402
+from lake_files import open_lake, run, shelf_of, write_lines  # noqa: E402
 
 from data_gen.queries.lake import Lake  # noqa: E402
 from data_gen.queries.lake_build import facts_of  # noqa: E402
-from data_gen.queries.lake_checks import refusal  # noqa: E402
+from data_gen.queries.lake_proof import refusal, validate  # noqa: E402
 from data_gen.queries.lake_questions import (  # noqa: E402
     KINDS,
     NoQuestion,
@@ -141,7 +141,7 @@ def test_a_question_is_answered_as_pandas_answers_it(lake: Lake, kind: str) -> N
         values, _ = validate(question, lake.folder)
         if values is None:
             continue
-        assert refusal(question, values, lake.shelf) is None, text
+        assert refusal(question, values, shelf_of(lake.folder)) is None, text
         want = right(lake, kind, question)
         words = isinstance(want, str) or (isinstance(want, list) and isinstance(want[0], str))
         assert values["main-task"] == (want if words else pytest.approx(want)), text

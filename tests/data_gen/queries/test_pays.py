@@ -19,10 +19,10 @@ from data_gen.queries.lake_checks import (
     Watch,
     best_constants,
     best_listing,
-    everything,
     paying,
     pays,
 )
+from data_gen.queries.lake_proof import everything
 from data_gen.queries.ops import Group, Load, Source, Split, Top
 
 DRAWS = range(90)

@@ -204,7 +204,7 @@ def test_a_broken_query_is_noticed(name: str, shop: list[Unit], second: Second) 
 
 
 def told(unit: Unit, plan: Plan, text: str) -> tuple[str, ...]:
-    focus, one = sql_tasks.focus_of(plan, unit), written(plan, unit)
+    focus, one = sql_write.focus_of(plan, unit), written(plan, unit)
     tried = [unit.database, *sql_tasks.twins(unit.database, focus, 3, range(sql_tasks.WIDE))]
     return told_apart(one, text, tried, [run(d, one.sql) for d in tried])  # type: ignore[misc]
 
