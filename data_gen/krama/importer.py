@@ -25,7 +25,7 @@ from typing import Any, cast
 from assay.task import Task, TaskError, derive_seed, with_relative_files, write_jsonl
 from rewards.krama.answer import ANSWER_TYPES, as_list
 from rewards.krama.release import LISTS_WHAT_IS_NOT_THERE, Mode
-from rollouts.krama.index import LAKE, SYSTEM
+from rollouts.krama import LAKE, SYSTEM
 from rollouts.words.krama import KIND
 from rollouts.words.templates import ours
 

@@ -58,7 +58,7 @@ from data_gen.queries.pipeline import (
 from data_gen.queries.tables import ROWS, Table
 from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
 from rewards.krama.release import COUNTS
-from rollouts.krama.index import LAKE, SYSTEM
+from rollouts.krama import LAKE, SYSTEM
 
 TYPES = (
     "numeric_exact",

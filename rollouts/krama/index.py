@@ -35,12 +35,6 @@ from assay.tables.load import load_file
 from assay.tables.plan import Frame, ReadPlan, Skipped
 from assay.tables.settings import FILE, Doubt, TableSettings, read_settings
 
-LAKE = "lake"  # the key of `Task.files` that names the lake's folder
-SYSTEM = (
-    "You are an experienced data scientist. Answer the question from the files of a data lake. "
-    "The files are in the folder data/. Do not assume that they are clean."
-)
-
 VERSION = 5  # of what is found in files; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure
 ROWS_KEPT = 12

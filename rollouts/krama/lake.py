@@ -14,6 +14,7 @@ from assay.family import THOUGHT
 from assay.task import Task, TaskError
 from assay.thoughts import parted
 from rollouts.environment import EnvironmentFailure, EpisodeEnd, shared_name
+from rollouts.krama import LAKE
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.tool_calls import json_value, too_deep
@@ -21,7 +22,6 @@ from rollouts.tool_calls import json_value, too_deep
 if TYPE_CHECKING:
     from rollouts.environments import EnvironmentFactory
 
-KEY = "lake"  # of Task.files: the lake's folder
 # a pipeline prints every step's result, and one gold list has 77,760 elements
 OUTPUT_KB = 8192
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be scored
@@ -35,9 +35,9 @@ class LakeFolder:
     """
 
     def __init__(self, task: Task, seed: int, shop: EnvironmentFactory) -> None:
-        if KEY not in task.files:
-            raise TaskError(f"task {task.id}: files has no {KEY!r}; build it with `assay tasks`")
-        self.path = shop.root / task.files[KEY]
+        if LAKE not in task.files:
+            raise TaskError(f"task {task.id}: files has no {LAKE!r}; build it with `assay tasks`")
+        self.path = shop.root / task.files[LAKE]
         if not self.path.is_dir():
             raise TaskError(
                 f"task {task.id}: lake {self.path} is not there; build the tasks again, or move "

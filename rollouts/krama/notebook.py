@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.task import Task, derive_seed
 from rollouts.environment import EnvironmentFailure, EpisodeEnd
+from rollouts.krama import LAKE
 from rollouts.krama.cell_loop import OUTPUTS
-from rollouts.krama.lake import KEY, OUTPUT_KB, LakeFolder
+from rollouts.krama.lake import OUTPUT_KB, LakeFolder
 from rollouts.python_tool import PREDICTION
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool
@@ -150,7 +151,7 @@ class Notebook:
 
     def __init__(self, task: Task, seed: int, shop: EnvironmentFactory, prelude: str = "") -> None:
         self.task, self._seed, self._shop = task, seed, shop
-        self.lake = LakeFolder(task, seed, shop) if KEY in task.files else None
+        self.lake = LakeFolder(task, seed, shop) if LAKE in task.files else None
         self.settings = settings = shop.settings
         seconds = settings.lake_run_s if self.lake else settings.run_s
         self._limits = settings.limits(seconds, OUTPUT_KB if self.lake else 0)
