@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from assay.console import near_miss
 from assay.family import has_family
 from assay.task import TaskError
+from assay.workers import Named
 
 # name: (module:function of argv, what it does, an example). A new builder is one entry.
 BUILDERS: dict[str, tuple[str, str, str]] = {
@@ -84,16 +85,13 @@ def _builder(name: str, words: Sequence[str]) -> Callable[[Sequence[str]], int]:
     """The command of a builder, or of a family that brings its own."""
     own = any(word.partition("=")[0] == "--family" for word in words)
     if name in BUILDERS and (name == "check" or not own):
-        module, _, function = BUILDERS[name][0].partition(":")
-        return getattr(importlib.import_module(module), function)
+        return Named(BUILDERS[name][0])
     if not own and not has_family(name):
         raise TaskError(
             f"no builder and no family {name!r}{near_miss(name, [*BUILDERS])}; "
             "`assay tasks --help` lists them; a family of your own needs --family FILE.py"
         )
-    from data_gen.own import main as own_main
-
-    return lambda argv: own_main(name, argv)
+    return partial(Named("data_gen.own:main"), name)
 
 
 def main(argv: list[str]) -> int:

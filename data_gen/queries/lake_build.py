@@ -24,9 +24,10 @@ from uuid import uuid4
 from assay import console
 from assay.console import Progress
 from assay.task import Task, derive_seed
+from assay.workers import Named
 from data_gen.certificate import Refusal, Refused, Tally, counted, drawn_from
 from data_gen.pipeline import Builder, Parts, pieces, tasks_of
-from data_gen.queries import ops
+from data_gen.queries import lake_checks, ops, pipeline
 from data_gen.queries.lake import (
     Lake,
     add_options,
@@ -37,24 +38,10 @@ from data_gen.queries.lake import (
     opened,
     wanted_tasks,
 )
-from data_gen.queries.lake_checks import (
-    Watch,
-    best_constants,
-    listings_earn,
-    paying,
-    pays,
-    score,
-)
+from data_gen.queries.lake_checks import Watch, pays, score
 from data_gen.queries.lake_questions import KINDS, SIGNS, NoQuestion, question_for
 from data_gen.queries.ops import Op, in_order, sources_of
-from data_gen.queries.pipeline import (
-    Checked,
-    Question,
-    Values,
-    gold_subtasks,
-    plain_load,
-    short_script,
-)
+from data_gen.queries.pipeline import Checked, Question, Values
 from data_gen.queries.tables import ROWS, Table
 from data_gen.rewording import Endpoint, Facts, add_writer, job_of, report, reword_all, writer_of
 from rewards.krama.release import COUNTS
@@ -85,7 +72,7 @@ class Form:
 
     def script(self, lake: Lake, question: Question) -> str:
         """What stands in gold in place of the pipeline that was run, "" where nothing does."""
-        return short_script(question, lake.tables) if self.short else ""
+        return pipeline.short_script(question, lake.tables) if self.short else ""
 
 
 FULL = Form()
@@ -99,8 +86,8 @@ PROMPT, ANSWER = 300, 130  # tokens, by count of pieces; a chat template adds ab
 def short_lake(lake: Lake) -> Lake:
     """The lake with the tables that one plain statement loads, each asked about alone. A column
     with words for missing values is none of theirs, and neither is one that holds two things."""
-    kept = [_plain(t) for t in lake.tables if plain_load(t.reading) and len(t.columns) <= COLUMNS]
-    kept = [t for t in kept if t.numbers and t.groups]
+    kept = [_plain(t) for t in lake.tables if pipeline.plain_load(t.reading)]
+    kept = [t for t in kept if t.numbers and t.groups and len(t.columns) <= COLUMNS]
     why = "--short: not one plain table of at most 12 columns, with numbers and groups"
     found = one_sided(lake, [t for t in lake.tables if t.key in {k.key for k in kept}], why)
     return replace(found, tables=kept, alone=True)
@@ -125,7 +112,7 @@ def fits(lake: Lake, question: Question) -> str:
     steps = [s for s in question.steps if s.kind not in ("load", "clean")]
     if len(steps) > STEPS:
         return "more than two steps"
-    code = short_script(question, lake.tables)
+    code = pipeline.short_script(question, lake.tables)
     if not code:
         return "a step without a short form"
     if pieces(code) > ANSWER:
@@ -149,6 +136,7 @@ TRIES = 60  # drafts for each wanted task, before the lakes are given up
 BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
 Job = tuple[Question, Path]  # and the folder that it is about
 Prove = Callable[[Iterable[Job]], Iterator[Checked]]
+PROVED = Named("data_gen.queries.lake_proof:proved")
 NOT_RUN = Checked(None, "not run")
 
 
@@ -161,6 +149,16 @@ class LakeTally(Tally):
         default_factory=dict[str, list[tuple[float, float]]]
     )
     facts: dict[str, Facts] = field(default_factory=dict[str, Facts])
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the splits of one build share."""
+
+    seed: int
+    form: Form
+    tally: LakeTally
+    prove: Prove
 
 
 @dataclass(frozen=True)
@@ -194,22 +192,12 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
     """Questions over the lakes of one split, even over the types of answers and the lakes as far as
     these allow. Task i depends on the seed and the tables alone."""
 
-    def __init__(
-        self,
-        split: str,
-        count: int,
-        seed: int,
-        form: Form,
-        tally: LakeTally,
-        prove: Prove,
-        bar: Progress | None,
-    ) -> None:
-        self.split, self.seed, self.form, self.tally, self.bar = split, seed, form, tally, bar
-        self.prove = prove
+    def __init__(self, split: str, count: int, run: Run, bar: Progress) -> None:
+        self.split, self.run, self.bar = split, run, bar
         self.total = count * TRIES
-        self.most = -(-count // len(form.types))  # of an answer type
+        self.most = -(-count // len(run.form.types))  # of an answer type
         self.types: Counter[str] = Counter()
-        self.watches = {kind: Watch(kind) for kind in form.types}
+        self.watches = {kind: Watch(kind) for kind in run.form.types}
 
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
         """What the seed draws, proved in batches. A type of answer that has enough is drawn no
@@ -223,12 +211,11 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
                     count = len(made)
                     yield replace(draft, checked=found)
                     self.types[draft.answer_type] += len(made) - count
-                    if self.bar is not None:
-                        self.bar.add(len(made) - count)
+                    self.bar.add(len(made) - count)
             drawn, results = batch, running
 
     def _proved(self, drafts: Sequence[Draft]) -> Iterator[Checked]:
-        return self.prove([(draft.question, draft.lake.folder) for draft in drafts])
+        return self.run.prove([(draft.question, draft.lake.folder) for draft in drafts])
 
     def batches(self, lakes: Sequence[Lake]) -> Iterator[list[Draft]]:
         lakes = [lake for lake in lakes if lake.tables]
@@ -238,22 +225,22 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
             yield [draft for draft in drawn if draft is not None]
 
     def _draw(self, lake: Lake, number: int) -> Draft | None:
-        rng = Random(derive_seed(self.seed, "lake-draft", lake.name, number))
-        kind = rng.choice(self.form.kinds)
-        draw = derive_seed(self.seed, lake.name, number, kind)
+        rng = Random(derive_seed(self.run.seed, "lake-draft", lake.name, number))
+        kind = rng.choice(self.run.form.kinds)
+        draw = derive_seed(self.run.seed, lake.name, number, kind)
         try:
             draft = Draft(lake, question_for(lake.tables, kind, draw, lake.links), kind, draw)
         except NoQuestion as error:
             names = [lake.input_name(key) for key in error.tables]
-            return self.tally.refuse(Refusal("no fitting columns"), names)
+            return self.run.tally.refuse(Refusal("no fitting columns"), names)
         if self.types[draft.answer_type] >= self.most:
             return None
-        if self.form.short and (why := fits(lake, draft.question)):
-            return self.tally.refuse(Refusal(why), self.inputs(draft))
+        if self.run.form.short and (why := fits(lake, draft.question)):
+            return self.run.tally.refuse(Refusal(why), self.inputs(draft))
         if draft.question.shape in lake.seen:
-            return self.tally.refuse(Refusal("asked already"))
+            return self.run.tally.refuse(Refusal("asked already"))
         lake.seen.add(draft.question.shape)
-        script = self.form.script(lake, draft.question)
+        script = self.run.form.script(lake, draft.question)
         return replace(draft, question=replace(draft.question, script=script))
 
     def gold(self, draft: Draft) -> Values:
@@ -278,7 +265,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         answer: dict[str, Any] = {
             "answer_type": draft.answer_type,
             "answer": gold["main-task"],
-            "subtasks": gold_subtasks(question, gold),
+            "subtasks": pipeline.gold_subtasks(question, gold),
             "pipeline": question.script or question.code(),
         }
         if draft.answer_type == "string_approximate":
@@ -292,7 +279,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
             split=self.split,
             prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": words}],
             gold=answer,
-            tools=(self.form.agent,),
+            tools=(self.run.form.agent,),
             files={LAKE: str(lake.folder.resolve())},
             meta={
                 **drawn_from(
@@ -321,18 +308,11 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         if watch is not None:
             if not watch.admits(gold["main-task"]):
                 raise Refused("an answer given too often")
-            self.tally.listed.setdefault(watch.answer_type, []).append(pair)
-        self.tally.facts[task.id] = facts_of(draft.question, draft.tables, gold["main-task"])
+            self.run.tally.listed.setdefault(watch.answer_type, []).append(pair)
+        self.run.tally.facts[task.id] = facts_of(draft.question, draft.tables, gold["main-task"])
 
     def inputs(self, draft: Draft) -> list[str]:
         return [draft.lake.input_name(table.key) for table in draft.tables]
-
-
-def _proved(build: str, job: Job) -> Checked:
-    # a process that proves loads what it needs; the one that draws needs none of it
-    from data_gen.queries.lake_proof import proved
-
-    return proved(*job, build)
 
 
 class ObscuredBuilder(LakeBuilder):
@@ -347,10 +327,10 @@ class ObscuredBuilder(LakeBuilder):
         from data_gen.queries.obscured import obscure_tables
 
         used = {str(path) for task in tasks for path in task.meta["gold_files"]}
-        tables = obscure_tables(lake.folder, lake.name, lake.tables, used, self.seed, target)
+        tables = obscure_tables(lake.folder, lake.name, lake.tables, used, self.run.seed, target)
         self.plain = tasks
         other = Lake(target, lake.name, tables, alone=lake.alone)
-        return tasks_of(self, [other], len(tasks), Random(0), self.tally)
+        return tasks_of(self, [other], len(tasks), Random(0), self.run.tally)
 
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
         (lake,) = source
@@ -359,12 +339,11 @@ class ObscuredBuilder(LakeBuilder):
             for task in self.plain[at : at + BATCH]:
                 kind, draw = task.meta["kind"], task.meta["draw"]
                 asked = question_for(lake.tables, kind, draw, lake.links)
-                asked = replace(asked, script=self.form.script(lake, asked))
+                asked = replace(asked, script=self.run.form.script(lake, asked))
                 batch.append(Draft(lake, asked, kind, draw, plain=task))
             for draft, found in zip(batch, self._proved(batch), strict=True):
                 yield replace(draft, checked=found)
-                if self.bar is not None:
-                    self.bar.add(1)
+                self.bar.add(1)
 
     def gold(self, draft: Draft) -> Values:
         values = draft.checked.values
@@ -406,21 +385,22 @@ def build(args: argparse.Namespace) -> int:
         need_tables(lakes, args, need)
         sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
         tally, parts = LakeTally(), Parts()
-        prove = partial(crew.map, partial(_proved, uuid4().hex), ahead=BATCH)
+        prove = partial(crew.map, partial(PROVED, uuid4().hex), ahead=BATCH)
+        run = Run(args.seed, form, tally, prove)
         with Progress("lakes", "tasks", args.count) as bar:
             for split, count in wanted_tasks(sides, args).items():
-                builder = LakeBuilder(split, count, args.seed, form, tally, prove, bar)
+                builder = LakeBuilder(split, count, run, bar)
                 parts[split] = tasks_of(builder, sides[split], count, Random(0), tally)
         if args.obscured:
-            parts |= _obscured(parts, sides, args, tally, prove, form)
+            parts |= _obscured(parts, sides, run, args.out / "obscured")
     own: dict[str, Any] = {}
     if writer is not None:
         parts, told = reworded_tasks(parts, tally.facts, writer, args.seed)
         own["wordings"] = told
         why = ", ".join(f"{n} {why}" for why, n in told["refused"].items())
         print(f"reworded: {told['reworded']} of {told['asked']}; refused {why or 'none'}")
-    constants = {n: best_constants(tasks) for n, tasks in parts.items() if tasks}
-    pay = [f"{n}: {why}" for n, found in constants.items() for why in paying(found)]
+    constants = {n: lake_checks.best_constants(tasks) for n, tasks in parts.items() if tasks}
+    pay = [f"{n}: {why}" for n, found in constants.items() for why in lake_checks.paying(found)]
     for why in pay:
         print(f"assay tasks: {why}", file=sys.stderr)
     return finish_tables(
@@ -435,29 +415,22 @@ def build(args: argparse.Namespace) -> int:
         domains=counted(parts, lambda t: (str(t.meta["domain"]),)),
         constants=constants,
         constants_that_pay=pay,
-        listing_everything=listings_earn(tally.listed),
+        listing_everything=lake_checks.listings_earn(tally.listed),
         **own,
     )
 
 
-def _obscured(
-    parts: Parts,
-    sides: Mapping[str, Sequence[Lake]],
-    args: argparse.Namespace,
-    tally: LakeTally,
-    prove: Prove,
-    form: Form,
-) -> Parts:
+def _obscured(parts: Parts, sides: Mapping[str, Sequence[Lake]], run: Run, out: Path) -> Parts:
     made: Parts = {}
     total = sum(map(len, parts.values()))
     with Progress("obscured lakes", "tasks", total) as bar:
         for split, tasks in parts.items():
-            builder = ObscuredBuilder(split, len(tasks), args.seed, form, tally, prove, bar)
+            builder = ObscuredBuilder(split, len(tasks), run, bar)
             found = made.setdefault(f"{split}_obscured", [])
             for lake in sides[split]:
                 here = str(lake.folder.resolve())
                 own = [t for t in tasks if t.files[LAKE] == here]
-                found += builder.again_over(lake, own, args.out / "obscured" / split / lake.name)
+                found += builder.again_over(lake, own, out / split / lake.name)
     return made
 
 

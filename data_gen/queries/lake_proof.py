@@ -50,9 +50,10 @@ _CAUSES = {
 _BASELINES: tuple[Any, ...] = (0, 1, "", "Yes", [], None)
 
 
-def proved(question: Question, folder: Path, build: str) -> Checked:
+def proved(build: str, job: tuple[Question, Path]) -> Checked:
     """What became of a question over the tables of a folder. `build` tells the builds of a process
     apart, which may be over the same folder."""
+    question, folder = job
     values, why = validate(question, folder)
     if values is None:
         return Checked(None, why)

@@ -18,6 +18,7 @@ from assay import console
 from assay.console import Progress
 from assay.fingerprints import TableMarks
 from assay.task import Task, TaskError
+from assay.workers import Named
 from data_gen.certificate import Tally, counted
 from data_gen.pipeline import Parts
 from data_gen.queries.lake import (
@@ -34,14 +35,8 @@ from rewards.sql.family import marks_of
 
 LIKE = "a table like one of another side"
 _SPARE = 1.6  # tasks made for one that is wanted, so that kinds can be evened out
+GENERATE = Named("data_gen.queries.sql_tasks:generate")
 Job = tuple[Lake, str, int, argparse.Namespace]  # a folder's tables of a split, tasks of each
-
-
-def _made(job: Job) -> tuple[list[Task], Tally, Counter[str], dict[str, str]]:
-    # a process that builds loads what it needs; the one that divides the tables needs none of it
-    from data_gen.queries.sql_tasks import generate
-
-    return generate(*job)
 
 
 def without_like(made: Sequence[Task], reasons: Counter[str]) -> list[Task]:
@@ -121,7 +116,7 @@ def build(args: argparse.Namespace) -> int:
             each = -(-round(_SPARE * wanted[split]) // max(1, sum(len(k.tables) for k in own)))
             jobs += [(k, split, max(2, each), args) for k in own if k.tables]
         with Progress("questions", "folders", len(jobs)) as bar:
-            for made, found, kinds, said in crew.map(_made, jobs):
+            for made, found, kinds, said in crew.map(GENERATE, jobs):
                 tasks += made
                 tally.add(found)
                 drafts += kinds

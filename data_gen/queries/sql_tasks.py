@@ -42,31 +42,10 @@ from data_gen.pipeline import Builder, tasks_of
 from data_gen.proof.forms import Shelf
 from data_gen.proof.marks import number, text, time
 from data_gen.proof.original import NotProvable
+from data_gen.queries import sql_plans, sql_write
 from data_gen.queries.lake import Lake
-from data_gen.queries.sql_plans import (
-    COLUMNS,
-    ONE,
-    TWO,
-    Field,
-    Filter,
-    Made,
-    NoPlan,
-    Plan,
-    Unit,
-    draft,
-    joined,
-    made,
-)
-from data_gen.queries.sql_write import (
-    Draft,
-    Written,
-    focus_of,
-    listings,
-    prompt,
-    question,
-    too_long,
-    written,
-)
+from data_gen.queries.sql_plans import Field, Filter, Plan, Unit
+from data_gen.queries.sql_write import Draft, Written, focus_of, written
 from data_gen.queries.tables import Link, Table
 from rewards.sql.data import Cell, Database, Focus, Row, hidden_database
 from rewards.sql.family import hard_coded
@@ -92,7 +71,7 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
     def units(self) -> Iterator[Unit]:
         """Databases of one table each, then of two tables that can be joined."""
         lake, of, tally = self.lake, self.of, self.tally
-        found: dict[int, Made] = {}
+        found: dict[int, sql_plans.Made] = {}
         for place, table in enumerate(lake.tables):
             name = lake.input_name(table.key)
             try:
@@ -100,7 +79,8 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
             except (TaskError, OSError) as error:
                 tally.unused[name] = str(error)
                 continue
-            one = made(table, frame, of.rows, SHORT_COLUMNS if of.short else COLUMNS)
+            most = SHORT_COLUMNS if of.short else sql_plans.COLUMNS
+            one = sql_plans.made(table, frame, of.rows, most)
             if isinstance(one, str):
                 tally.unused[name] = one
                 continue
@@ -113,19 +93,20 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
             for link in lake.links[place]:
                 ways.setdefault((link.other, link.mine, link.theirs), link)
             pairs = [(found[k.other], k) for k in ways.values() if k.other in found]
-            units = [joined(one, o, k) for o, k in pairs if o.table.name != one.table.name]
+            others = [(o, k) for o, k in pairs if o.table.name != one.table.name]
+            units = [sql_plans.joined(one, o, k) for o, k in others]
             yield from list(filter(None, units))[:_JOINS]
 
     def drafts(self, source: Unit, rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
         """A question of each kind in turn; of one table in two rounds."""
-        kinds = [*(TWO if source.link else ONE)]
+        kinds = [*(sql_plans.TWO if source.link else sql_plans.ONE)]
         rng.shuffle(kinds)
         shapes: set[str] = set()
         for _ in range(1 if source.link else 2):
             for kind in kinds:
                 before = len(made)
                 for plan in self._plans(source, kind, rng, shapes):
-                    one, text = written(plan, source), question(plan, source, rng)
+                    one, text = written(plan, source), sql_write.question(plan, source, rng)
                     seed = derive_seed(self.of.seed, "sql-twins", self.lake.name, plan.shape)
                     yield Draft(source, plan, one, text, seed)
                     if len(made) > before:
@@ -136,8 +117,8 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
         tried: list[Plan] = []
         for _ in range(_TRIES):
             try:
-                plan = draft(unit, kind, rng)
-            except NoPlan:
+                plan = sql_plans.draft(unit, kind, rng)
+            except sql_plans.NoPlan:
                 why = Refusal("its columns do not fit the kind of question")
                 self.tally.note(why, self._names(unit))
                 continue
@@ -166,8 +147,8 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
 
     def task(self, draft: Draft, gold: list[Row], words: str) -> Task:
         unit, plan, lake, of = draft.unit, draft.plan, self.lake.name, self.of
-        body, stated = prompt(words, unit), of.stated_licence or "unknown"
-        if too_long(body, of.short):
+        body, stated = sql_write.prompt(words, unit), of.stated_licence or "unknown"
+        if sql_write.too_long(body, of.short):
             raise Refused("a prompt that is too long")
         tables = [m.described for m in unit.made]
         name = f"{derive_seed('sql-task', lake, *(t.key for t in tables), plan.shape):016x}"
@@ -217,11 +198,12 @@ class SqlBuilder(Builder[Unit, Draft, list[Row]]):
 
 
 def generate(
-    lake: Lake, split: str, most: int, of: argparse.Namespace
+    job: tuple[Lake, str, int, argparse.Namespace],
 ) -> tuple[list[Task], Tally, Counter[str], dict[str, str]]:
     """The tasks of one folder, `most` over a table, in an order that depends on the seed and the
     tables alone; and what became of the drafts, these by kind, and what is said of tables of which
     rows are left out. `of`: the options of the build."""
+    lake, split, most, of = job
     tasks: list[Task] = []
     with closing(Second(lake.folder)) as second:
         builder = SqlBuilder(lake, split, of, second)
@@ -592,6 +574,6 @@ def _no_shortcut(
         every = one.sql.partition(" HAVING ")[0]
         if equal(golds[0], _rows(tried[0], every), one.ordered):
             raise Refused("a condition changes nothing")
-    for sql in listings(unit, len(golds[0])):
+    for sql in sql_write.listings(unit, len(golds[0])):
         if not differs(sql, one, tried[: TWINS + 1], golds[: TWINS + 1]):
             raise Refused("listing everything is right", sql)
