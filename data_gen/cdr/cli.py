@@ -28,14 +28,7 @@ from data_gen.cdr.documents import (
     scan_shard,
     sources_of,
 )
-from data_gen.cdr.merge import (
-    STATISTICS,
-    Built,
-    classes_of,
-    left_out,
-    merge,
-    tables_of,
-)
+from data_gen.cdr.merge import STATISTICS, Built, classes_of, left_out, merge, tables_of
 from data_gen.cdr.plan import make_plan
 from data_gen.cdr.recipes import merge_library, trace_shard
 from data_gen.cdr.rows import word_shard

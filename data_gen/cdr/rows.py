@@ -19,14 +19,7 @@ from assay.task import Task, json_line
 from assay.workers import WorkerPool
 from configs.cdr import InstructConfig
 from data_gen.cdr.documents import Replays, label, names_of, record_of
-from data_gen.cdr.instruct import (
-    Manners,
-    Pool,
-    PromptVariant,
-    drawn,
-    in_manners,
-    pool_of,
-)
+from data_gen.cdr.instruct import Manners, Pool, PromptVariant, drawn, in_manners, pool_of
 from data_gen.cdr.outcome import Outcome, claims, described, describing, in_words, settled
 from data_gen.cdr.said import decided_in, holds, manner_of, says
 from data_gen.cdr.units import (

@@ -45,14 +45,7 @@ from data_gen.dare.database import (
     origin,
     texts_of,
 )
-from data_gen.dare.layout import (
-    SIMULATED,
-    Frame,
-    csv_bytes,
-    json_bytes,
-    metadata_json,
-    table_bytes,
-)
+from data_gen.dare.layout import SIMULATED, Frame, csv_bytes, json_bytes, metadata_json, table_bytes
 from data_gen.dare.leaks import given_away
 from data_gen.dare.models import in_range, read, solve, tabular_baseline, versions
 from data_gen.dare.sources import Source, database_name

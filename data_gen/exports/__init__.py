@@ -1,5 +1,5 @@
 """Our tasks in other tools' forms: `assay export`.
 
-cli writes them, harbor for directories with a scorer of their own; forms/ has one file for each
-tool, copied beside the tasks, which runs tools of one's own through episodes.
+cli writes them, Harbor's as directories with a scorer of their own; episodes writes the sets of the
+other forms, and reads them again there; forms/ has one file for each tool, copied beside the tasks.
 """

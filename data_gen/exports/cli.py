@@ -1,6 +1,7 @@
 """`assay export NAME --tasks FILE --out DIR`: our tasks for other trainers and harnesses.
 
-harbor       one Harbor task directory for each task, with a scorer that needs no Assay
+harbor       one Harbor task directory for each task, with a scorer that needs no Assay; the same
+             tasks, settings and installed packages give the same bytes
 verifiers    an environment of verifiers that loads these tasks and scores by them
 trl          a reward function, a dataset and tools for TRL's GRPOTrainer
 inspect      an inspect_ai task, evaluated with `inspect eval`
@@ -12,17 +13,37 @@ environment for each episode. Tasks that a form cannot run are listed in `refuse
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import re
+import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import assay
 from assay import console
 from assay.console import add_filter, task_filter
-from assay.family import all_families, load_object, require_families, use_families
+from assay.family import (
+    Answer,
+    Family,
+    family_named,
+    family_of,
+    gold_answer,
+    load_object,
+    require_families,
+    score_answer,
+    use_families,
+)
 from assay.files import atomic_write_set
+from assay.syntax import parse_python
 from assay.task import (
     RIGHT,
     Task,
@@ -33,52 +54,49 @@ from assay.task import (
     write_jsonl,
 )
 from data_gen.certificate import REFUSED
-from data_gen.exports.episodes import own_tools
-from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
-from rewards.adapters import SETTINGS, TASKS, Words, in_words, score_text
+from data_gen.exports.episodes import FORMS, Taken, in_form, refused_tools, write_set
+from rewards.adapters import MESSAGES, PARTS, message_of
 from rollouts.environments import ENVIRONMENTS, EnvironmentFactory
 from rollouts.environments import NAME as ENV_NAME
 from rollouts.tools import Tool
 
-# form: (the adapter's file, how it is used)
-FORMS = {
-    "verifiers": ("assay_tasks.py", "PYTHONPATH={out} vf-validate assay-tasks"),
-    "trl": ("assay_trl.py", "PYTHONPATH={out} python -c 'import assay_trl'"),
-    "inspect": ("assay_inspect.py", "inspect eval {out}/assay_inspect.py"),
-    "gym": ("app.py", "ng_run '+config_paths=[{out}/assay.yaml]'"),
-}
-OFFER_TOOLS = ("trl", "inspect", "gym")  # forms that run tools of one's own in Assay's environments
-_NO_TOOLS = {
-    "harbor": "an agent of Harbor has a shell alone",
-    "verifiers": "verifiers starts tools in servers of their own, which this form does not write",
-}
-_GYM = """assay:
-  resources_servers:
-    assay:
-      entrypoint: app.py
-      domain: other
+BASE = "python:3.11.13-slim-bookworm"
+SCHEMA = "1.4"
+TEXT = "answer.txt"
+FOLDER = "/app"
+SCORE = Path(__file__).with_name("forms") / "harbor_score.py"
+_SHOWN = ("domain", "licence", "source", "document", "language", "difficulty")
+_HAND_IN = """
+## Handing in
+
+Work in `/app`; the files of this task lie there. {what}
 """
 
 
-# what stands beside tools: methods of TRL's Workbench, endpoints of Gym's server
-_TAKEN = {
-    "trl": ("reset", "get_reward", "run_python", "hand_in"),
-    "gym": ("verify", "seed_session", "aggregate_metrics", "mcp"),
-}
+@dataclass(frozen=True)
+class HandIn:
+    """How a task is answered: the file with the text ("": none), and files by name."""
+
+    text: str
+    files: tuple[str, ...]
+    gold: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """A task that a form takes: in words, with the tools it is offered; `root` is the folder of
-    its tasks file."""
+class Settings:
+    """`base`: the image; `packages`: what an agent finds installed, pinned; `seconds`: the time it
+    has."""
 
-    words: Words
-    tools: list[Tool]
-    root: Path
+    base: str = BASE
+    seconds: int = 1800
+    packages: tuple[str, ...] = ()
 
-    @property
-    def task(self) -> Task:
-        return self.words.task
+    def __post_init__(self) -> None:
+        if ":" not in self.base or self.base.endswith(":latest"):
+            raise TaskError(f"--base {self.base}: pin it, as in {BASE}")
+        for package in self.packages:
+            if "==" not in package:
+                raise TaskError(f"--package {package}: pin it, as in pandas==2.2.3")
 
 
 def options() -> console.Parser:
@@ -120,7 +138,7 @@ def main(argv: list[str]) -> int:
     refuse_without_gold((task for task, _ in tasks), "--tasks")
     env = [load_object(spec, ENV_NAME, "--env")[1] for spec in args.env]
     settings = Settings(args.base, args.seconds, tuple(args.package))
-    taken: list[_Taken | Path] = []
+    taken: list[Taken | Path] = []
     refused: list[dict[str, str]] = []
     offered: dict[str, Tool] = {}
     with atomic_write_set(args.out) as new:
@@ -129,7 +147,7 @@ def main(argv: list[str]) -> int:
                 if args.form == "harbor":
                     taken.append(_directory(task, path.parent, settings, env, new))
                 else:
-                    taken.append(_checked(args.form, task, path.parent, env, offered))
+                    taken.append(in_form(args.form, task, path.parent, env, offered))
             except TaskError as error:
                 refused.append({"id": task.id, "why": str(error)})
         if not taken:
@@ -137,7 +155,7 @@ def main(argv: list[str]) -> int:
             raise TaskError(f"nothing to export: {why}")
         what = f"{len(taken)} task directories"
         if args.form != "harbor":
-            _adapt(args.form, [one for one in taken if isinstance(one, _Taken)], env, new)
+            write_set(args.form, [one for one in taken if isinstance(one, Taken)], env, new)
             what = f"{len(taken)} tasks; {FORMS[args.form][1].format(out=args.out)}"
         write_jsonl(new / REFUSED, refused)
     print(f"{args.out}: {what}", file=sys.stderr)
@@ -162,109 +180,336 @@ def _directory(task: Task, root: Path, settings: Settings, env: Sequence[str], n
     return target
 
 
-def _adapt(form: str, taken: Sequence[_Taken], env: Sequence[str], new: Path) -> None:
-    """Write the adapter, and the tasks with the files that their tools read; `env` are environments
-    of one's own, by whole paths."""
-    if len({one.task.id for one in taken}) < len(taken):
-        raise TaskError("two tasks have one id; export their files one by one")
-    origins = sorted({f.origin for f in all_families().values() if f.origin})
-    copied: dict[Path, str] = {}
-    write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
-    (new / SETTINGS).write_bytes(json_text({"families": origins, "env": [*env]}, indent=1))
-    name = FORMS[form][0]
-    shutil.copyfile(Path(__file__).with_name("forms") / name, new / name)
-    if form == "gym":
-        write_jsonl(new / "gym.jsonl", (gym_row(one.words, one.tools) for one in taken))
-        (new / "assay.yaml").write_text(_GYM, encoding="utf-8")
+# --- one Harbor directory: gold stands in `solution/` and `tests/` alone, which an agent never sees
 
 
-def _checked(
-    form: str, task: Task, root: Path, env: Sequence[str], offered: dict[str, Tool]
-) -> _Taken:
-    """The task in words. Raises `TaskError` where the form cannot run it."""
-    factory = EnvironmentFactory(root, env=list(env) or None)
-    task = factory.equip(task)
-    try:
-        tools = own_tools(factory, task)
-    except TaskError as error:
-        raise TaskError(f"{error}; {form} cannot offer it{_instead(task)}") from None
-    if tools and form not in OFFER_TOOLS:
-        raise TaskError(refused_tools(task, [tool.name for tool in tools], form))
-    if task.files and not tools:
-        raise TaskError(
-            f"task {task.id}: its files ({', '.join(task.files)}) cannot be read in {form}, which "
-            "hands over texts and calls of your own tools; export it to harbor"
+def directory_name(task: Task) -> str:
+    """The family, and a hash of the task: it tells nothing of gold, and two tasks never share
+    one."""
+    return f"{task.family}-{task.content_hash()[:16]}"
+
+
+def hand_in(family: Family, task: Task) -> HandIn:
+    """How the task is handed in, with its gold. Raises `TaskError` where gold has to be run."""
+    if (message := message_of(task)) is not None:
+        return HandIn(TEXT, (), {TEXT: message.encode("utf-8", "surrogatepass")})
+    gold = gold_answer(family, task)
+    if gold is None:
+        raise TaskError(f"task {task.id}: its gold has to be run first, so there is no solution")
+    files = dict(gold.files)
+    for name in files:
+        if "/" in name or name in ("", ".", "..", TEXT):
+            raise TaskError(f"task {task.id}: gold leaves a file {name!r}; use a plain name")
+    text = TEXT if gold.text or not files else ""
+    said = {TEXT: gold.text.encode("utf-8", "surrogatepass")} if text else {}
+    return HandIn(text, tuple(sorted(files)), {**said, **files})
+
+
+def instruction(task: Task, handed: HandIn) -> str:
+    """What the agent reads: the task's messages, and where its answer belongs."""
+    messages = [str(m["content"]) for m in task.prompt]
+    what: list[str] = []
+    if handed.text:
+        what += [MESSAGES[task.family].form] if task.family in MESSAGES else []
+        what.append(
+            f"Write the answer that is asked for, in the form that is asked for, to "
+            f"`{FOLDER}/{handed.text}`: what a reply would hold, and nothing else."
         )
+    if handed.files:
+        named = ", ".join(f"`{FOLDER}/{name}`" for name in handed.files)
+        what.append(f"Leave the result in {named}.")
+    return "\n\n".join(messages).rstrip() + "\n" + _HAND_IN.format(what=" ".join(what))
+
+
+def directory(task: Task, root: Path, settings: Settings) -> Iterator[tuple[str, bytes, bool]]:
+    """(path, bytes, executable) of every file of a task's directory, in a fixed order.
+
+    `root` is the folder of the tasks file. Raises `TaskError` for a task that cannot be exported.
+    """
+    family = family_of(task)
+    handed = hand_in(family, task)
+    load = _carried(family.name, family.origin)
+    _refuse_wrong_gold(family, task, handed)
+    yield "task.toml", _toml(task, settings).encode(), False
+    said = instruction(task, handed).encode("utf-8", "surrogatepass")
+    yield "instruction.md", said, False
+    files = dict(_task_files(task, root))
+    yield "environment/Dockerfile", _dockerfile(load, settings, bool(files)).encode(), False
+    for name, path in sorted(files.items()):
+        yield f"environment/files/{name}", path.read_bytes(), False
+    yield "solution/solve.sh", _solve(handed).encode(), True
+    for name, data in sorted(handed.gold.items()):
+        yield f"solution/gold/{name}", data, False
+    yield "tests/test.sh", b"#!/bin/bash\ncd / && exec python3 -I /tests/score.py\n", True
+    yield "tests/score.py", SCORE.read_bytes(), False
+    yield "tests/about.json", json_text(_about(task, handed, load), indent=1), False
+    for name, (source, _) in sorted(load.modules.items()):
+        yield f"tests/{load.place(name)}", source, False
+
+
+def _refuse_wrong_gold(family: Family, task: Task, handed: HandIn) -> None:
+    text = handed.gold.get(TEXT, b"").decode("utf-8", "replace")
+    files = {name: handed.gold[name] for name in handed.files}
+    score = score_answer(task, Answer(text, files=files))
+    if score.outcome is None or score.outcome < RIGHT:
+        raise TaskError(
+            f"task {task.id}: its gold as it is handed in scores {score.outcome} ({score.why}), "
+            "so it cannot be a solution"
+        )
+
+
+@lru_cache(maxsize=64)
+def _carried(name: str, origin: str) -> Carried:
+    del origin  # part of what is remembered by
+    return carry(family_named(name))
+
+
+def _about(task: Task, handed: HandIn, load: Carried) -> dict[str, Any]:
+    """What the scorer reads: the task with its gold, the modules, the entries."""
+    return {
+        "parts": sorted(PARTS.get(task.family, ())),
+        "task": replace(task, files={}).to_json(),
+        "text": handed.text,
+        "files": list(handed.files),
+        "modules": {name: load.place(name) for name in sorted(load.modules)},
+        "packages": list(load.packages),
+        "family": load.family,
+        "score": load.score,
+        "trusted": load.trusted,
+        "weights": load.weights,
+    }
+
+
+def _task_files(task: Task, root: Path) -> Iterator[tuple[str, Path]]:
+    """(path below the working folder, file) of all that the task names."""
     for name, text in task.files.items():
-        if not (root / text).exists():
+        place = (root / text).resolve()
+        if not place.exists():
             raise TaskError(
                 f"task {task.id}: its file {name!r} is not at {root / text}; build the tasks again"
             )
-    words = in_words(task)
-    made = score_text(task, words.gold, files=words.files)
-    if made.outcome is None or made.outcome < RIGHT:
-        raise TaskError(f"task {task.id}: its gold as a text scores {made.outcome} ({made.why})")
-    _refuse_names(form, task, tools, offered)
-    return _Taken(words, tools, root)
+        known = MESSAGES.get(task.family)
+        target = PurePosixPath(known.places.get(name, name) if known else name)
+        if target.is_absolute() or ".." in target.parts:
+            raise TaskError(f"task {task.id}: a file named {name!r}; use a plain name")
+        for inner in [place] if place.is_file() else sorted(place.rglob("*")):
+            if inner.is_file():
+                yield str(target / inner.relative_to(place)), inner
 
 
-def refused_tools(task: Task, names: Sequence[str], form: str) -> str:
-    """Why a form does not take a task with tools of one's own."""
-    return (
-        f"task {task.id}: needs the tools {', '.join(names)}, which are functions of yours; "
-        f"{_NO_TOOLS[form]}; export it to {', '.join(OFFER_TOOLS)}"
-    )
+def _dockerfile(load: Carried, settings: Settings, files: bool) -> str:
+    lines = [f"FROM {settings.base}", "ENV PYTHONDONTWRITEBYTECODE=1"]
+    if packages := sorted({*load.packages, *settings.packages}):
+        lines.append(f"RUN pip install --no-cache-dir {' '.join(packages)}")
+    lines.append(f"WORKDIR {FOLDER}")
+    if files:
+        lines.append(f"COPY files/ {FOLDER}/")
+    return "\n".join(lines) + "\n"
 
 
-def _instead(task: Task) -> str:
-    """Which form runs a task with built-in tools, if any does."""
-    if "environment" in task.tools:
-        return ""
-    if "harbor_shell" in task.tools:
-        return "; it came from a Harbor directory, which is that form already"
-    return "; export it to harbor, whose agents have a shell"
+def _solve(handed: HandIn) -> str:
+    """Puts gold where an answer belongs."""
+    lines = ["#!/bin/bash", "set -e"]
+    for name in map(shlex.quote, sorted(handed.gold)):
+        lines.append(f"cp /solution/gold/{name} {FOLDER}/{name}")
+    return "\n".join(lines) + "\n"
 
 
-def _refuse_names(form: str, task: Task, tools: Sequence[Tool], offered: dict[str, Tool]) -> None:
-    """Refuse names that the form uses itself; in TRL tools are methods of one class for all tasks,
-    so that each needs a name of its own."""
-    for tool in tools:
-        name = tool.name
-        if name in _TAKEN.get(form, ()) or (form == "trl" and name.startswith("_")):
-            raise TaskError(
-                f"task {task.id}: {form} takes no tool named {name!r}, a name that it uses itself; "
-                "rename the tool, or export it to inspect"
-            )
-        if form == "trl" and offered.setdefault(name, tool).spec != tool.spec:
-            raise TaskError(
-                f"task {task.id}: its tool {name!r} has other arguments than that of other tasks; "
-                "rename it for trl, or export it to inspect or gym"
-            )
+def _toml(task: Task, settings: Settings) -> str:
+    about = {"assay_family": task.family, "assay_id": task.id, "assay_track": task.track}
+    about |= {name: task.meta[name] for name in _SHOWN if isinstance(task.meta.get(name), str)}
+    shown = "\n".join(f"{name} = {_text(str(value))}" for name, value in about.items())
+    return f"""schema_version = "{SCHEMA}"
+
+[task]
+name = {_text(f"assay/{directory_name(task)}")}
+description = {_text(f"A task of the family {task.family}, scored against gold")}
+keywords = ["assay", {_text(task.family)}]
+
+[metadata]
+{shown}
+
+[verifier]
+timeout_sec = 120.0
+
+[agent]
+timeout_sec = {float(settings.seconds)}
+
+[environment]
+network_mode = "no-network"
+build_timeout_sec = 600.0
+cpus = 1
+memory_mb = 4096
+storage_mb = 2048
+workdir = "{FOLDER}"
+"""
 
 
-def _with_files(one: _Taken, new: Path, copied: dict[Path, str]) -> Task:
-    """The task with its files copied below `new`, each file or folder once."""
-    files: dict[str, str] = {}
-    for name, text in one.task.files.items():
-        source = (one.root / text).resolve()
-        if source not in copied:
-            copied[source] = f"files/{len(copied)}/{source.name}"
-            target = new / copied[source]
-            target.parent.mkdir(parents=True)
-            if source.is_dir():
-                shutil.copytree(source, target)
-            else:
-                shutil.copyfile(source, target)
-        files[name] = copied[source]
-    return replace(one.task, files=files)
+def _text(value: str) -> str:
+    """A basic string of TOML."""
+    clean = value.encode("utf-8", "replace").decode("utf-8")
+    return re.sub("\x7f", r"\\u007F", json.dumps(clean, ensure_ascii=False))
 
 
-def gym_row(words: Words, tools: Sequence[Tool] = ()) -> dict[str, Any]:
-    """A row of NeMo Gym's data; tools are in the form of OpenAI's Responses."""
-    asked: dict[str, Any] = {"input": words.messages}
-    if tools:
-        asked["tools"] = [
-            {"type": "function", **tool.spec.schema()["function"], "strict": tool.spec.strict}
-            for tool in tools
-        ]
-    return {"responses_create_params": asked, "assay_id": words.task.id}
+def write_directory(target: Path, files: Iterable[tuple[str, bytes, bool]]) -> None:
+    for name, data, runs in files:
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o755 if runs else 0o644)
+
+
+# --- what a scorer needs where there is no Assay: its modules, and packages at their versions
+
+OURS = ("assay", "rewards", "configs", "rollouts")
+_HOME = ("data_gen", "train")  # what builds and trains; a scorer does without
+_HEAVY = ("torch", "transformers", "vllm", "jax")
+LEFT_OUT = "STAYS_HOME"  # names modules that a scoring module's default settings do without
+OWN = "own_family"  # the module that a family's file becomes
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A scorer, ready to travel. `modules`: source by module name, with whether it is a package;
+    `packages`: pip requirements at the versions here; entries are `module:name`."""
+
+    modules: dict[str, tuple[bytes, bool]]
+    packages: tuple[str, ...]
+    family: str = ""
+    score: str = ""
+    trusted: str = ""
+    weights: str = ""
+
+    def place(self, name: str) -> str:
+        """Where a module lies below the scorer's folder."""
+        path = name.replace(".", "/")
+        return f"vendor/{path}/__init__.py" if self.modules[name][1] else f"vendor/{path}.py"
+
+
+def carry(family: Family) -> Carried:
+    """What the family's scorer needs. Raises `TaskError` for what cannot be taken along."""
+    if family.origin.partition(":")[0].endswith(".py"):
+        return _of_file(family)
+    quicker = family.audited.trusted
+    entries = [family.score, family.weights, *([quicker] if quicker else [])]
+    names = [_name_of(entry, family) for entry in entries]
+    modules = [name.partition(":")[0] for name in names]
+    # modules that the scoring module says its default settings do not ask for
+    left_out = {n for one in modules for n in getattr(importlib.import_module(one), LEFT_OUT, ())}
+    wanted = [(one, f"family {family.name}") for one in modules]
+    trusted = names[2] if quicker else ""
+    return Carried(*_load(family, wanted, left_out), "", names[0], trusted, names[1])
+
+
+def _name_of(entry: Any, family: Family) -> str:
+    name = str(getattr(entry, "__qualname__", "<"))
+    if "<" in name or "." in name:
+        raise TaskError(
+            f"family {family.name}: {entry!r} has no name in a module, so it cannot be exported; "
+            "make it a plain function of the module"
+        )
+    return f"{entry.__module__}:{name}"
+
+
+def _of_file(family: Family) -> Carried:
+    """A family of one's own: its file, whole, beside what that imports."""
+    path, _, name = family.origin.rpartition(":")
+    source = Path(path).read_bytes()
+    wanted = [("assay.family", path), *((one, path) for one in _imports(source, path, whole=True))]
+    modules, packages = _load(family, wanted)
+    return Carried({**modules, OWN: (source, False)}, packages, f"{OWN}:{name}")
+
+
+def _load(
+    family: Family, wanted: Sequence[tuple[str, str]], left_out: Collection[str] = ()
+) -> tuple[dict[str, tuple[bytes, bool]], tuple[str, ...]]:
+    """(our modules, packages) of some modules, each with what says that it is wanted, and of all
+    that they import. Raises `TaskError` for what cannot be taken along."""
+    modules: dict[str, tuple[bytes, bool]] = {}
+    packages: set[str] = set()
+    waiting = [*reversed(wanted)]
+    while waiting:
+        name, where = waiting.pop()
+        top = name.partition(".")[0]
+        if name in left_out or top in sys.stdlib_module_names or top in _HOME:
+            continue
+        if top not in OURS:
+            packages.add(_package(top, f"family {family.name}: {where}"))
+        elif name not in modules and (path := _spec(name)) is not None:
+            source = Path(path).read_bytes()
+            modules[name] = source, Path(path).name == "__init__.py"
+            waiting += [(name.rpartition(".")[0], path)] if "." in name else []
+            waiting += [(one, path) for one in _imports(source, path, name not in _base())]
+    return modules, tuple(sorted(packages))
+
+
+def _package(top: str, where: str) -> str:
+    """The pip requirement of the package that a module belongs to."""
+    if top in _HEAVY:
+        raise TaskError(f"{where} imports {top}, too big to travel")
+    found = _owners().get(top)
+    if not found:
+        raise TaskError(
+            f"{where} imports {top}, which is neither Assay's nor an installed package; put what "
+            "it needs into the family's own file"
+        )
+    return f"{found[0]}=={importlib.metadata.version(found[0])}"
+
+
+@lru_cache(maxsize=1)
+def _owners() -> Mapping[str, list[str]]:
+    """The packages that bring a module, by its name: every installed package is looked at once."""
+    return importlib.metadata.packages_distributions()
+
+
+@lru_cache(maxsize=1)
+def _base() -> frozenset[str]:
+    """What `assay.family` imports: what those modules import inside of functions is for building
+    and auditing, not for scoring."""
+    found: set[str] = set()
+    waiting = ["assay", "assay.family"]
+    while waiting:
+        name = waiting.pop()
+        path = _spec(name)
+        if name in found or path is None:
+            continue
+        found.add(name)
+        inner = _imports(Path(path).read_bytes(), path, whole=False)
+        waiting += [n for n in inner if n.partition(".")[0] in OURS]
+    return frozenset(found)
+
+
+def _spec(name: str) -> str | None:
+    """The file of one of our modules; None for a name inside of a module."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec is not None and spec.origin else None
+
+
+def _imports(source: bytes, path: str, whole: bool) -> Iterator[str]:
+    """Modules that a source imports, and names that may be modules; `whole`: also those that are
+    imported inside of functions."""
+    for node in _statements(parse_python(source, path), whole):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif node.level:
+            raise TaskError(f"{path} line {node.lineno}: a relative import cannot travel")
+        elif node.module and node.module != "__future__":
+            yield node.module
+            if node.module == "assay":  # whose names are loaded from where they are
+                names = (alias.name for alias in node.names if alias.name in assay.PUBLIC)
+                yield from (assay.PUBLIC[name].partition(":")[0] for name in names)
+            if node.module.partition(".")[0] in OURS:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _statements(tree: ast.AST, whole: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        elif whole or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _statements(node, whole)

@@ -1,25 +1,175 @@
-"""Tools of one's own for programs that keep the conversation themselves: call by call, no messages.
+"""Sets of tasks for programs that keep the conversation themselves: written, and read again.
 
-`Episodes` reads a folder that `assay export` wrote and starts an episode of one of its tasks. An
-episode has an environment of its own, as in `assay rollout`: the same tools, checks of arguments,
-time limits and answers.
+`write_set` writes a folder with the adapter of a form. `Episodes` reads it there and starts an
+episode of one of its tasks: call by call, no messages. An episode has an environment of its own,
+as in `assay rollout`: the same tools, checks of arguments, time limits and answers.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.task import Score, Task, TaskError, derive_seed, unscored
-from rewards.adapters import SETTINGS, Words, load, score_text
+from assay.family import all_families
+from assay.task import RIGHT, Score, Task, TaskError, derive_seed, json_text, unscored, write_jsonl
+from rewards.adapters import SETTINGS, TASKS, Words, in_words, load, score_text
 from rollouts.environment import Budget, Environment, ModelTurn
 from rollouts.environments import EnvironmentFactory, ToolEnvironment
 from rollouts.tool_calls import make_call
 from rollouts.tools import Context, Tool
+
+# form: (the adapter's file, how it is used)
+FORMS = {
+    "verifiers": ("assay_tasks.py", "PYTHONPATH={out} vf-validate assay-tasks"),
+    "trl": ("assay_trl.py", "PYTHONPATH={out} python -c 'import assay_trl'"),
+    "inspect": ("assay_inspect.py", "inspect eval {out}/assay_inspect.py"),
+    "gym": ("app.py", "ng_run '+config_paths=[{out}/assay.yaml]'"),
+}
+OFFER_TOOLS = ("trl", "inspect", "gym")  # forms that run tools of one's own in Assay's environments
+_NO_TOOLS = {
+    "harbor": "an agent of Harbor has a shell alone",
+    "verifiers": "verifiers starts tools in servers of their own, which this form does not write",
+}
+_GYM = """assay:
+  resources_servers:
+    assay:
+      entrypoint: app.py
+      domain: other
+"""
+
+
+# what stands beside tools: methods of TRL's Workbench, endpoints of Gym's server
+_TAKEN = {
+    "trl": ("reset", "get_reward", "run_python", "hand_in"),
+    "gym": ("verify", "seed_session", "aggregate_metrics", "mcp"),
+}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A task that a form takes: in words, with the tools it is offered; `root` is the folder of
+    its tasks file."""
+
+    words: Words
+    tools: list[Tool]
+    root: Path
+
+
+def write_set(form: str, taken: Sequence[Taken], env: Sequence[str], new: Path) -> None:
+    """Write the adapter, and the tasks with the files that their tools read; `env` are environments
+    of one's own, by whole paths."""
+    if len({one.words.task.id for one in taken}) < len(taken):
+        raise TaskError("two tasks have one id; export their files one by one")
+    origins = sorted({f.origin for f in all_families().values() if f.origin})
+    copied: dict[Path, str] = {}
+    write_jsonl(new / TASKS, [_with_files(one, new, copied).to_json() for one in taken])
+    (new / SETTINGS).write_bytes(json_text({"families": origins, "env": [*env]}, indent=1))
+    name = FORMS[form][0]
+    shutil.copyfile(Path(__file__).with_name("forms") / name, new / name)
+    if form == "gym":
+        write_jsonl(new / "gym.jsonl", (gym_row(one.words, one.tools) for one in taken))
+        (new / "assay.yaml").write_text(_GYM, encoding="utf-8")
+
+
+def in_form(
+    form: str, task: Task, root: Path, env: Sequence[str], offered: dict[str, Tool]
+) -> Taken:
+    """The task in words. Raises `TaskError` where the form cannot run it."""
+    factory = EnvironmentFactory(root, env=list(env) or None)
+    task = factory.equip(task)
+    try:
+        tools = own_tools(factory, task)
+    except TaskError as error:
+        raise TaskError(f"{error}; {form} cannot offer it{_instead(task)}") from None
+    if tools and form not in OFFER_TOOLS:
+        raise TaskError(refused_tools(task, [tool.name for tool in tools], form))
+    if task.files and not tools:
+        raise TaskError(
+            f"task {task.id}: its files ({', '.join(task.files)}) cannot be read in {form}, which "
+            "hands over texts and calls of your own tools; export it to harbor"
+        )
+    for name, text in task.files.items():
+        if not (root / text).exists():
+            raise TaskError(
+                f"task {task.id}: its file {name!r} is not at {root / text}; build the tasks again"
+            )
+    words = in_words(task)
+    made = score_text(task, words.gold, files=words.files)
+    if made.outcome is None or made.outcome < RIGHT:
+        raise TaskError(f"task {task.id}: its gold as a text scores {made.outcome} ({made.why})")
+    _refuse_names(form, task, tools, offered)
+    return Taken(words, tools, root)
+
+
+def refused_tools(task: Task, names: Sequence[str], form: str) -> str:
+    """Why a form does not take a task with tools of one's own."""
+    return (
+        f"task {task.id}: needs the tools {', '.join(names)}, which are functions of yours; "
+        f"{_NO_TOOLS[form]}; export it to {', '.join(OFFER_TOOLS)}"
+    )
+
+
+def _instead(task: Task) -> str:
+    """Which form runs a task with built-in tools, if any does."""
+    if "environment" in task.tools:
+        return ""
+    if "harbor_shell" in task.tools:
+        return "; it came from a Harbor directory, which is that form already"
+    return "; export it to harbor, whose agents have a shell"
+
+
+def _refuse_names(form: str, task: Task, tools: Sequence[Tool], offered: dict[str, Tool]) -> None:
+    """Refuse names that the form uses itself; in TRL tools are methods of one class for all tasks,
+    so that each needs a name of its own."""
+    for tool in tools:
+        name = tool.name
+        if name in _TAKEN.get(form, ()) or (form == "trl" and name.startswith("_")):
+            raise TaskError(
+                f"task {task.id}: {form} takes no tool named {name!r}, a name that it uses itself; "
+                "rename the tool, or export it to inspect"
+            )
+        if form == "trl" and offered.setdefault(name, tool).spec != tool.spec:
+            raise TaskError(
+                f"task {task.id}: its tool {name!r} has other arguments than that of other tasks; "
+                "rename it for trl, or export it to inspect or gym"
+            )
+
+
+def _with_files(one: Taken, new: Path, copied: dict[Path, str]) -> Task:
+    """The task with its files copied below `new`, each file or folder once."""
+    files: dict[str, str] = {}
+    for name, text in one.words.task.files.items():
+        source = (one.root / text).resolve()
+        if source not in copied:
+            copied[source] = f"files/{len(copied)}/{source.name}"
+            target = new / copied[source]
+            target.parent.mkdir(parents=True)
+            if source.is_dir():
+                shutil.copytree(source, target)
+            else:
+                shutil.copyfile(source, target)
+        files[name] = copied[source]
+    return replace(one.words.task, files=files)
+
+
+def gym_row(words: Words, tools: Sequence[Tool] = ()) -> dict[str, Any]:
+    """A row of NeMo Gym's data; tools are in the form of OpenAI's Responses."""
+    asked: dict[str, Any] = {"input": words.messages}
+    if tools:
+        asked["tools"] = [
+            {"type": "function", **tool.spec.schema()["function"], "strict": tool.spec.strict}
+            for tool in tools
+        ]
+    return {"responses_create_params": asked, "assay_id": words.task.id}
+
+
+# --- episodes of a set
 
 
 class ToolEpisode:

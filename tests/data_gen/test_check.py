@@ -21,14 +21,7 @@ from table_copies import homes
 
 from assay import main
 from assay.task import Task, write_jsonl
-from data_gen.overlap import (
-    PERMUTATIONS,
-    Fingerprint,
-    copies,
-    fingerprint_of,
-    overlaps,
-    signature,
-)
+from data_gen.overlap import PERMUTATIONS, Fingerprint, copies, fingerprint_of, overlaps, signature
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 

@@ -12,7 +12,7 @@ from travelling import demo_tasks, exported, own_tasks
 
 from assay.family import gold_answer, score_answer
 from assay.task import Answer, Task, TaskError, read_tasks
-from data_gen.exports.harbor import BASE
+from data_gen.exports.cli import BASE
 from data_gen.harbor import main
 from rewards.harbor import HARBOR
 from rollouts.environment import ModelTurn

@@ -30,10 +30,9 @@ from travelling import (
 
 from assay.family import BUILT_IN, load_family, score_answer
 from assay.task import Answer, Task, TaskError
-from data_gen.exports.cli import FORMS, OFFER_TOOLS
+from data_gen.exports.cli import FORMS, Settings, carry, directory, directory_name
 from data_gen.exports.cli import main as export
-from data_gen.exports.episodes import Episodes
-from data_gen.exports.harbor import Settings, carry, directory, directory_name
+from data_gen.exports.episodes import OFFER_TOOLS, Episodes
 
 USER = [{"role": "user", "content": "how many plums?"}]
 DB_TOOLS = str(ROOT / "tests" / "support" / "db_tools.py")

@@ -14,15 +14,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
-from lake_files import (  # noqa: E402
-    FORMS,
-    frame,
-    lake_of_all,
-    open_lake,
-    shelf_of,
-    surveyed,
-    write_lines,
-)
+from lake_files import FORMS, frame, lake_of_all, open_lake, surveyed, write_lines  # noqa: E402
 
 from assay.tables.load import load  # noqa: E402
 from assay.tables.settings import Doubt  # noqa: E402
@@ -30,6 +22,7 @@ from assay.task import TaskError  # noqa: E402
 from data_gen.certificate import Refusal, Tally  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
 from data_gen.proof import marks  # noqa: E402
+from data_gen.proof.forms import Shelf  # noqa: E402
 from data_gen.queries import carried  # noqa: E402
 from data_gen.queries.carried import top_lines, write_frames  # noqa: E402
 from data_gen.queries.lake import Folder, Lake, about, divided, open_lakes  # noqa: E402
@@ -332,7 +325,7 @@ def test_words_for_no_value_are_settled_in_both_readers_and_the_index(
         made = gaps(place).set_index("Name")["Depth"]
         right = made[made.index.isin(table.values["Name"])].dropna()
         one = load(table.reading, folder)["Depth"].dropna()
-        held = shelf_of(lake.folder).table(table.path, table.reading.part)
+        held = Shelf(lake.folder).table(table.path, table.reading.part)
         two = [c for (c,) in held.all(f"SELECT {marks.number(held, 'Depth')} FROM {held.table}")]
         two = [c for c in two if c is not None]
         for cells in (one.tolist(), two):

@@ -28,11 +28,7 @@ from small_lake import make_lake
 from assay.family import score_answer
 from assay.task import Task, read_tasks
 from data_gen.queries.lake import Lake
-from data_gen.queries.lake_build import (
-    SHORT,
-    fits,
-    short_lake,
-)
+from data_gen.queries.lake_build import SHORT, fits, short_lake
 from data_gen.queries.lake_proof import validate
 from data_gen.queries.lake_questions import question_for
 from data_gen.queries.pipeline import Question, short_script

@@ -201,9 +201,8 @@ def test_what_the_second_way_cannot_decide_is_refused(lake: Lake, tmp_path: Path
         said = refusal(asked, {}, Shelf(other.folder))  # nothing of it is known yet
         assert said and said.code == UNPROVABLE and why in said.what
     mean = question(lake, GOOD["mean"])
-    said = refusal(
-        replace(mean, steps=(replace(mean.steps[0], op=None),)), {}, shelf_of(lake.folder)
-    )
+    untyped = replace(mean, steps=(replace(mean.steps[0], op=None),))
+    said = refusal(untyped, {}, shelf_of(lake.folder))
     assert said and said.code == UNPROVABLE  # a step without a typed form
 
 

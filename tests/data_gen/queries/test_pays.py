@@ -14,14 +14,7 @@ from lake_files import write_lines
 from assay.task import Task
 from data_gen.audit import audit_answers
 from data_gen.proof.forms import Shelf
-from data_gen.queries.lake_checks import (
-    MOST,
-    Watch,
-    best_constants,
-    best_listing,
-    paying,
-    pays,
-)
+from data_gen.queries.lake_checks import MOST, Watch, best_constants, best_listing, paying, pays
 from data_gen.queries.lake_proof import everything
 from data_gen.queries.ops import Group, Load, Source, Split, Top
 
