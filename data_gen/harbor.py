@@ -61,7 +61,10 @@ def main(argv: Sequence[str]) -> int:
             write_jsonl(new / f"{args.split}.jsonl", (t.to_json() for t in taken))
         said = {"family": HARBOR.name, "tasks": len(taken), "left_out": len(checked) - len(taken)}
         write_bytes(new / "certificate.json", json_text(said, indent=2))
-    inputs = [Input(c.name, bool(c.task), (c.why,) if c.why else (), c.licence) for c in checked]
+    inputs = [
+        Input(c.name, int(c.task is not None), (c.why,) if c.why else (), c.licence)
+        for c in checked
+    ]
     say_inputs(inputs, args.out)
     return console.DONE if taken else console.FAILED
 

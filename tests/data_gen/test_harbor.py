@@ -57,10 +57,13 @@ def refused(out: Path) -> dict[str, str]:
     return {row["name"]: " ".join(row["why"]) for row in rows}
 
 
-def test_what_was_exported_comes_in_again(tmp_path: Path) -> None:
+def test_what_was_exported_comes_in_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = exported("harbor", tmp_path, [*demo_tasks(6)[:2], *own_tasks(2), *sql_tasks()[:1]])
     count = len([p for p in out.iterdir() if p.is_dir()])
     assert main([str(out), "--out", str(tmp_path / "t")]) == 0
+    assert "used, 1 tasks, licence" in capsys.readouterr().err
     tasks = read_tasks(tmp_path / "t" / "train.jsonl")
     assert len(tasks) == count == 5 and refused(tmp_path / "t") == {}
     for task in tasks:
