@@ -56,8 +56,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    if "harness" in sys.modules:
-        sys.modules["harness"].close_warm_pool()
+    warm = getattr(sys.modules.get("harness"), "warm_pool", None)
+    if warm and warm.cache_info().currsize:
+        sys.modules["rollouts.event_loop"].asyncio_run(warm().close())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -138,11 +138,6 @@ PLACES: tuple[Place, ...] = (
     _place("sft --tasks BAD --model GOOD/model --out OUT"),
     _place("sft --tasks BAD --model GOOD/model --out OUT", ".parquet"),
     _place("sft --tasks GOOD/tasks.jsonl --model BAD --out OUT", ""),
-    _place(
-        "sft --config BAD --tasks GOOD/tasks.jsonl --model GOOD/model --out OUT",
-        ".yaml",
-        states=SETTINGS,
-    ),
     _place("grpo --tasks BAD --model GOOD/model --out OUT"),
     _place("grpo --tasks GOOD/tasks.jsonl --validation BAD --model GOOD/model --out OUT"),
     _place("grpo --config BAD", ".yaml", states=SETTINGS),

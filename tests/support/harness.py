@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollouts.environments import EnvironmentFactory
-from rollouts.event_loop import asyncio_run
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import LEVELS, Config, Level, Result
 from rollouts.sandbox.pool import Pool
@@ -35,38 +35,22 @@ def running(config: Config) -> Generator[tuple[Runner, Pool]]:
             loop.run(pool.close())
 
 
-_warm: list[Pool] = []
-
-
+@cache
 def warm_pool() -> Pool:
     """The one pool with the data stack, on the event loop of `asyncio_run`, that the tests of a
     process share: it costs a second to start, and every call gets a jail of its own."""
-    if not _warm:
-        _warm.append(Pool(Config(workers=1)))
-    return _warm[0]
-
-
-def close_warm_pool() -> None:
-    """At the end of all tests."""
-    while _warm:
-        asyncio_run(_warm.pop().close())
-
-
-_cold = EnvironmentFactory.pool
-
-
-def _of_factory(shop: EnvironmentFactory, container: bool = False) -> Pool:
-    """That pool, started anew where the factory needs other lakes than it shows."""
-    pool, lakes = warm_pool(), shop._shared
-    if not lakes.items() <= pool.config.shared.items():
-        pool.config = replace(pool.config, shared=dict(lakes))
-    return _cold(shop, container) if container else pool
+    return Pool(Config(workers=1, min_level="limits"))
 
 
 class WarmFactory(EnvironmentFactory):
-    """An `EnvironmentFactory` over that pool."""
+    """An `EnvironmentFactory` over that pool, which is started anew for other lakes than it has.
+    Not for containers."""
 
-    pool = _of_factory
+    def pool(self, container: bool = False) -> Pool:
+        pool = warm_pool()
+        if not self._shared.items() <= pool.config.shared.items():
+            pool.config = replace(pool.config, shared=dict(self._shared))
+        return pool
 
 
 async def _made(config: Config) -> Pool:

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import signal
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,6 @@ SERVE = ("engine.dtype=float32", "engine.threads=1")
 GREEDY = Sampling(10, 0.0)
 
 
-@pytest.fixture(scope="module")
-def address(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    logs = tmp_path_factory.mktemp("logs")
-    with servers(Launch("assay", str(tiny_folder), "tiny", more=SERVE), [""], logs) as found:
-        yield found[0]
-
-
 def ask(address: str, folder: Path, prompts: list[list[int]], sampling: Sampling, n: int) -> Any:
     async def run() -> Any:
         stops = ChatTokenizer(folder).stop_ids
@@ -46,7 +38,27 @@ def ask(address: str, folder: Path, prompts: list[list[int]], sampling: Sampling
     return asyncio.run(run())
 
 
-def test_greedy_ids_are_those_of_the_engine_itself(address: str, tiny_folder: Path) -> None:
+def test_ids_are_those_of_the_engine_itself_until_the_server_dies(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    launch, before = Launch("assay", str(tiny_folder), "tiny", more=SERVE), groups_below()
+    with servers(launch, [""], tmp_path) as (address,):
+        (server,) = groups_below() - before
+        compare_with_engine(address, tiny_folder)
+
+        async def run() -> Completion:
+            patience = Patience(attempts=2, pause_s=0.01)
+            engine = ServerEngine([address], "assay", "tiny", [2], patience=patience)
+            async with engine as opened:
+                assert (await opened.complete([5, 6], GREEDY, 0)).ids
+                os.killpg(server, signal.SIGKILL)
+                return await opened.complete([5, 6], GREEDY, 0)
+
+        with pytest.raises(EndpointError):  # a failure, and no answer
+            asyncio.run(run())
+
+
+def compare_with_engine(address: str, tiny_folder: Path) -> None:
     tokenizer = ChatTokenizer(tiny_folder)
     prompts = [tokenizer.prompt([{"role": "user", "content": "x" * i}]) for i in (1, 5, 9)]
     here = TorchEngine(load_llama(tiny_folder, "float32"), tokenizer.stop_ids)
@@ -62,24 +74,6 @@ def test_greedy_ids_are_those_of_the_engine_itself(address: str, tiny_folder: Pa
     assert (full.ids, full.stop) == ([], "length")
     ((nearly,),) = ask(address, tiny_folder, [[5] * 2045], GREEDY, 1)
     assert len(nearly.ids) <= 3
-
-
-def test_a_server_that_dies_is_a_failure_and_no_answer(tiny_folder: Path, tmp_path: Path) -> None:
-    launch = Launch("assay", str(tiny_folder), "tiny", more=SERVE)
-    before = groups_below()
-    with servers(launch, [""], tmp_path) as (address,):
-        (server,) = groups_below() - before
-
-        async def run() -> Completion:
-            patience = Patience(attempts=2, pause_s=0.01)
-            engine = ServerEngine([address], "assay", "tiny", [2], patience=patience)
-            async with engine as opened:
-                assert (await opened.complete([5, 6], GREEDY, 0)).ids
-                os.killpg(server, signal.SIGKILL)
-                return await opened.complete([5, 6], GREEDY, 0)
-
-        with pytest.raises(EndpointError):
-            asyncio.run(run())
 
 
 def groups_below() -> set[int]:

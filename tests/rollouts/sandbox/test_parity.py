@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness import running
+from harness import warm_pool
 from places import ROOT
 
+from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import environment
 from rollouts.sandbox.transfer import neutral
@@ -88,7 +89,6 @@ def test_learning_is_bit_equal_to_a_plain_interpreter(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     out, err, status, _ = plain(BITS.encode(), {}, tmp_path)
     assert status == 0, err
-    with running(Config(workers=1, min_level="limits")) as (run, _):
-        first, second = run(BITS), run(BITS)
-        assert first.stdout == out, first.stderr
-        assert second.stdout == out
+    first, second = (asyncio_run(warm_pool().run(BITS)) for _ in range(2))
+    assert first.stdout == out, first.stderr
+    assert second.stdout == out
