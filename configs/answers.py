@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from configs import KEY_ENV
 from configs.loader import OPEN, Section, within
-from configs.machine import KEY_ENV, CallsConfig, check_snippet
+from configs.machine import CallsConfig, check_snippet
 
 AGENT = "krama.agent"  # the setting that names who acts
 # options of earlier versions whose names were others

@@ -10,8 +10,8 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Literal
 
+from configs import KEY_ENV
 from configs.loader import Section, within
-from configs.machine import KEY_ENV
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,6 @@ from typing import Any, Literal
 
 from configs.loader import OPEN, Section, locked, within
 
-# The environment variable with the key of an endpoint, where a setting names no other.
-KEY_ENV = "OPENAI_API_KEY"
-
 
 @dataclass(frozen=True)
 class ModelConfig(Section):

@@ -28,7 +28,7 @@ from assay.errors import install_extra
 from assay.files import yaml_beside
 from assay.task import TaskError
 from assay.thoughts import answer_after_thoughts
-from configs.machine import KEY_ENV
+from configs import KEY_ENV
 from data_gen.certificate import Refusal
 
 FILE = "rewordings.jsonl"  # the journal beside a build

@@ -28,7 +28,7 @@ from assay.http_client import (
     request_json,
 )
 from assay.task import derive_seed
-from configs.machine import KEY_ENV
+from configs import KEY_ENV
 from rollouts.conversation import ChatReply, ContextFull
 from rollouts.tool_calls import ToolCall, call_format, make_call
 from rollouts.trajectory import Completion, Sampling, Stop
