@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -29,9 +28,8 @@ from data_gen.cdr.documents import (
     sources_of,
 )
 from data_gen.cdr.merge import STATISTICS, Built, classes_of, left_out, merge, tables_of
-from data_gen.cdr.plan import make_plan
+from data_gen.cdr.plan import make_plan, word_shard
 from data_gen.cdr.recipes import merge_library, trace_shard
-from data_gen.cdr.rows import word_shard
 from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP, say_examples
 from data_gen.cdr.work import StageError, Work, begin, need_extra
 from data_gen.certificate import Input, say_inputs
@@ -155,18 +153,17 @@ def build(
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     begun = begin(folder, config, sources_of(corpora), 1, part, whole=True)
-    with ThreadPoolExecutor(1) as aside:
-        try:
-            with WorkerPool(workers, few=FEW) as crew:
-                for stage in STAGES:
-                    run_stage(begun, stage, 0, crew, out)
-                removed = aside.submit(shutil.rmtree, folder)  # while the processes end
-        except CorpusError:  # nothing to go on from
-            shutil.rmtree(folder)
-            for place in made[1:]:
-                place.rmdir()
-            raise
-        removed.result()
+    try:
+        with WorkerPool(workers, few=FEW) as crew:
+            for stage in STAGES[:-1]:
+                run_stage(begun, stage, 0, crew, out)
+        run_stage(begun, STAGES[-1], 0, crew, out)  # it has the memory that the processes had
+    except CorpusError:  # nothing to go on from
+        shutil.rmtree(folder)
+        for place in made[1:]:
+            place.rmdir()
+        raise
+    shutil.rmtree(folder)
 
 
 def run_stage(work: Work, stage: str, shard: int, crew: WorkerPool, out: Path) -> None:

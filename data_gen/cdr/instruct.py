@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 from random import Random
 from typing import Any, TypeVar
 
 from assay.files import yaml_beside
-from assay.task import TaskError, derive_seed
+from assay.task import Task, TaskError, derive_seed
 from configs.cdr import InstructConfig
 from data_gen.cdr.units import Asked
 from rewards.cdr.release_files import sample_variants
@@ -314,6 +314,27 @@ class PromptVariant:
 
     def to_json(self) -> dict[str, str]:
         return {name: value for name, value in asdict(self).items() if value}
+
+
+@dataclass(frozen=True)
+class Worded:
+    """A row and what is written of it. `pool`: all its variants, where they are wanted; `tasks`: as
+    training has them. `told`: "outcome" where a style that describes the result does so, else why
+    it tells the steps; "" where no such style is drawn. `unsaid`: the operator that does another
+    thing to the text than any of its words say, and what."""
+
+    row: dict[str, Any]
+    pool: list[PromptVariant]
+    tasks: list[Task]
+    told: str
+    unsaid: tuple[str, str] = ("", "")
+
+    def tasks_in(self, side: str) -> list[Task]:
+        """The tasks of a split ("": none): training has every wording, as a group of their own
+        where the row is in none; the others have the first."""
+        if side in ("", "train"):
+            return self.tasks if side else []
+        return [replace(self.tasks[0], split=side, group=self.row["order_group_instance_id"])]
 
 
 def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list[PromptVariant]:

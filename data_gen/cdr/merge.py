@@ -29,12 +29,13 @@ from data_gen.cdr.documents import (
     Found,
     Left,
     Record,
+    Row,
     label,
     names_of,
     rank_domains,
 )
+from data_gen.cdr.instruct import Worded
 from data_gen.cdr.recipes import Library, LibraryRecipe
-from data_gen.cdr.rows import Row, Worded
 from data_gen.cdr.units import (
     ORDER,
     SWAP,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha1
+from itertools import groupby
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from assay.console import Progress
-from assay.workers import WorkerPool
+from assay.workers import Named, WorkerPool
 from configs.cdr import CdrConfig, SelectConfig, SwapConfig
 from data_gen.cdr.documents import (
     ALL_MAPPERS,
@@ -72,6 +73,15 @@ COLUMNS = {
     **{"unit": "int64", "plan": "int32", "number": "int64", "bits": "int8"},
     **{"kind": "int8", "place": "int64"},
 }
+PART = 512  # units of a file, or some more: those of a document are not parted
+# Of a unit: its lines of pipeline.jsonl, why it is refused, the operator that does another thing
+# than its words say and what, what its texts are compared by, and where its rows are.
+WORDED = {
+    **{"unit": "int64", "pipeline": "binary", "refused": "string", "operator": "string"},
+    **{"does": "string", "digests": ["string"], "signs": ["binary"]},
+    **{"start": "int64", "size": "int64"},
+}
+Chosen = tuple[int, str, int, int, bytes, int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -500,3 +510,30 @@ def _cell(unit: Sequence[Instance]) -> str:
     drops = sum(one.status == "DROP" for one in unit)
     more = (drops * 2 > len(unit)) - (drops * 2 < len(unit))
     return str((row.track, difficulty(record.length, len(row.sequence)), record.domain, more))
+
+
+# --- the chosen units, handed to the last map
+
+
+def word_shard(work: Work, shard: int, crew: WorkerPool) -> None:
+    """Execute and word the units of a shard's documents."""
+    db = work.query(documents=work.documents, units=str(work.folder / "units.parquet"))
+    chosen: list[Chosen] = db.execute(
+        "SELECT number, file, start, size, id, active, unit, plan, bits, place FROM units JOIN "
+        "documents USING (number) WHERE shard = ? ORDER BY number, unit",
+        [shard],
+    ).fetchall()
+    sent, make = work.sent(), Named("data_gen.cdr.rows:word_part")
+    jobs = ((sent, own) for own in _parts(chosen))
+    work.map("rows", shard, crew, make, jobs, WORDED, len(chosen))
+
+
+def _parts(chosen: Sequence[Chosen]) -> Iterator[list[Chosen]]:
+    part: list[Chosen] = []
+    for _, own in groupby(chosen, lambda unit: unit[0]):
+        part += own
+        if len(part) >= PART:
+            yield part
+            part = []
+    if part:
+        yield part

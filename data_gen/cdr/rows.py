@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from assay.task import Task, json_line
-from assay.workers import WorkerPool
 from configs.cdr import InstructConfig
 from data_gen.cdr.documents import Replays, label, names_of, record_of
-from data_gen.cdr.instruct import Manners, Pool, PromptVariant, drawn, in_manners, pool_of
+from data_gen.cdr.instruct import Manners, Pool, PromptVariant, Worded, drawn, in_manners, pool_of
 from data_gen.cdr.outcome import Outcome, claims, described, describing, in_words, settled
+from data_gen.cdr.plan import WORDED, Chosen
 from data_gen.cdr.said import decided_in, holds, manner_of, says
 from data_gen.cdr.units import (
     FILTER,
@@ -49,39 +49,6 @@ from rollouts.words.cdr import messages
 
 Row = dict[str, Any]
 LABELS = {1: "easy", 2: "medium", 3: "hard"}
-PART = 512  # units of a file, or some more: those of a document are not parted
-# Of a unit: its lines of pipeline.jsonl, why it is refused, the operator that does another thing
-# than its words say and what, what its texts are compared by, and where its rows are.
-COLUMNS = {
-    **{"unit": "int64", "pipeline": "binary", "refused": "string", "operator": "string"},
-    **{"does": "string", "digests": ["string"], "signs": ["binary"]},
-    **{"start": "int64", "size": "int64"},
-}
-Chosen = tuple[int, str, int, int, bytes, int, int, int, int, int]
-
-
-def word_shard(work: Work, shard: int, crew: WorkerPool) -> None:
-    """Execute and word the units of a shard's documents."""
-    db = work.query(documents=work.documents, units=str(work.folder / "units.parquet"))
-    chosen: list[Chosen] = db.execute(
-        "SELECT number, file, start, size, id, active, unit, plan, bits, place FROM units JOIN "
-        "documents USING (number) WHERE shard = ? ORDER BY number, unit",
-        [shard],
-    ).fetchall()
-    sent = work.sent()
-    jobs = ((sent, own) for own in _parts(chosen))
-    work.map("rows", shard, crew, word_part, jobs, COLUMNS, len(chosen))
-
-
-def _parts(chosen: Sequence[Chosen]) -> Iterator[list[Chosen]]:
-    part: list[Chosen] = []
-    for _, own in groupby(chosen, lambda unit: unit[0]):
-        part += own
-        if len(part) >= PART:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 def word_part(path: Path, job: tuple[Work, list[Chosen]]) -> int:
@@ -106,7 +73,7 @@ def word_part(path: Path, job: tuple[Work, list[Chosen]]) -> int:
             worded.append(made)
             found.append((unit, pipeline, refused, *unsaid, digests, signs))
     places = write_packed(path, worded)
-    return write_part(path, COLUMNS, [(*row, *at) for row, at in zip(found, places, strict=True)])
+    return write_part(path, WORDED, [(*row, *at) for row, at in zip(found, places, strict=True)])
 
 
 # --- lines of pipeline.jsonl
@@ -217,27 +184,6 @@ def release_row(
         threshold_meta=row.rule and row.rule.meta,
         composed=row.composed,
     )
-
-
-@dataclass(frozen=True)
-class Worded:
-    """A row and what is written of it. `pool`: all its variants, where they are wanted; `tasks`: as
-    training has them. `told`: "outcome" where a style that describes the result does so, else why
-    it tells the steps; "" where no such style is drawn. `unsaid`: the operator that does another
-    thing to the text than any of its words say, and what."""
-
-    row: Row
-    pool: list[PromptVariant]
-    tasks: list[Task]
-    told: str
-    unsaid: tuple[str, str] = ("", "")
-
-    def tasks_in(self, side: str) -> list[Task]:
-        """The tasks of a split ("": none): training has every wording, as a group of their own
-        where the row is in none; the others have the first."""
-        if side in ("", "train"):
-            return self.tasks if side else []
-        return [replace(self.tasks[0], split=side, group=self.row["order_group_instance_id"])]
 
 
 def task_of(made: Instance, row: Row, variant: PromptVariant, mode: str, number: int = 0) -> Task:

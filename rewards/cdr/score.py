@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 
 from assay.task import Score, TaskError
 from assay.thoughts import answer_after_thoughts
-from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
+from rewards.parse import ANALYSED, Parsed, edit_distance, parse, parse_strict, render, same_text
 from rewards.weights import RefinementReward
 
 STATUSES = ("KEEP", "DROP")
@@ -206,7 +206,6 @@ def _need(value: Any, name: str) -> str:
 # ---- answers with their states
 
 MODE = "states"
-ANALYSIS_MODES = ("plan_first", "state_aware")  # an <analyze> block leads the answer
 MOST = 50  # entries that are read; no recipe is as long
 _ENTRY = re.compile(r"\s*<(state|check)>(.*?)</\1>", re.DOTALL)
 _ANALYSIS = re.compile(r"\s*<analyze>(.*?)</analyze>", re.DOTALL | re.IGNORECASE)
@@ -235,7 +234,7 @@ def result_of(gold: Mapping[str, Any], output: str) -> str:
     mode = gold.get("mode") or gold.get("prompt_mode")
     if mode == MODE:
         return split_written(output)[1]
-    if mode in ANALYSIS_MODES and (match := _ANALYSIS.match(output)):
+    if mode in ANALYSED and (match := _ANALYSIS.match(output)):
         return output[match.end() :]
     return output
 
