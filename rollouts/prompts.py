@@ -30,12 +30,6 @@ _SPELLINGS = [
     for exact, apart in ((False, False), (True, False), (False, True))
     for extra in ("", " ")
 ]
-# model_type → classes that AutoTokenizer reads a tokenizer of its folder by where they are named
-BY_NAME = {
-    "llama": ("PreTrainedTokenizerFast", "TokenizersBackend", "GPT2Tokenizer"),
-    "qwen2": ("Qwen2Tokenizer",),
-    "qwen3": ("Qwen2Tokenizer",),
-}
 TEMPLATE_FILE = "chat_template_kwargs.json"  # in a model's folder
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")  # that a template may write
 _OURS = ("messages", "conversation", "tools", "add_generation_prompt", "tokenize", "return_dict")
@@ -124,8 +118,11 @@ class ChatTokenizer:
         self._folder, self._named_calls = folder, calls
         self._others: dict[str, ChatTokenizer] = {}
         self._last: tuple[str, list[int]] = ("", [])  # the prompt that was asked for last
+        import transformers
+
+        library: Any = transformers  # its own annotations are partial
         try:
-            self._tokenizer: Any = _tokenizer_class(folder).from_pretrained(folder)
+            self._tokenizer: Any = library.AutoTokenizer.from_pretrained(folder)
         # its own message is a page long; a file that is no JSON object makes it raise these, too
         except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise PromptError(
@@ -465,30 +462,13 @@ def _end_of_turn(chat: ChatTemplate, code: TokenCoder, after: str, known: frozen
     return later[:stop] if ends else ""
 
 
-def _tokenizer_class(folder: Path) -> Any:
-    """What AutoTokenizer takes. To find it among all, it imports the models of transformers, and
-    that takes longer than torch itself."""
-    import transformers
-
-    library: Any = transformers  # its own annotations are partial
-    model, own = (_read_object(folder / f"{name}config.json") for name in ("", "tokenizer_"))
-    name = str(own.get("tokenizer_class"))
-    known = name in BY_NAME.get(str(model.get("model_type")), ()) and "auto_map" not in own
-    return getattr(library, name) if known else library.AutoTokenizer
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    """What a file of JSON holds, nothing where it holds no object."""
-    try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-
-
 def _generation_stops(folder: Path) -> list[int]:
     """The ids that generation_config.json ends an answer at: some chat models have several."""
-    ids: Any = _read_object(folder / "generation_config.json").get("eos_token_id")
+    try:
+        said: Any = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+        ids: Any = said.get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return []
     listed = cast("list[Any]", ids if isinstance(ids, list) else [ids])
     return [i for i in listed if isinstance(i, int)]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,13 +26,11 @@ from chat_tokenizers import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from places import ROOT
 from qwen3 import TEMPLATE as QWEN3
 
 from assay.task import Task
 from assay.thoughts import answer_after_thoughts
 from rollouts.prompts import (
-    BY_NAME,
     LEAST,
     MESSAGE,
     TEMPLATE_FILE,
@@ -96,34 +92,6 @@ def test_a_fingerprint_tells_another_tokenizer_and_not_another_file(
     _settings(copied, chat_template="{{ messages[0].content }}{% if enable_thinking %}x{% endif %}")
     on, off = (ChatTokenizer(copied, template={"enable_thinking": b}) for b in (True, False))
     assert len({before, on.fingerprint, off.fingerprint}) == 3
-
-
-NAMED = [(model, name) for model, names in BY_NAME.items() for name in names]
-
-
-@pytest.mark.parametrize(("model", "name"), NAMED)
-def test_a_tokenizer_that_is_read_by_its_name_is_autotokenizers(
-    copied: Path, model: str, name: str
-) -> None:
-    from transformers import AutoTokenizer
-
-    about = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(about | {"model_type": model}))
-    _settings(copied, tokenizer_class=name)
-    ours, theirs = ChatTokenizer(copied)._tokenizer, AutoTokenizer.from_pretrained(copied)
-    assert type(ours) is type(theirs) and str(ours) == str(theirs)
-    text = "<|im_start|>user\nÄ 12 x<|im_end|>\n"
-    assert ours(text).input_ids == theirs(text).input_ids
-
-
-def test_a_model_is_read_without_what_transformers_imports_for_others(tiny_folder: Path) -> None:
-    code = "import sys, pathlib; folder = pathlib.Path(sys.argv[1])\n"
-    code += "from rollouts.engines.torch.load import load_llama\n"
-    code += "from rollouts.prompts import ChatTokenizer\n"
-    code += "ChatTokenizer(folder), load_llama(folder)\n"
-    code += "print({'sklearn', 'torch._dynamo'} & {*sys.modules})"
-    words = [sys.executable, "-c", code, str(tiny_folder)]
-    assert subprocess.check_output(words, cwd=ROOT, text=True) == "set()\n"
 
 
 def test_a_folder_names_arguments_of_its_template(copied: Path) -> None:

@@ -123,27 +123,18 @@ def _window(config: Any) -> int | None:
 
 
 def _shape(config: Any) -> LlamaShape:
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
     reason = why_not(config)
     if reason:
         raise ModelError(f"the embedded decoder does not compute this model: {reason}")
-    shape = shape_in(config.to_dict())
-    frequencies, scale = _rotary(config, shape.head_dim)
+    rotary: Any = LlamaRotaryEmbedding(config)
     return LlamaShape(
-        **asdict(shape), eps=config.rms_norm_eps, inv_freq=frequencies, rope_scale=scale
+        **asdict(shape_in(config.to_dict())),
+        eps=config.rms_norm_eps,
+        inv_freq=rotary.inv_freq.float().clone(),
+        rope_scale=float(getattr(rotary, "attention_scaling", 1.0)),
     )
-
-
-def _rotary(config: Any, head_dim: int) -> tuple[Tensor, float]:
-    """The frequencies (C/2,), and what the rotated vectors are scaled by. transformers' own module
-    of it lies in that of its model, whose import takes as long as torch's."""
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-    kind = config.rope_parameters["rope_type"]
-    if kind != "default":
-        found, scale = ROPE_INIT_FUNCTIONS[kind](config, None)
-        return found.float().clone(), float(scale)
-    powers = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
-    return 1.0 / config.rope_parameters["rope_theta"] ** powers, 1.0
 
 
 def parts_of(shape: LlamaShape) -> dict[str, dict[str, tuple[int, ...]]]:

@@ -8,7 +8,6 @@ device and which number format are used on this machine.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -126,6 +125,7 @@ def model_config(folder: Path) -> Any:
     """transformers' configuration of the model in a folder. Raises `ModelError` for a model that
     transformers does not know by itself: code of a folder is not run."""
     import transformers
+    from transformers import CONFIG_MAPPING
 
     file = folder / "config.json"
     try:
@@ -135,7 +135,7 @@ def model_config(folder: Path) -> Any:
     if not isinstance(raw, dict) or not isinstance(raw.get("model_type"), str):
         raise ModelError(f"{file}: no model_type; give a folder that `save_pretrained` wrote")
     kind = raw["model_type"]
-    if kind not in transformers.CONFIG_MAPPING:
+    if kind not in CONFIG_MAPPING:
         own = raw.get("auto_map")
         why = "its own code (auto_map) is not run" if own else "a newer one may"
         raise ModelError(
@@ -144,29 +144,9 @@ def model_config(folder: Path) -> Any:
         )
     auto: Any = transformers.AutoConfig  # its types are partial
     try:
-        with _without_docstrings():
-            return auto.from_pretrained(folder, trust_remote_code=False)
+        return auto.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the checks of each architecture's own class
         raise ModelError(f"{file}: transformers cannot read it ({_first(error)})") from None
-
-
-def _as_it_is(made: Any = None, **_: Any) -> Any:
-    """In place of a decorator that may be called with settings first."""
-    return made or _as_it_is
-
-
-@contextmanager
-def _without_docstrings() -> Generator[None]:
-    """A class of transformers that is imported meanwhile has none. To write that of a configuration
-    transformers imports its table of models, and with it generation, scikit-learn and torch's
-    compiler, which nothing here needs: half of the time in which a command starts."""
-    utils: Any = importlib.import_module("transformers.utils")
-    whole = utils.auto_docstring
-    utils.auto_docstring = _as_it_is
-    try:
-        yield
-    finally:
-        utils.auto_docstring = whole
 
 
 def _first(error: BaseException) -> str:
