@@ -8,8 +8,8 @@
 passage); `training.json` has `completion` and a `prompt` that ends with the passage. In both, a
 wrong entity or relation is `<entity><mark>right</mark><delete>wrong</delete></entity>`, in either
 order; whole spans that are contradictory, invented, subjective or unverifiable stand in a tag of
-that name. Rows whose markup is not well nested, or does not give back their passage, are left out:
-gold must be certain.
+that name. Rows whose markup is not well nested, lacks the right or the wrong text of an edit, or
+does not give back their passage, are left out: gold must be certain.
 
 **Rubric scoring**, HelpSteer2. Rows have `prompt`, `response` and five integers from 0 to 4.
 
@@ -131,8 +131,7 @@ def make_row(
 
 # --- PII
 
-_GROUPS: Mapping[str, str] = _WORDS["pii_groups"]
-GROUPS = {group: labels.split() for group, labels in _GROUPS.items()}
+GROUPS: Mapping[str, list[str]] = {g: said.split() for g, said in _WORDS["pii_groups"].items()}
 LEAST_GROUPS = 2
 
 
@@ -159,7 +158,19 @@ def pii_sample(row: Mapping[str, Any]) -> Row:
             raise Unusable("privacy_mask does not fit source_text")
     if len({e["group"] for e in found}) < LEAST_GROUPS:
         raise Unusable(f"fewer than {LEAST_GROUPS} groups of entities")
+    if _stands_unmasked(text, found, mask):
+        raise Unusable("a value that is masked at one place and not at another")
     return {"id": name_of(row, text), "text": text, "entities": found}
+
+
+def _stands_unmasked(text: str, found: Sequence[Row], mask: Sequence[Row]) -> bool:
+    """Whether the value of an entity stands elsewhere too, in no entry of the mask: the request to
+    replace every piece would reach it, and gold does not."""
+    ends = [(e.get("start"), e.get("end")) for e in mask]
+    spans = [(a, b) for a, b in ends if isinstance(a, int) and isinstance(b, int)]
+    values = {text[e["start"] : e["end"]] for e in found}
+    places = [m.span() for v in values for m in re.finditer(rf"(?<!\w){re.escape(v)}(?!\w)", text)]
+    return any(all(end <= a or b <= start for a, b in spans) for start, end in places)
 
 
 def _mask(value: Any) -> list[Row]:
@@ -268,18 +279,19 @@ def read_fava(annotated: str) -> tuple[str, str, list[Row]]:
 
 
 class _Reader:
-    """Follows the tags; `open` holds (tag, where its text begins in the passage)."""
+    """Follows the tags; `open` holds (tag, where its text begins in the passage, and where in the
+    correction)."""
 
     def __init__(self) -> None:
         self.passage = self.corrected = ""
         self.spans: list[Row] = []
-        self.open: list[tuple[str, int]] = []
+        self.open: list[tuple[str, int, int]] = []
         self._seam = False  # something was left out of the correction just here
 
     def text(self, piece: str) -> None:
         if not piece:
             return
-        names = [name for name, _ in self.open]
+        names = [name for name, *_ in self.open]
         right = names[-1:] == ["mark"]
         if not right:
             self.passage += piece
@@ -297,12 +309,15 @@ class _Reader:
         if not closes:
             if inside in ("mark", "delete") or (name in ("mark", "delete") and inside not in KINDS):
                 raise Unusable("markup that is not well nested")
-            self.open.append((name, len(self.passage)))
+            self.open.append((name, len(self.passage), len(self.corrected)))
             return
         if inside != name:
             raise Unusable("markup that is not well nested")
-        _, start = self.open.pop()
-        wrong = self.passage[start:]
+        _, start, begun = self.open.pop()
+        wrong, right = self.passage[start:], self.corrected[begun:]
+        kept = all(outer in EDITS for outer, *_ in self.open)  # else it goes with a whole span
+        if name in EDITS and kept and not (wrong.strip() and right.strip()):
+            raise Unusable("an edit without its right or its wrong text")
         if name in KINDS and wrong.strip():
             self.spans.append({"text": wrong.strip(), "type": name})
 
@@ -311,7 +326,7 @@ def hallu_sample(row: Mapping[str, Any]) -> Row:
     """One passage with spans and correction. Raises `Unusable`."""
     marked = row.get("annotated", row.get("completion"))
     if not isinstance(marked, str):
-        return _plain_sample(row)
+        raise Unusable("neither annotated nor completion")
     passage, corrected, spans = read_fava(marked)
     given = row.get("output")
     prompt = row.get("prompt")
@@ -319,24 +334,6 @@ def hallu_sample(row: Mapping[str, Any]) -> Row:
         given = prompt.rpartition(_TEXT)[2]
     if isinstance(given, str) and given.split() != passage.split():
         raise Unusable("its markup does not give back its passage")
-    return _sample(row, passage, corrected, spans)
-
-
-def _plain_sample(row: Mapping[str, Any]) -> Row:
-    """Rows with `text`, `spans` and `corrected_text` of one's own."""
-    text, listed = row.get("text"), cast("list[Any]", row.get("spans") or [])
-    if not isinstance(text, str):
-        raise Unusable("neither annotated nor completion nor text")
-    spans: list[Row] = []
-    for span in listed:
-        found = cast("Row", span) if isinstance(span, dict) else {}
-        if found.get("type") not in KINDS or str(found.get("text")) not in text:
-            raise Unusable("a span that is not in the text, or of an unknown type")
-        spans.append({"text": str(found["text"]), "type": str(found["type"])})
-    return _sample(row, text, str(row.get("corrected_text") or text), spans)
-
-
-def _sample(row: Mapping[str, Any], passage: str, corrected: str, spans: list[Row]) -> Row:
     if not passage.strip() or not corrected.strip():
         raise Unusable("nothing is left of the passage")
     return {
@@ -429,6 +426,8 @@ def safety_sample(row: Mapping[str, Any]) -> Row:
     raw: Any = row.get("violated_categories") or []
     names = raw.split(",") if isinstance(raw, str) else [str(c) for c in cast("list[Any]", raw)]
     value["violated_categories"] = list(dict.fromkeys(c.strip() for c in names if c.strip()))
+    if ("unsafe" in value.values()) != bool(value["violated_categories"]):
+        raise Unusable("labels and categories that contradict each other")
     return {"id": name_of(row, text), "text": text, "values": value}
 
 

@@ -241,8 +241,15 @@ def test_the_command_writes_tracks_tasks_and_what_it_left_out(
     for task in (*train, *heldout):
         assert score_answer(task, Answer(gold_response(task.gold))).reward == 1.0
         assert "prompt_variants" not in task.gold
-    left = json.loads((out / "manifest.json").read_text())["domains"]["rubric"]["left_out"]
-    assert left == {"no verbosity from 0 to 4": 1, "not an object": 1, "not valid JSON": 1}
+    told = json.loads((out / "manifest.json").read_text())["domains"]
+    assert told["pii"]["left_out"]["a value that is masked at one place and not at another"] == 1
+    assert told["safety"]["left_out"]["labels and categories that contradict each other"] == 2
+    assert told["hallu"]["left_out"]["an edit without its right or its wrong text"] == 3
+    assert told["rubric"]["left_out"] == {
+        "no verbosity from 0 to 4": 1,
+        "not an object": 1,
+        "not valid JSON": 1,
+    }
     assert json.loads((out / "certificate.json").read_text())["ok"]
     assert main([*words, "--out", str(tmp_path / "again")]) == 0
     for path in out.rglob("*.json*"):
