@@ -75,6 +75,8 @@ def test_answers_without_a_model_are_made_before_one_is_kept() -> None:
     with pytest.raises(TaskError, match="no gold"):
         sample(asked(3), Answers(answer), lambda task, run: runs.append(run))
     assert runs == []
+    sample(asked(2), Answers(lambda task: Answer("a")), lambda task, run: runs.append(run))
+    assert [(run.text, run.ids, run.stop) for run in runs] == [("a", [], "eos")] * 2
 
 
 LIMIT = st.integers(1, 900)
@@ -89,6 +91,9 @@ def test_answers_that_cost_alike_never_pass_a_limit(cost: int, limit: int, side:
     assert len(runs) == max(1, min(20, limit // (10 + cost)))  # the first is always asked for
     assert allowance.read + allowance.written == spent
     assert allowance.reached == (len(runs) < 20)
+    # the first is set aside by its tokens and the price of each kind
+    first = asyncio.run(Allowance(price=(1.0, 3.0)).begin(limit, cost))
+    assert first == (limit + cost, pytest.approx((limit + 3 * cost) / 1e6))
 
 
 @settings(deadline=None, max_examples=40)

@@ -77,7 +77,7 @@ def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> Non
     same = "SELECT a FROM t WHERE a = 'EUR' LIMIT 1"
     asked = {"sql": same, "ordered": True, "database": base, "focus": [["t", "a", "EUR"]]}
     assert count_hidden(read_gold(asked)) == TWINS  # the question says the value
-    assert constants([[(1, "a"), (2, "a")], [], [(3, "a")]]) == {"a"}
+    assert constants([[(1, "a"), (2, "a")], [], [(1, "a")]]) == {"a"}
     assert count_hidden(read_gold({**asked, "twins": 0})) == 0
 
 

@@ -103,6 +103,8 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_answer(tasks: list[list[
         chosen = [any(c) for samples in tasks for c in combinations(samples, k)]
         assert found["pass@k"][str(k)] == pytest.approx(sum(chosen) / len(chosen))
     assert found["avg@4"] == pytest.approx(found["pass@k"]["1"])
+    two = tables([r for r in rows if r["sample"] < 2], Draw(50))["overall"]
+    assert two["avg@2"] == pytest.approx(two["pass@k"]["1"])
     short = tables(rows[:-1], Draw(50))["overall"]  # the last task lacks a sample
     assert len(tasks) == 1 or short["k_short"] == 1
 
