@@ -338,7 +338,11 @@ class ObscuredBuilder(LakeBuilder):
             batch: list[Draft] = []
             for task in self.plain[at : at + BATCH]:
                 kind, draw = task.meta["kind"], task.meta["draw"]
-                asked = question_for(lake.tables, kind, draw, lake.links)
+                try:
+                    asked = question_for(lake.tables, kind, draw, lake.links)
+                except NoQuestion:  # other numbers: what the draw takes is not there
+                    self.run.tally.refuse(Refusal("obscured: another question"))
+                    continue
                 asked = replace(asked, script=self.run.form.script(lake, asked))
                 batch.append(Draft(lake, asked, kind, draw, plain=task))
             for draft, found in zip(batch, self._proved(batch), strict=True):

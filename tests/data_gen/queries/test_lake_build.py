@@ -25,12 +25,20 @@ from harness import WarmFactory
 from lake_files import lake_of_all, open_lake, surveyed
 from small_lake import make_lake
 
+from assay.console import Progress
 from assay.family import score_answer
 from assay.task import Task, read_tasks
 from data_gen.queries.lake import Lake
-from data_gen.queries.lake_build import SHORT, fits, short_lake
+from data_gen.queries.lake_build import (
+    SHORT,
+    LakeTally,
+    ObscuredBuilder,
+    Run,
+    fits,
+    short_lake,
+)
 from data_gen.queries.lake_proof import validate
-from data_gen.queries.lake_questions import question_for
+from data_gen.queries.lake_questions import KINDS, NoQuestion, question_for
 from data_gen.queries.pipeline import Question, short_script
 from rewards.krama.answer import category, score_response
 from rewards.krama.episode import score_row
@@ -282,6 +290,26 @@ def first_short(lake: Lake, kind: str, start: int) -> Question:
         if not fits(lake, found):
             return replace(found, script=short_script(found, lake.tables))
     raise AssertionError(kind)
+
+
+def test_a_draw_that_other_numbers_leave_without_a_question_is_refused(short: Lake) -> None:
+    def asks_nothing(kind: str, draw: int) -> bool:
+        try:
+            question_for(short.tables, kind, draw, short.links)
+        except NoQuestion:
+            return True
+        return False
+
+    kind, draw = next((k, n) for k in KINDS for n in range(300) if asks_nothing(k, n))
+    tally = LakeTally()
+    run = Run(0, SHORT, tally, lambda batch: iter([None for _ in batch]))
+    with Progress("lakes", "tasks", 1) as bar:
+        builder = ObscuredBuilder("train", 1, run, bar)
+        builder.plain = [
+            Task("t", "answer", "", "train", [], {}, meta={"kind": kind, "draw": draw})
+        ]
+        assert list(builder.drafts([short], Random(0), [])) == []
+    assert tally.refused == {"obscured: another question": 1}
 
 
 @pytest.mark.parametrize("kind", SHORT.kinds)
