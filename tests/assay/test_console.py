@@ -7,7 +7,7 @@ import io
 import pytest
 
 from assay import console
-from assay.console import Progress
+from assay.console import Layout, Parser, Progress
 
 
 def test_a_log_gets_lines_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +30,13 @@ def test_work_that_is_soon_done_says_nothing() -> None:
     with Progress("facts", "documents", 5, said) as bar:
         bar.add(5)
     assert said.getvalue().strip() == ""
+
+
+def test_help_names_the_defaults_that_say_something() -> None:
+    parser = Parser(prog="x", formatter_class=Layout)
+    parser.add_argument("folder", nargs="?", default="runs", help="a folder")
+    parser.add_argument("files", nargs="*", default=["a"], help="files")
+    parser.add_argument("--seed", default=0, help="of draws")
+    parser.add_argument("--all", action="store_true", help="everything")
+    said = " ".join(parser.format_help().split())
+    assert "a folder (default: runs) files files" in said and said.count("(default:") == 2
