@@ -399,6 +399,8 @@ _PLAIN = {
     **dict.fromkeys([0x2018, 0x2019, 0x201B, 0x00B4], "'"),
     **dict.fromkeys([0x201C, 0x201D], '"'),
 }
+# Cyrillic letters that look like Latin ones, small or capital
+_LATIN = str.maketrans("авекмнорстухіјѕһԁԛԝ", "abekmhopctyxijshdqw")
 _ROWS = 8  # that show whether labels stand once for several of them
 _BLANK = 0.25  # of the cells of a column of such labels, at least
 _REGULAR = 5  # labels at equal distances
@@ -434,9 +436,9 @@ def alike_values(
     column: str, cells: Mapping[str, int], spellings: Mapping[str, str] | None
 ) -> Doubt | None:
     """The doubt of a column of text (distinct cells with counts) whose values differ by case,
-    accents or blanks alone, or hold letters that are the bytes of others, such as Ã¶ for ö. Values
-    that all stand there once name their rows: nothing is grouped by them. `spellings` are the
-    user's, {} for distinct values."""
+    accents, blanks or look-alike letters alone, or hold letters that are the bytes of others, such
+    as Ã¶ for ö. Values that all stand there once name their rows: nothing is grouped by them.
+    `spellings` are the user's, {} for distinct values."""
     name = yaml_word(column)
     for value in cells if spellings is None else ():
         with suppress(UnicodeError):
@@ -454,7 +456,7 @@ def alike_values(
     if not groups:
         return None
     said = " and ".join(shown(v) for v in groups[0][:2])
-    said += " differ by case, accents or blanks alone"
+    said += " differ by case, accents, blanks or look-alike letters alone"
     said += f", and {len(groups) - 1} more values" if len(groups) > 1 else ""
     most = [max(g, key=lambda v: (cells[v], v)) for g in groups]
     pairs = [(v, m) for g, m in zip(groups, most, strict=True) for v in g if v != m]
@@ -465,9 +467,11 @@ def alike_values(
 
 
 def _folded(text: str) -> str:
-    """A text without case, accents and superfluous blanks, its dashes and quotes the plain ones."""
+    """A text without case, accents and superfluous blanks. Its dashes and quotes are the plain ones,
+    its Cyrillic letters among Latin ones those that they look like."""
     if not text.isascii():
         apart = unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
+        apart = apart.translate(_LATIN) if re.search("[a-z]", apart) else apart
         text = "".join(
             c for c in apart if not unicodedata.combining(c) and unicodedata.category(c) != "Cf"
         )

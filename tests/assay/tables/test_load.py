@@ -107,6 +107,7 @@ LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
         (column(["2020-01-02", "2020-01-02 10:00"]), "date_order", "{dates: {v: false}}", None),
         (column(["Ulm", "Ulm\u200b", "Ulm"]), "alike_values", "{spellings: {v: distinct}}", None),
         (column(["a-b", "a\u2011b", "a-b"]), "alike_values", "{spellings: {v: distinct}}", None),
+        (column(["beet", "b\u0435et", "beet"]), "alike_values", "{spellings: {v: distinct}}", None),
         (column([*DAYS, "9999-12-31"]), "sentinel", "{missing: {v: ['9999-12-31']}}", None),
         (column([*DAYS, "1900-01-01"]), "sentinel", "{missing: {v: []}}", None),
         (SPARSE, "merged_cells", "{fill_down: [v]}", ["Ulm"] * 4 + ["Hof"] * 4),
