@@ -467,8 +467,8 @@ def alike_values(
 
 
 def _folded(text: str) -> str:
-    """A text without case, accents and superfluous blanks. Its dashes and quotes are the plain ones,
-    its Cyrillic letters among Latin ones those that they look like."""
+    """A text without case, accents and superfluous blanks; dashes and quotes are the plain ones,
+    Cyrillic letters among Latin ones those that they look like."""
     if not text.isascii():
         apart = unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
         apart = apart.translate(_LATIN) if re.search("[a-z]", apart) else apart
