@@ -17,7 +17,7 @@ from assay import main
 from assay.task import Task, TaskError, read_tasks
 from data_gen.corpora import CorpusError, Document, read_corpus, split_documents
 from data_gen.overlap import Together
-from data_gen.splits import read_list
+from data_gen.splits import read_list, sides_of
 
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
@@ -43,6 +43,14 @@ def test_a_list_has_comments_and_may_not_be_empty(tmp_path: Path) -> None:
     for name, why in (("list", "no id in it"), ("gone", "cannot be read")):
         with pytest.raises(TaskError, match=why):
             read_list(str(tmp_path / name))
+
+
+@given(st.integers(1, 30), st.sampled_from((0.0, 0.01, 0.4)), st.sampled_from((0.0, 0.01, 0.4)))
+def test_a_share_takes_one_at_least_and_leaves_one(n: int, held: float, valid: float) -> None:
+    side = [*sides_of(map(str, range(n)), held, valid, rank=str).values()]
+    assert (side.count("heldout") > 0) == (held > 0 and n > 1)
+    left = n - side.count("heldout")
+    assert (side.count("validation") > 0) == (valid > 0 and left > 1) and "train" in side
 
 
 @pytest.mark.parametrize("builder", ["demo", "order"])
