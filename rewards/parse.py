@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 
 Parsing = Literal["strict", "release"]
 PARSINGS: tuple[Parsing, ...] = ("strict", "release")
-ANALYSED = ("plan_first", "state_aware")  # modes: an <analyze> block leads the answer
+ANALYSIS_MODES = ("plan_first", "state_aware")  # modes: an <analyze> block leads the answer
 
 _RELEASE_STATUS = re.compile(r"<status>\s*(KEEP|DROP)\s*</status>", re.IGNORECASE)
 _TEXT_OPENS = re.compile(r"<clean_text>", re.IGNORECASE)

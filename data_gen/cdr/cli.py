@@ -15,6 +15,7 @@ from typing import Any
 from assay import console
 from assay import record as provenance
 from assay.workers import FEW, WorkerPool
+from configs import KEY_ENV
 from configs.cdr import CdrConfig
 from configs.loader import load
 from data_gen.cdr.documents import (
@@ -34,7 +35,7 @@ from data_gen.cdr.units import FILTER, MAIN, MAPPER, ORDER, SWAP, say_examples
 from data_gen.cdr.work import StageError, Work, begin, need_extra
 from data_gen.certificate import Input, say_inputs
 from data_gen.readers import CorpusError
-from data_gen.rewording import KEY_ENV, add_writer
+from data_gen.rewording import add_writer
 from rewards.cdr.release_files import RESULT_STYLES
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")

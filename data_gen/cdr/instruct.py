@@ -320,8 +320,8 @@ class PromptVariant:
 class Worded:
     """A row and what is written of it. `pool`: all its variants, where they are wanted; `tasks`: as
     training has them. `told`: "outcome" where a style that describes the result does so, else why
-    it tells the steps; "" where no such style is drawn. `unsaid`: the operator that does another
-    thing to the text than any of its words say, and what."""
+    it tells the steps; "" where no such style is drawn. `unsaid`: an operator that changed the
+    text in a way that none of its wordings tells, and how; two empty texts where there is none."""
 
     row: dict[str, Any]
     pool: list[PromptVariant]

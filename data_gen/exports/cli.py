@@ -480,7 +480,7 @@ def _base() -> frozenset[str]:
 
 
 def _spec(name: str) -> str | None:
-    """The file of one of our modules; None for a name inside of a module."""
+    """The path of one of our modules; None where the name is a class or function inside of one."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):

@@ -125,8 +125,8 @@ def _instead(task: Task) -> str:
 
 
 def _refuse_names(form: str, task: Task, tools: Sequence[Tool], offered: dict[str, Tool]) -> None:
-    """Refuse names that the form uses itself; in TRL tools are methods of one class for all tasks,
-    so that each needs a name of its own."""
+    """Refuse a tool whose name the form uses itself. In TRL the tools of all tasks are methods of
+    one class, so two different tools may not share a name either."""
     for tool in tools:
         name = tool.name
         if name in _TAKEN.get(form, ()) or (form == "trl" and name.startswith("_")):

@@ -145,7 +145,7 @@ def script_values(question: Question, folder: Path) -> list[str] | PipelineFaile
 
 
 def _checked(question: Question, row: Any, without: int) -> Values | PipelineFailed:
-    """The row, when it holds a value for every step."""
+    """The values of one run; `PipelineFailed` unless it printed one for every step that was run."""
     last = len(question.steps) - 1
     names = {subtask_key(n, last) for n in range(last + 1) if n != without} | {"margin"}
     if not isinstance(row, dict):

@@ -23,7 +23,15 @@ from typing import Any, NamedTuple, cast
 
 from assay.task import Score, TaskError
 from assay.thoughts import answer_after_thoughts
-from rewards.parse import ANALYSED, Parsed, edit_distance, parse, parse_strict, render, same_text
+from rewards.parse import (
+    ANALYSIS_MODES,
+    Parsed,
+    edit_distance,
+    parse,
+    parse_strict,
+    render,
+    same_text,
+)
 from rewards.weights import RefinementReward
 
 STATUSES = ("KEEP", "DROP")
@@ -234,7 +242,7 @@ def result_of(gold: Mapping[str, Any], output: str) -> str:
     mode = gold.get("mode") or gold.get("prompt_mode")
     if mode == MODE:
         return split_written(output)[1]
-    if mode in ANALYSED and (match := _ANALYSIS.match(output)):
+    if mode in ANALYSIS_MODES and (match := _ANALYSIS.match(output)):
         return output[match.end() :]
     return output
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from assay.fingerprints import shingles, tokens
 from assay.task import Message, Task, derive_seed
-from rewards.parse import ANALYSED, render
+from rewards.parse import ANALYSIS_MODES, render
 from rollouts.words.templates import Kind, Read, Slot, Words, ours
 
 RUNNER = Path("src/cdrbench_v3/run_inference.py")
@@ -65,7 +65,7 @@ def messages(
         shown.append(words.fill("example", **asked, output=render(one.status, one.result)))
     around = {"contract": words["contract"], "examples": "\n\n".join(shown) or words["examples"]}
     user = words.fill(form or mode, requirement=requirement, input=text, **around)
-    system = words["system_analysis" if mode in ANALYSED and not form else "system"]
+    system = words["system_analysis" if mode in ANALYSIS_MODES and not form else "system"]
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
@@ -116,7 +116,7 @@ def read_release(folder: Path) -> Read | None:
         systems[name], found[name] = (template(message["content"]) for message in messages)
     analysis, plain = systems["state_aware"], systems["direct"]
     for name, system in systems.items():
-        if system != (analysis if name in ANALYSED else plain):
+        if system != (analysis if name in ANALYSIS_MODES else plain):
             raise refused(folder, f"{RUNNER}: a system message for {name}")
     texts = dict.fromkeys(SLOTS, "") | found | {"system": plain, "system_analysis": analysis}
     return Read(texts | {"example": "{requirement}{input}{output}"})

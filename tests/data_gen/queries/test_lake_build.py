@@ -29,14 +29,7 @@ from assay.console import Progress
 from assay.family import score_answer
 from assay.task import Task, read_tasks
 from data_gen.queries.lake import Lake
-from data_gen.queries.lake_build import (
-    SHORT,
-    LakeTally,
-    ObscuredBuilder,
-    Run,
-    fits,
-    short_lake,
-)
+from data_gen.queries.lake_build import SHORT, LakeTally, ObscuredBuilder, Run, fits, short_lake
 from data_gen.queries.lake_proof import validate
 from data_gen.queries.lake_questions import KINDS, NoQuestion, question_for
 from data_gen.queries.pipeline import Question, short_script
