@@ -33,7 +33,8 @@ _SAID_ITEM = (
 _TYPED = re.compile(  # a type, or nothing at all, in place of what a column is
     r"\b(factors?|vector|levels?|numeric|integer|logical|variable|unknown|missing|note that)\b|"
     r"^(dummy|binary|ordered|character|column|values?|code[ds]?|see|of|for|in|with|as|to)\b|"
-    r"^[^\w']|^\d|[=<>$^+*{}\\\"“”()]",
+    r"^[^\w']|^\d|[=<>$^+*{}\\\"“”()]|"
+    r"\b(a|an|and|as|at|by|for|from|in|of|on|or|per|the|to|with)$",  # cut in its middle
     re.I,
 )
 
@@ -79,7 +80,7 @@ def tidy(text: str) -> str:
 def phrase(text: str) -> str:
     """The words that name a column in a question: a description's first clause without what stands
     in brackets; "" where it says too little or too much, or tells a type in place of a meaning."""
-    clause = re.split(r"[;!?]|:\s|\.(?=\s+[A-Z]|$)|\s[-–]{1,2}\s", tidy(text))[0]
+    clause = re.split(r";|[!?](?=\s|$)|:\s|\.(?=\s+[A-Z]|$)|\s[-–]{1,2}\s", tidy(text))[0]
     said = re.sub(r"\s*\([^()]*\)", "", clause).strip(" ,-–'")
     fits = 4 <= len(said) <= LONGEST and re.search(r"[^\W\d_]{3}", said)
     return said if fits and not _TYPED.search(said) else ""

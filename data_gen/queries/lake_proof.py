@@ -32,7 +32,7 @@ from data_gen.queries.duckdb_sql import values as sql_values
 from data_gen.queries.lake_checks import best_listing, score
 from data_gen.queries.lake_questions import NAMES_LEAST, enough
 from data_gen.queries.ops import Op, sources_of
-from data_gen.queries.pipeline import Checked, Question, Values, subtask_key
+from data_gen.queries.pipeline import BY_TREND, ONE_ROW, Checked, Question, Values, subtask_key
 from rewards.krama.answer import score_response
 from rollouts.event_loop import asyncio_run
 from rollouts.krama.script import printed
@@ -47,6 +47,7 @@ _CAUSES = {
     "IndexError": "no row or group is left",
     "KeyError": "a value that the rows left do not have",
 }
+_MARGINS = {ONE_ROW: "a group of one row", BY_TREND: "the first or the last years"}
 _BASELINES: tuple[Any, ...] = (0, 1, "", "Yes", [], None)
 
 
@@ -180,10 +181,8 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
     """Why values cannot be gold, "" when they can: missing, empty, huge, or a tie."""
     last = question.steps[-1]
     answer: Any = values.get("main-task")
-    if values["margin"] < 0:
-        return "a group of one row"
     if not values["margin"] >= LEAST_MARGIN:
-        return "ambiguous"
+        return _MARGINS.get(values["margin"], "ambiguous")
     if why := _guessable(question, values):
         return why
     for value in values.values():
@@ -201,6 +200,9 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
         few = last.value.startswith("len(") and size < 2
         if few or size == 1 or not 1e-9 < size < 1e12:
             return "trivial"
+        digits = getattr(last.op, "digits", 0)
+        if digits and not 10 <= size * 10**digits < 1e10:  # a guess, or noise
+            return "too few or too many digits"
     counts = [v for k, v in values.items() if k.startswith("subtask") and isinstance(v, int)]
     least = _FITTED if isinstance(last.op, ops.Fit | ops.Correlate) else 3
     if any(count < least for count in counts):

@@ -14,7 +14,7 @@ from typing import Any
 from assay.files import yaml_beside
 from data_gen.queries import ops
 from data_gen.queries.ops import Cut, Op, Sign, Source, Summary
-from data_gen.queries.pipeline import STEP_KINDS, LakeStep, Question, blocks, fewest, written
+from data_gen.queries.pipeline import STEP_KINDS, LakeStep, Question, blocks, guarded, written
 from data_gen.queries.tables import Brought, Half, Link, Links, Table, beside, links_of
 
 WORDS: dict[Summary, str] = {
@@ -30,7 +30,6 @@ CUTS: dict[Cut, str] = {
     "before_comma": "part of {} before the last comma",
     "in_brackets": "text in brackets at the end of {}",
 }
-ONE_ROW = -1.0  # the margin of a question that summarises a single row
 GUESSES = 20  # lists among which a question asks for one, at least
 NAMES_LEAST = 6  # groups among which a question asks for one name, at least
 
@@ -336,11 +335,10 @@ class Steps:
         )
         self.add(op, step, ask, said["type"])
         for one in (s.op for s in self.steps):
-            if isinstance(one, ops.Group):
-                margin = f"({margin}) if {fewest(one)} > 1 else {ONE_ROW}"
+            margin = guarded(margin, one, op) if isinstance(one, ops.Group) else margin
         columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
         first = replace(self.steps[0], op=ops.Load(self.table.source(*columns)))
-        skips = f"Skip rows without {said.get('what', 'a number')}."
+        skips = f"Skip rows without {said.get('what', 'a number').format(**words)}."
         if self.holes:
             skips = (
                 "Some cells hold a placeholder where a value is missing: treat them as missing, "

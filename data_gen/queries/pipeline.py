@@ -298,9 +298,22 @@ def blocks(op: Op) -> list[str]:
             return []
 
 
-def fewest(op: ops.Group) -> str:
-    """The expression of how many rows the smallest group has."""
-    return f"t.groupby({_keys(op.keys)})[{q(op.of)}].count().min()"
+ONE_ROW = -1.0  # the margin of a question that summarises a single row
+BY_TREND = -2.0  # and of one that wants the years that a trend lets one guess
+
+
+def guarded(margin: str, op: ops.Group, last: Op) -> str:
+    """The margin of a question over groups: also where one of them has a single row, or where years
+    are asked for by the places of their figures (`pipeline_runner.by_trend`)."""
+    rows = f"t.groupby({_keys(op.keys)})[{q(op.of)}].count().min()"
+    margin = f"({margin}) if {rows} > 1 else {ONE_ROW}"
+    end = getattr(last, "place", getattr(last, "k", 1))
+    first = end - 1 if isinstance(last, ops.Nth) else 0
+    for level, whole in enumerate(op.whole):
+        if whole and isinstance(last, ops.Best | ops.Nth | ops.Top):
+            years = f"list(g.index.get_level_values({level}))"
+            margin = f"{BY_TREND} if by_trend({years}, {first}, {end}) else {margin}"
+    return margin
 
 
 # --- a short script of a question, a third way to write its steps: for small models

@@ -51,12 +51,21 @@ class Pandas:
         return frame.sample(frac=1, random_state=self._seed).reset_index(drop=True)
 
 
+def by_trend(names: list[Any], first: int, last: int) -> bool:
+    """Whether most of the names at these places stand there in their own order, too, from one end
+    or the other: of years, that is what a trend lets one guess."""
+    asked, ordered = {*names[first:last]}, sorted({*names})
+    ends = ({*ordered[first:last]}, {*ordered[::-1][first:last]})
+    return any(2 * len(asked & end) > len(asked) for end in ends)
+
+
 def answer(code: str, margin: str, pandas: Any) -> dict[str, Any]:
     """The object that the code prints, with `margin`; {"error": …} where it does not."""
     import numpy as np
 
     printed: list[str] = []
     space: dict[str, Any] = {"json": json, "np": np, "pd": pandas, "print": printed.append}
+    space["by_trend"] = by_trend
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

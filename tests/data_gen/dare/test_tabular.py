@@ -18,14 +18,7 @@ from dare_worlds import prices
 
 from data_gen.dare.models import in_range, tabular_baseline
 from data_gen.dare.sources import Listed
-from data_gen.dare.tabular import (
-    Candidate,
-    _alike,
-    _decides,
-    propose,
-    with_noise,
-    worth_asking,
-)
+from data_gen.dare.tabular import Candidate, _alike, _decides, propose, with_noise, worth_asking
 from data_gen.dare.targets import Looked, Wish, clean, judge, narrowed, plans, refusals
 
 ROWS = 300

@@ -132,6 +132,7 @@ def test_descriptions_are_read_from_the_list_of_columns() -> None:
         ("state cig. price, cents/pack", "state cig. price, cents/pack"),
         ("number of visits (Same as carData::Mroz['k618'])", "number of visits"),
         ("GDP per capita in 1960. From the bank.", "GDP per capita in 1960"),
+        ("Occurrences of '!', in per cent", "Occurrences of '!', in per cent"),
         *dict.fromkeys(
             (
                 "factor. Child's secondary school level.",
@@ -140,6 +141,7 @@ def test_descriptions_are_read_from_the_list_of_columns() -> None:
                 "see below",
                 "numeric",
                 "(log",
+                "Occurrences of; the sign",
                 "x " * 80,
             ),
             "",

@@ -15,14 +15,7 @@ from small_lake import make_lake
 
 from assay.task import Task, TaskError, read_tasks
 from data_gen.krama.cli import build
-from data_gen.krama.importer import (
-    cleaned,
-    find_copy,
-    gathered,
-    read_workload,
-    resolve,
-    view_files,
-)
+from data_gen.krama.importer import cleaned, find_copy, gathered, read_workload, resolve, view_files
 from data_gen.queries.obscured import exchange, new_words
 from rewards.krama.answer import category
 from rewards.krama.episode import subtask_credit

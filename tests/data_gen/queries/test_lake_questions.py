@@ -3,6 +3,7 @@ agree, a rewording keeps its facts, and what can be guessed or told two ways is 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,8 @@ from lake_files import open_lake, run, shelf_of, write_lines  # noqa: E402
 from data_gen.queries.lake import Lake  # noqa: E402
 from data_gen.queries.lake_build import facts_of  # noqa: E402
 from data_gen.queries.lake_proof import refusal, validate  # noqa: E402
-from data_gen.queries.lake_questions import (  # noqa: E402
-    KINDS,
-    NoQuestion,
-    question_for,
-)
-from data_gen.queries.ops import Join, Keep, Least, Limit, Load  # noqa: E402
+from data_gen.queries.lake_questions import KINDS, NoQuestion, question_for  # noqa: E402
+from data_gen.queries.ops import Figure, Join, Keep, Least, Limit, Load  # noqa: E402
 from data_gen.queries.pipeline import LakeStep, Question  # noqa: E402
 from data_gen.rewording import lacks, named  # noqa: E402
 
@@ -131,6 +128,7 @@ def test_a_question_is_answered_as_pandas_answers_it(lake: Lake, kind: str) -> N
         except NoQuestion:
             continue
         facts, text = facts_of(question, lake.tables, "no such answer"), question.text
+        assert ("a number or without a value of" in text) == (kind == "above_own"), text
         assert "{" not in text and "None" not in text and "  " not in text, text
         assert lacks(text, text, facts) is None, text
         assert {"Skip rows", "shops.csv"} & {p[:9] for p in facts.literals}, text
@@ -152,6 +150,19 @@ def test_a_question_is_answered_as_pandas_answers_it(lake: Lake, kind: str) -> N
     assert compared, kind
 
 
+def test_a_year_is_asked_for_where_no_trend_gives_it(tmp_path: Path) -> None:
+    """Of a column that rises with the years, and of one that is lowest in their middle."""
+    rows = (f"{1990 + i % 12},{90 * (i % 12) + i},{(i % 12 - 5) ** 2 * 9 + i}" for i in range(72))
+    write_lines(tmp_path / "years.csv", "Year,Rising,Bowl", rows)
+    lake, trend = open_lake(tmp_path), "the first or the last years"
+    drawn = (question_for(lake.tables, "best_group", draw) for draw in range(60))
+    plain = [q for q in drawn if " with '" not in q.text]
+    for words, why in (("highest", trend), ("lowest", ""), ("'Rising'", trend)):
+        column = "'Rising'" if words == "'Rising'" else "'Bowl'"
+        asked = next(q for q in plain if {words, column} <= {*re.split("[ .]", q.text)})
+        assert validate(asked, lake.folder)[1] == why, words
+
+
 # --- what is refused of a pipeline, and what one cannot do
 
 
@@ -163,12 +174,14 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+CENTS = Figure("Height", "mean", 2)
+
+
 def made(value: str, kind: str = "numeric_exact", margin: str = "1.0", code: str = "") -> Question:
     read = "t = pd.read_csv('data/things.csv')"
     load = LakeStep("load", "Load", read, "Rows?", "len(t)", "numeric_exact")
-    return Question(
-        "What?", (load, LakeStep("finish", "Finish", code, "?", value, kind)), "s", margin
-    )
+    last = LakeStep("finish", "Finish", code, "?", value, kind, op=CENTS)
+    return Question("What?", (load, last), "s", margin)
 
 
 MEAN = "float(t['Height'].mean())"
@@ -184,6 +197,9 @@ def test_what_is_refused(things: Path) -> None:
         (made("'What?'[:4]", "string_exact"), "trivial"),
         (made("float('nan')", "numeric_approximate"), "not finite"),
         (made("t.nothing"), "pipeline failed (AttributeError)"),
+        (made("2e11 + 0.123"), "too few or too many digits"),
+        (made("0.04"), "too few or too many digits"),
+        (made("0.14"), ""),
         (made(MEAN, "numeric_approximate"), ""),
     ):
         assert validate(question, things)[1] == why
