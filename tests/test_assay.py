@@ -24,6 +24,7 @@ COMMANDS = [*assay.COMMANDS, *(f"tasks {name}" for name in BUILDERS)]
 HELP = """
 import contextlib, sys, assay
 heavy = {"torch", "transformers", "pandas", "sklearn", "scipy", "safetensors", "ray", "verl"}
+assert assay.main(["--help"]) == 0 and not {"torch", "numpy", "yaml"} & {*sys.modules}
 for words in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
         assert assay.main([*words.split(), "--help"]) == 0, words
@@ -47,7 +48,8 @@ def test_help_imports_nothing_heavy() -> None:
     words = [sys.executable, "-c", HELP, *COMMANDS]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert [name for name in COMMANDS if f"usage: assay {name}" not in done.stdout] == []
+    names = ("COMMAND", *COMMANDS)
+    assert [name for name in names if f"usage: assay {name}" not in done.stdout] == []
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +122,8 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 def test_the_public_names_are_loaded_when_they_are_used() -> None:
     code = (
         "import sys, assay; assert not [m for m in sys.modules if m.startswith('assay.')];"
+        "import rewards.gold; heavy = 'torch pandas numpy pyarrow bs4 ftfy selectolax yaml ray';"
+        "assert not {*heavy.split()} & set(sys.modules);"
         "from assay import Task, Answer, Score, Family, Audit, tool, score, rollout;"
         "assert not {'torch', 'pandas', 'numpy'} & set(sys.modules)"
     )
