@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# A thread of torch that waits for another one leaves its core to the other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -97,6 +100,15 @@ def _folders_that_a_jail_can_enter(tmp_path_factory: pytest.TempPathFactory) -> 
         return folder
 
     tmp_path_factory.mktemp = opened  # what tmp_path comes from, too
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _git_is_asked_once() -> None:
+    """Every record of a command says what the checkout is, which stays one while tests run."""
+    from assay import record
+
+    ask, kept = record._git, cache(record._git)
+    record._git = lambda root, *words: (kept if root == record.ROOT else ask)(root, *words)
 
 
 @pytest.fixture(scope="session")
