@@ -36,6 +36,7 @@ SMALL = (
     *("select.per_operator=0", "select.per_variant=0", "compose.per_domain=3"),
     *("compose.min_support=4", "split.validation_documents=0.2"),
 )
+FEW = ("instances.per_variant=4", "instances.per_operator=4")
 SPLITS = ("train", "validation", "heldout")
 Says = Callable[[], str]
 
@@ -57,9 +58,8 @@ def built(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shown(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    few = ("instances.per_variant=4", "instances.per_operator=4", "instruct.mode=few_shot")
-    more = ("instruct.shots=3", "instruct.shot_chars=150")
-    return build(corpus, tmp_path_factory.mktemp("cdr") / "shown", *few, *more)
+    more = ("instruct.mode=few_shot", "instruct.shots=3", "instruct.shot_chars=150")
+    return build(corpus, tmp_path_factory.mktemp("cdr") / "shown", *FEW, *more)
 
 
 @pytest.fixture
@@ -241,8 +241,15 @@ def test_recipes_and_operators_can_be_held_out_and_chosen(
     assert chosen_operators(()) - PAPER == set(NOT_IN_PAPER)
 
 
-def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
+def test_copies_of_a_document_are_never_split_and_some_licences_are_used_alone(
+    tmp_path: Path, said: Says
+) -> None:
     corpus = write_corpus(tmp_path / "corpus", 14)
+    text = "<p>See https://a.org/{n} &amp; www.b.com/{n} now.</p> <b>Word</b> more text"
+    with open(corpus / "web.jsonl", "a") as file:
+        for n in range(5):
+            row = {"id": f"own-{n}", "licence": "Proprietary", "text": text.format(n=n)}
+            file.write(json.dumps(row) + "\n")
     lines = (corpus / "rag.jsonl").read_text().splitlines()
     long = " ".join(f"Word{i} is here." for i in range(60))
     more = [json.loads(line) | {"id": f"again-{i}"} for i, line in enumerate(lines)]
@@ -251,32 +258,22 @@ def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
         for i in range(9)
     ]
     (corpus / "rag.jsonl").write_text("\n".join([*lines, *map(json.dumps, more)]))
-    out = build(corpus, tmp_path / "out")
+    out = build(corpus, tmp_path / "out", *FEW, "--licence", "cc*")
     side = {t.meta["document"]: split for split, own in tasks_of(out).items() for t in own}
     assert len({side[name] for name in side if name.startswith("near-")}) == 1
     for name in (n for n in side if n.startswith("again-")):
         assert side.get(name.replace("again", "rag"), side[name]) == side[name]
     assert read_json(out / "certificate.json")["ok"]
-
-
-# --- documents that are not used
-
-
-def test_documents_of_some_licences_alone(tmp_path: Path, said: Says) -> None:
-    text = "<p>See https://a.org/{n} &amp; www.b.com/{n} now.</p> <b>Word</b> more text"
-    folder = write_corpus(tmp_path / "corpus", 12)
-    with open(folder / "web.jsonl", "a") as file:
-        for n in range(5):
-            row = {"id": f"own-{n}", "licence": "Proprietary", "text": text.format(n=n)}
-            file.write(json.dumps(row) + "\n")
-    out = build(folder, tmp_path / "out", "--licence", "cc*")
     assert {t.meta["licence"] for own in tasks_of(out).values() for t in own} == {"CC0"}
     refused = [json.loads(line) for line in (out / "refused.jsonl").open()]
     assert {row["name"] for row in refused if row["licence"] == "Proprietary"} >= {"own-0", "own-4"}
-    words = ["cdr", "--corpus", str(folder), "--out", str(tmp_path / "none"), "--licence", "MIT"]
+    words = ["cdr", "--corpus", str(corpus), "--out", str(tmp_path / "none"), "--licence", "MIT"]
     said()
     assert main(words) == 2
-    assert "CC0 (36 documents)" in said() and not (tmp_path / "none").exists()
+    assert "CC0 (65 documents)" in said() and not (tmp_path / "none").exists()
+
+
+# --- documents that are not used
 
 
 ODD: tuple[Any, ...] = (
@@ -304,7 +301,7 @@ def test_an_odd_corpus_gives_verified_tasks_and_names_what_it_left_out(
     web = folder / "web.jsonl"
     web.write_bytes(b"\xef\xbb\xbf" + web.read_bytes() + lines + more)
     words = ("compose.per_domain=5", "instances.min_keep=1", "instances.min_drop=1")
-    out = build(folder, tmp_path / "out", *words)
+    out = build(folder, tmp_path / "out", *words, *FEW)
     text = said()
     assert "web / unknown" in text and "no recipe of domain latex" in text
     rows = rows_of(out)

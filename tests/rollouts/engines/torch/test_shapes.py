@@ -34,14 +34,12 @@ SHAPES: Kinds = {
     "llama with biases": ("llama", {"attention_bias": True, "tie_word_embeddings": False}),
     "llama, llama3 scaling": ("llama", rope(**LLAMA3)),
     "mistral": ("mistral", {"sliding_window": None, "head_dim": 16}),
-    "qwen2, untied": ("qwen2", {"tie_word_embeddings": False, **rope(rope_theta=1e6)}),
     "qwen2, a window that is off": ("qwen2", {"sliding_window": 4}),
-    "qwen3, tied": ("qwen3", {"head_dim": 16, **rope(rope_theta=1e6)}),
     "qwen3 with biases": ("qwen3", {"head_dim": 8, "attention_bias": True}),
     "qwen3, yarn": ("qwen3", {"head_dim": 16, **rope(**YARN)}),
     # sizes that the compiled kernels take
     "llama, compiled": ("llama", {"attention_bias": True} | WIDE),
-    "qwen2, compiled": ("qwen2", {"tie_word_embeddings": False} | WIDE),
+    "qwen2, compiled": ("qwen2", {"tie_word_embeddings": False} | WIDE | rope(rope_theta=1e6)),
     "qwen3, compiled": ("qwen3", WIDE | rope(**YARN)),
 }
 HALF = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
