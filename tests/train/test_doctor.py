@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -137,14 +138,16 @@ def test_each_thing_that_is_wrong_gets_its_sentence(
     assert all(sentence in said[topic] for topic, sentence in wanted.items()), said
 
 
-def test_the_embedded_loop_needs_no_gpu_and_tools_need_the_sandbox(tmp_path: Path) -> None:
-    file = run_file(tmp_path, RL, tools=True)
-    done = doctor(tmp_path, "--for", str(file), "--backend", "embedded")
-    assert "sandbox    level: " in done.stdout or "sandbox" in missing(done)
-    assert not {"gpu", "driver", "nvcc"} & set(missing(done))
+def test_the_embedded_loop_needs_no_gpu_and_tools_need_the_sandbox(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--for", str(run_file(tmp_path, RL, tools=True)), "--backend", "embedded"]
+    doctor_module.main(words)
+    said = capsys.readouterr()
+    assert "sandbox    level: " in said.out or "sandbox: " in said.err
+    assert not any(f"{topic}: " in said.err for topic in ("gpu", "driver", "nvcc"))
     (tmp_path / "tasks.jsonl").write_text('{"id": "a"}\n')
-    done = doctor(tmp_path, "--for", str(file), "--backend", "embedded", "engine.device=cuda")
-    assert "opens 0 GPU(s)" in missing(done)["gpu"]
+    assert "opens 0 GPU(s)" in missing(doctor(tmp_path, *words, "engine.device=cuda"))["gpu"]
 
 
 def test_attack_says_what_held_and_what_did_not(
@@ -163,27 +166,21 @@ def test_attack_says_what_held_and_what_did_not(
         assert ("open: stat gold: exit 0" in said) == bool(status)
 
 
-def test_a_system_that_is_not_linux_gets_a_report_too(tmp_path: Path) -> None:
+def test_a_system_that_is_not_linux_gets_a_report_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As on a Mac: no affinity of cores, another processor, no C library of GNU."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, platform\n"
-        "if hasattr(os, 'sched_getaffinity'):\n    del os.sched_getaffinity\n"
-        "platform.machine = lambda: 'arm64'\nplatform.libc_ver = lambda *a, **k: ('', '')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", "doctor"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    topics = {line.split()[0] for line in done.stdout.splitlines()}
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(platform, "libc_ver", lambda *_, **__: ("", ""))
+    assert doctor_module.main([]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    topics = {line.split()[0] for line in out.splitlines()}
     wanted = "python package cpu memory kernels gpu model sandbox nvcc glibc shm ports scratch"
     assert topics == set(wanted.split())
     said = (sys.executable, "torch 2.", "GB available", "glibc      none", "sandbox    level: ")
-    assert all(words in done.stdout for words in said)
+    assert all(words in out for words in said)
 
 
 def test_a_model_that_is_not_here_stops_a_run_without_the_hub() -> None:

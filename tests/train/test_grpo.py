@@ -387,8 +387,7 @@ torch.set_num_threads(1)
 sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/tests/support"]
 from pathlib import Path
 from grpo_runs import KILLED, run_rl
-policy = run_rl(Path(sys.argv[2]), Path(sys.argv[3]), KILLED)
-policy.save(Path(sys.argv[3]) / "model")
+run_rl(Path(sys.argv[2]), Path(sys.argv[3]), KILLED)
 """
 
 
@@ -397,16 +396,13 @@ policy.save(Path(sys.argv[3]) / "model")
 def test_kill_9_anywhere_and_rerun_gives_the_same_bits(
     tiny_folder: Path, tmp_path: Path, kills: tuple[int, ...]
 ) -> None:
-    def start(out: Path) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-c", CHILD, str(ROOT), str(tiny_folder), str(out)]
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL)
-
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run_rl(tiny_folder, whole, KILLED).save(whole / "model")
     pauses = random.Random(11)
     for lines in kills:
-        child = start(killed)
+        words = [sys.executable, "-c", CHILD, str(ROOT), str(tiny_folder), str(killed)]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        child = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL)
         metrics = killed / "metrics.jsonl"
         while child.poll() is None:
             if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
@@ -415,7 +411,7 @@ def test_kill_9_anywhere_and_rerun_gives_the_same_bits(
                 break
             time.sleep(0.005)
         child.wait()
-    assert start(killed).wait() == 0
+    run_rl(tiny_folder, killed, KILLED).save(killed / "model")
     a, b = (p / "model" / "model.safetensors" for p in (whole, killed))
     assert a.read_bytes() == b.read_bytes()
     steps = [row["step"] for row in read_metrics(killed)]

@@ -3,16 +3,19 @@ an endpoint."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import queue
 import shutil
 import signal
-import subprocess
 import sys
-import urllib.request
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -22,7 +25,6 @@ pytest.importorskip("aiohttp")
 import torch
 from chat_server import serving
 from own_kind import build
-from places import ROOT
 
 import assay
 from assay.task import Task, TaskError, write_jsonl
@@ -373,37 +375,39 @@ def test_what_a_solver_cannot_do_is_one_sentence(tmp_path: Path, own: Path, caps
     assert "gold of family broken raised ZeroDivisionError" in capsys.readouterr().err
 
 
-# --- assay serve as a process --------------------------------------------------------------------
+# --- assay serve ---------------------------------------------------------------------------------
 
 
-def test_it_answers_until_it_is_terminated(tiny_folder: Path) -> None:
+def test_it_answers_until_it_is_terminated(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, pieces, serves = io.StringIO(), queue.Queue[str](), threading.Event()
+
+    def ask() -> Any:
+        try:
+            text = next(piece for piece in iter(pieces.get, None) if "http://" in piece)
+            url = next(word for word in text.split() if word.startswith("http://"))
+            body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
+            kind = {"Content-Type": "application/json"}
+            asked = Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), kind)
+            with urlopen(asked, timeout=60) as reply:
+                return json.loads(reply.read())
+        finally:
+            if serves.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(told, "write", pieces.put)  # read by the other thread
+    monkeypatch.setattr(sys, "stderr", told)
     words = ["serve", "--model", str(tiny_folder), "--port", "0", "--name", "t", "engine.threads=1"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "assay", *words],
-        cwd=ROOT,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stderr is not None
-        line = next(text for text in server.stderr if "http://" in text)
-        url = next(word for word in line.split() if word.startswith("http://"))
-        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
-        request = urllib.request.Request(
-            f"{url}/v1/chat/completions",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as reply:
-            said = json.loads(reply.read())
-        assert said["model"] == "t"
-        assert said["usage"]["completion_tokens"] in (1, 2, 3)
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
-    finally:
-        server.kill()
-        server.wait()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask)
+        serves.set()
+        status = assay.main(words)
+        serves.clear()
+        pieces.put("http:// is no longer served")
+        said = answer.result()
+    assert (status, said["model"]) == (0, "t")
+    assert said["usage"]["completion_tokens"] in (1, 2, 3)
 
 
 def test_a_sequence_is_as_long_as_the_model_reads(tiny_folder: Path) -> None:
