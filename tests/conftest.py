@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -27,6 +28,9 @@ from namespaces import (
 )
 from small_lake import make_lake
 from tiny_model import tiny_config, write_tiny_tokenizer
+
+# What the tests import is kept: looking for garbage in it took 2.3 s of a worker's collection.
+gc.disable()
 
 # A loaded machine is slow, and no property is about time.
 settings.register_profile("assay", deadline=None, max_examples=50)
@@ -103,10 +107,13 @@ def _folders_that_a_jail_can_enter(tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _git_is_asked_once() -> None:
-    """Every record of a command says what the checkout is, which stays one while tests run."""
+def _what_stays_is_looked_at_once() -> None:
+    """Garbage is looked for in what tests make. Every record of a command says what the checkout
+    is: git is asked once."""
     from assay import record
 
+    gc.freeze()
+    gc.enable()
     ask, kept = record._git, cache(record._git)
     record._git = lambda root, *words: (kept if root == record.ROOT else ask)(root, *words)
 
