@@ -126,8 +126,8 @@ def decide(plan: ReadPlan, columns: Sequence[Column], rule: FileSettings) -> Non
     numeric = [c for c in columns if c.name not in taken and _is_numeric(c, gone[c.name], rule)]
     for column in numeric:
         if not column.simple(gone[column.name]):
-            open_to = None if column.name in rule.numbers else _otherwise(column)
-            plan.doubt(_word_doubt(column, gone[column.name]) or open_to)
+            two_forms = None if column.name in rule.numbers else _otherwise(column)
+            plan.doubt(_word_doubt(column, gone[column.name]) or two_forms)
     taken |= {*rule.numbers, *(c.name for c in numeric)}
     numeric = [c for c in numeric if plan.uses(c.name)]
     for column in columns:

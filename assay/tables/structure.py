@@ -151,7 +151,7 @@ def _said_values(values: dict[tuple[str, str], str]) -> list[Doubt]:
     for column in columns:
         mine = {v: why for (name, v), why in values.items() if name == column}
         shown = ", ".join(list(mine.values())[:_SHOWN])
-        said = f"rows with {shown} look like sums of other rows"
+        said = f"rows with {shown} look like sums or means of other rows"
         doubts.append(Doubt("total_rows", said, settle))
     return doubts
 

@@ -201,6 +201,8 @@ _WORDED = {
 _FIGURES = {word: what for what, words in _WORDED.items() for word in _listed(words)}
 _LEAST = 4  # rows that a sum without a word must add up
 _MEMBERS = 40  # distinct values of a column in which one may be the sum of the others
+_ROWS = 5000  # up to which sums of some of the other values are looked for
+_BITS = 40  # that the numbers of a value must tell before its sums are no chance
 _KEYS = 0.95  # of the groups in which a value must be the sum of its siblings
 _TAIL = 6  # rows at the end in which an average is looked for
 
@@ -425,52 +427,75 @@ def _bare(row: int, strips: Sequence[Strip]) -> bool:
 def _sums_of_siblings(
     strips: Sequence[Strip], measures: Sequence[Strip]
 ) -> dict[tuple[str, str], str]:
-    """Values of a column whose rows are the sums of the rows of its other values, group by group
-    of the other columns: `Both sexes` beside Male and Female, whatever the words."""
+    """Values of a column whose rows are the sums, or the means, of the rows of other values, group
+    by group of the other columns: `Both sexes` beside Male and Female, North beside its towns,
+    whatever the words. The others' first rows stand side by side."""
+    pd = importlib.import_module("pandas")
     found: dict[tuple[str, str], str] = {}
     rooms = [_tolerance(measure) * len(measure.values) ** 0.5 for measure in measures]
     for strip in strips:
-        if strip.numeric or len(strip.codes) < 6 or len(strip.texts) < 3:
+        count = np.count_nonzero(np.bincount(strip.codes + 1)[1:])
+        if strip.numeric or not 3 <= count <= _MEMBERS or len(strip.codes) < 2 * count:
             continue
-        codes, many = strip.codes + 1, len(strip.texts) + 1
-        if not 3 <= np.count_nonzero(np.bincount(codes, minlength=many)[1:]) <= _MEMBERS:
-            continue
-        for measure, least in zip(measures, rooms, strict=True):
-            sums = np.bincount(codes, weights=measure.weights, minlength=many)[1:]
-            whole = sums.sum()
-            room = max(1e-9 * abs(whole), least)
-            for code in np.flatnonzero((abs(2 * sums - whole) <= room) & (sums != 0)):
-                if _by_groups(strip, int(code), measure, strips):
-                    text = strip.texts[int(code)]
-                    why = f"{text!r} in {strip.name!r} (the others' sum in {measure.name!r})"
-                    found.setdefault((strip.name, text), why)
+        codes, before = strip.codes.copy(), -1
+        while before < len(found):  # a country may be the sum of regions that are sums themselves
+            before, kept, places = len(found), codes >= 0, np.full(len(codes), -1)
+            places[kept], order = pd.factorize(codes[kept])
+            first, end = np.triu_indices(len(order) + 1, 2 if len(codes) <= _ROWS else len(order))
+            for measure, least in zip(measures, rooms, strict=True):
+                sums = np.bincount(places + 1, measure.weights, len(order) + 1)[1:]
+                added = np.append(0, np.cumsum(sums))
+                for place, own in enumerate(sums.tolist()):
+                    inside = (first <= place) & (place < end)
+                    whole, many = added[end] - added[first] - inside * own, end - first - inside
+                    rounded = least or min(0.5 * len(codes) ** 0.5, 1e-4 * abs(own))
+                    room = max(1e-9 * abs(added).max(), rounded)
+                    apart = np.ptp(sums) > 1e-9 * abs(own) > 0
+                    near = (abs(whole - own) <= room) | (abs(whole - own * many) <= room * many)
+                    for block in np.flatnonzero(near & (many > 1) & apart)[:2].tolist():
+                        mine = places == place
+                        others = (first[block] <= places) & (places < end[block]) & ~mine
+                        if what := _by_groups(strip, mine, others, measure, strips):
+                            text = strip.texts[int(order[place])]
+                            why = f"{text!r} in {strip.name!r} (the {what} of others)"
+                            found.setdefault((strip.name, text), why)
+                            codes[mine] = -1
+                            break
     return found
 
 
-def _by_groups(strip: Strip, code: int, measure: Strip, strips: Sequence[Strip]) -> bool:
-    """Whether, in each group of the other columns, the rows of a value are the sum of the rest."""
-    pd = importlib.import_module("pandas")
+def _by_groups(
+    strip: Strip, mine: Array, others: Array, measure: Strip, strips: Sequence[Strip]
+) -> str:
+    """Whether, in each group of the other columns, the rows of a value are the sum of the others,
+    or their mean: `sum`, `mean` or nothing. Few or small numbers tell nothing, but where the others
+    are all that there are; nor do means of equal ones. Sums may be off by what was rounded."""
     keys = np.zeros(len(strip.codes), dtype=int)
-    mine = strip.codes == code
     for other in strips:
-        if other is strip or other is measure:
+        if other is measure or (not other.numeric and len(set(other.codes[mine])) == 1):
             continue
         if other.texts and not other.numeric:
             part = other.codes
-        elif other.numeric and set(other.values[mine]) == set(other.values[~mine]):
-            part = pd.factorize(other.values)[0]
+        elif other.numeric and set(other.values[mine]) == set(other.values[others]):
+            part = np.unique(other.values, return_inverse=True)[1]
         else:
             continue
-        keys = pd.factorize(keys * (int(part.max()) + 2) + part + 1)[0]
-        most = np.minimum(np.bincount(keys, weights=mine), np.bincount(keys, weights=~mine) // 2)
+        keys = np.unique(keys * (int(part.max()) + 2) + part + 1, return_inverse=True)[1]
+        most = np.minimum(np.bincount(keys, mine), np.bincount(keys, others) // 2)
         if most.sum() < 3:  # smaller groups hold no more
-            return False
-    values = measure.weights
-    own = np.bincount(keys, weights=np.where(mine, values, 0))
-    rest = np.bincount(keys, weights=np.where(mine, 0, values))
-    rows = np.bincount(keys, weights=~mine)
-    both = (np.bincount(keys, weights=mine) > 0) & (rows > 1)
-    if both.sum() < 3 or not bool((own[both] != 0).any()):
-        return False
-    room = np.maximum(1e-9 * abs(own), _tolerance(measure))
-    return bool((abs(own - rest) <= room)[both].mean() >= _KEYS)
+            return ""
+    own, rows = np.bincount(keys, mine * measure.weights), np.bincount(keys, others)
+    rest, squares = (np.bincount(keys, others * measure.weights**n) for n in (1, 2))
+    both = (np.bincount(keys, mine) > 0) & (rows > 1)
+    rest, rows, own = rest[both], rows[both], own[both]
+    room = (_tolerance(measure) or 0.5) * (rows + 1)
+    told = np.log2(np.maximum(1, abs(own) / (2 * room))).sum() >= _BITS and len(set(own)) > 2
+    if len(own) < 3 or not own.any() or not (told or (mine | others).all()):
+        return ""
+    room = np.maximum(1e-9 * abs(own), room if told else _tolerance(measure))
+    if (abs(own - rest) <= room).mean() >= _KEYS:
+        return "sum"
+    varied = (squares[both] / rows - (rest / rows) ** 2 > 1e-9 * own**2).sum() > 2
+    varied &= (np.diff(measure.numbers) <= 0).any()  # no numbers of rows
+    near = abs(own - rest / rows) <= np.maximum(1e-9 * abs(own), 2 * _tolerance(measure))
+    return "mean" if told and varied and near.mean() >= _KEYS else ""
