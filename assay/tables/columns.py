@@ -216,7 +216,7 @@ def _otherwise(column: Column) -> Doubt | None:
     if odd and all(_OTHERWISE.fullmatch(c.strip()) for c in odd):
         # not spans, notes, a unit in each
         plain = column.values or len(odd) < len(filled)
-        if plain or odd[0].strip()[-1:] in "0123456789":
+        if plain or odd[0].strip()[-1:] in "0123456789)":
             said = f"{shown(odd[0])} may be a number in another spelling, such as one below zero "
             settle = f"text: {yaml_list([column.name])}"
             said += "or of thousands; write it as in -1234.5"
