@@ -73,7 +73,8 @@ def described(about: str, names: Sequence[str]) -> dict[str, str]:
 def tidy(text: str) -> str:
     """One line without marks of a page's layout."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"[`*|]+|(?<!\w)_+|_+(?!\w)", "", " ".join(text.split()))
+    # a product keeps its sign
+    text = re.sub(r"[`|]+|(?<!\w)[*_]+|\*+(?![\w(])|_+(?!\w)", "", " ".join(text.split()))
     return re.sub(r"\s+([,.;:])", r"\1", text).strip(" -–:")
 
 
