@@ -199,7 +199,7 @@ def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> 
         "from rollouts.tools import tool\n"
         "@tool\ndef f(x: int) -> int:\n    'Add one.'\n    return x + 1\n"
         "def g(x: int) -> int:\n    return x\n"
-        "TOOLS = [f]\nPLAIN = [g]\nNUMBER = 7\nEMPTY = []\n"
+        "TOOLS = [f]\nPLAIN = [g]\nNUMBER = 7\nEMPTY = []\nBOTH = [f, lambda task: f]\n"
     )
     found, _ = play(tmp_path, str(own), ("f",), [call("f", x=1)])
     assert answers(found) == [("ok", "2")]
@@ -207,6 +207,7 @@ def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> 
         ("PLAIN", "g is a plain function; put @tool above it"),
         ("NUMBER", "int is no environment"),
         ("EMPTY", "holds no tools"),
+        ("BOTH", "stands alone"),
         ("GONE", "it has no GONE"),
     ):
         with pytest.raises(TaskError, match=why):

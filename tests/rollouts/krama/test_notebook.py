@@ -69,14 +69,15 @@ def test_variables_stay_and_errors_are_told_as_an_interpreter_tells_them() -> No
 def test_output_is_cut_in_the_middle_and_files_come_back() -> None:
     code = (
         "print('a' * 6000, 'b' * 6000)\nopen('made', 'w').write('1')\n"
-        "open('large', 'wb').write(bytes(2 << 20))"
+        "for name, size in (('full', 1 << 20), ('large', 1 + (1 << 20))):\n"
+        "    open(name, 'wb').write(b'f' * size)"
     )
     limits = replace(SMALL, fetch_mb=1)
-    many, none = cells(code, "pass", limits=limits, fetch=("made", "large", "missing"))
+    many, none = cells(code, "pass", limits=limits, fetch=("made", "full", "large", "missing"))
     start, cut, end = many.stdout.splitlines()
     assert (start, cut) == ("a" * 4096, "[... 3810 bytes left out ...]")
     assert end == "b" * 4095
-    assert many.files == {"made": b"1"}
+    assert many.files == {"made": b"1", "full": b"f" * (1 << 20)}
     assert none.stdout == ""
 
 

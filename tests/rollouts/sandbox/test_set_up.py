@@ -174,6 +174,11 @@ def test_each_poorer_machine_gets_its_level(
     assert found["warm"] is True
 
 
+def test_a_trial_says_what_went_wrong() -> None:
+    assert not launcher.attempt(lambda: None)
+    assert launcher.attempt(lambda: 1 / 0) == "ZeroDivisionError: division by zero"
+
+
 @needs_root
 def test_the_node_s_root_under_another_name_is_refused() -> None:
     """`unshare -r` as root: what it runs keeps root's id, which nothing binds."""
