@@ -27,6 +27,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Asked, Batch, Plan, answered, sample
 from rollouts.trajectory import UNTOLD, Sampling, Trajectory
 from train.evaluation.stats import pass_at_k
+from train.memory import give_back_memory
 
 Row = dict[str, Any]
 Scorer = Callable[[Task, Trajectory], Score]
@@ -225,6 +226,8 @@ def evaluate_tasks(
     def keep(task: Task, run: Trajectory) -> None:
         rows.append(row_of(task, run, score(task, run)))
         tally.add(rows[-1])
+        if len(rows) % chunk == 0:  # keys and values of another length do not fit into its gaps
+            give_back_memory()
         if progress is not None:
             progress.note(tally.text())
             progress.add(1)
