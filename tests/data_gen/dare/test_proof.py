@@ -95,10 +95,6 @@ def _answers_by(**changes: Any) -> Tabular:
     return mutant
 
 
-def _codes_kept(origin: Source, patch: Patch) -> dict[str, bytes]:
-    return _loads(lambda f: f.assign(pegel=f["pegel"].fillna(-999.0)))(origin, patch)
-
-
 def _sample_deviation(origin: Source, patch: Patch) -> dict[str, bytes]:
     import sklearn.preprocessing as pre
 
@@ -141,7 +137,7 @@ def _clean_rows(change: Callable[[Frame], Frame]) -> Tabular:
 TABULAR: dict[str, Tabular] = {
     "decimal comma dropped": _loads(_times("flaeche", 10)),
     "thousands read as decimals": _loads(_times("preis", 0.001, lambda v: v >= 1000)),
-    "a code for no value kept": _codes_kept,
+    "a code for no value kept": _loads(lambda f: f.assign(pegel=f["pegel"].fillna(-999.0))),
     "gaps filled with 0": _loads(lambda f: f.assign(alter=f["alter"].fillna(0.0))),
     "last row lost": _loads(lambda f: f.iloc[:-1]),
     "< for <=": _ranges(lambda c, low, high: (c.gt(low) & c.lt(high)) | c.isna()),

@@ -69,15 +69,14 @@ def test_variables_stay_and_errors_are_told_as_an_interpreter_tells_them() -> No
 def test_output_is_cut_in_the_middle_and_files_come_back() -> None:
     code = (
         "print('a' * 6000, 'b' * 6000)\nopen('made', 'w').write('1')\n"
-        "for name, size in (('full', 1 << 20), ('large', 1 + (1 << 20))):\n"
-        "    open(name, 'wb').write(b'f' * size)"
+        "[open(n, 'wb').write(bytes(s + (1 << 20))) for s, n in enumerate(('full', 'large'))]"
     )
     limits = replace(SMALL, fetch_mb=1)
     many, none = cells(code, "pass", limits=limits, fetch=("made", "full", "large", "missing"))
     start, cut, end = many.stdout.splitlines()
     assert (start, cut) == ("a" * 4096, "[... 3810 bytes left out ...]")
     assert end == "b" * 4095
-    assert many.files == {"made": b"1", "full": b"f" * (1 << 20)}
+    assert many.files == {"made": b"1", "full": bytes(1 << 20)}
     assert none.stdout == ""
 
 

@@ -76,10 +76,9 @@ def test_what_is_asked_for_is_taken_and_a_gpu_computes_in_bfloat16() -> None:
 
 
 def test_instructions_decide() -> None:
-    amx = {"architecture": "x86_64", "avx512_bf16": False, "amx_bf16": True}
-    emulated = {"architecture": "x86_64", "avx512_bf16": False, "amx_bf16": False}
-    here, held = {**emulated, "avx512_bf16": True}, {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-    arm = {"architecture": "aarch64"}
+    arm, emulated = {"architecture": "aarch64"}, {"architecture": "x86_64"}
+    amx, here = ({**emulated, name: True} for name in ("amx_bf16", "avx512_bf16"))
+    held = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
     fast = [(amx, True, {}), (here, True, {}), (arm, True, {})]
     # oneDNN says yes of emulation too
     slow = [(emulated, True, {}), (amx, False, {}), (amx, True, held), (arm, None, {})]
