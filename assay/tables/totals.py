@@ -215,7 +215,8 @@ def totals_of(
     rows: dict[int, str] = {}
     values: dict[tuple[str, str], str] = {}
     measures = [s for s in strips if _additive(s)]
-    sums = _sums_of_siblings(strips, measures)
+    # what adds up does so in the first numbers too; a table may have thousands of such columns
+    sums = _sums_of_siblings(strips, measures[:32])
     for strip in strips:
         if strip.name in passed:
             continue
@@ -471,7 +472,7 @@ def _by_groups(
     or their mean: `sum`, `mean` or nothing. Few or small numbers tell nothing, but where the others
     are all that there are; nor do means of equal ones. Sums may be off by what was rounded."""
     keys = np.zeros(len(strip.codes), dtype=int)
-    for other in strips:
+    for other in sorted(strips, key=lambda s: s.numeric):  # texts leave the smallest groups
         if other is measure or (not other.numeric and len(set(other.codes[mine])) == 1):
             continue
         if other.texts and not other.numeric:
