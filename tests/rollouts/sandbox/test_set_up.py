@@ -175,8 +175,7 @@ def test_each_poorer_machine_gets_its_level(
 
 
 def test_a_trial_says_what_went_wrong() -> None:
-    steps = (lambda: None, lambda: 1 / 0)
-    assert [*map(launcher.attempt, steps)] == ["", "ZeroDivisionError: division by zero"]
+    assert not launcher.attempt(lambda: None) and "division" in launcher.attempt(lambda: 1 / 0)
 
 
 @needs_root
