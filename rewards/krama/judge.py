@@ -93,9 +93,7 @@ def _read(text: str) -> _Reading:
     folded = unicodedata.normalize("NFKC", text).lower()
     joined, spaced = _squeeze(folded, ""), _squeeze(folded, " ")
     words = frozenset(joined) | frozenset(spaced)
-    numbers: Counter[float] = Counter()
-    for found in _NUMBER.findall(folded):
-        numbers[float(found.replace(",", ""))] += 1
+    numbers = Counter(float(found.replace(",", "")) for found in _NUMBER.findall(folded))
     bare = [w for w in spaced if w not in _STOP and not w[0].isdigit()]
     poles = {_POLES[w] for w in spaced if w in _POLES}
     pole = next(iter(poles)) if len(poles) == 1 else None
@@ -126,15 +124,13 @@ def deterministic(prediction: str, target: str) -> Verdict:
     said, want = _read(prediction), _read(target)
     alike = said.joined == want.joined or said.spaced == want.spaced
     if alike and said.numbers == want.numbers:  # without the numbers, "1.5" would equal "15"
-        return Verdict(
-            bool(want.spaced) or prediction.strip().lower() == target.strip().lower(), "equal"
-        )
+        same = bool(want.spaced) or prediction.strip().lower() == target.strip().lower()
+        return Verdict(same, "equal")
     if said.pole and want.pole and len(want.spaced.split()) <= 3:
         return Verdict(said.pole == want.pole, "pole")
     if said.numbers != want.numbers:
         return Verdict(False, "numbers")
-    held = bool(want.words) and all(w in said.words for w in want.content)
-    held = held and (bool(want.content) or bool(want.numbers))
+    held = bool(want.content or want.numbers) and said.words.issuperset(want.content)
     if held and _hedges(prediction, target):
         return Verdict(False, "several answers")
     if held and want.words & _ORDERED and not _in_order(want.content, said.content):
