@@ -13,6 +13,7 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote as quoted
 
@@ -276,10 +277,15 @@ class ReadPlan:
         place = f"data/{self.path}"
         rows = row_steps(self, place, name)
         steps = [Step(source(self, place)), *rows, *value_steps(self, name)]
-        found = ast.walk(parse_python("\n".join(one.of.code for one in steps)))
-        needed = {one.id for one in found if isinstance(one, ast.Name)} & _MODULES
-        imports = [f"import {module}" for module in sorted(needed)]
-        return "\n".join([*imports, *(one.code(name) for one in steps)])
+        named = _modules_in("\n".join(one.of.code for one in steps))
+        return "\n".join([*(f"import {n}" for n in named), *(one.code(name) for one in steps)])
+
+
+@lru_cache(maxsize=4096)  # a table is asked about many times
+def _modules_in(code: str) -> list[str]:
+    """The modules that a code names."""
+    found = {one.id for one in ast.walk(parse_python(code)) if isinstance(one, ast.Name)}
+    return sorted(found & _MODULES)
 
 
 def refused(path: str, error: Unreadable, part: str = "") -> Skipped:

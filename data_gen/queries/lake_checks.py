@@ -123,7 +123,7 @@ def best_listing(kind: str, target: Any, lists: Sequence[list[Any]]) -> tuple[fl
     for listed in lists:
         for answer in (listed, ", ".join(map(str, listed)), " ".join(map(str, listed))):
             outcome, reward = earns(kind, target, answer)
-            if kind == "string_approximate" and says_much_more(str(answer), str(target)):
+            if kind == "string_approximate" and reward and says_much_more(str(answer), str(target)):
                 reward = 0.0  # gold says `names_only`
             found.append((outcome, reward))
     return max(f[0] for f in found), max(f[1] for f in found)

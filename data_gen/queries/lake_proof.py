@@ -10,17 +10,15 @@ sandbox only. The second way is SQL over the original file (`duckdb_sql.py`).
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, permutations, repeat
 from pathlib import Path
 from typing import Any, cast
 
-from assay.syntax import parse_python
 from assay.task import TaskError
 from data_gen.certificate import AGREED, DIFFERS, ONCE, UNPROVABLE, Refusal
 from data_gen.proof.forms import Shelf
@@ -92,14 +90,13 @@ _STACK = (
     *("pyarrow.pandas_compat", "pyarrow.parquet", "pyarrow.dataset", "zstandard"),
     *("openpyxl", "lxml.html", "pandas.io.html"),
 )
-_pools: list[Pool] = []  # one a process, on the event loop of `asyncio_run`
 
 
+@cache
 def _pool() -> Pool:
-    """One run at a time: processes that prove share the cores."""
-    if not _pools:
-        _pools.append(Pool(replace(Config(), workers=1, stack=_STACK)))
-    return _pools[0]
+    """One a process, on the event loop of `asyncio_run`, and one run at a time: processes that
+    prove share the cores."""
+    return Pool(replace(Config(), workers=1, stack=_STACK))
 
 
 def runs(
@@ -160,18 +157,9 @@ def _checked(question: Question, row: Any, without: int) -> Values | PipelineFai
 def _files(question: Question, folder: Path) -> dict[str, bytes]:
     """The files that a question reads, under the names it reads them by; one that is not there is
     left out, so that the pipeline fails."""
-    try:
-        nodes = list(ast.walk(parse_python(question.code())))
-    except (SyntaxError, ValueError):
-        return {}
-    said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    said |= {f"data/{source.path}" for source in sources_of(question.ops or ())}
-    found: dict[str, bytes] = {}
-    for name in sorted(said):
-        path = folder / name.removeprefix("data/")
-        if name.startswith("data/") and plain_path(name) and path.is_file():
-            found[name] = path.read_bytes()
-    return found
+    names = sorted({s.path for s in sources_of(tuple(x.op for x in question.steps if x.op))})
+    there = [name for name in names if plain_path(name) and (folder / name).is_file()]
+    return {f"data/{name}": (folder / name).read_bytes() for name in there}
 
 
 # --- whether its values can be gold

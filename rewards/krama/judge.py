@@ -84,7 +84,8 @@ class _Reading:
 
 
 def _squeeze(text: str, instead: str) -> list[str]:
-    kept = "".join(instead if c != "%" and unicodedata.category(c)[0] == "P" else c for c in text)
+    marks = [ord(c) for c in {*text} - {"%"} if unicodedata.category(c)[0] == "P"]
+    kept = text.translate(dict.fromkeys(marks, instead))
     return [word for word in kept.split() if word not in _ARTICLES]
 
 

@@ -18,7 +18,7 @@ from data_gen.queries.lake import Lake  # noqa: E402
 from data_gen.queries.lake_build import facts_of  # noqa: E402
 from data_gen.queries.lake_proof import refusal, validate  # noqa: E402
 from data_gen.queries.lake_questions import KINDS, NoQuestion, question_for  # noqa: E402
-from data_gen.queries.ops import Figure, Join, Keep, Least, Limit, Load  # noqa: E402
+from data_gen.queries.ops import Figure, Join, Keep, Least, Limit, Load, Source  # noqa: E402
 from data_gen.queries.pipeline import LakeStep, Question  # noqa: E402
 from data_gen.rewording import lacks, named  # noqa: E402
 
@@ -174,12 +174,12 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-CENTS = Figure("Height", "mean", 2)
+THINGS, CENTS = Load(Source("things.csv")), Figure("Height", "mean", 2)
 
 
 def made(value: str, kind: str = "numeric_exact", margin: str = "1.0", code: str = "") -> Question:
     read = "t = pd.read_csv('data/things.csv')"
-    load = LakeStep("load", "Load", read, "Rows?", "len(t)", "numeric_exact")
+    load = LakeStep("load", "Load", read, "Rows?", "len(t)", "numeric_exact", op=THINGS)
     last = LakeStep("finish", "Finish", code, "?", value, kind, op=CENTS)
     return Question("What?", (load, last), "s", margin)
 
