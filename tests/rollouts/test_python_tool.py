@@ -13,6 +13,7 @@ from rollouts.environment import ModelTurn
 from rollouts.environments import ToolSettings
 from rollouts.event_loop import asyncio_run
 from rollouts.python_tool import NAME
+from rollouts.sandbox import launcher
 from rollouts.tool_calls import ToolCall
 
 ASKED = [{"role": "user", "content": "q"}]
@@ -75,6 +76,7 @@ def test_files_travel_by_name_and_nothing_else_does(tmp_path: Path) -> None:
 
 
 def test_what_cannot_run_is_said_before_it_does(tmp_path: Path) -> None:
+    assert not launcher.attempt(lambda: None) and "division" in launcher.attempt(lambda: 1 / 0)
     bad = [
         (ToolCall("", error="the tool call is not valid JSON"), "not valid JSON", "bad_call"),
         (ToolCall("bash", {}), "no tool 'bash'", "unknown_tool"),
