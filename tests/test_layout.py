@@ -46,7 +46,7 @@ BENCHMARK = re.compile(
 
 @dataclass
 class Shape:
-    """What the tests here ask of a file, from one walk over its tree."""
+    """What the tests below need to know of a file. One walk over its syntax tree finds it."""
 
     code_lines: int = 0  # with a token of code: comments, docstrings and blank lines are free
     functions: list[tuple[str, int]] = field(default_factory=list[Any])  # name, lines

@@ -399,7 +399,7 @@ _PLAIN = {
     **dict.fromkeys([0x2018, 0x2019, 0x201B, 0x00B4], "'"),
     **dict.fromkeys([0x201C, 0x201D], '"'),
 }
-# Cyrillic letters that look like Latin ones, small or capital
+# Cyrillic letters, and the Latin ones that they look like as small letters or as capitals
 _LATIN = str.maketrans("авекмнорстухіјѕһԁԛԝ", "abekmhopctyxijshdqw")
 _ROWS = 8  # that show whether labels stand once for several of them
 _BLANK = 0.25  # of the cells of a column of such labels, at least

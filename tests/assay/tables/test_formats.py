@@ -155,7 +155,7 @@ def test_marks_of_one_column_and_cells_filled_down(missing: str, folder: Path) -
     assert frame["share"].tolist() == [0.5, 0.25, 1.5, 2]
 
 
-# --- every file of a folder is a table, or has its line
+# --- every file of a folder is read as a table, or has a line that says why not
 
 CSV = "town,sales\nAldra,12\nBirk,14\nCorva,17\nElst,19\n"
 
