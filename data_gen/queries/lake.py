@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sqlite3
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -299,7 +300,8 @@ def opened(
 
             written = export_carried(args.out / "carried", at.map)
             asked += [Folder(path, carried_about(path), bare=bare) for path in written]
-        lakes = open_lakes(asked, at.map)
+        # All tables are kept, so that a file that takes long keeps nobody waiting.
+        lakes = open_lakes(asked, partial(at.map, ahead=sys.maxsize))
         names = Counter(lake.name for lake in lakes)
         if twice := [name for name, n in names.items() if n > 1]:
             raise TaskError(f"two folders are called {twice[0]!r}; rename one")
