@@ -84,6 +84,7 @@ def test_what_cannot_run_is_said_before_it_does(tmp_path: Path) -> None:
         (call("1", ["nope.csv"]), "'nope.csv' is not in the work folder", "bad_files"),
         (call("1", ["../data.csv"]), "not a bare file name", "bad_files"),
         (call("1", [], ["a/b"]), "not a bare file name", "bad_files"),
+        (call("1", ["\udc80"]), "lone surrogate", "bad_files"),
         (call("1", [], ["main.py"]), "cannot be used", "bad_files"),
     ]
     _, (reply,), closing = converse(tmp_path, [[c for c, _, _ in bad]])
