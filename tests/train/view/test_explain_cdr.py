@@ -4,8 +4,6 @@ is known."""
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import groupby
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +12,9 @@ from small_run import INPUT as SOURCE
 from small_run import refinement
 
 from assay.task import Answer, Task
-from rewards.gold import Step, execute
-from rewards.parse import normalise, render
+from rewards.parse import render
 from train.view.explain import ANSWER, GOLD, INPUT, NO_STEP, align, spine
-from train.view.explain_cdr import counterfactuals, explain
+from train.view.explain_cdr import explain
 
 TEXT = st.text(st.sampled_from("ab <>\n@.é\ud800"), max_size=30)
 
@@ -44,27 +41,15 @@ def test_segments_are_all_of_the_three_texts(
     assert found == texts
 
 
-def test_who_removed_left_over_lost_and_added_what() -> None:
-    states = ["a <b>x</b> y@z.de", "a x y@z.de", "a x "]
-    both = INPUT | GOLD
-    chars = [(char, len([*run])) for char, run in groupby(spine(states, [0, 3], 2))]
-    kept, removed = (both, NO_STEP, NO_STEP), [(INPUT, step, NO_STEP) for step in (0, 0, 3)]
-    assert chars == [
-        (kept, 2),
-        (removed[0], 3),
-        (kept, 1),
-        (removed[1], 4),
-        (kept, 1),
-        (removed[2], 6),
-    ]
+def test_who_left_over_lost_and_added_what() -> None:
     states = ["keep <i>this</i> text", "keep this text"]
     segments = align(spine(states, [0], 1), *states, "keep <i>this also")
     said = {(bits, step): length for bits, length, step in segments if bits not in (7, 1)}
     # <i>, text and also
-    assert said == said | {(INPUT | ANSWER, 0): 3, (both, NO_STEP): 4, (ANSWER, NO_STEP): 4}
+    assert said == {(INPUT | ANSWER, 0): 3, (INPUT | GOLD, NO_STEP): 4, (ANSWER, NO_STEP): 4}
     states = ["one two", "one"]  # a step behind the stop that was carried out
     segments = align(spine(states, [1], 0), "one two", "one two", "one")
-    assert (both, 4, 1) in segments
+    assert (INPUT | GOLD, 4, 1) in segments
 
 
 # --- the step that went wrong --------------------------------------------------------------------
@@ -79,19 +64,10 @@ STOPPED_FIRST = replace(
 )
 
 
-def test_the_work_is_the_recipe_as_gold_ran_it() -> None:
-    work = explain(KEPT, Answer("")).work
-    assert [s.name for s in work.steps][:2] == ["clean_html_mapper", "clean_email_mapper"]
-    assert work.steps[HTML].after == WITH_MAILS
-    assert work.steps[WORDS].detail.endswith("measured num_words 6, wanted at least 3: keeps")
-    assert (work.input, work.gold, work.label, work.unknown) == (SOURCE, GOLD_TEXT, "KEEP", "")
-
-
 @pytest.mark.parametrize(
     ("task", "status", "text", "wrong", "said"),
     [
         (KEPT, "KEEP", GOLD_TEXT, (), ""),
-        (DROPPED, "DROP", DROPPED.gold["text"], (), ""),
         (KEPT, "KEEP", WITH_MAILS, (MAIL,), "when clean_email_mapper is left out"),
         (KEPT, "KEEP", "Ask <b>tom</b> at  or at  now.", (HTML,), "clean_html_mapper is left out"),
         (
@@ -99,11 +75,12 @@ def test_the_work_is_the_recipe_as_gold_ran_it() -> None:
             "Step 2 (clean_email_mapper) removes 11 characters still there.",
         ),
         (KEPT, "KEEP", SOURCE, (HTML, MAIL), "when nothing is changed"),
+        (STOPPED_FIRST, "KEEP", GOLD_TEXT, (0,), "when the filter is ignored"),
+        (KEPT, "DROP", WITH_MAILS, (MAIL, WORDS), "it stops after its first mapper and says DROP"),
         (DROPPED, "KEEP", DROPPED.gold["text"], (WORDS,), "Step 3 (words_num_filter) rejects"),
         (KEPT, "DROP", GOLD_TEXT, (WORDS,), "keeps the text, and the answer says DROP"),
         (STOPPED_FIRST, "DROP", WITH_MAILS, (1,), "was not reached, and the answer carries it out"),
         (KEPT, "KEEP", GOLD_TEXT.replace("now", "soon, I think"), (), "that no step removes"),
-        (KEPT, "KEEP", GOLD_TEXT.replace("now", "soon, I think"), (), "neither the input nor gold"),
     ],
 )
 def test_the_step_that_went_wrong_is_named(
@@ -116,17 +93,11 @@ def test_the_step_that_went_wrong_is_named(
 def test_what_is_no_fault_or_has_no_form_names_no_step() -> None:
     finding = explain(KEPT, Answer(render("KEEP", "Ask tom at or at now."))).finding
     assert (finding.wrong, finding.spaces_only) == ((), True)
-    finding = explain(KEPT, Answer("I cannot")).finding
-    assert (finding.wrong, finding.text) == ((), "I cannot")
-    for change, why in (
-        ({"recipe": None}, "carries no recipe"),
-        ({"recipe": [{"operator": "no_such_mapper"}]}, "cannot be executed"),
-        ({"text": "something else"}, "another text"),
-    ):
+    assert explain(KEPT, Answer("I cannot")).finding.wrong == ()
+    for change, why in (({"recipe": None}, "carries no recipe"), ({"text": "x"}, "another text")):
         task = replace(KEPT, gold=KEPT.gold | change)
         got = explain(task, Answer(render("KEEP", "Ask tom")))
-        assert why in got.work.unknown and got.work.steps == ()
-        assert why in got.finding.said and got.finding.wrong == ()
+        assert why in got.work.unknown and got.work.steps == () and got.finding.wrong == ()
 
 
 @given(st.text(max_size=60), st.sampled_from(["KEEP", "DROP"]))
@@ -135,37 +106,3 @@ def test_nothing_that_a_model_writes_raises(text: str, status: str) -> None:
     for answer in (text, render(status, text), SOURCE + text):
         got = explain(KEPT, Answer(answer))
         assert all(0 <= i < len(got.work.steps) for i in got.finding.wrong)
-
-
-LONG = "Write to ana@acme.io or see https://example.org now. Then <b>stop</b> here."
-RECIPE = (
-    Step("clean_email_mapper"),
-    Step("clean_html_mapper"),
-    Step("text_length_filter", {"min_len": 20}),
-    Step("clean_links_mapper"),
-)
-STOPPED = (RECIPE[0], Step("text_length_filter", {"min_len": 500}), RECIPE[1])
-
-
-def executed(steps: tuple[Step, ...]) -> dict[str, Any]:
-    run = execute(LONG, steps)
-    recipe = [{"operator": s.operator, "params": s.params} for s in steps]
-    return {"input_text": LONG, "status": run.status, "text": run.text, "recipe": recipe}
-
-
-@pytest.mark.parametrize(
-    ("recipe", "run", "words"),
-    [
-        (RECIPE, (RECIPE[0], *RECIPE[2:]), "clean_html_mapper is left out"),
-        (RECIPE, RECIPE[2:3], "nothing is changed"),
-        (RECIPE, RECIPE[:1], "it stops after its first mapper"),
-        (STOPPED, (STOPPED[0], STOPPED[2]), "the filter is ignored"),
-        (STOPPED, (STOPPED[1], STOPPED[0], STOPPED[2]), "nothing is changed"),
-    ],
-)
-def test_a_wrong_answer_is_explained_by_the_recipe_that_gives_it(
-    recipe: tuple[Step, ...], run: tuple[Step, ...], words: str
-) -> None:
-    known, said = counterfactuals(executed(recipe)), execute(LONG, run)
-    assert known[said.status, normalise(said.text)][1] == words
-    assert ("DROP", "something else") not in known
