@@ -8,44 +8,26 @@ from typing import Any
 
 import pytest
 from chat_server import Body, serving
-from front import command
-from krama_checkout import make_checkout
-from krama_data import KRAMA, needs_krama
+from front import command, results
+from krama_checkout import make_checkout, task
 from lake_cache import own_cache as own_cache
+from mixed_tasks import table
 from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
 from assay.task import Task, TaskError, write_jsonl
 from data_gen.krama.cli import build
-from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rollouts.environments import EnvironmentFactory
-from train.evaluation.krama import summary, text_tables
 
 pytestmark = pytest.mark.usefixtures("warm_sandbox")
 evaluate = command("eval")
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20}
-SUB = {
-    "id": "s-1",
-    "query": "How many years?",
-    "answer": 30,
-    "answer_type": "numeric_exact",
-    "data_sources": ["rain_amherst.csv"],
-    "step": "Load 'rain_amherst.csv'.",
-}
-
-
-def entry(name: str, query: str, answer: Any, parts: bool = True) -> dict[str, Any]:
-    row = {"id": name, "domain": name.partition("-")[0], "query": query, "answer": answer}
-    row |= {"answer_type": "numeric_exact", "data_sources": ["rain_amherst.csv"]}
-    return row | {"subtasks": [{**SUB, "id": f"{name}-1"}] if parts else []}
-
-
 ASKED = "What is the mean rain in {} in Amherst?".format
 RAIN = (
-    entry("north-easy-1", ASKED("June"), 1.5),
-    entry("north-easy-2", ASKED("July"), 2.5),
-    entry("south-easy-1", "REFUSED: how much rain?", 1.5),
+    task("north-easy-1", ASKED("June"), 1.5, domain="north"),
+    task("north-easy-2", ASKED("July"), 2.5, domain="north"),
+    task("south-easy-1", "REFUSED: how much rain?", 1.5, domain="south"),
 )
 
 
@@ -56,10 +38,6 @@ def lakes(folder: Path, rows: Any = RAIN) -> Path:
     (folder / "w.json").write_text(json.dumps(rows), encoding="utf-8")
     build([folder / "w.json"], folder / "lakes", folder / "k", "full")
     return folder / "k"
-
-
-def results(out: Path) -> dict[str, Any]:
-    return json.loads((out / "results.json").read_text("utf-8"))
 
 
 def message(text: str) -> Body:
@@ -89,40 +67,22 @@ def test_an_endpoints_failures_are_no_wrong_answers(
     assert whole["overall"]["release"] == 0.5  # the refused task is no zero there either
     assert whole["north"]["tokens"] == 120
     assert tables["pipeline-design"]["north"]["subtask_credit"] is not None
-    assert (tables["subtasks"]["overall"]["tasks"], tables["subtasks"]["overall"]["unscored"]) == (
-        *(3, 1),
-    )
+    assert tables["subtasks"]["overall"]["unscored"] == 1
     assert tables["end-to-end categories"]["infrastructure"] == 1
     refused = [r for r in data["rows"] if r["outcome"] is None]
     assert all("HTTP 400" in r["failure"] and r["reward"] is None for r in refused)
-    said = capsys.readouterr()
-    assert "| overall | 3 | 50.00 | 1 |" in said.out and "2 of 6 answers" in said.err
-
-
-def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
-    """20 of 32 is 62.5 %; its 95 % interval is 45.3 % to 77.1 % (Wilson's formula, by hand)."""
-    row = {"setting": "end-to-end", "domain": "a", "parts": {}, "parent": None, "release": None}
-    row |= {"category": "right", "cost": {"tokens": 1, "seconds": 1.0}}
-    # a correlation that is right is 1 but for the last bit
-    outcomes = [*[1.0] * 19, 0.9999999999999998, *[0.0] * 12]
-    tables = summary([{**row, "outcome": o} for o in outcomes])
-    meta = {"agent": "a", "model": "m", "reading": "table3"}
-    assert "| 32 | 62.50 | 20 | 45.3 to 77.1 |" in text_tables(tables, meta)
+    assert "2 of 6 answers" in capsys.readouterr().err
 
 
 def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
-    """A random model says nothing useful, and every episode still ends with an outcome. An agent
-    whose conversation is written anew leaves no ids, but its tokens are counted."""
-    place = lakes(tmp_path)
-    for agent in ("lake-agent", "datawise"):
-        out = tmp_path / agent
-        words = ["--tasks", f"krama:{place}", "--model", str(tiny_folder), f"krama.agent={agent}"]
-        words += ["sampling.max_new_tokens=8", "tools.snippet_tokens=100", "--no-baselines"]
-        words += ["tools.turns=3", "krama.settings=end-to-end", "--limit", "1", "--out", str(out)]
-        assert evaluate(words) == 0
-        (row,) = results(out)["rows"]
-        assert (row["outcome"], row["failure"]) == (0.0, None) and 1 <= row["turns"] <= 3
-        assert row["tokens_out"] <= 24 and row["tokens_in"] > 100
+    """An agent whose conversation is written anew leaves no ids, but its tokens are counted."""
+    words = ["--tasks", f"krama:{lakes(tmp_path)}", "--model", str(tiny_folder), "--no-baselines"]
+    words += ["sampling.max_new_tokens=8", "tools.snippet_tokens=100", "krama.agent=datawise"]
+    words += ["tools.turns=3", "krama.settings=end-to-end", "--limit", "1"]
+    assert evaluate([*words, "--out", str(tmp_path / "o")]) == 0
+    (row,) = results(tmp_path / "o")["rows"]
+    assert (row["outcome"], row["failure"]) == (0.0, None) and 1 <= row["turns"] <= 3
+    assert row["tokens_out"] <= 24 and row["tokens_in"] > 100
 
 
 BROKEN = "```python\nraise ValueError('M')\n```"
@@ -132,8 +92,8 @@ def swept(folder: Path, name: str, *more: str) -> dict[str, Any]:
     """Results of a model that is right after two tries, writes no code, or is right after six."""
     place = folder / "k"
     if not place.exists():
-        south = entry("south-easy-2", ASKED("July"), 1.5)
-        hard = entry("north-hard-3", ASKED("May"), 1.5, parts=False)
+        south = task("south-easy-2", ASKED("July"), 1.5, domain="south")
+        hard = task("north-hard-3", ASKED("May"), 1.5, domain="north", subtasks=[])
         lakes(folder, (RAIN[0], south, hard))
         said = {
             "June": [PLAN + BROKEN, CODE],
@@ -148,16 +108,13 @@ def swept(folder: Path, name: str, *more: str) -> dict[str, Any]:
 
 
 def test_one_run_of_many_tries_says_what_fewer_come_to(tmp_path: Path) -> None:
-    six = swept(tmp_path, "six", "tools.tries=6", "tools.snippet_rows=20")
+    six = swept(tmp_path, "six", "tools.tries=6")
     counts = {c["tries"]: c for c in six["tables"]["end-to-end by tries"]}
     assert {n: (c["ran"], c["right"]) for n, c in counts.items()} == {
         **{1: (0, 0), 2: (1, 1), 3: (1, 1), 4: (1, 1), 5: (1, 1)},
         6: (2, 2),
     }
     assert counts[3]["calls"] == pytest.approx((2 + 3 + 3) / 3)
-    assert (six["tries"], six["rows"]) == (6, 20)
-    rows = results(tmp_path / "six")["rows"]
-    assert [r["more"]["notes"]["tries"] for r in rows] == [2, 6, 6]
     five = swept(tmp_path, "five")
     at_five = five["tables"]["end-to-end"]["overall"]
     assert (at_five["score"], at_five["right"]) == (counts[5]["score"], counts[5]["right"])
@@ -168,57 +125,7 @@ def test_one_run_of_many_tries_says_what_fewer_come_to(tmp_path: Path) -> None:
         **{"right": 1, "contract_broken": 1, "code_fails": 1}
     }
     text = (tmp_path / "five" / "tables.md").read_text("utf-8")
-    assert "| south | 1 | 0.00 | 0.0 to 79.3 | – | – | – |" in text
-    one = swept(tmp_path, "one", "krama.agent=ds-guru-one-shot")
-    assert "end-to-end by tries" not in one["tables"]
-
-
-def test_what_cannot_be_used_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = lakes(tmp_path)
-    for word, said in (
-        ("tools.tries=0", "tools.tries=0"),
-        ("tools.snippet_rows=-1", "tools.snippet_rows=-1"),
-        ("tools.snippet_tokens=9", "tools.snippet_tokens=9"),
-        ("krama.input_mode=oracle", "these tasks are made already"),
-        ("krama.settings=whole", "krama.settings='whole'"),
-    ):
-        words = ["--tasks", f"krama:{place}", "--model", "gold", "--out", str(tmp_path / "o")]
-        assert evaluate([*words, word]) == 2
-        assert said in capsys.readouterr().err
-
-
-def gold_replies(workload: Path) -> list[dict[str, Any]]:
-    """For every task and sub-task of a workload the reply of a DS-Guru that knows the answers."""
-    rows: list[dict[str, Any]] = []
-    for found in read_workload(workload):
-        asked = [(sub_task(found, s, "", "full", []), [s.answer]) for s in found.steps]
-        asked.append(
-            (end_to_end(found, "", "full", []), [found.answer, *(s.answer for s in found.steps)])
-        )
-        for task, (main, *rest) in asked:
-            printed = {"main-task": main} | {f"subtask-{i}": v for i, v in enumerate(rest, 1)}
-            code = f"```python\nimport json\nprint(json.dumps({printed!r}))\n```"
-            question = f"Question: {task.prompt[-1]['content']}\n"
-            rows.append({"match": question, "replies": ["```json\n[]\n```\n" + code]})
-    return rows
-
-
-@pytest.mark.slow
-@needs_krama
-def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Path) -> None:
-    """All 46 tasks and 279 sub-tasks through index, prompt, contract, sandbox and scorer."""
-    workload = KRAMA / "data" / "workload_verified.json"
-    build([workload], KRAMA / "data" / "lake", tmp_path / "k", "full")
-    canned = tmp_path / "canned.jsonl"
-    canned.write_text("".join(json.dumps(row) + "\n" for row in gold_replies(workload)), "utf-8")
-    words = ["--tasks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
-    assert evaluate([*words, "--out", str(tmp_path / "o"), "server.in_flight=4"]) == 0
-    data = results(tmp_path / "o")
-    assert [(r["task_id"], r["why"]) for r in data["rows"] if r["outcome"] != 1.0] == []
-    tables = data["benchmarks"]["krama"]["tables"]
-    overall = tables["end-to-end"]["overall"]
-    assert (overall["tasks"], overall["right"], overall["subtask_credit"]) == (46, 46, 1.0)
-    assert tables["subtasks"]["overall"]["tasks"] == 279 and len(tables["end-to-end"]) == 7
+    assert "| south | 1 | 0.00 | 0.0 to 79.3 | – | – | – |" in text  # Wilson's interval
 
 
 def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
@@ -229,47 +136,21 @@ def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
     assert evaluate([*words, str(tmp_path / "o"), "krama.subtask_mode=oracle"]) == 0
     said, data = capsys.readouterr().out, results(tmp_path / "o")
     cells = data["benchmarks"]["krama"]["tables"]["end-to-end"]
-    assert (cells["overall"]["tasks"], cells["overall"]["score"]) == (3, 1.0)
-    assert (cells["of these doubted"]["tasks"], cells["without the doubted"]["tasks"]) == (1, 2)
-    assert cells["legal"]["tasks"] == 2  # the doubted one is in its domain's row
+    names = ("overall", "legal", "of these doubted", "without the doubted")
+    assert [cells[name]["tasks"] for name in names] == [3, 2, 1, 2]
+    assert cells["overall"]["score"] == 1.0
     doubted = {r["task_id"]: r["reward"] for r in data["rows"] if r["more"]["doubt"]}
     assert doubted == {"legal-hard-1": 0.0, "legal-hard-1-1": 0.0}
-    for words_said in (
-        "Over 3 of the benchmark's 104 tasks, files shown: full; archeology 0 of 12",
-        "Over 3 of the benchmark's 633 sub-tasks, files shown: oracle",
-        "doubted of 1 tasks and 1 sub-tasks",
-        "quick-start-questions.json: left out ",
-        "6 test tasks of the release",
-    ):
-        assert words_said in said
+    assert "Over 3 of the benchmark's 104 tasks, files shown: full; archeology 0 of 12" in said
+    assert "Over 3 of the benchmark's 633 sub-tasks, files shown: oracle" in said
     assert evaluate([*words, str(tmp_path / "p"), "krama.doubted=false"]) == 0
-    data = results(tmp_path / "p")
-    assert "of these doubted" not in data["benchmarks"]["krama"]["tables"]["end-to-end"]
-    assert len(data["rows"]) == 4
-    (place / "data/legal").rename(tmp_path / "elsewhere")
-    assert evaluate([*words, str(tmp_path / "q"), "--strict"]) == 2
+    assert len(results(tmp_path / "p")["rows"]) == 4
 
 
 # --- agents of other projects, also on tables ----------------------------------------------------
 
-SAVE = """```python
-import os
-if os.path.exists("data.csv"):
-    open("prediction.csv", "w").write(open("data.csv").read())
-```
-"""
-
-
-def table(folder: Path) -> Path:
-    """One table task, whose prediction is the file that it is given."""
-    rows = "id,y\n" + "".join(f"{i},{i % 2}\n" for i in range(6))
-    (folder / "data.csv").write_text(rows, encoding="utf-8")
-    gold = {"task_type": "class-IF", "truth_csv": rows, "targets": ["y"], "key_columns": ["id"]}
-    asked = [{"role": "user", "content": "Copy data.csv to prediction.csv."}]
-    more = {"tools": ("python_executor",), "files": {"data.csv": "data.csv"}}
-    task = Task("t", "table", "class-IF", "heldout", asked, gold, **more)
-    write_jsonl(folder / "tasks.jsonl", [task.to_json()])
-    return folder / "tasks.jsonl"
+TRUTH = "row_id,kind\n1,a\n2,b\n3,a\n"  # of the one table task
+SAVE = f"```python\nopen('prediction.csv', 'w').write({TRUTH!r})\n```"
 
 
 def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> None:
@@ -279,14 +160,15 @@ def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> No
             return message("<end_step>")
         if "Stage: planning" in asked:
             return message("<think>not <next_step></think><fulfilled> <answer>1.5</answer>")
-        return message(SAVE + "```python\nprint(41 + 1)\n```")
+        return message(SAVE)
 
     place = make_checkout(tmp_path / "release")
-    with serving(reply) as (url, asked):
+    with serving(reply) as (url, _):
         words = ["--model", url, "server.model=m", "krama.agent=datawise", "--no-baselines"]
         lake = ["--tasks", f"krama:{place}", "krama.settings=end-to-end", "krama.doubted=false"]
         assert evaluate([*lake, *words, "--out", str(tmp_path / "k")]) == 0
-        tasks = ["--tasks", f"dare:{table(tmp_path)}"]
+        write_jsonl(tmp_path / "t.jsonl", [table().to_json()])
+        tasks = ["--tasks", f"dare:{tmp_path / 't.jsonl'}"]
         assert evaluate([*tasks, *words, "--out", str(tmp_path / "d")]) == 0
     found = results(tmp_path / "k")["rows"]
     outcomes = {r["task_id"]: r["outcome"] for r in found}
@@ -295,19 +177,10 @@ def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> No
     (row,) = results(tmp_path / "d")["rows"]
     assert (row["failure"], row["turns"], row["outcome"]) == (None, 3, 1.0)
     assert list(row["files"]) == ["prediction.csv"] and "file_texts" not in row
-    kept = json.loads((tmp_path / "d" / "rows.jsonl").read_text().splitlines()[0])
-    assert list(kept["file_texts"]) == ["prediction.csv"]
-    assert len({str(b["messages"][0]) for b in asked}) == 1  # one system message, always first
-    assert max(len(b["messages"]) for b in asked) == 2
 
 
-def test_agents_that_do_not_fit_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--tasks", f"dare:{table(tmp_path)}", "--model", "gold", "--out", str(tmp_path / "o")]
-    assert evaluate([*words, "krama.agent=lake-agent"]) == 2
-    assert "it works on lakes" in capsys.readouterr().err
-    task = Task("t", "table", "class-IF", "train", [], {}, tools=("datawise",))
-    EnvironmentFactory(tmp_path).check([task])
+def test_what_leaves_no_ids_is_not_trained_on(tmp_path: Path) -> None:
+    one = Task("t", "table", "class-IF", "train", [], {}, tools=("datawise",))
+    EnvironmentFactory(tmp_path).check([one])
     with pytest.raises(TaskError, match="cannot be trained on"):
-        EnvironmentFactory(tmp_path).check([task], ids=True)
+        EnvironmentFactory(tmp_path).check([one], ids=True)

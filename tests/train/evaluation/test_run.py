@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from chat_server import serving
 from front import command as front
-from mixed_tasks import mixed, own, write_canned, write_mixed
+from front import results
+from mixed_tasks import mixed, own, said, write_canned, write_mixed
 from places import ROOT
 from view_pages import items_of
 
 pytest.importorskip("pandas")
 
-from assay.task import Task, write_jsonl
+from assay.family import score_answer
+from assay.task import Answer, Task, write_jsonl
 from rollouts.sampler import GIVE_UP
 from train.evaluation.run import even_draw
 
@@ -44,15 +46,12 @@ def words(place: Path, out: Path, model: str = "", *more: str) -> list[str]:
 @pytest.fixture(scope="module")
 def found(place: Path) -> dict[str, Any]:
     assert main(words(place, place / "out", "", "server.price=[1,2]")) == 0
-    return json.loads((place / "out" / "results.json").read_text())
+    return results(place / "out")
 
 
 def test_five_families_have_one_row_an_answer(found: dict[str, Any]) -> None:
     rows = {row["task_id"]: row for row in found["rows"]}
     assert list(rows) == [task.id for task in mixed()]
-    assert {row["family"] for row in rows.values()} == {
-        *("refinement", "structured", "table", "answer", "sums")
-    }
     outcomes = {name: row["outcome"] for name, row in rows.items()}
     assert outcomes["j0"] == outcomes["a7"] == outcomes["o2"] == 1.0
     assert outcomes["t0"] == outcomes["a8"] == outcomes["o3"] == outcomes["r0"] == 0.0
@@ -70,23 +69,18 @@ def test_tables_are_by_family_and_slice_with_clustered_intervals(found: dict[str
     tables = found["tables"]
     assert tables["overall"]["n"] == 18 and tables["overall"]["no_outcome"] == 0
     texts = tables["by_family"]["refinement"]
-    assert (texts["n"], texts["sources"]) == (6, 3)
-    assert texts["mean_outcome"] == pytest.approx(4 / 6) and texts["balanced"] == 0.5
-    low, high = texts["interval"]
-    assert low <= 4 / 6 <= high
+    assert (texts["n"], texts["sources"], texts["balanced"]) == (6, 3, 0.5)
     sums = tables["by_family"]["sums"]  # all from one book: nothing is known of other books
     assert (sums["mean_outcome"], sums["sources"], sums["interval"]) == (1 / 8, 1, None)
     assert sums["mean_reward"] == pytest.approx(0.1 + 0.9 / 8)
     status = tables["by_slice"]["refinement"]["gold status"]
     assert (status["KEEP"]["mean_outcome"], status["DROP"]["mean_outcome"]) == (1.0, 0.0)
-    assert set(tables["by_slice"]["sums"]["digits"]) == {"1", "2"}
     # gold and every cheat stand beside the model
     baselines = found["baselines"]
     assert baselines["gold"]["overall"]["mean_outcome"] == 1.0
     assert baselines["gold"]["overall"]["n"] == 18
     assert baselines["cheat:two"]["by_family"]["sums"]["mean_outcome"] == 1 / 8
     assert set(baselines["cheat:drop"]["by_family"]) == {"refinement"}
-    assert baselines["cheat:drop"]["by_slice"]["refinement"]["gold status"]["DROP"]["n"] == 2
 
 
 def test_the_page_and_an_own_familys_files_are_written(place: Path, found: dict[str, Any]) -> None:
@@ -107,6 +101,30 @@ def test_references_need_no_torch_and_json_is_one_object(place: Path, tmp_path: 
     ran = [sys.executable, "-c", code]
     done = subprocess.run(ran, cwd=ROOT, check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)["tables"]["overall"]["mean_outcome"] == 1.0
+
+
+HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
+WAYS = (
+    lambda text: {"content": f"<think>\n{HIDDEN}\n</think>\n\n{text}"},
+    lambda text: {"content": f"{HIDDEN}</think>\n\n{text}"},  # opened by the template
+    lambda text: {"content": text, "reasoning_content": HIDDEN},
+)
+
+
+def test_an_endpoint_that_thinks_scores_as_one_that_does_not(place: Path, tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    by_prompt = {task.prompt[-1]["content"]: said(task) for task in mixed()}
+
+    def reply(body: dict[str, Any]) -> Any:
+        message = WAYS[len(seen) % 3](by_prompt[body["messages"][-1]["content"]])
+        return {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+    with serving(reply) as (url, seen):
+        assert main(words(place, tmp_path, url, "server.model=m", "--no-baselines")) == 0
+    for task, row in zip(mixed(), results(tmp_path)["rows"], strict=True):
+        plain = score_answer(task, Answer(said(task)))
+        found = (row["outcome"], row["reward"], row["why"])
+        assert found == (plain.outcome, plain.reward, plain.why) and row["thought"] == HIDDEN
 
 
 def toy(place: Path, count: int) -> Path:
@@ -133,18 +151,16 @@ def test_other_settings_tasks_and_code_are_refused_by_name(
     assert main(command) == 0
     assert main([*command, "--seed", "1"]) == 2
     assert "another seed" in capsys.readouterr().err
-    moved = toys / "moved"
-    moved.mkdir()
-    (toys / "toy.jsonl").rename(moved / "toy.jsonl")
-    again = ["--tasks", str(moved / "toy.jsonl"), *command[2:]]
-    assert main(again) == 0  # the same tasks at another place
+    (toys / "toy.jsonl").rename(toys / "moved.jsonl")
+    assert main(["--tasks", str(toys / "moved.jsonl"), *command[2:]]) == 0  # the same tasks
     toy(toys, 39)
     assert main(command) == 2
     assert "other tasks (40 there, 39 here; o39 is not asked now)" in capsys.readouterr().err
     toy(toys, 40)
-    (toys / "sums.py").write_text((toys / "sums.py").read_text() + "\n# changed\n")
-    code = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    with open(toys / "sums.py", "a") as code:
+        code.write("\n# changed\n")
+    again = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
+    done = subprocess.run([sys.executable, "-c", again], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "other families" in done.stderr
 
 
@@ -155,12 +171,10 @@ def test_tokens_that_nobody_told_are_no_zero(toys: Path, told: bool) -> None:
     usage = {"usage": {"prompt_tokens": 3, "completion_tokens": 2}} if told else {}
     with serving(lambda _: {"choices": [choice], **usage}) as (url, _):
         assert main(endpoint_words(toys, url)) == 0
-    found = json.loads((toys / "out" / "results.json").read_text())
+    found = results(toys / "out")
     row, cell = found["rows"][0], found["tables"]["overall"]
     assert (row["tokens_in"], row["tokens_out"]) == ((3, 2) if told else (None, None))
     assert cell["tokens_out"] == (2 if told else None)
-    (about,) = found["meta"]["answered_by"]
-    assert "top_k" in about["left_to_the_endpoint"]
 
 
 def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(
@@ -170,26 +184,20 @@ def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(
     with serving(lambda body: 401) as (url, seen):
         assert main(endpoint_words(toys, url)) == 2
     assert len(seen) == GIVE_UP
-    first, last = capsys.readouterr().err.strip().splitlines()
-    assert "HTTP 401" in first and "in a row end the run" in first
-    assert f"{GIVE_UP} requests in a row failed" in last and "goes on" in last
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"{GIVE_UP} requests in a row failed" in last
     assert not (toys / "out" / "results.json").exists()
 
 
 def test_a_reward_setting_changes_rewards_and_no_outcome(place: Path, tmp_path: Path) -> None:
-    setting = "reward.refinement.wrong_drop=0.1"
-    assert main(words(place, tmp_path / "a", "gold")) == 0
-    assert main([setting, *words(place, tmp_path / "b", "gold")]) == 0
-    a, b = (json.loads((tmp_path / n / "results.json").read_text()) for n in "ab")
-    drops = [d["baselines"]["cheat:drop"]["overall"] for d in (a, b)]
+    setting, drops = "reward.refinement.wrong_drop=0.1", []
+    for name, at in (("a", 0), ("b", 2)):  # behind --tasks, which takes all that follows
+        command = words(place, tmp_path / name, "gold")
+        assert main([*command[:at], *([setting] if at else []), *command[at:]]) == 0
+        found = results(tmp_path / name)
+        drops.append(found["baselines"]["cheat:drop"]["overall"])
     assert drops[0]["mean_outcome"] == drops[1]["mean_outcome"]
     assert drops[0]["mean_reward"] > drops[1]["mean_reward"]
-    assert main(["reward.refinement.nothing=1", *words(place, tmp_path / "c", "gold")]) == 2
-    command = words(place, tmp_path / "d", "gold")
-    command.insert(2, setting)  # behind --tasks, which takes all that follows
-    assert main(command) == 0
-    behind = json.loads((tmp_path / "d" / "results.json").read_text())
-    assert behind["baselines"]["cheat:drop"]["overall"] == drops[1]
 
 
 def task(name: str, track: str, status: str = "KEEP", **more: Any) -> Task:
