@@ -13,25 +13,18 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from places import tables
 from safetensors.torch import load_file, save_file
 from tiny_model import random_model, small_llama, write_tiny_tokenizer
 
 from rollouts.engines.engine import ModelError
-from train.model import source as model_source
-from train.model.folder import ADAPTER, ADAPTER_CONFIG, save_folder, save_merged, scale_of
+from train.model import source
+from train.model.folder import ADAPTER, ADAPTER_CONFIG, save_folder, save_merged
 from train.model.policy import load_policy
 from train.model.source import check_folder, resolve_model
 
-EXPERTS: dict[str, Any] = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
-KINDS: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "qwen3_moe": {"num_experts": 4, "decoder_sparse_step": 1, "head_dim": 16} | EXPERTS,
-    "qwen2": {"tie_word_embeddings": False},
-    "qwen3": {"tie_word_embeddings": True, "head_dim": 16, "attention_bias": True},
-    "gpt_neox": {"tie_word_embeddings": True},
-    "phi3": {"pad_token_id": 2},
-}
+TABLES = tables("training")
+KINDS = TABLES["architectures"]
 
 
 def made(folder: Path, kind: str, dtype: Any = torch.float32, **more: Any) -> Path:
@@ -54,32 +47,24 @@ def test_the_names_are_those_that_transformers_writes(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 def test_what_is_of_the_base_alone_stays_behind(kind: str, tmp_path: Path) -> None:
-    source = made(tmp_path / "m", kind, torch.float16, head_dim=8)
-    others = (
-        "consolidated.00.pth tf_model.h5 flax_model.msgpack model.onnx optimizer.pt README.md"
-        " rng_state.pth training_args.bin trainer_state.json SOURCE.json adapter_config.json"
-        " adapter_model.safetensors model.gguf model-00001-of-00002.safetensors"
-    )
-    for name in others.split():
-        (source / name).write_text("x")
-    (source / "chat_template_kwargs.json").write_text("{}")
+    source, work = made(tmp_path / "m", kind, torch.float16, head_dim=8), tmp_path / "saved"
+    left, kept = (TABLES[f"beside weights, {what}"] for what in ("left behind", "taken along"))
+    for name in (*left, "chat_template_kwargs.json"):
+        (source / name).write_text("{}")
     about = json.loads((source / "config.json").read_text())
     about |= {"auto_map": {"AutoConfig": "configuration_x.X"}, "rope_theta": 5e5}
     (source / "config.json").write_text(json.dumps(about))
-    work = tmp_path / "saved"
     load_policy(source, "bfloat16").save(work)
-    kept = {p.name for p in work.iterdir()}
-    assert not kept & set(others.split())
-    assert kept >= {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}
-    assert kept >= {"chat_template.jinja", "chat_template_kwargs.json"}
+    names = {p.name for p in work.iterdir()}
+    assert names >= set(kept) and not names & set(left)
     found = json.loads((work / "config.json").read_text())
     assert found.pop("dtype") == "bfloat16" and about.pop("dtype") == "float16"
     del about["auto_map"]
     assert found == about
     assert {t.dtype for t in load_file(work / "model.safetensors").values()} == {torch.bfloat16}
-    ordinary = tmp_path / "ordinary"
-    ordinary.write_text("")
-    assert {p.stat().st_mode for p in work.iterdir()} == {ordinary.stat().st_mode}
+    (tmp_path / "ordinary").write_text("")
+    modes = {p.stat().st_mode for p in (*work.iterdir(), tmp_path / "ordinary")}
+    assert len(modes) == 1
 
 
 def test_an_older_name_of_the_number_format_is_kept(tmp_path: Path) -> None:
@@ -88,79 +73,54 @@ def test_an_older_name_of_the_number_format_is_kept(tmp_path: Path) -> None:
     (tmp_path / "m" / "config.json").write_text(json.dumps(about))
     save_folder(tmp_path / "m", tmp_path / "s", {"a": torch.zeros(3), "b": torch.zeros(2).half()})
     found = json.loads((tmp_path / "s" / "config.json").read_text())
-    assert found == {
-        "torch_dtype": "float32",
-        "text_config": {"dtype": "float32"},
-        "vision_config": {},
-    }
+    assert found == about | {"torch_dtype": "float32", "text_config": {"dtype": "float32"}}
 
 
 # --- where a model comes from --------------------------------------------------------------------
 
 
-def folder_with(path: Path, *names: str) -> Path:
-    path.mkdir(parents=True)
-    for name in names:
-        (path / name).write_text("{}")
-    return path
-
-
-WHOLE = ("config.json", "model.safetensors", "tokenizer.json")
-
-
-def test_a_path_is_used_as_it_is_when_it_is_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_path_and_a_cached_copy_are_used_when_they_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = folder_with(tmp_path / "m", *WHOLE)
-    assert resolve_model(str(folder)) == folder
-    assert model_source.main([str(folder)]) == 0
-    assert capsys.readouterr().out == f"{folder}\n"
-    assert model_source.main([str(tmp_path / "none")]) == 2
-    assert "no such folder" in capsys.readouterr().err
-    for count, missing in enumerate(("config.json", "no weights", "no tokenizer")):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_CONFIG_FILE", "/dev/null"), ("PATH", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    folder = tmp_path / "models" / "someone--tiny"
+    with pytest.raises(ModelError, match=r"no cached copy.*HF_HUB_OFFLINE is set"):
+        resolve_model("someone/tiny", tmp_path)
+    with pytest.raises(ModelError, match="package index are both out of reach"):
+        resolve_model(None, tmp_path)
+    assert list((tmp_path / "models").iterdir()) == []  # nothing half-made stays
+    folder.mkdir()
+    for missing, file in (
+        ("config.json", "config.json"),
+        ("no weights", "model.safetensors"),
+        ("no tokenizer", "tokenizer.json"),
+    ):
         with pytest.raises(ModelError, match=missing):
-            check_folder(folder_with(tmp_path / str(count), *WHOLE[:count]))
-
-
-def test_the_cached_copy_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    folder = folder_with(tmp_path / "models" / "someone--tiny", *WHOLE)
+            check_folder(folder)
+        (folder / file).write_text("{}")
+    assert resolve_model(str(folder)) == folder and source.main([str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(folder)
     record = {"model": "someone/tiny", "origin": "here", "weights": "random"}
     (folder / "SOURCE.json").write_text(json.dumps(record))
     assert resolve_model("someone/tiny", tmp_path) == folder
 
 
-def test_offline_without_a_copy_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(
-        ModelError, match=r"no cached copy.*HF_HUB_OFFLINE is set.*model\.path=PATH"
-    ):
-        resolve_model("someone/tiny", tmp_path)
-
-
-def test_an_unreachable_index_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_CONFIG_FILE", "/dev/null")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(ModelError, match="package index are both out of reach"):
-        resolve_model(None, tmp_path)
-    assert list((tmp_path / "models").iterdir()) == []  # nothing half-made stays
-
-
 def test_a_damaged_or_failed_fill_publishes_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"not it")
     with pytest.raises(ModelError, match="wanted bcc81830"):
-        model_source._verify(tmp_path / "x.whl", model_source.WHEEL_SHA256)
+        source._verify(tmp_path / "x.whl", source.WHEEL_SHA256)
 
     def fill(folder: Path) -> None:
         (folder / "config.json").write_text("{}")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        model_source._publish(tmp_path / "models" / "m", fill, 0)
+        source._publish(tmp_path / "models" / "m", fill, 0)
     with pytest.raises(ModelError, match="MB free, the model needs"):  # before any work
-        model_source._publish(tmp_path / "models" / "m", fill, 1 << 62)
+        source._publish(tmp_path / "models" / "m", fill, 1 << 62)
     assert list((tmp_path / "models").iterdir()) == []
 
 
@@ -168,26 +128,14 @@ def test_a_damaged_or_failed_fill_publishes_nothing(tmp_path: Path) -> None:
 
 
 PEFT = importlib.util.find_spec("peft") is not None
+needs_peft = pytest.mark.skipif(not PEFT, reason="peft is not installed (extra `lora`)")
 LINEAR = ["q_proj", "v_proj", "down_proj"]
-# name: (settings of LoraConfig, whether peft is needed to add it)
-ADAPTERS: dict[str, tuple[dict[str, Any], bool]] = {
-    "plain": ({}, False),
-    "patterns": (
-        {
-            "rank_pattern": {"q_proj": 8, "layers.1.mlp.down_proj": 2},
-            "alpha_pattern": {"v_proj": 64, r"layers\.0\..*down_proj": 5},
-        },
-        False,
-    ),
-    "rslora": ({"use_rslora": True, "rank_pattern": {"v_proj": 9}}, False),
-    "gaussian": ({"init_lora_weights": "gaussian"}, False),
-    "pissa": ({"init_lora_weights": "pissa"}, True),
-    "olora": ({"init_lora_weights": "olora"}, True),
-    "dora": ({"use_dora": True}, True),
-    "bias": ({"bias": "all"}, True),
-    "modules": ({"modules_to_save": ["norm"]}, True),
-    "embedding": ({"target_modules": [*LINEAR, "embed_tokens"]}, True),
-}
+# settings of LoraConfig, and whether peft is needed to add it
+ADAPTERS = [
+    (settings, kind == "peft")
+    for kind in ("plain", "peft")
+    for settings in TABLES["adapters"][kind]
+]
 
 
 @pytest.fixture
@@ -197,6 +145,9 @@ def base(tmp_path: Path) -> Path:
     vocab = write_tiny_tokenizer(folder)
     small_llama(vocab, tie_word_embeddings=False).save_pretrained(folder)
     return folder
+
+
+IDS = torch.arange(3, 40)[None]
 
 
 def trained(base: Path, folder: Path, settings: dict[str, Any]) -> Any:
@@ -216,17 +167,17 @@ def trained(base: Path, folder: Path, settings: dict[str, Any]) -> Any:
         return model(IDS).logits
 
 
-IDS = torch.arange(3, 40)[None]
-
-
-@pytest.mark.skipif(not PEFT, reason="peft is not installed (extra `lora`)")
-@pytest.mark.parametrize("kind", sorted(ADAPTERS))
+@needs_peft
+@pytest.mark.parametrize(("settings", "needed"), ADAPTERS)
 def test_the_sum_is_pefts(
-    base: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    base: Path,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    needed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    settings, needed = ADAPTERS[kind]
     wanted = trained(base, tmp_path / "a", settings)
     (base / "stray.safetensors").write_bytes((tmp_path / "a" / ADAPTER).read_bytes())
     save_merged(tmp_path / "a", base, tmp_path / "merged")
@@ -237,69 +188,30 @@ def test_the_sum_is_pefts(
     if needed:
         with pytest.raises(ModelError, match="install the extra `lora`"):
             save_merged(tmp_path / "a", base, tmp_path / "again")
-    else:
-        save_merged(tmp_path / "a", base, tmp_path / "again")
-        again = load_file(tmp_path / "again" / "model.safetensors")
-        assert all(
-            torch.equal(again[k], v)
-            for k, v in load_file(tmp_path / "merged" / "model.safetensors").items()
-        )
+        return
+    save_merged(tmp_path / "a", base, tmp_path / "again")
+    one, two = (load_file(tmp_path / f / "model.safetensors") for f in ("merged", "again"))
+    assert all(torch.equal(two[name], tensor) for name, tensor in one.items())
 
 
-@pytest.mark.skipif(not PEFT, reason="peft is not installed (extra `lora`)")
+@needs_peft
 def test_what_cannot_be_merged_is_refused(base: Path, tmp_path: Path) -> None:
     """On a tied embedding: the output layer would change with it."""
     small_llama(259).save_pretrained(base)
-    trained(base, tmp_path / "a", ADAPTERS["embedding"][0])
+    trained(base, tmp_path / "a", {"target_modules": [*LINEAR, "embed_tokens"]})
     with pytest.raises(ModelError, match="tied weights"):
         save_merged(tmp_path / "a", base, tmp_path / "m")
 
 
-def plain(base: Path, folder: Path, **settings: Any) -> Path:
-    """A plain adapter, without peft."""
+@pytest.mark.skipif(PEFT, reason="peft adds it")
+def test_without_peft_what_is_no_plain_lora_is_named(base: Path, tmp_path: Path) -> None:
+    folder, stem = tmp_path / "a", "base_model.model.model.layers.0.self_attn.q_proj"
     folder.mkdir()
-    stem = "base_model.model.model.layers.0.self_attn.q_proj"
-    generator = torch.Generator().manual_seed(3)
-    pair = {
-        f"{stem}.lora_A.weight": torch.randn(4, 32, generator=generator),
-        f"{stem}.lora_B.weight": torch.randn(32, 4, generator=generator),
-    }
+    pair = {f"{stem}.lora_A.weight": torch.ones(4, 32), f"{stem}.lora_B.weight": torch.ones(32, 4)}
     save_file(pair, folder / ADAPTER)
     about = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 4, "lora_alpha": 8}
-    (folder / ADAPTER_CONFIG).write_text(json.dumps(about | settings))
-    return folder
-
-
-@pytest.mark.skipif(PEFT, reason="peft adds it")
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"use_dora": True}, "use_dora=True"),
-        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights=pissa_niter_4"),
-        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
-        ({"fan_in_fan_out": True}, "fan_in_fan_out"),
-        ({"a_setting_of_tomorrow": 3}, "a_setting_of_tomorrow"),
-    ],
-)
-def test_without_peft_what_is_more_than_lora_is_named(
-    base: Path, tmp_path: Path, settings: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(ModelError, match="install the extra `lora`") as error:
-        save_merged(plain(base, tmp_path / "a", **settings), base, tmp_path / "m")
-    assert named in str(error.value)
-
-
-def test_what_is_no_lora_adapter_is_refused(base: Path, tmp_path: Path) -> None:
-    for i, change in enumerate(({"peft_type": "IA3"}, {"r": 0}, {"lora_alpha": None})):
-        with pytest.raises(ModelError, match="wanted a LoRA adapter"):
-            save_merged(plain(base, tmp_path / f"a{i}", **change), base, tmp_path / "m")
-
-
-def test_the_scale_of_each_module() -> None:
-    about = {"lora_alpha": 8, "alpha_pattern": {"v_proj": 64, r"layers\.0\..*down_proj": 5}}
-    scale = scale_of(about)
-    assert scale("model.layers.3.self_attn.q_proj", 4) == 2
-    assert scale("model.layers.3.self_attn.v_proj", 4) == 16
-    assert scale("model.layers.0.mlp.down_proj", 10) == 0.5
-    assert scale("model.layers.10.mlp.down_proj", 4) == 2
-    assert scale_of(about | {"use_rslora": True})("x.q_proj", 4) == 4
+    for said, changes in TABLES["no plain adapters"].items():
+        for change in changes:
+            (folder / ADAPTER_CONFIG).write_text(json.dumps(about | change))
+            with pytest.raises(ModelError, match=said):
+                save_merged(folder, base, tmp_path / "m")

@@ -6,23 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gguf import GGUFWriter, TokenType
+from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from train.model.source import convert_llama
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-}
 HEADS, KV_HEADS, WIDTH = 4, 2, 32
 
 
@@ -34,34 +23,25 @@ def interleave(rows: np.ndarray, heads: int) -> np.ndarray:
 
 def write_gguf(path: Path, model: LlamaForCausalLM, vocabulary: list[str]) -> None:
     writer = GGUFWriter(path, "llama")
-    writer.add_context_length(64)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(48)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_vocab_size(len(vocabulary))
+    numbers = {"context_length": 64, "embedding_length": WIDTH, "block_count": 1, "pad_token_id": 2}
+    numbers |= {"feed_forward_length": 48, "head_count": HEADS, "head_count_kv": KV_HEADS}
+    numbers |= {"layer_norm_rms_eps": 1e-5, "rope_freq_base": 1e4, "bos_token_id": 1}
+    numbers |= {"rope_dimension_count": WIDTH // HEADS, "vocab_size": len(vocabulary)}
+    for name, number in (numbers | {"eos_token_id": 2}).items():
+        getattr(writer, f"add_{name}")(number)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(vocabulary)
     writer.add_token_types([TokenType.CONTROL] * 3 + [TokenType.NORMAL] * (len(vocabulary) - 3))
     writer.add_token_merges(["1 2", "a b"])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_pad_token_id(2)
     writer.add_chat_template("{{ messages[0]['content'] }}")
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, 1)
     for name, tensor in model.state_dict().items():
-        if name == "lm_head.weight":
-            continue
-        part = name.removeprefix("model.layers.0.").removesuffix(".weight")
-        data = tensor.numpy()
+        data, part = tensor.numpy(), name.removesuffix(".weight")
         if part.endswith(("q_proj", "k_proj")):
             data = interleave(data, HEADS if part.endswith("q_proj") else KV_HEADS)
-        short = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}.get(part)
-        writer.add_tensor(f"{short or 'blk.0.' + NAMES[part]}.weight", np.ascontiguousarray(data))
+        if part != "lm_head":  # tied to the embedding
+            writer.add_tensor(f"{names.get_name(part)}.weight", np.ascontiguousarray(data))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -16,24 +16,18 @@ from rollouts.engines.torch import kernels
 from train.model.optim import CHUNK, MasterAdamW, copy_down, decay_groups, learning_rate
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_norms_and_biases_do_not_decay(dtype: torch.dtype) -> None:
-    named = [(n, torch.ones(size, dtype=dtype)) for n, size in (("w", (2, 3)), ("norm", (3,)))]
-    optimiser = MasterAdamW(named, weight_decay=0.1, rounding="nearest")
+def test_norms_and_biases_do_not_decay() -> None:
+    named = [("w", torch.ones(2, 3)), ("norm", torch.ones(3))]
+    optimiser = MasterAdamW(named, weight_decay=0.1)
     for _, tensor in named:
         tensor.requires_grad_(True)
         tensor.grad = torch.zeros_like(tensor)
     optimiser.collect()
     optimiser.step(1.0, 1.0)
-    assert torch.allclose(named[0][1].float(), torch.tensor(0.9), atol=4e-3)
-    assert bool((named[1][1] == 1).all())
-
-
-def test_a_tensor_that_is_cut_up_counts_by_its_whole_shape() -> None:
-    cut = torch.ones(0)
+    assert torch.allclose(named[0][1], torch.tensor(0.9)) and bool((named[1][1] == 1).all())
+    cut = torch.ones(0)  # one that is cut up counts by its whole shape
     cut.ds_shape = (4, 4)
-    (group,) = decay_groups([cut], 0.1)
-    assert group["weight_decay"] == 0.1
+    assert [group["weight_decay"] for group in decay_groups([cut], 0.1)] == [0.1]
 
 
 def test_clipping_can_be_off() -> None:
@@ -84,21 +78,18 @@ def test_optimiser_state_round_trips_to_the_bit() -> None:
         weight = torch.linspace(-1, 1, 9).to(torch.bfloat16).requires_grad_(True)
         return weight, MasterAdamW([("w", weight)], betas=(0.9, 0.98))
 
-    def go(weight: Any, optimiser: MasterAdamW, steps: range) -> None:
+    def go(weight: Any, optimiser: MasterAdamW, steps: range) -> dict[str, Any]:
         for i in steps:
             weight.grad = torch.sin(torch.arange(9.0) + i).to(torch.bfloat16)
             optimiser.collect()
             optimiser.step(1e-2, 1.0)
+        return {name: tensor.clone() for name, tensor in optimiser.state().items()}
 
-    w1, o1 = fresh()
+    (w1, o1), (w2, o2) = fresh(), fresh()
     go(w1, o1, range(6))
-    w2, o2 = fresh()
-    go(w2, o2, range(3))
-    saved = {k: v.clone() for k, v in o2.state().items()}
-    w3, o3 = fresh()
-    o3.load(saved)
-    go(w3, o3, range(3, 6))
-    assert torch.equal(w1, w3) and torch.equal(o1.masters[0], o3.masters[0])
+    o2.load(go(*fresh(), range(3)))
+    go(w2, o2, range(3, 6))
+    assert torch.equal(w1, w2) and torch.equal(o1.masters[0], o2.masters[0])
 
 
 def test_schedule() -> None:
@@ -124,17 +115,6 @@ def numbers(count: int, seed: int, size: float = 0.1) -> torch.Tensor:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.floats(0.02, 0.98), st.sampled_from([-1, 1]), st.integers(0, 100))
-def test_a_small_update_moves_the_mean_by_itself(share: float, sign: int, seed: int) -> None:
-    """Of weights with the spacing 2^-10, that share goes to the next number; the nearest numbers
-    are all the old ones or all the next."""
-    start = torch.full((100_000,), 0.125 + 2**-10 * (seed % 50 + 1))
-    moved = rounded(start + sign * share * 2**-10).double() - start.double()
-    assert set(moved.unique().tolist()) == {0.0, sign * 2**-10}
-    assert abs(float(moved.mean()) - sign * share * 2**-10) < 2**-10 * 1e-3
-
-
-@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 3 * CHUNK), st.integers(0, 1000), st.sampled_from([1e-30, 0.1, 1e30]))
 def test_kernels_and_torch_agree_and_stay_within_a_spacing(
     count: int, seed: int, size: float
@@ -149,32 +129,12 @@ def test_kernels_and_torch_agree_and_stay_within_a_spacing(
     assert torch.equal(again, found), "what is a bfloat16 number already stays"
 
 
-def test_zeros_infinities_and_other_formats_are_copied() -> None:
-    odd = torch.tensor([0.0, -0.0, float("inf"), float("-inf")])
-    assert torch.equal(rounded(odd), odd.bfloat16())
-    half = torch.empty(3, dtype=torch.float16)
-    copy_down(torch.tensor([0.1, 1.0, -2.0]), half)
-    assert torch.equal(half, torch.tensor([0.1, 1.0, -2.0]).half())
-    turned = torch.empty(4, 3, dtype=torch.bfloat16).t()
-    copy_down(torch.ones(3, 4), turned)
-    assert bool((turned == 1).all())
-
-
-@pytest.mark.parametrize("rounding", ["nearest", "spread"])
-def test_the_first_step_of_a_bfloat16_model_does_something(rounding: str) -> None:
+@pytest.mark.parametrize(("rounding", "moves"), [("nearest", 0.0), ("spread", -3e-5)])
+def test_the_first_step_of_a_bfloat16_model_does_something(rounding: str, moves: float) -> None:
     weight = (numbers(50_000, 3) + 0.2).bfloat16().requires_grad_()
-    before = weight.detach().clone()
+    before = weight.detach().float()
     optimiser = MasterAdamW([("w", weight)], rounding=rounding)
     weight.grad = torch.ones_like(weight)
     optimiser.collect()
     optimiser.step(3e-5, 0.0)
-    moved = (weight.detach().float() - before.float()).mean()
-    if rounding == "nearest":
-        assert abs(float(moved)) < 1e-5
-    else:
-        assert -3.3e-5 < float(moved) < -2.7e-5
-    state = {k: v.clone() for k, v in optimiser.state().items()}
-    with torch.no_grad():
-        weight.add_(1)
-    MasterAdamW([("w", weight)], rounding=rounding).load(state)
-    assert float((weight.detach().float() - before.float()).mean()) == float(moved)
+    assert abs(float((weight.detach().float() - before).mean()) - moves) < 1e-5

@@ -119,23 +119,8 @@ def test_micro_batches_keep_the_limit_and_every_rollout(
 def test_what_is_shared_is_computed_once() -> None:
     """A system message of 30 tokens, and completions that part after 10."""
     start, begun = list(range(100, 130)), list(range(200, 210))
-    segments = [
-        Segment(
-            [*start, 3 + i],
-            [[*begun, 5, 6], [*begun, 7], [*begun, 7]],
-            [3 * i, 3 * i + 1, 3 * i + 2],
-        )
-        for i in range(3)
-    ]
+    said = [[*begun, 5, 6], [*begun, 7], [*begun, 7]]
+    segments = [Segment([*start, 3 + i], said, [3 * i + j for j in range(3)]) for i in range(3)]
     assert segments[0].tokens == 31 + 13
     assert len(pack(segments).ids) == 30 + 3 * (1 + 13)
     assert len(pack(segments).row) == 3 * (12 + 11 + 11)
-
-
-def test_long_completions_that_share_nothing_stay_apart() -> None:
-    """As one tree each would be a key for every token of the others."""
-    one = Segment(
-        [1, 2], [list(range(10 + 400 * i, 410 + 400 * i)) for i in range(4)], [0, 1, 2, 3]
-    )
-    packed = pack([one])
-    assert packed.branches.shape == (4, 400)
