@@ -14,11 +14,11 @@ from assay_command import assay
 from front import command
 from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
-from slurm_runs import TINY, toy_tasks
+from sft_runs import toy_tasks
 from small_corpus import write_corpus
 
 ROLLOUT = (
-    "rollout sampling.n=2 sampling.max_new_tokens=60 engine.threads=1 engine.slots=8 "
+    "rollout sampling.n=2 sampling.max_new_tokens=64 engine.threads=1 engine.slots=8 "
     "sampling.temperature=0.7"
 )
 
@@ -46,13 +46,12 @@ def test_what_follows_a_failure_is_cancelled_and_the_rest_runs(
     jobs = f"""
 job bad '' slurm/command.sbatch out={out}/bad -- report {out}/nothing
 job never bad slurm/command.sbatch out={out}/never -- report {out}/nothing
-job good '' slurm/command.sbatch out={out}/good -- doctor
+job good '' slurm/command.sbatch out={out}/good -- tasks --help
 """
     ids = submitted(slurm, out, jobs)
     assert (out / "submitted").read_text().split() == [*ids.values()]
-    assert slurm.wait(ids["bad"])["JobState"] == "FAILED"
-    assert slurm.wait(ids["good"])["JobState"] == "COMPLETED"
-    assert slurm.wait(ids["never"])["JobState"] == "CANCELLED"
+    states = {name: slurm.wait(job)["JobState"] for name, job in ids.items()}
+    assert states == {"bad": "FAILED", "never": "CANCELLED", "good": "COMPLETED"}
     assert not list((out / "logs").glob("run-never*"))
 
 
@@ -84,41 +83,34 @@ job merge gold slurm/command.sbatch out={out}/gold -- \\
     assert (out / "gold.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_a_refused_job_and_a_dry_run(slurm: MiniSlurm, tmp_path: Path) -> None:
-    out = tmp_path / "run"
+def test_a_dry_run_a_refused_job_and_a_second_submission(slurm: MiniSlurm, tmp_path: Path) -> None:
+    out, later = tmp_path / "run", "--begin=now+1hour"
     jobs = f"""
 job a '' slurm/command.sbatch out={out}/a -- doctor
 job b a --partition=nowhere slurm/command.sbatch out={out}/b -- doctor
 """
-    done = chain(slurm, out, jobs, "--dry-run", "--begin=now+1hour")
+    done = chain(slurm, out, jobs, "--dry-run", later)
     assert done.returncode == 0 and not out.exists()
     calls = done.stdout.splitlines()
     assert calls[0].startswith("sbatch --parsable --job-name=run-a")
-    assert "afterok:\\<a\\> --kill-on-invalid-dep=yes --begin=now+1hour" in calls[1]
-    done = chain(slurm, out, jobs, "--begin=now+1hour")
+    assert f"afterok:\\<a\\> --kill-on-invalid-dep=yes {later}" in calls[1]
+    done = chain(slurm, out, jobs, later)
     first = done.stdout.removeprefix("a: job ").strip()
     assert done.returncode != 0 and "Invalid partition name specified" in done.stderr
     assert f"already submitted: {first}" in done.stderr
+    jobs = jobs.replace("--partition=nowhere ", "")
+    done = chain(slurm, out, jobs, later)
+    assert done.returncode == 2 and f"wait for them, or: scancel {first}" in done.stderr
     slurm.run("scancel", first)
-
-
-def test_a_chain_is_not_submitted_twice_at_once(slurm: MiniSlurm, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    jobs = f"job a '' --begin=now+1hour slurm/command.sbatch out={out}/a -- doctor"
-    job = submitted(slurm, out, jobs)["a"]
-    done = chain(slurm, out, jobs)
-    assert done.returncode == 2 and f"still there; wait for them, or: scancel {job}" in done.stderr
-    slurm.run("scancel", job)
-    wait_for("its end", lambda: slurm.state(job) == "CANCELLED")
-    again = submitted(slurm, out, jobs)["a"]
-    assert again != job
-    slurm.run("scancel", again)
+    wait_for("its end", lambda: slurm.job(first)["JobState"] == "CANCELLED")
+    for job in submitted(slurm, out, jobs.replace("slurm/", f"{later} slurm/")).values():
+        slurm.run("scancel", job)
 
 
 def whole_chain(out: Path, data: Path, model: Path) -> str:
     """A chain on a tiny model (docs/clusters.md): it learns its few tasks by heart, so that its
     rollouts have something to select."""
-    tiny, heldout = " ".join(TINY), f"{out}/tasks/heldout.jsonl"
+    tiny = "engine.device=cpu engine.threads=1 engine.dtype=float32"
     return f"""
 job tasks '' slurm/command.sbatch out={out}/tasks -- \\
   tasks demo --out {out}/tasks train_sft=24 train_rl=24 heldout=8
@@ -135,8 +127,8 @@ job sft select slurm/sft.sbatch data={out}/kept.parquet model.path={model} {tiny
   sft.batch_size=8 out={out}/sft
 job grpo sft slurm/grpo_1node.sbatch data={data} model.path={out}/sft/model {tiny} rl.steps=2 \\
   rl.prompts_per_step=4 rl.mini_batch=4 rl.rollouts_per_prompt=4 rl.max_new_tokens=12 out={out}/grpo
-served eval 'tasks grpo' 2 -- --model {out}/grpo/model --tasks {heldout} --limit 4 \\
-  sampling.max_new_tokens=8 engine.threads=1
+served eval 'tasks grpo' 2 -- --model {out}/grpo/model --tasks {out}/tasks/heldout.jsonl \\
+  --limit 4 sampling.max_new_tokens=8 engine.threads=1
 """
 
 
@@ -164,30 +156,21 @@ def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_chain(
     assert (out / "eval" / "report.html").is_file() and together["meta"]["answered_by"]
 
 
-# --- slurm/cdr.sh --------------------------------------------------------------------------------
-
-
-SMALL = ("instances.min_keep=2", "instances.min_drop=2", "mining.min_recipe_support=2")
-
-
 @pytest.mark.slow  # six jobs, one after the other
 def test_shards_on_slurm_give_the_bytes_of_one_command(slurm: MiniSlurm, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", 30)
-    given = ["--corpus", str(corpus), "--workers", "1", *SMALL]
-    done = subprocess.run(
-        [str(ROOT / "slurm" / "cdr.sh"), "2", "2", str(tmp_path / "out"), *given],
-        env=os.environ | slurm.env | {"ASSAY_DOCTOR": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """slurm/cdr.sh."""
+    corpus, out, one = write_corpus(tmp_path / "corpus", 30), tmp_path / "out", tmp_path / "one"
+    given = ["--corpus", str(corpus), "--workers", "1", "instances.min_keep=2"]
+    given += ["instances.min_drop=2", "mining.min_recipe_support=2"]
+    words = [str(ROOT / "slurm" / "cdr.sh"), "2", "2", str(out), *given]
+    env = os.environ | slurm.env
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     jobs = re.findall(r"^(\w+): job (\d+)$", done.stdout, re.MULTILINE)
     assert [name for name, _ in jobs] == ["facts", "library", "traces", "plan", "rows", "merge"]
-    logs = tmp_path / "out" / ".jobs"
     state = slurm.wait(jobs[-1][1], seconds=600)["JobState"]
-    assert state == "COMPLETED", "\n".join(log.read_text() for log in sorted(logs.glob("*.log")))
-    one = tmp_path / "one"
+    logs = sorted((out / ".jobs").glob("*.log"))
+    assert state == "COMPLETED", "\n".join(log.read_text() for log in logs)
     assert command("tasks")(["cdr", *given, "--out", str(one)]) == 0
     for path in (p for p in one.rglob("*") if p.is_file()):
-        assert path.read_bytes() == (tmp_path / "out" / path.relative_to(one)).read_bytes()
+        assert path.read_bytes() == (out / path.relative_to(one)).read_bytes()

@@ -7,12 +7,11 @@ import importlib.util
 import json
 import os
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_slurm import MiniSlurm, command, environ, processes, wait_for
+from mini_slurm import MiniSlurm, about, processes, wait_for
 from tiny_model import CHAT_TEMPLATE
 from tool_model import tasks as tool_tasks
 from tool_model import write_model
@@ -26,27 +25,50 @@ pytestmark = [
 ]
 
 
-WITH_VERL = pytest.mark.skipif(
-    importlib.util.find_spec("verl") is None, reason="verl is not installed"
-)
-
-
-def verl_job(slurm: MiniSlurm, folder: Path) -> str:
+@pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="verl is not installed")
+@pytest.mark.parametrize("how", ["a signal", "a lost node"])
+def test_verl_trains_over_two_nodes_and_goes_on_after(
+    slurm: MiniSlurm, tmp_path: Path, how: str
+) -> None:
     """Four steps of GRPO with sandboxed tools: FSDP2 over two ranks, one on each Ray node, with a
-    rollout server each, and a checkpoint after every step. Waits for the first checkpoint."""
-    (folder / "m").mkdir()
-    write_model(folder / "m", CHAT_TEMPLATE)
-    data = tool_tasks(4, folder / "train.jsonl")
-    settings = f"""data={data} out={folder / "run"} model.path={folder / "m"} rl.prompts_per_step=2
+    rollout server each, and a checkpoint after every step. The lost node loses everything at once:
+    slurmd, its Ray node, its rank and its server."""
+    out, data = tmp_path / "run", tool_tasks(4, tmp_path / "train.jsonl")
+    (tmp_path / "m").mkdir()
+    write_model(tmp_path / "m", CHAT_TEMPLATE)
+    settings = f"""data={data} out={out} model.path={tmp_path / "m"} rl.prompts_per_step=2
         rl.mini_batch=2 rl.rollouts_per_prompt=4 rl.max_new_tokens=6 rl.max_length=2048 rl.turns=3
         rl.save_every=1 rl.lr=1e-3 rl.steps=4 cluster.device=cpu cluster.gpus_per_node=1
         cluster.sandbox_workers=1 cluster.rollout_workers=1 cluster.micro_tokens=2048"""
     env = {"ASSAY_RAY_CPUS": "16", "ASSAY_RAY_GPUS": "1", "ASSAY_RAY_STORE": "100000000"}
-    where = (folder / "log", "grpo_multinode", *settings.split())
+    where = (tmp_path / "log", "grpo_multinode", *settings.split())
     job = slurm.script(*where, options="--mem=1900 --cpus-per-task=2", **env)
-    tracker = folder / "run" / "latest_checkpointed_iteration.txt"
-    wait_for("the first checkpoint", tracker.is_file, 900)
-    return job
+    wait_for("a checkpoint", (out / "latest_checkpointed_iteration.txt").is_file, 900)
+    node = slurm.run("scontrol", "show", "hostnames", slurm.job(job)["NodeList"]).split()[1]
+    if how == "a signal":
+        slurm.signal(job)
+    else:
+        slurm.kill_node(node)
+    wait_for("the requeue", lambda: slurm.job(job)["Restarts"] == "1", 300)
+    assert how != "a signal" or not Path(f"/tmp/r{job}").exists()  # nothing stays on its node
+    try:
+        done, said = slurm.wait(job, seconds=900), (tmp_path / "log").read_text()
+    finally:
+        if how != "a signal":
+            slurm.revive_node(node)
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
+    assert said.count("2 of 2 nodes, 2 of 2 GPUs") == 2, said
+    starts = steps_of_starts(out)
+    first, again = ([row["step"] for row in start] for start in starts)
+    assert again == [*range(again[0], 5)] and again[0] > 1  # from the newest checkpoint
+    assert how != "a signal" or [*first, *again] == [1, 2, 3, 4]  # each once
+    for row in (row["data"] for start in starts for row in start):
+        # the sampler had the trainer's weights, tools were called, and no rollout was lost
+        assert row["training/rollout_probs_diff_max"] < 1e-4
+        assert row["rollout/tool_calls/mean"] > 0 and row["rollout/left_out"] == 0.0
+    shards = sorted(p.name for p in (out / "global_step_4/actor").glob("model_*"))
+    assert shards == [f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)]
+    assert (out / "DONE").exists() and list((out / "model").glob("*.safetensors"))
 
 
 def steps_of_starts(out: Path) -> list[list[dict[str, Any]]]:
@@ -54,54 +76,6 @@ def steps_of_starts(out: Path) -> list[list[dict[str, Any]]]:
     files = sorted((out / "verl").glob("metrics_start_*.jsonl"))
     rows = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
     return [[row for row in start if "actor/grad_norm" in row["data"]] for start in rows]
-
-
-def check_steps(rows: Iterable[dict[str, Any]]) -> None:
-    """The sampler had the trainer's weights, tools were called, and no rollout was lost."""
-    for row in (row["data"] for row in rows):
-        assert row["training/rollout_probs_diff_max"] < 1e-4
-        assert row["rollout/tool_calls/mean"] > 0 and row["rollout/left_out"] == 0.0
-
-
-@WITH_VERL
-def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
-    slurm: MiniSlurm, tmp_path: Path
-) -> None:
-    out, job = tmp_path / "run", verl_job(slurm, tmp_path)
-    slurm.run("scancel", "--signal=USR1", "--batch", job)
-    wait_for("the requeue", lambda: slurm.job(job)["Restarts"] == "1", 300)
-    assert not Path(f"/tmp/r{job}").exists()  # nothing stays on a node that it may not get again
-    done, said = slurm.wait(job, seconds=900), (tmp_path / "log").read_text()
-    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
-    assert said.count("2 of 2 nodes, 2 of 2 GPUs") == 2, said
-    assert "signal USR1: asking the run to save and stop" in said
-    starts = steps_of_starts(out)
-    assert len(starts) == 2 and all(starts)
-    assert [row["step"] for start in starts for row in start] == [1, 2, 3, 4]  # each once
-    check_steps(row for start in starts for row in start)
-    shards = sorted(p.name for p in (out / "global_step_4/actor").glob("model_*"))
-    assert shards == [f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)]
-    assert (out / "DONE").exists() and list((out / "model").glob("*.safetensors"))
-    assert not Path(f"/tmp/r{job}").exists()
-
-
-@WITH_VERL
-def test_verl_goes_on_by_itself_after_a_node_was_killed(slurm: MiniSlurm, tmp_path: Path) -> None:
-    """The second node loses everything at once: slurmd, its Ray node, its rank and its server."""
-    out, job = tmp_path / "run", verl_job(slurm, tmp_path)
-    node = slurm.run("scontrol", "show", "hostnames", slurm.job(job)["NodeList"]).split()[1]
-    slurm.kill_node(node)
-    try:
-        wait_for("the requeue", lambda: slurm.job(job)["Restarts"] == "1", 300)
-        done, said = slurm.wait(job, seconds=900), (tmp_path / "log").read_text()
-    finally:
-        slurm.revive_node(node)
-    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
-    starts = steps_of_starts(out)
-    again = [row["step"] for row in starts[-1]]
-    assert again == list(range(again[0], 5)) and again[0] > 1  # from the newest checkpoint
-    check_steps(row for start in starts for row in start)
-    assert (out / "global_step_4").is_dir() and list((out / "model").glob("*.safetensors"))
 
 
 # Stands in for verl's trainer: an actor on the other node; when that is gone, a traceback.
@@ -137,15 +111,10 @@ def test_a_run_that_fails_because_ray_lost_a_node_is_requeued(
     where = (log, "grpo_multinode", f"out={tmp_path}/run", "--", "steady")
     job = slurm.script(*where, options="--mem=500 --cpus-per-task=2", **env)
     wait_for("the driver", begun.exists, 400)
-    mine = [
-        p
-        for p in processes()
-        if "/raylet/raylet" in command(p).split("\0")[0]
-        and f"SLURM_JOB_ID={job}" in (words := environ(p).split("\0"))
-        and "SLURMD_NODENAME=n2" in words
-    ]
-    assert len(mine) == 1
-    os.kill(mine[0], signal.SIGKILL)
+    words = {f"SLURM_JOB_ID={job}", "SLURMD_NODENAME=n2"}
+    raylets = [p for p in processes() if "/raylet/raylet" in about(p, "cmdline").split("\0")[0]]
+    (mine,) = (p for p in raylets if words <= {*about(p, "environ").split("\0")})
+    os.kill(mine, signal.SIGKILL)
     done, said = slurm.wait(job, seconds=500), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
     assert "requeued after a lost node" in said

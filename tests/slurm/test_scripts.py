@@ -1,23 +1,37 @@
-"""The scripts as text: they parse, they pass the linter, Slurm takes them; containers of
-slurm/env.sh."""
+"""The scripts of jobs: they parse, Slurm takes them, what they refuse, containers, GPUs, and their
+own part in every stop, with stand-ins for Python. What real training does with a stop, to the bit,
+is in test_interruptions.py."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from mini_slurm import MiniSlurm
+from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
 
 from train.backends.deepspeed import first_host
 
 SCRIPTS = sorted((ROOT / "slurm").glob("*.s*"))
-JOBS = [p for p in SCRIPTS if p.suffix == ".sbatch"]
+CHECKED = '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\n'  # a Python whose checks pass
+
+
+def program(folder: Path, text: str, name: str = "python") -> str:
+    """An executable file."""
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+    return str(folder / name)
+
+
+def run(slurm: MiniSlurm, tmp_path: Path, script: str, *args: str, **env: str) -> dict[str, str]:
+    """How a job ended, and its `log`."""
+    log = tmp_path / "log.txt"
+    job = slurm.script(log, script, f"out={tmp_path}/run", *args, **env)
+    return slurm.wait(job) | {"log": log.read_text()}
 
 
 def test_shellcheck_finds_nothing() -> None:
@@ -33,74 +47,48 @@ def test_shellcheck_finds_nothing() -> None:
 def test_every_job_can_be_requeued_keeps_its_log_and_leaves_the_site_its_own(
     slurm: MiniSlurm,
 ) -> None:
-    for path in JOBS:
+    wanted = "--requeue --open-mode=append --signal=B:USR1@ --cpus-per-task= --mem="
+    for path in (p for p in SCRIPTS if p.suffix == ".sbatch"):
         lines = path.read_text(encoding="utf-8").splitlines()
         asked = " ".join(line[8:] for line in lines if line.startswith("#SBATCH"))
-        for wanted in [
-            "--requeue",
-            "--open-mode=append",
-            "--signal=B:USR1@",
-            "--cpus-per-task=",
-            "--mem=",
-        ]:
-            assert wanted in asked, (path.name, wanted)
-        for other in ("--partition", "--account", "--gres", "--time"):
-            assert other not in asked, (path.name, other)
+        assert [w for w in wanted.split() if w not in asked] == [], path.name
+        assert not [w for w in ("partition", "account", "gres", "time") if f"--{w}" in asked]
         slurm.run("sbatch", "--test-only", "--array=0", str(path), "out=x")
 
 
-def program(folder: Path, text: str, name: str = "python") -> str:
-    """An executable file."""
-    (folder / name).write_text(text)
-    (folder / name).chmod(0o755)
-    return str(folder / name)
-
-
-def run(slurm: MiniSlurm, tmp_path: Path, script: str, *args: str, **env: str) -> dict[str, str]:
-    log = tmp_path / "log.txt"
-    job = slurm.script(log, script.removesuffix(".sbatch"), *args, **env)
-    return slurm.wait(job) | {"log": log.read_text()}
-
-
-def test_a_command_that_succeeds_completes(slurm: MiniSlurm, tmp_path: Path) -> None:
-    done = run(slurm, tmp_path, "command.sbatch", f"out={tmp_path}", "--", "tasks", "--help")
-    assert done["JobState"] == "COMPLETED", done["log"]
-    assert "usage: assay tasks" in done["log"] and "nothing saved" in done["log"]
+HELP = ("--", "tasks", "--help")
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "env", "code", "said"),
     [
-        (["--", "tasks", "nonsense"], "2:0", "no builder and no family"),
-        (["tasks"], "2:0", "wanted: out=DIR -- COMMAND"),
+        (HELP, {}, "0:0", "usage: assay tasks"),
+        (("--", "tasks", "nonsense"), {}, "2:0", "no builder and no family"),
+        (("tasks",), {}, "2:0", "wanted: out=DIR -- COMMAND"),
+        (HELP, {"ASSAY_PYTHON": "/nowhere"}, "2:0", "set ASSAY_PYTHON in slurm/env.sh"),
+        (HELP, {"ASSAY_SECRETS": str(ROOT / "README.md")}, "2:0", "wanted mode 0600"),
     ],
 )
-def test_a_command_that_fails_fails_the_job(
-    slurm: MiniSlurm, tmp_path: Path, args: list[str], code: str, said: str
+def test_a_job_ends_as_its_command_does(
+    slurm: MiniSlurm, tmp_path: Path, args: list[str], env: dict[str, str], code: str, said: str
 ) -> None:
-    done = run(slurm, tmp_path, "command.sbatch", f"out={tmp_path}", *args)
-    assert (done["JobState"], done["ExitCode"]) == ("FAILED", code)
-    assert said in done["log"] and done["Restarts"] == "0"
+    done = run(slurm, tmp_path, "command", *args, **env)
+    assert (done["ExitCode"], done["Restarts"]) == (code, "0") and said in done["log"]
+    assert done["JobState"] == ("COMPLETED" if code == "0:0" else "FAILED")
 
 
-def test_a_wrong_python_and_open_secrets_are_refused(slurm: MiniSlurm, tmp_path: Path) -> None:
-    words = ("command.sbatch", f"out={tmp_path}", "--", "tasks", "--help")
-    done = run(slurm, tmp_path, *words, ASSAY_PYTHON="/nowhere")
-    assert done["JobState"] == "FAILED" and "set ASSAY_PYTHON in slurm/env.sh" in done["log"]
-    secrets = tmp_path / "secrets"
-    secrets.write_text("export A=1\n")
-    secrets.chmod(0o644)
-    done = run(slurm, tmp_path, *words, ASSAY_SECRETS=str(secrets))
-    assert done["JobState"] == "FAILED" and "wanted mode 0600" in done["log"]
+def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    words = ["-o", str(log), f"--chdir={tmp_path}", "--export=NONE"]
+    job = slurm.submit(*words, str(ROOT / "slurm" / "sft.sbatch"), "out=x", cwd=tmp_path)
+    assert slurm.wait(job)["ExitCode"] == "2:0"
+    assert "submit from the checkout, or set ASSAY_ROOT" in log.read_text()
 
 
-def test_a_job_gives_up_when_its_starts_save_nothing(slurm: MiniSlurm, tmp_path: Path) -> None:
-    """A run that stops by itself (status 75) without progress is requeued, but not for ever."""
-    stopper = program(tmp_path, '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\nexit 75\n')
-    words = ("command.sbatch", f"out={tmp_path}/run", "--", "x")
-    done = run(slurm, tmp_path, *words, ASSAY_PYTHON=stopper, ASSAY_MAX_STALLS="2")
-    assert (done["JobState"], done["Restarts"]) == ("FAILED", "1"), done["log"]
-    assert "2 starts in a row saved nothing" in done["log"]
+@pytest.mark.parametrize("nodes", ["n1", "n[03-07,9],l1", "a5,n[1-2]", "r[1-2]n[3,5-6]"])
+def test_node_lists_are_read_as_slurm_reads_them(slurm: MiniSlurm, nodes: str) -> None:
+    first = slurm.run("scontrol", "show", "hostnames", nodes).split()[0]
+    assert first == first_host(nodes)
 
 
 # Stands in for Python: Ray's tools answer at once, and the run tells its arguments.
@@ -112,7 +100,7 @@ case "$*" in
   *"ray_cluster port"*) echo 20100 ;;
   *"ray_cluster wait"*) until [ -e "$RAY_UP" ]; do sleep 0.1; done ;;
   *"ray_cluster watch"*) exec sleep 60 ;;
-  *) echo "run: $*" ;;
+  *) echo "run: $* gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK" ;;
 esac
 """
 
@@ -124,148 +112,157 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
         pytest.skip("Slurm's stand-ins for GPUs are device files, which only root can make")
     # the real checks, and then what the step would see
     text = RAYLESS.replace("*preflight*) exit 0", f'*preflight*) exec "{sys.executable}" "$@"')
-    text = text.replace('"run: $*"', "step: gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK")
-    python = program(tmp_path, text)
-    words = [f"out={tmp_path}/run", "--backend", "verl", "model.path=Qwen/Qwen3-4B"]
-    env = {"ASSAY_PYTHON": python, "RAY_UP": str(tmp_path / "up")}
-    done = run(slurm, tmp_path, "grpo_1node.sbatch", *words, **env)
+    env = {"ASSAY_PYTHON": program(tmp_path, text), "RAY_UP": str(tmp_path / "up")}
+    words = ["--backend", "verl", "model.path=Qwen/Qwen3-4B"]
+    done = run(slurm, tmp_path, "grpo_1node", *words, **env)
     assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0")
     assert "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8" in done["log"]
     assert "the job has 8 cores on a node, and verl asks Ray for 34" in done["log"]
     assert "has 69 GB of memory on a node, and the run needs about 217 GB" in done["log"]
-    log, options = tmp_path / "log2.txt", "--gpus-per-node=2 --cpus-per-task=3 --mem=200G"
-    words, env = [*words, "cluster.gpus_per_node=2"], {**env, "ASSAY_RAY_CPUS": "64"}
-    job = slurm.script(log, "grpo_1node", *words, options=options, **env)
-    assert slurm.wait(job)["JobState"] == "COMPLETED", log.read_text()
-    assert "step: gpus 0,1 cores 3" in log.read_text()
-
-
-def test_verl_on_one_node_gets_a_ray_cluster_of_its_own(slurm: MiniSlurm, tmp_path: Path) -> None:
-    """By itself it would join one that an older run has noted in /tmp/ray, and count the host's
-    cores."""
-    for words, ray in (
-        (["--backend", "verl"], True),
-        (["--backend=verl"], True),
-        ([], False),
-        (["--backend", "verl", "cluster.ray_address=1.2.3.4:5"], False),
-    ):
-        log = tmp_path / f"log{len(words)}{ray}.txt"
-        env = {"ASSAY_PYTHON": program(tmp_path, RAYLESS), "RAY_UP": str(tmp_path / "up")}
-        env["ASSAY_RAY_STORE"] = "100000000"
-        words = [*words, f"out={tmp_path}/run"]
-        job = slurm.script(log, "grpo_1node", *words, options="--cpus-per-task=2", **env)
-        done, said = slurm.wait(job), log.read_text()
-        assert done["JobState"] == "COMPLETED", said
-        assert ("cluster.ray_address=127.0.0.1:20100" in said) == ray == ("--head" in said), said
-        assert not ray or "--num-cpus=2" in said
-        assert not Path(f"/tmp/r{job}").exists()
-
-
-@pytest.mark.parametrize("nodes", ["n1", "n[03-07,9],l1", "a5,n[1-2]", "r[1-2]n[3,5-6]"])
-def test_node_lists_are_read_as_slurm_reads_them(slurm: MiniSlurm, nodes: str) -> None:
-    first = slurm.run("scontrol", "show", "hostnames", nodes).split()[0]
-    assert first == first_host(nodes)
-
-
-def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -> None:
-    log = tmp_path / "log.txt"
-    words = ["-o", str(log), f"--chdir={tmp_path}", "--export=NONE"]
-    job = slurm.submit(*words, str(ROOT / "slurm" / "sft.sbatch"), "out=x", cwd=tmp_path)
-    assert slurm.wait(job)["ExitCode"] == "2:0"
-    assert "submit from the checkout, or set ASSAY_ROOT" in log.read_text()
-
-
-def boxed(tmp_path: Path, line: str) -> dict[str, str]:
-    """The environment of a job whose site has written `line` into slurm/env.sh."""
-    (tmp_path / "site.sh").write_text(line + "\n")
-    return {"BASH_ENV": str(tmp_path / "site.sh")}  # read by the batch shell before the script
-
-
-def test_every_process_runs_in_the_container(slurm: MiniSlurm, tmp_path: Path) -> None:
-    """A stand-in for `apptainer exec`: Python has another name inside than outside."""
-    text = f'#!/bin/sh\necho "boxed: $*" >&2\nshift\nexec "{sys.executable}" "$@"\n'
-    box = program(tmp_path, text, "box")
-    words = ("command.sbatch", f"out={tmp_path}/run", "--", "tasks", "--help")
-    env = boxed(tmp_path, f"ASSAY_RUN=({box})")
-    done = run(slurm, tmp_path, *words, **env, ASSAY_PYTHON="/inside/python")
-    assert done["JobState"] == "COMPLETED", done["log"]
-    assert "boxed: /inside/python -m train.cluster.preflight" in done["log"]
-    assert "boxed: /inside/python -m assay tasks --help" in done["log"]
-
-
-def test_a_container_of_srun_holds_what_runs_before_the_step_too(
-    slurm: MiniSlurm, tmp_path: Path
-) -> None:
-    """A stand-in for pyxis, whose containers exist in steps alone: a variable only steps have."""
-    python = program(tmp_path, '#!/bin/sh\necho "inside ${BOXED:-no}: $*"\n')
-    env = boxed(tmp_path, "ASSAY_SRUN=(--export=ALL,BOXED=yes)") | {"ASSAY_PYTHON": python}
-    done = run(slurm, tmp_path, "command.sbatch", f"out={tmp_path}/run", "--", "x", **env)
-    assert done["JobState"] == "COMPLETED", done["log"]
-    assert "inside no" not in done["log"] and done["log"].count("inside yes: -m") == 2
-
-
-# --- the container lines of slurm/env.sh ---------------------------------------------------------
-
-
-APPTAINER = """#!/bin/bash
-shift  # exec
-keep=1
-while [[ "$1" == -* ]]; do
-  case "$1" in
-    --containall|-C|--cleanenv|-e) keep=0; shift ;;
-    --pid|-p|--ipc|-i) echo "separate processes" >&2; exit 9 ;;
-    -B|--bind|--pwd) [ "$1" = --pwd ] && at=$2; shift 2 ;;
-    *) shift ;;
-  esac
-done
-shift  # the image
-cd "${at:-$PWD}" || exit 8
-[ "$keep" = 1 ] && exec "$@"
-exec env -i PATH="$PATH" "$@"
-"""
-SRUN = """#!/bin/bash
-cd /
-while [[ "$1" == --* ]]; do
-  case "$1" in --container-workdir=*) cd "${1#*=}" ;; esac
-  shift
-done
-exec "$@"
-"""
-
-
-def shown(name: str) -> str:
-    """The assignment of `name` that the comments of slurm/env.sh show, as a line of bash."""
-    text = (ROOT / "slurm" / "env.sh").read_text("utf-8")
-    found = re.search(rf"^#   ({name}=\([^)]*\))", text, re.MULTILINE)
-    assert found is not None
-    return re.sub(r"\n#\s*", " ", found.group(1))
+    options = "--gpus-per-node=2 --cpus-per-task=3 --mem=200G"
+    words, env = [*words, f"out={tmp_path}/run"], {**env, "ASSAY_RAY_CPUS": "64"}
+    where = (tmp_path / "log2.txt", "grpo_1node", *words, "cluster.gpus_per_node=2")
+    done = slurm.wait(slurm.script(*where, options=options, **env))
+    assert done["JobState"] == "COMPLETED"
+    assert "gpus 0,1 cores 3" in (tmp_path / "log2.txt").read_text()
 
 
 @pytest.mark.parametrize(
-    ("name", "start"),
-    [("ASSAY_RUN", '"${ASSAY_RUN[@]}"'), ("ASSAY_SRUN", 'srun "${ASSAY_SRUN[@]}"')],
+    ("words", "ray"),
+    [
+        (["--backend=verl"], True),
+        ([], False),
+        (["--backend", "verl", "cluster.ray_address=1.2.3.4:5"], False),
+    ],
 )
-def test_a_process_keeps_its_environment_and_its_folder(
-    tmp_path: Path, name: str, start: str
+def test_verl_on_one_node_gets_a_ray_cluster_of_its_own(
+    slurm: MiniSlurm, tmp_path: Path, words: list[str], ray: bool
 ) -> None:
-    bin_folder, root = tmp_path / "bin", tmp_path / "checkout"
-    bin_folder.mkdir()
-    root.mkdir()
-    for program, text in (("apptainer", APPTAINER), ("srun", SRUN)):
-        (bin_folder / program).write_text(text)
-        (bin_folder / program).chmod(0o755)
-    done = subprocess.run(
-        ["bash", "-c", f"{shown(name)}\n{start} bash -c 'echo \"$SLURM_JOB_ID in $PWD\"'"],
-        env={
-            **os.environ,
-            "PATH": f"{bin_folder}:{os.environ['PATH']}",
-            "ASSAY_ROOT": str(root),
-            "ASSAY_SCRATCH": str(tmp_path),
-            "SLURM_JOB_ID": "17",
-        },
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == f"17 in {root}"
+    """By itself it would join one that an older run has noted in /tmp/ray, and count the host's
+    cores."""
+    env = {"ASSAY_PYTHON": program(tmp_path, RAYLESS), "RAY_UP": str(tmp_path / "up")}
+    done = run(slurm, tmp_path, "grpo_1node", *words, ASSAY_RAY_STORE="100000000", **env)
+    said = done["log"]
+    assert done["JobState"] == "COMPLETED", said
+    assert ("cluster.ray_address=127.0.0.1:20100" in said) == ray == ("--head" in said), said
+    assert not ray or "--num-cpus=8" in said
+    assert not Path(f"/tmp/r{done['JobId']}").exists()
+
+
+@pytest.mark.parametrize("kind", ["apptainer", "pyxis"])
+def test_every_process_runs_in_the_container(slurm: MiniSlurm, tmp_path: Path, kind: str) -> None:
+    """Stand-ins: Python has another name inside than outside; a container of srun exists in steps
+    alone, which have a variable."""
+    text = f'#!/bin/sh\necho "in ${{BOXED:-a box}}: $*"\n[ "$1" != in ] || exec "{sys.executable}"'
+    box = program(tmp_path, text, "box")
+    lines = {"apptainer": f"ASSAY_RUN=({box})", "pyxis": "ASSAY_SRUN=(--export=ALL,BOXED=yes)"}
+    (tmp_path / "site.sh").write_text(lines[kind] + "\n")
+    python = "/inside/python" if kind == "apptainer" else box
+    env = {"BASH_ENV": str(tmp_path / "site.sh"), "ASSAY_PYTHON": python}  # read before the script
+    done = run(slurm, tmp_path, "command", "--", "x", **env)
+    assert done["JobState"] == "COMPLETED", done["log"]
+    inside = "in a box: /inside/python -m" if kind == "apptainer" else "in yes: -m"
+    assert f"{inside} train.cluster.preflight" in done["log"]
+    assert f"{inside} assay x" in done["log"]
+
+
+# --- stops ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "restarts", "said"),
+    [
+        ({"ASSAY_MAX_STALLS": "2"}, "1", "2 starts in a row saved nothing"),
+        ({"NO_REQUEUE": "1"}, "0", "scontrol does not requeue this job"),
+    ],
+)
+def test_a_run_that_stops_by_itself_is_requeued_but_not_for_ever(
+    slurm: MiniSlurm, tmp_path: Path, env: dict[str, str], restarts: str, said: str
+) -> None:
+    refusing = '#!/bin/sh\n[ "$1$NO_REQUEUE" != requeue1 ] || exit 1\n'
+    program(tmp_path, f'{refusing}exec {shutil.which("scontrol")} "$@"\n', "scontrol")
+    env = {**env, "ASSAY_PYTHON": program(tmp_path, f"{CHECKED}exit 75\n")}
+    done = run(slurm, tmp_path, "sft", **env, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert (done["JobState"], done["Restarts"]) == ("FAILED", restarts), done["log"]
+    assert said in done["log"]
+
+
+# One step every 30 ms, and one that takes ten minutes at the first start; as `assay grpo` does.
+STAND_IN = f"""#!{sys.executable} -S
+import os, signal, sys, time
+if "train.cluster.preflight" in sys.argv:
+    sys.exit(0)
+out = next(w[4:] for w in sys.argv if w.startswith("out="))
+latest = os.path.join(out, "checkpoints", "rl", "latest")
+os.makedirs(os.path.dirname(latest), exist_ok=True)
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+step = int(open(latest).read()[5:]) if os.path.exists(latest) else 0
+while step < 100:
+    time.sleep(600 if step == 15 and os.environ.get("SLURM_RESTART_COUNT", "0") == "0" else 0.03)
+    step += 1
+    if asked or step % 10 == 0:
+        open(latest, "w").write(f"step_{{step:06d}}")
+    if asked:
+        sys.exit(75)
+"""
+
+
+@pytest.mark.slow
+def test_a_step_longer_than_the_lead_is_repeated_and_the_job_goes_on(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    """A real time limit of a minute. The step that is being done when the signal comes would take
+    longer than what is left. A later start may meet the limit too, on a slow machine."""
+    log, limit = tmp_path / "log.txt", "--time=1 --signal=B:USR1@45"
+    words = (log, "grpo_1node", f"out={tmp_path}/run")
+    job = slurm.script(*words, options=limit, ASSAY_PYTHON=program(tmp_path, STAND_IN))
+    done, said = slurm.wait(job, seconds=300), log.read_text()
+    assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, said
+    assert (tmp_path / "run" / "checkpoints" / "rl" / "latest").read_text() == "step_000100"
+    assert "the step has not returned and the time limit is" in said
+    assert "requeued after signal USR1, without waiting for the step" in said
+    assert "(rl step_000010 ) will be repeated" in said and "start: rl step_000010" in said
+
+
+# Says that it begins. `deaf`: it is still importing, and dies of the signal.
+BEGINS = f"""{CHECKED}[ "$END" = deaf ] || trap "exit $END" USR1
+touch "$HERE/begun$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}"
+[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || exit 0
+until [ -e "$HERE/go" ]; do sleep 0.1; done
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["sft", "command"])
+def test_a_signal_before_the_run_listens_is_no_stall_of_a_run_that_would(
+    slurm: MiniSlurm, tmp_path: Path, script: str
+) -> None:
+    env = {"ASSAY_PYTHON": program(tmp_path, BEGINS), "END": "deaf", "HERE": str(tmp_path)}
+    words = (tmp_path / "log.txt", script, f"out={tmp_path}/run", "--", f"out={tmp_path}/run")
+    job = slurm.script(*words, ASSAY_MAX_STALLS="1", **env)
+    wait_for("the start", lambda: (tmp_path / "begun.0").exists())
+    slurm.signal(job)
+    done, said = slurm.wait(job), (tmp_path / "log.txt").read_text()
+    if script == "sft":
+        assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
+        assert "requeued after signal USR1 while the run was still starting" in said
+    else:  # it never saves when it is asked to
+        assert done["JobState"] == "FAILED" and "1 starts in a row saved nothing" in said
+
+
+@pytest.mark.parametrize(("end", "restarts"), [("75", ["0", "1"]), ("0", ["0", "0"])])
+def test_a_signal_requeues_one_task_of_an_array_alone_unless_it_ends_well(
+    slurm: MiniSlurm, tmp_path: Path, end: str, restarts: list[str]
+) -> None:
+    """The last task of an array has the array's own number, which means all of them to scontrol."""
+    env = {"ASSAY_PYTHON": program(tmp_path, BEGINS), "END": end, "HERE": str(tmp_path)}
+    where = (tmp_path / "%a.txt", "data_array", f"out={tmp_path}/run")
+    job = slurm.script(*where, options="--array=0-1", **env)
+    wait_for("both starts", lambda: all((tmp_path / f"begun{i}.0").exists() for i in (0, 1)))
+    slurm.signal(f"{job}_1")
+    if end == "75":
+        wait_for("its next start", lambda: (tmp_path / "begun1.1").exists(), 120)
+    (tmp_path / "go").touch()
+    found = [slurm.wait(f"{job}_{i}")["Restarts"] for i in (0, 1)]
+    assert found == restarts, (tmp_path / "1.txt").read_text()

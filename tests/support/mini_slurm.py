@@ -5,6 +5,7 @@ Every node is a slurmd of its own on this host; they share /tmp, ports and the h
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,46 +14,13 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from places import ROOT
 
 NODES = ("n1", "n2", "n3", "n4")
-CONF = """\
-ClusterName=mini
-SlurmctldHost={host}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/munge
-AuthInfo=socket={d}/munge.sock,cred_expire=5
-SlurmctldPort={ctld}
-StateSaveLocation={d}/state
-SlurmctldPidFile={d}/run/ctld.pid
-SlurmctldLogFile={d}/log/ctld.log
-SlurmdPidFile={d}/run/%n.pid
-SlurmdLogFile={d}/log/%n.log
-SlurmdSpoolDir={d}/spool/%n
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-GresTypes=gpu
-SchedulerParameters=sched_interval=1,bf_interval=1
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-SlurmctldParameters=preempt_send_user_signal
-SlurmdParameters=config_overrides
-ReturnToService=2
-MpiDefault=none
-KillWait=5
-DefMemPerNode=400
-{nodes}
-PartitionName=main Nodes=n[1-4] Default=YES MaxTime=60 PriorityTier=1 GraceTime=30
-PartitionName=high Nodes=n[1-4] MaxTime=60 PriorityTier=2 PreemptMode=OFF
-"""
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
+ENDS = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
 
 
 def missing() -> str | None:
@@ -76,13 +44,9 @@ def host() -> str:
 
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on, all different."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+    with contextlib.ExitStack() as held:
+        made = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in made]
 
 
 def wait_for(what: str, ready: object, seconds: float = 60.0) -> None:
@@ -94,12 +58,21 @@ def wait_for(what: str, ready: object, seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
+def processes() -> list[int]:
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+
+
+def about(pid: int, name: str) -> str:
+    """A file that /proc has of a process; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def alive(pid: int) -> bool:
     """False for a zombie too: pid 1 of a container may not reap."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return about(pid, "stat").rpartition(")")[2][1:2] not in ("", "Z", "X")
 
 
 class MiniSlurm:
@@ -118,36 +91,32 @@ class MiniSlurm:
 
     def start(self) -> None:
         d, ports = self.folder, free_ports(5)
-        for name in ("state", "run", "log", "spool"):
+        for name in ("state", "run", "log", *(f"spool/{node}" for node in NODES)):
             (d / name).mkdir(parents=True)
         d.chmod(0o755)
         key = d / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         self.gpus = self._fake_gpus()
-        gres = f" Gres=gpu:a100:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
             f"NodeName={n} NodeHostname={host()} NodeAddr=127.0.0.1 Port={p} CPUs=16"
-            f" RealMemory=256000{gres}"
+            f" RealMemory=256000" + f" Gres=gpu:a100:{self.gpus}" * (self.gpus > 0)
             for n, p in zip(NODES, ports[1:], strict=True)
         )
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
-        conf = CONF.format(host=host(), user=user.strip(), d=d, ctld=ports[0], nodes=nodes)
+        conf = (ROOT / "tests" / "data" / "slurm.conf").read_text("utf-8")
+        conf = conf.format(host=host(), user=user.strip(), d=d, ctld=ports[0], nodes=nodes)
         (d / "slurm.conf").write_text(conf)
         # forced: pytest's folders are closed to others, which munged would refuse
-        self.run(
-            "munged",
-            "--force",
-            f"--key-file={key}",
-            f"--socket={d}/munge.sock",
-            f"--pid-file={d}/munge.pid",
-            f"--log-file={d}/munge.log",
-            f"--seed-file={d}/seed",
-        )
+        places = {"key": "munge.key", "socket": "munge.sock", "pid": "run/munge.pid"}
+        places |= {"log": "log/munge.log", "seed": "seed"}
+        options = [f"--{k}{'' if k == 'socket' else '-file'}={d / v}" for k, v in places.items()]
+        self.run("munged", "--force", *options)
         self.run("slurmctld")
         for node in NODES:
-            self.start_node(node)
-        wait_for("all nodes idle", lambda: set(self.states()) == {"idle"})
+            self.run("slurmd", "-N", node)
+        states = ("sinfo", "-h", "-o", "%T")
+        wait_for("all nodes idle", lambda: {*self.run(*states).split()} == {"idle"})
 
     def _fake_gpus(self, count: int = 2) -> int:
         """Device files without a driver: Slurm then counts and hands out GPUs as on a cluster. 0
@@ -158,86 +127,61 @@ class MiniSlurm:
         except PermissionError:
             return 0
         files = f"{self.folder}/nvidia[0-{count - 1}]"
-        (self.folder / "gres.conf").write_text(
-            f"NodeName=n[1-4] Name=gpu Type=a100 File={files}\n", encoding="utf-8"
-        )
+        line = f"NodeName=n[1-4] Name=gpu Type=a100 File={files}\n"
+        (self.folder / "gres.conf").write_text(line, encoding="utf-8")
         return count
-
-    def start_node(self, node: str) -> None:
-        (self.folder / "spool" / node).mkdir(exist_ok=True)
-        self.run("slurmd", "-N", node)
 
     def kill_node(self, node: str) -> None:
         """What a power cut does: the node's slurmd, its step daemons and their processes, at once.
 
         Then what the operator does: the node is declared down and its jobs are requeued.
         """
-        pid = int((self.folder / "run" / f"{node}.pid").read_text())
+        daemon = int((self.folder / "run" / f"{node}.pid").read_text())
         # a step daemon hides its environment, but not that of what it started
         mine = {p for p in processes() if self._is_task(p, node)}
-        daemons = {
-            p for p in processes() if "slurmstepd" in command(p) and mine & set(descendants(p))
-        }
-        for victim in (pid, *daemons, *mine):
-            try:
+        parents = {int(about(p, "stat").rpartition(")")[2].split()[1]) for p in mine}
+        steps = {p for p in parents if "slurmstepd" in about(p, "cmdline")}
+        for victim in (daemon, *steps, *mine):
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        wait_for("the node's daemon gone", lambda: not alive(pid))
+        wait_for("the node's daemon gone", lambda: not alive(daemon))
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
 
-    def kill_daemon(self, node: str) -> None:
-        """The node's slurmd alone, as when it crashes: its jobs' step daemons run on."""
-        pid = int((self.folder / "run" / f"{node}.pid").read_text())
-        os.kill(pid, signal.SIGKILL)
-        wait_for("the node's daemon gone", lambda: not alive(pid))
-
     def revive_node(self, node: str) -> None:
-        self.start_node(node)
+        self.run("slurmd", "-N", node)
         wait_for("the node's return", lambda: self._resumed(node))
 
     def _resumed(self, node: str) -> bool:
-        if "down" in self.run("sinfo", "-h", "-n", node, "-o", "%T"):
+        state = self.run("sinfo", "-h", "-n", node, "-o", "%T")
+        if "down" in state:
             self.try_run("scontrol", "update", f"nodename={node}", "state=resume")
-        return self.run("sinfo", "-h", "-n", node, "-o", "%T").split()[:1] == ["idle"]
+        return state.split()[:1] == ["idle"]
 
     def _is_task(self, pid: int, node: str) -> bool:
-        words = environ(pid).split("\0")
-        return (
-            f"SLURMD_NODENAME={node}" in words and f"SLURM_CONF={self.env['SLURM_CONF']}" in words
-        )
+        words = about(pid, "environ").split("\0")
+        return {f"SLURMD_NODENAME={node}", f"SLURM_CONF={self.env['SLURM_CONF']}"} <= {*words}
 
     def stop(self) -> None:
-        self.try_run("scancel", "--state=RUNNING")
-        self.try_run("scancel", "--state=PENDING")
+        for state in ("RUNNING", "PENDING"):
+            self.try_run("scancel", f"--state={state}")
         time.sleep(0.2)
-        pids = [p for p in self.folder.glob("run/*.pid")] + [self.folder / "munge.pid"]
-        for file in pids:
-            try:
-                os.kill(int(file.read_text()), signal.SIGKILL)
-            except (OSError, ValueError):
-                continue
-        for pid in processes():
-            if str(self.folder) in environ(pid) and pid != os.getpid():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    continue
-
-    def states(self) -> list[str]:
-        return self.run("sinfo", "-h", "-o", "%T").split()
+        daemons = [int(file.read_text() or 0) for file in self.folder.glob("run/*.pid")]
+        left = [p for p in processes() if str(self.folder) in about(p, "environ")]
+        for pid in {*daemons, *left} - {0, os.getpid()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def run(self, *words: str, cwd: Path | None = None, **more: str) -> str:
         """Standard output of one Slurm command; raises with its error text."""
-        done = subprocess.run(
-            words, env={**self.env, **more}, capture_output=True, text=True, check=False, cwd=cwd
-        )
+        env = {**self.env, **more}
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, cwd=cwd)
         said = done.stderr or done.stdout
         assert done.returncode == 0, f"{' '.join(words)}: exit status {done.returncode}: {said}"
         return done.stdout
 
-    def try_run(self, *words: str) -> None:
-        subprocess.run(words, env=self.env, capture_output=True, check=False)
+    def try_run(self, *words: str) -> str:
+        done = subprocess.run(words, env=self.env, capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else ""
 
     def submit(self, *words: str, cwd: Path | None = None, **more: str) -> str:
         return self.run("sbatch", "--parsable", *words, cwd=cwd, **more).strip()
@@ -247,54 +191,19 @@ class MiniSlurm:
         script = str(ROOT / "slurm" / f"{name}.sbatch")
         return self.submit("-o", str(log), *options.split(), script, *map(str, words), **more)
 
+    def signal(self, job: str) -> None:
+        """What Slurm sends before the time limit, to the batch shell."""
+        self.run("scancel", "--signal=USR1", "--batch", job)
+
     def job(self, job: str) -> dict[str, str]:
         """Fields of `scontrol show job`, of the first record. A busy controller may miss one
         question: it is asked three times."""
-        for attempt in range(3):
-            try:
-                text = self.run("scontrol", "-o", "show", "job", job).splitlines()[0]
-                break
-            except AssertionError:
-                if attempt == 2:
-                    raise
-                time.sleep(0.5)
-        return dict(pair.split("=", 1) for pair in text.split() if "=" in pair)
+        told = (self.try_run("scontrol", "-o", "show", "job", job) for _ in range(3))
+        text = next(filter(None, told), "")
+        assert text, f"scontrol knows no job {job}"
+        return dict(pair.split("=", 1) for pair in text.splitlines()[0].split() if "=" in pair)
 
-    def state(self, job: str) -> str:
-        return self.job(job)["JobState"]
-
-    def wait(self, job: str, *states: str, seconds: float = 120.0) -> dict[str, str]:
-        """Wait until the job is in one of `states` (default: any it ends in)."""
-        ends = states or ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
-        wait_for(f"job {job} in {ends}", lambda: self.state(job) in ends, seconds)
+    def wait(self, job: str, seconds: float = 120.0) -> dict[str, str]:
+        """Wait until the job has ended, however it ends."""
+        wait_for(f"the end of job {job}", lambda: self.job(job)["JobState"] in ENDS, seconds)
         return self.job(job)
-
-
-def processes() -> Sequence[int]:
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
-
-
-def environ(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    for other in processes():
-        try:
-            parent = int(Path(f"/proc/{other}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            found += [other, *descendants(other)]
-    return found

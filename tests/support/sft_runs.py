@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from places import ROOT
 
@@ -33,15 +34,9 @@ def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
 def sft(*args: str, start_new_session: bool = False) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    return subprocess.Popen(
-        [sys.executable, "-m", "assay", "sft", *args],
-        cwd=ROOT,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=start_new_session,
-    )
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    words = [sys.executable, "-m", "assay", "sft", *args]
+    return subprocess.Popen(words, cwd=ROOT, env=env, start_new_session=start_new_session, **pipes)
 
 
 def finish(run: subprocess.Popen[str], code: int = 0) -> str:
