@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -156,19 +155,3 @@ def tiny_hf(tiny_folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32).eval()
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was not tested, by reason: how many tests, and of which folders."""
-    groups: dict[str, Counter[str]] = {}
-    for report in terminalreporter.stats.get("skipped", []):
-        place = report.longrepr[0] if isinstance(report.longrepr, tuple) else report.nodeid
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        folder = "/".join(report.nodeid.split("::")[0].split("/")[:-1]) or str(place)
-        groups.setdefault(reason.removeprefix("Skipped: "), Counter())[folder] += 1
-    if not groups:
-        return
-    terminalreporter.section("skipped, by reason")
-    for reason, folders in sorted(groups.items(), key=lambda group: -group[1].total()):
-        where = ", ".join(f"{name} {count}" for name, count in sorted(folders.items()))
-        terminalreporter.line(f"{folders.total():>4}  {reason}  ({where})")

@@ -18,14 +18,14 @@ from train.run.data import training_tasks
 pytest.importorskip("zstandard")
 pytest.importorskip("pyarrow")
 
-FORMS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
-STARTS = {"jsonl": b"{", "gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "parquet": b"PAR1"}
+FORMS = {".jsonl": b"{", ".jsonl.gz": b"\x1f\x8b", ".jsonl.zst": b"\x28\xb5\x2f\xfd"}
+FORMS[".parquet"] = b"PAR1"
 VARYING = ("wall_s", "tool_s", "seconds")
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:
     """The rows of a file that is what its name says."""
-    assert path.read_bytes().startswith(STARTS[path.name.rpartition(".")[2]]), path
+    assert path.read_bytes().startswith(FORMS["." + path.name.partition(".")[2]]), path
     return [{k: v for k, v in row.items() if k not in VARYING} for _, row in read_rows(path)]
 
 
@@ -38,50 +38,38 @@ def sums(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:
     """The same tasks under every name."""
-    made = [task.to_json() for task in mixed()]
     for form in FORMS:
-        write_rows(tmp_path / f"tasks{form}", made)
+        write_rows(tmp_path / f"tasks{form}", [task.to_json() for task in mixed()])
     write_canned(tmp_path / "canned.jsonl")
     return tmp_path
 
 
-def rolled(folder: Path, sums: str, tasks: str, out: str, *words: str) -> int:
+def rolled(folder: Path, sums: str, tasks: str, out: str, *words: str) -> list[dict[str, Any]]:
     given = ["--tasks", str(folder / tasks), "--out", str(folder / out), "sampling.n=1"]
     model = ["--family", sums, "--model", f"canned:{folder / 'canned.jsonl'}"]
-    return command("rollout")([*given, *model, *words])
+    assert command("rollout")([*given, *model, *words]) == 0
+    assert not list(folder.glob("*.journal"))
+    return rows_in(folder / out)
 
 
-def test_rollouts_are_the_same_from_and_to_every_form(tasks: Path, sums: str) -> None:
-    assert rolled(tasks, sums, "tasks.jsonl", "r.jsonl") == 0
-    wanted = rows_in(tasks / "r.jsonl")
-    assert len(wanted) == len(mixed())
-    for form in FORMS[1:]:
-        assert rolled(tasks, sums, f"tasks{form}", f"r{form}") == 0
-        assert rows_in(tasks / f"r{form}") == wanted
-        assert not list(tasks.glob("*.journal"))
-
-
-@pytest.mark.parametrize("form", FORMS[1:])
-def test_a_packed_file_of_rollouts_is_gone_on_from(form: str, tasks: Path, sums: str) -> None:
-    out = tasks / f"r{form}"
-    assert rolled(tasks, sums, "tasks.jsonl", out.name, "--limit", "12") == 0
-    first = rows_in(out)
-    assert len(first) == 12
+@pytest.mark.parametrize("form", FORMS)
+def test_rollouts_are_the_same_from_and_to_every_form_and_gone_on_from(
+    form: str, tasks: Path, sums: str
+) -> None:
+    wanted = rolled(tasks, sums, "tasks.jsonl", "whole.jsonl")
+    first = rolled(tasks, sums, f"tasks{form}", f"r{form}", "--limit", "12")
+    assert first == wanted[:12] and len(wanted) == len(mixed())
     first[0]["text"] = "kept as it was"
-    write_rows(out, first)
-    assert rolled(tasks, sums, "tasks.jsonl", out.name) == 0
-    found = rows_in(out)
-    assert len(found) == len(mixed()) and found[0]["text"] == "kept as it was"
+    write_rows(tasks / f"r{form}", first)
+    assert rolled(tasks, sums, f"tasks{form}", f"r{form}") == [first[0], *wanted[1:]]
 
 
 def test_rollouts_that_were_cut_off_go_on_from_their_journal(tasks: Path, sums: str) -> None:
-    assert rolled(tasks, sums, "tasks.jsonl", "r.jsonl.gz", "--limit", "12") == 0
-    out, journal = tasks / "r.jsonl.gz", tasks / "r.jsonl.gz.journal"
-    lines = b"".join(json_line(row) for _, row in read_rows(out))
-    out.unlink()
-    journal.write_bytes(lines + b'{"task_id": "torn')
-    assert rolled(tasks, sums, "tasks.jsonl", out.name, "--limit", "13") == 0
-    assert len(rows_in(out)) == 13 and not journal.exists()
+    wanted = rolled(tasks, sums, "tasks.jsonl", "r.jsonl.gz", "--limit", "13")
+    lines = [json_line(row) for _, row in read_rows(tasks / "r.jsonl.gz")][:12]
+    (tasks / "r.jsonl.gz").unlink()
+    (tasks / "r.jsonl.gz.journal").write_bytes(b"".join(lines) + b'{"task_id": "torn')
+    assert rolled(tasks, sums, "tasks.jsonl", "r.jsonl.gz", "--limit", "13") == wanted
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -103,5 +91,4 @@ def test_what_reads_tasks_reads_every_form(
     assert len(results["rows"]) == len(mixed())
     export = ["verifiers", "--tasks", str(tasks / f"own{form}"), "--out", str(tasks / "ex")]
     assert command("export")([*export, *family]) == 0
-    assert len(training_rows(name)) == len(mixed())
-    assert len(training_tasks(name)) == len(mixed())
+    assert len(training_rows(name)) == len(training_tasks(name)) == len(mixed())

@@ -28,19 +28,15 @@ def test_no_file_lost_a_row() -> None:
     assert sum(ROWS.values()) >= LEAST
 
 
-def test_every_operator_and_every_kind_of_case_is_in_it() -> None:
+def test_every_operator_and_every_type_is_in_it() -> None:
     held = {Path(name).name.removesuffix(".jsonl.gz") for name in ROWS}
     assert held >= set(OPERATORS)
-    scorer = map(json.loads, lines(SAMPLE / "cdr/conformance/scorer.jsonl.gz"))
-    assert {row["kind"] for row in scorer} == {"metric", "parse", "normalise", "json_compare"}
-    recipes = list(map(json.loads, lines(SAMPLE / "cdr/conformance/recipes.jsonl.gz")))
-    assert {row["slot"] for row in recipes} == {None, "pre", "mid", "post"}
-    assert {row["status"] for row in recipes} == {"KEEP", "DROP"}
     tables = map(json.loads, lines(SAMPLE / "dare/conformance.jsonl.gz"))
     types = {row["task_type"] for row in tables if row["kind"] == "truth"}
     assert types == {"class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF"}
-    answers = map(json.loads, lines(SAMPLE / "krama/conformance.jsonl.gz"))
+    answers = [json.loads(row) for row in lines(SAMPLE / "krama/conformance.jsonl.gz")]
     assert len({row["answer_type"] for row in answers if row["level"] == "task"}) == 6
+    assert not {"gold", "near"} & {row.get("category") for row in answers}  # of no published task
 
 
 @pytest.mark.skipif(
@@ -50,8 +46,3 @@ def test_every_operator_and_every_kind_of_case_is_in_it() -> None:
 def test_every_row_is_a_row_of_the_full_set(path: Path) -> None:
     full = {hashlib.sha256(x.encode()).digest() for x in lines(SHARED / path.relative_to(SAMPLE))}
     assert all(hashlib.sha256(x.encode()).digest() in full for x in lines(path))
-
-
-def test_no_published_task_has_its_gold_in_the_sample() -> None:
-    answers = map(json.loads, lines(SAMPLE / "krama/conformance.jsonl.gz"))
-    assert not {"gold", "near"} & {row.get("category") for row in answers}
