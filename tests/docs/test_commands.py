@@ -1,7 +1,6 @@
-"""Every `assay` command that README and docs show is understood today: its words by the
-command's own parser, settings by their dataclasses. Commands of tutorials are run whole by
-`test_tutorials.py`. The reference pages list what there is.
-"""
+"""Every `assay` command that README, docs and the script of the examples show is understood today:
+its words by the command's own parser, settings by their dataclasses. Commands of tutorials are run
+whole by `test_tutorials.py`. The reference pages list what there is."""
 
 from __future__ import annotations
 
@@ -23,6 +22,7 @@ from data_gen.demo.settings import DemoTaskSettings
 from train.cluster.preflight import asked
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES.append(ROOT / "examples" / "own_documents.sh")
 # what is said of a command that is shown in part, in a sentence
 PART = re.compile(r"(is|are) required|expected (one|at least one) argument")
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```\s*?$", re.DOTALL | re.MULTILINE)
@@ -32,6 +32,8 @@ def lines_of(page: Path) -> list[str]:
     """What a page shows to type: lines of its blocks, and code within a sentence, which may leave
     out what a command needs."""
     text = page.read_text("utf-8")
+    if page.suffix == ".sh":
+        text = "```bash\n" + re.sub(r"\$\{\w+:-(.*?)\}", r"\1", text) + "```\n"
     blocks = [body for kind, body in FENCE.findall(text) if kind in ("", "bash", "text")]
     lines = [line for body in blocks for line in re.sub(r"\\\n\s*", " ", body).splitlines()]
     inside = re.findall(r"(?<!`)`([^`]+)`(?!`)", FENCE.sub("", text))
@@ -115,33 +117,22 @@ def test_the_results_of_the_readme_are_those_of_the_page_of_results() -> None:
         assert re.search(shown, page, re.MULTILINE)
 
 
-# --- the reference pages of the site -------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pages")
+def test_the_reference_pages_hold_what_there_is(tmp_path: Path) -> None:
+    """Commands, settings, operators, and a section for every benchmark that is run."""
     program = "import pathlib, sys, generate; generate.write_pages(pathlib.Path(sys.argv[1]))"
     env = {"PYTHONPATH": f"{ROOT}:{ROOT / 'docs'}"}
-    subprocess.run([sys.executable, "-c", program, str(folder)], cwd=ROOT, env=env, check=True)
-    return folder
-
-
-def test_every_command_setting_and_operator_has_its_place(pages: Path) -> None:
-    commands = (pages / "reference/commands.md").read_text("utf-8")
-    for head in ("## assay report", "### assay tasks dare", "### assay slurm shard"):
-        assert f"\n{head}\n" in commands
-    assert "`--no-view`" in commands and "| `--out OUT` | required |" in commands
-    settings = (pages / "reference/settings.md").read_text("utf-8")
-    assert "| `rl.rollouts_per_prompt` | `8` |" in settings
-    assert "`reward.refinement.status`" in settings
-    assert "text_length_filter" in (pages / "operators.md").read_text("utf-8")
-
-
-def test_every_benchmark_that_is_run_has_a_section_with_its_command(pages: Path) -> None:
-    page = (pages / "benchmarks.md").read_text("utf-8")
-    files = [*(ROOT / "benchmarks").glob("*.py")]
-    run = [path.stem for path in files if '__name__ == "__main__"' in path.read_text("utf-8")]
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, env=env, check=True)
+    for page, word in (
+        ("reference/commands.md", "\n### assay tasks dare\n"),
+        ("reference/settings.md", "| `rl.rollouts_per_prompt` | `8` |"),
+        ("operators.md", "text_length_filter"),
+    ):
+        assert word in (tmp_path / page).read_text("utf-8")
+    page, files = (
+        (tmp_path / "benchmarks.md").read_text("utf-8"),
+        (ROOT / "benchmarks").glob("*.py"),
+    )
+    run = [p.stem for p in files if '__name__ == "__main__"' in p.read_text("utf-8")]
     assert len(run) > 5
     for name in run:
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]

@@ -15,7 +15,7 @@ FILE = ROOT / "examples" / "dabstep.py"
 FAMILY = load_family(str(FILE))
 
 
-def folder(tmp_path: Path, **changes: str) -> Path:
+def folder(tmp_path: Path) -> Path:
     """A dataset of two tasks in the published layout."""
     top = tmp_path / "data"
     (top / "tasks").mkdir(parents=True)
@@ -26,24 +26,18 @@ def folder(tmp_path: Path, **changes: str) -> Path:
         {"task_id": 9, "question": "Mean of BE, in EUR?", "answer": "-1.25", "level": "hard"},
         {"task_id": 11, "question": "Hidden?", "answer": "", "level": "hard"},
     ]
-    lines = [json.dumps({**row, "guidelines": "Short.", **changes}) + "\n" for row in made]
+    lines = [json.dumps({**row, "guidelines": "Short."}) + "\n" for row in made]
     (top / "tasks" / "dev.jsonl").write_text("".join(lines))
     return top
-
-
-def scored(gold: str, said: str) -> tuple[float | None, float | None]:
-    task = Task(
-        "t", "dabstep", "easy", "eval", [{"role": "user", "content": "?"}], {"answer": gold}
-    )
-    found = FAMILY.score(task, Answer(said))
-    return found.outcome, found.reward
 
 
 @pytest.mark.parametrize(
     ("gold", "said", "outcome", "reward"),
     [
-        ("NL", "Answer: nl", 1, 1),
         ("NL", "Some words.\nANSWER:  NL  \n", 1, 1),
+        ("NL", "Answer: " + "[" * 9000, 0, 0),
+        ("0.5", "Answer: " + "9" * 9000, 0, 0),
+        ("0.5", "Answer: nan", 0, 0),
         ("NL", "NL", 0, 0),  # without the line
         ("NL", "Answer: BE", 0, 0),
         ("NL", "Answer: BE NL FR", 1, 0),  # one of the words: the published rule alone
@@ -52,10 +46,8 @@ def scored(gold: str, said: str) -> tuple[float | None, float | None]:
         ("0.120132", "Answer: 0.12014", 1, 1),  # within 1e-4
         ("0.120132", "Answer: 0.1205", 0, 0),
         ("73.15", "Answer: 73.2", 1, 1),  # the fewer decimals
-        ("64", "Answer: 65", 0, 0),
         ("-0.94", "Answer: 0.94", 1, 0),  # the published rule does not look at signs
         ("64", "Answer: about 64 of 70", 1, 0),
-        ("1, 2, 5", "Answer: [5, 1, 2]", 1, 1),
         ("1, 2, 5", "Answer: 1; 2; 5", 1, 1),
         ("1, 2, 5", "Answer: 1, 2", 0, 0),
         ("Not Applicable", "Answer: not applicable.", 1, 1),
@@ -65,12 +57,10 @@ def scored(gold: str, said: str) -> tuple[float | None, float | None]:
 def test_answers_are_compared_by_the_published_rule(
     gold: str, said: str, outcome: float, reward: float
 ) -> None:
-    assert scored(gold, said) == (outcome, reward)
-
-
-@pytest.mark.parametrize("said", ["Answer: " + "9" * 9000, "Answer: " + "[" * 9000, "Answer: nan"])
-def test_no_answer_breaks_the_scorer(said: str) -> None:
-    assert scored("0.5", said) == scored("NL", said) == (0.0, 0.0)
+    prompt = [{"role": "user", "content": "?"}]
+    task = Task("t", "dabstep", "easy", "eval", prompt, {"answer": gold})
+    found = FAMILY.score(task, Answer(said))
+    assert (found.outcome, found.reward) == (outcome, reward)
 
 
 @pytest.mark.usefixtures("no_family_of_another_test")
@@ -88,17 +78,6 @@ def test_every_command_takes_the_tasks(tmp_path: Path) -> None:
         here(tmp_path, "eval", *family, *asked, model, "--out", out, "--no-baselines")
         assert [row["outcome"] for row in rows(tmp_path / out / "rows.jsonl")] == [outcome] * 2
 
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [({"answer": ""}, "no row of dev.jsonl has an answer"), ({}, "holds no files")],
-)
-def test_a_folder_that_cannot_be_used_is_named(
-    tmp_path: Path, change: dict[str, str], named: str
-) -> None:
-    top = folder(tmp_path, **change)
-    if not change:
-        (top / "context" / "payments.csv").unlink()
-    words = ["tasks", "dabstep", "--family", str(FILE), "--out", "T", f"folder={top}"]
-    done = run(tmp_path, *words)
-    assert done.returncode == 2 and named in done.stderr
+    (tmp_path / "data" / "tasks" / "dev.jsonl").write_text("")
+    done = run(tmp_path, "tasks", "dabstep", *family, "--out", "U", made)
+    assert done.returncode == 2 and "dev.jsonl" in done.stderr

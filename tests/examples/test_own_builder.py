@@ -16,16 +16,17 @@ EXAMPLE = ROOT / "examples" / "own_builder.py"
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
-def build(out: Path, *words: str, example: Path = EXAMPLE) -> int:
+def build(out: Path, example: Path = EXAMPLE) -> int:
     family = ["--family", str(example), "--out", str(out)]
-    return main(["tasks", "find_all", *family, "--seed", "1", "count=40", *words])
+    return main(["tasks", "find_all", *family, "--seed", "1", "count=40"])
 
 
-def test_the_example_is_short_and_imports_assay_alone() -> None:
-    text = EXAMPLE.read_text("utf-8")
-    assert len(text.splitlines()) <= 120
-    own = ("assay", "rewards", "rollouts", "data_gen", "train", "configs")
-    assert {m for m in re.findall(r"(?m)^from (\w+)", text) if m in own} == {"assay"}
+def test_the_examples_are_short_and_import_assay_alone() -> None:
+    for name, most in (("own_builder", 120), ("own_family", 40), ("own_tools", 50)):
+        text = (ROOT / "examples" / f"{name}.py").read_text("utf-8")
+        assert len(text.splitlines()) <= most
+        own = ("assay", "rewards", "rollouts", "data_gen", "train", "configs")
+        assert {m for m in re.findall(r"(?m)^from (\w+)", text) if m in own} == {"assay"}
 
 
 def test_splits_share_no_source_and_gold_is_proved_twice(tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_splits_share_no_source_and_gold_is_proved_twice(tmp_path: Path) -> None
 def test_a_second_way_that_finds_something_else_is_counted(tmp_path: Path) -> None:
     text = EXAMPLE.read_text("utf-8").replace("room < most", "room < 2")
     (tmp_path / "own.py").write_text(text, encoding="utf-8")
-    assert build(tmp_path / "a", example=tmp_path / "own.py") == 0
+    assert build(tmp_path / "a", tmp_path / "own.py") == 0
     proof = json.loads((tmp_path / "a" / "certificate.json").read_text())
     assert proof["proof"]["differs"] == proof["refused"]["proof: differs"] > 0
     assert "again" in proof["examples"]["proof: differs"][0]

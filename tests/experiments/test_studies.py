@@ -4,11 +4,13 @@ sweep runs each setting."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mixed_tasks import answer
 
-from assay.task import Task, write_jsonl
+from assay.task import write_jsonl
 from configs.loader import given_values
 from configs.schema import GrpoRunConfig, SftRunConfig, load_run
 from data_gen.demo.settings import DemoTaskSettings, OrderSettings
@@ -29,33 +31,23 @@ from train.cli.answers import evaluation
 from train.evaluation.answering import environment_factory
 from train.evaluation.benchmarks import budget_of
 
-SFT = {
-    "demo": demo_search.SFT,
-    "order": (*order.SHARED, *order.SFT),
-    "tables": table_training.SFT,
-    "tables again": table_training.AGAIN,
-    "tools": tool_training.SFT,
-    "lakes": lake_training.SFT,
-    "one model": (*one_model.SHARED, *one_model.SFT),
-    "tracks": (*tracks.SHARED, *tracks.SFT),
-}
-RL = {
-    **{f"demo {n}": (*demo_search.RL, *arm.rl) for n, arm in demo_search.ARMS.items()},
-    **{f"order {n}": (*order.SHARED, *order.RL, *arm.rl) for n, arm in order.ARMS.items()},
-    "tables": table_training.RL,
-    "tables even": table_training.EVEN,
-    "tools": tool_training.RL,
-    "lakes": (*lake_training.RL, "reward.answer.subtasks=0.5"),
-    "one model": (*one_model.SHARED, *one_model.RL),
-    "tracks": (*tracks.SHARED, *tracks.RL),
-}
+SFT = [
+    *(demo_search.SFT, (*order.SHARED, *order.SFT), table_training.SFT, table_training.AGAIN),
+    *(tool_training.SFT, lake_training.SFT, (*one_model.SHARED, *one_model.SFT)),
+    (*tracks.SHARED, *tracks.SFT),
+]
+RL = [
+    *((*demo_search.RL, *arm.rl) for arm in demo_search.ARMS.values()),
+    *((*order.SHARED, *order.RL, *arm.rl) for arm in order.ARMS.values()),
+    *(table_training.RL, table_training.EVEN, tool_training.RL, lake_training.RL),
+    *((*one_model.SHARED, *one_model.RL), (*tracks.SHARED, *tracks.RL)),
+]
 
 
 def test_every_run_of_every_study_has_settings_that_exist() -> None:
-    for words in SFT.values():
-        load_run(SftRunConfig, None, [study.ROUNDING, *words])
-    for words in RL.values():
-        load_run(GrpoRunConfig, None, [study.ROUNDING, *words])
+    for kind, runs in ((SftRunConfig, SFT), (GrpoRunConfig, RL)):
+        for words in runs:
+            load_run(kind, None, [study.ROUNDING, *words])
     for arm in demo_search.ARMS.values():
         given_values(DemoTaskSettings, [*arm.tasks, *demo_search.SPLITS])
     for form in order.FORMS.values():
@@ -64,32 +56,25 @@ def test_every_run_of_every_study_has_settings_that_exist() -> None:
     assert lake_options().parse_args(words).obscured
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The commands that a study would run; each takes a minute."""
-    commands: list[tuple[str, ...]] = []
+def test_a_command_is_given_no_setting_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, ...]] = []
 
-    def assay(*words: object, note: Path | None = None) -> None:
-        commands.append(tuple(map(str, words)))
-        if note is not None:
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.write_text(json.dumps({"seconds": 60, "done": True}))
+    def assay(*words: object, note: Path) -> None:
+        said.append(tuple(map(str, words)))
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(json.dumps({"seconds": 60, "done": True}))
 
     monkeypatch.setattr(study, "assay", assay)
-    return commands
-
-
-def test_a_command_is_given_no_setting_of_another(
-    tmp_path: Path, said: list[tuple[str, ...]]
-) -> None:
-    extra = ("rl.steps=24", "engine.rounding=spread", "sft.lr=1e-4", "reward.answer.subtasks=0.5")
-    place = Place(tmp_path, 0, "MODEL", extra)
+    extra = {"rl.steps=24", "engine.rounding=spread", "sft.lr=1e-4", "reward.answer.subtasks=0.5"}
+    place = Place(tmp_path, 0, "MODEL", tuple(sorted(extra)))
     place.train("sft", "sft", tmp_path, "MODEL", ())
     place.train("rl", "grpo", tmp_path, place.trained("sft"), ())
     place.train("rl", "grpo", tmp_path, "a finished run", ())
     sft, rl = said
-    assert set(extra) & set(sft) == {"engine.rounding=spread", "sft.lr=1e-4"}
-    assert set(extra) - set(rl) == {"sft.lr=1e-4"}
+    assert extra & {*sft} == {"engine.rounding=spread", "sft.lr=1e-4"}
+    assert extra - {*rl} == {"sft.lr=1e-4"}
     assert f"model.path={tmp_path}/seed0/sft/model" in rl
 
 
@@ -109,32 +94,23 @@ def test_arms_are_paired_by_item_and_seed(capsys: pytest.CaptureFixture[str]) ->
     assert "| b | all | 0.750 [" in shown
 
 
-# --- one evaluation under several settings -------------------------------------------------------
-
-
-def tasks(folder: Path) -> Path:
-    gold = {"answer_type": "numeric_exact", "answer": 3}
-    prompt = [{"role": "user", "content": "Two and one?"}]
-    made = [Task(f"t{n}", "answer", f"track{n % 2}", "heldout", prompt, gold) for n in range(4)]
-    write_jsonl(folder / "t.jsonl", [task.to_json() for task in made])
-    return folder / "t.jsonl"
-
-
 def test_a_sweep_runs_every_setting_and_compares_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    replies = [{"match": "Two", "replies": ["<answer>3</answer>"]}]
-    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, replies)), "utf-8")
+    replies = {"match": "", "replies": ["<answer>7</answer>"]}
+    (tmp_path / "c.jsonl").write_text(json.dumps(replies), "utf-8")
+    write_jsonl(
+        tmp_path / "t.jsonl", [answer(7).to_json(), replace(answer(8), track="x").to_json()]
+    )
     command = ["--out", str(tmp_path / "s"), "--setting", "--seed 1", "--setting", "--seed 2"]
-    command += ["--", "--tasks", str(tasks(tmp_path)), "--model", f"canned:{tmp_path}/c.jsonl"]
+    command += ["--", "--tasks", f"{tmp_path}/t.jsonl", "--model", f"canned:{tmp_path}/c.jsonl"]
     assert main(command) == 0
     data = json.loads((tmp_path / "s" / "sweep.json").read_text("utf-8"))
     first, second = data["settings"]
-    assert (first["setting"], first["overall"], first["difference"]) == ("seed 1", 1.0, None)
-    assert second["tracks"] == {"track0": 1.0, "track1": 1.0}
+    assert (first["setting"], first["overall"], first["difference"]) == ("seed 1", 0.5, None)
+    assert second["tracks"] == {"lake": 1.0, "x": 0.0}
     assert second["difference"]["difference"] == 0.0
-    assert "| seed 2 | 100.00 | 100.00 | 100.00 | +0.000" in capfd.readouterr().out
-    assert (tmp_path / "s" / "seed-1" / "results.json").is_file()
+    assert "| seed 2 | 100.00 | 0.00 | 50.00 | +0.000" in capfd.readouterr().out
     assert main(command) == 0  # again: nothing is asked anew
 
 
@@ -143,12 +119,10 @@ def test_presets_are_options_of_assay_eval() -> None:
     seen: list[tuple[int, float]] = []
     for preset, settings in PRESETS.items():
         for setting in settings:
-            words = ["--model", "m", "--tasks", "t", "--out", "o", *setting.split()]
-            command = evaluation(words)
+            command = evaluation(["--model", "m", "--tasks", "t", "--out", "o", *setting.split()])
+            told, budget = environment_factory(command).settings, budget_of(command)
             if preset == "dare-budget":
-                told = environment_factory(command).settings
-                assert budget_of(command).turns == told.uses
-                assert budget_of(command).seconds == told.uses * told.run_s
+                assert (budget.turns, budget.seconds) == (told.uses, told.uses * told.run_s)
                 seen.append((told.uses, told.run_s))
     assert seen == [(3, 300.0), (5, 200.0), (6, 180.0), (8, 120.0), (10, 100.0), (15, 100.0)]
 
@@ -158,5 +132,4 @@ def test_answers_without_an_outcome_are_in_no_mean() -> None:
     rows = [{**row, "outcome": 1.0, "seconds": 60.0}, {**row, "outcome": None, "seconds": 0.0}]
     found = line("s", rows, None)
     assert (found["overall"], found["no outcome"], found["tokens of a turn"]) == (1.0, 1, 20.0)
-    assert "| s | 100.00 | 100.00 | - | 40 | 2.00 | 20 | 0.500 | 1 |" in table([found])
     assert table([line("s", [], None)]).endswith("| s | - | - | 0 | 0.00 | 0 | 0.000 | 0 |\n")

@@ -53,10 +53,3 @@ def here(folder: Path, *words: str, status: int = 0) -> str:
 def rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSONL file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def with_own_names(folder: Path) -> None:
-    """Give a folder modules of the user's own that are called as Assay's floors are."""
-    for name in ("train.py", "rewards/__init__.py", "configs/__init__.py"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(f"raise SystemExit('this is the {name} of the user')\n")
