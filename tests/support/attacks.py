@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,76 +69,52 @@ def refused(name, *args, by=(1, 38, 13)):
 """
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Whether one attempt was stopped, and what was seen if not."""
-
-    number: int
-    name: str
-    stopped: bool
-    detail: str
-    level: str
-
-
 @contextmanager
 def planted() -> Generator[Target]:
     """Gold, a home directory, a process and services to go after; all gone afterwards."""
-    token = "gold-" + secrets.token_hex(16)
-    top = Path(tempfile.mkdtemp(prefix="assay-attack-"))
-    top.chmod(0o755)
-    home = top / "home"
-    home.mkdir()
-    (home / ".profile").write_text(token)
-    (top / "lake").mkdir(0o755)
-    (top / "gold.json").write_text(token)
-    environ = {"PATH": os.environ.get("PATH", ""), "API_TOKEN": token}
-    sleeper = [sys.executable, "-c", "import time; time.sleep(3600)", f"--token={token}"]
-    victim = subprocess.Popen(sleeper, env=environ, cwd=top, stdin=subprocess.DEVNULL)
-    abstract = f"assay-{secrets.token_hex(8)}"
-    os.environ["ASSAY_ATTACK_TOKEN"] = token
-    sockets: list[socket.socket] = []
-    reader = -1
-    try:
-        addresses = (
-            (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
-            (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
-            (socket.AF_UNIX, socket.SOCK_STREAM, str(top / "service")),
-            (socket.AF_UNIX, socket.SOCK_DGRAM, str(top / "service.dgram")),
-            (socket.AF_UNIX, socket.SOCK_STREAM, "\0" + abstract),
-            (socket.AF_UNIX, socket.SOCK_DGRAM, "\0" + abstract + "d"),
-            (socket.AF_UNIX, socket.SOCK_STREAM, str(top / "lake" / "service")),
-        )
-        for family, kind, address in addresses:
-            sockets.append(socket.socket(family, kind))
-            sockets[-1].bind(address)
-            if kind == socket.SOCK_STREAM:
-                sockets[-1].listen(64)
+    token, abstract = "gold-" + secrets.token_hex(16), f"\0assay-{secrets.token_hex(8)}"
+    with contextlib.ExitStack() as stack:
+        top = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-attack-")))
+        top.chmod(0o755)
+        for name in ("home", "lake"):
+            (top / name).mkdir(0o755)
+        for name in ("home/.profile", "gold.json"):
+            (top / name).write_text(token)
+        environ = {"PATH": os.environ.get("PATH", ""), "API_TOKEN": token}
+        sleeper = [sys.executable, "-c", "import time; time.sleep(3600)", f"--token={token}"]
+        victim = subprocess.Popen(sleeper, env=environ, cwd=top, stdin=subprocess.DEVNULL)
+        stack.callback(victim.wait)
+        stack.callback(victim.kill)
+        os.environ["ASSAY_ATTACK_TOKEN"] = token
+        stack.callback(os.environ.pop, "ASSAY_ATTACK_TOKEN")
+        local = [str(top / name) for name in ("service", "service.dgram", "lake/service")]
+        local[2:2] = [abstract, abstract + "d"]
+        ports: list[int] = []
+        for number, place in enumerate([("127.0.0.1", 0)] * 2 + local):
+            family = socket.AF_INET if number < 2 else socket.AF_UNIX
+            stream = number % 2 == 0
+            kind = socket.SOCK_STREAM if stream else socket.SOCK_DGRAM
+            sock = stack.enter_context(socket.socket(family, kind))
+            sock.bind(place)
+            if stream:
+                sock.listen(64)
+            ports.append(sock.getsockname()[1] if number < 2 else 0)
         os.mkfifo(top / "lake" / "fifo")
-        reader = os.open(top / "lake" / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        stack.callback(os.close, os.open(top / "lake" / "fifo", os.O_RDONLY | os.O_NONBLOCK))
         for path in [*top.glob("service*"), *(top / "lake").iterdir()]:
             path.chmod(0o777)
-        tcp, udp = (s.getsockname()[1] for s in sockets[:2])
         yield {
             "DIRECTORY": str(top),
             "GOLD": str(top / "gold.json"),
-            "HOME": str(home),
+            "HOME": str(top / "home"),
             "TOKEN": token,  # in gold, in the victim's environment and on its command line
             "VICTIM": victim.pid,
-            "PORT": tcp,
-            "UDP_PORT": udp,
+            "PORT": ports[0],
+            "UDP_PORT": ports[1],
             "SOCKET": str(top / "service"),
-            "ABSTRACT": "\0" + abstract,
+            "ABSTRACT": abstract,
             "MARKER": f"assay-{secrets.token_hex(8)}",  # a file name that nobody else uses
         }
-    finally:
-        for sock in sockets:
-            sock.close()
-        if reader >= 0:
-            os.close(reader)
-        victim.kill()
-        victim.wait()
-        del os.environ["ASSAY_ATTACK_TOKEN"]
-        shutil.rmtree(top)
 
 
 def damage(target: Target) -> str:
@@ -189,7 +165,7 @@ def stopped(row: Row, result: Result, target: Target) -> bool:
     return eval(row.get("stopped", "closed"), {"closed": closed, "r": result})
 
 
-async def attack(pool: Pool, row: Row, target: Target) -> Outcome:
+async def attack(pool: Pool, row: Row, target: Target) -> Row:
     """Run one row, then see that the pool still serves and that nothing was left."""
     shared = {row["shared"]: row["shared"]} if "shared" in row else None
     limits = replace(SMALL, **row.get("limits", {}))
@@ -203,8 +179,8 @@ async def attack(pool: Pool, row: Row, target: Target) -> Outcome:
     after = await pool.run(row.get("then", 'print("fine")'), limits=Limits(wall_s=20))
     if after.stdout != "fine\n":
         problems.append(f"the next call gave {_summary(after)}")
-    level = str(after.layers.get("level", ""))
-    return Outcome(row["number"], row["name"], not problems, "; ".join(problems), level)
+    found = {"number": row["number"], "name": row["name"], "stopped": not problems}
+    return found | {"detail": "; ".join(problems), "level": str(after.layers.get("level", ""))}
 
 
 def _summary(result: Result) -> str:
@@ -212,7 +188,7 @@ def _summary(result: Result) -> str:
     return f"{result.status} ({result.why}), exit {result.exit_code}: {shown!r}"
 
 
-async def run_rows(rows: Sequence[Row], config: Config) -> list[Outcome]:
+async def run_rows(rows: Sequence[Row], config: Config) -> list[Row]:
     """Every row on one pool, then a look for processes that outlived their call."""
     with planted() as target:
         async with Pool(config) as pool:
@@ -226,8 +202,8 @@ async def run_rows(rows: Sequence[Row], config: Config) -> list[Outcome]:
                     break
                 await asyncio.sleep(0.05)
             if left > 0:
-                detail = f"{left} processes more than before"
-                found.append(Outcome(0, "nothing left running", False, detail, found[-1].level))
+                more = {"number": 0, "name": "nothing left running", "stopped": False}
+                found.append({**found[-1], **more, "detail": f"{left} processes more than before"})
         # apart, because the jails of a pool that shares nothing are closed earlier
         async with Pool(replace(config, shared={"lake": f"{target['DIRECTORY']}/lake"})) as pool:
             found += [await attack(pool, row, target) for row in rows if "shared" in row]
@@ -249,5 +225,5 @@ if __name__ == "__main__":
     rows = [row for row in ROWS if not numbers or row["number"] in numbers]
     outcomes = asyncio.run(run_rows(rows, config))
     for outcome in outcomes:
-        print(json.dumps(asdict(outcome)))
-    sys.exit(any(not outcome.stopped for outcome in outcomes))
+        print(json.dumps(outcome))
+    sys.exit(any(not outcome["stopped"] for outcome in outcomes))

@@ -24,32 +24,27 @@ def release_row(track: str, number: int, **more: Any) -> Row:
     structured = semantic and "pii" not in track
     text = f"Text {number} of {track} has x{number}@a.org in it."
     gold = json.dumps({"label": number}) if structured else text
-    return {
+    row: Row = {
         "instance_id": f"{track}-{number}",
         "benchmark_track": track.rpartition("_")[0] if semantic else track,
         "benchmark_split": track.rpartition("_")[2] if semantic else "single",
         "track_family": "semantic_extension" if semantic else "core_rule",
-        "source_track": track,
         "domain": "web" if number % 2 else "pii",
         "source_record_id": f"{track} {number}",
-        "source_benchmark": "cdrbench_rule_based",
         "input_text": text,
-        "operator": "clean_email_mapper",
-        "operator_kind": "mapper",
         "operator_sequence": ["clean_email_mapper"],
-        "semantic_operator": None,
-        "recipe_prompt_key": "key",
-        "reference_status": "KEEP",
         "reference_text": gold,
         "output_format": "json" if structured else "tagged_text",
         "scoring_profile": "structured_json" if structured else "text_refinement",
         "reports_refinement_gain": not structured,
-        "prompt_variants": [
-            {"style_id": name, "style_label": name, "user_requirement": f"{name}: clean it."}
-            for name in STYLES
-        ],
-        "difficulty_label": "easy",
-    } | more
+    }
+    row |= {"source_track": track, "source_benchmark": "cdrbench_rule_based"}
+    row |= {"operator": "clean_email_mapper", "operator_kind": "mapper", "semantic_operator": None}
+    row |= {"recipe_prompt_key": "key", "reference_status": "KEEP", "difficulty_label": "easy"}
+    said = [(name, f"{name}: clean it.") for name in STYLES]
+    names = ("style_id", "style_label", "user_requirement")
+    row["prompt_variants"] = [dict(zip(names, (n, n, s), strict=True)) for n, s in said]
+    return row | more
 
 
 def track_rows(names: Sequence[str] = (*CORE, *SEMANTIC), count: int = 2) -> dict[str, list[Row]]:

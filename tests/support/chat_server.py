@@ -47,12 +47,9 @@ def serving(reply: Callable[[Body], str | int | Body | Raw]) -> Iterator[tuple[s
                     self.wfile.flush()
                 self.close_connection = True
                 return
-            data: Any = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}
-            if isinstance(said, dict):
-                data = said
-            elif isinstance(said, int):
-                data = {"error": {"message": "no"}}
-            text = json.dumps(data).encode()
+            whole = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}
+            failed = {"error": {"message": "no"}} if isinstance(said, int) else whole
+            text = json.dumps(said if isinstance(said, dict) else failed).encode()
             self.send_response(said if isinstance(said, int) else 200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

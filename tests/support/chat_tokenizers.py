@@ -49,17 +49,12 @@ def _core(kind: str) -> Any:
         # as Llama 3's and Qwen's: newlines do not leave their last one to the next word
         cuts = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
         byte = pre_tokenizers.ByteLevel(add_prefix_space=spaced, use_regex=spaced)
-        core.pre_tokenizer = (
-            byte
-            if spaced
-            else pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(cuts), "isolated"), byte])
-        )
+        split = pre_tokenizers.Split(Regex(cuts), "isolated")
+        core.pre_tokenizer = byte if spaced else pre_tokenizers.Sequence([split, byte])
         core.decoder = decoders.ByteLevel()
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(
-            vocab_size=400, initial_alphabet=alphabet, show_progress=False
-        )
-        core.train_from_iterator([TEXT] * 3, trainer)
+        letters = pre_tokenizers.ByteLevel.alphabet()
+        words: Any = {"vocab_size": 400, "initial_alphabet": letters, "show_progress": False}
+        core.train_from_iterator([TEXT] * 3, trainers.BpeTrainer(**words))
         return core
     letters = [SPACED if c == " " else c for c in CHARACTERS]
     pairs = ["\n\n", SPACED * 2, f"{SPACED}a", f"{SPACED}t", "as", "er", "us"]
@@ -70,23 +65,18 @@ def _core(kind: str) -> Any:
         listed = list(zip(words, scores, strict=True))
         core = Tokenizer(models.Unigram(listed, unk_id=0, byte_fallback=True))
     else:
-        merges = [(pair[0], pair[1]) for pair in pairs]
-        vocabulary = {word: i for i, word in enumerate(words)}
-        core = Tokenizer(
-            models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
-        )
+        known: Any = ({word: i for i, word in enumerate(words)}, [tuple(pair) for pair in pairs])
+        core = Tokenizer(models.BPE(*known, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     ends = [decoders.Strip(" ", 1, 0)]
     if kind == "prepend":
-        core.normalizer = normalizers.Sequence(
-            [normalizers.Prepend(SPACED), normalizers.Replace(" ", SPACED)]
-        )
+        parts = [normalizers.Prepend(SPACED), normalizers.Replace(" ", SPACED)]
+        core.normalizer = normalizers.Sequence(parts)
     else:
         scheme = "always" if kind == "unigram" else kind
         core.pre_tokenizer = pre_tokenizers.Metaspace(SPACED, prepend_scheme=scheme, split=False)
         ends = ends if scheme != "never" else []
-    core.decoder = decoders.Sequence(
-        [decoders.Replace(SPACED, " "), decoders.ByteFallback(), decoders.Fuse(), *ends]
-    )
+    first = [decoders.Replace(SPACED, " "), decoders.ByteFallback(), decoders.Fuse()]
+    core.decoder = decoders.Sequence([*first, *ends])
     return core
 
 
@@ -107,18 +97,13 @@ def write_chat_tokenizer(
     from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
 
-    core = _core(kind)
-    special = [*SPECIAL, *(ROLES if family == "phi" else ())]
-    core.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False, rstrip=strips) for t in special]
-    )
+    core, special = _core(kind), [*SPECIAL, *(ROLES if family == "phi" else ())]
+    how: Any = {"special": True, "normalized": False, "rstrip": strips}
+    core.add_special_tokens([AddedToken(t, **how) for t in special])
     core.add_tokens([AddedToken(t, special=False, normalized=False) for t in (*ADDED, *words)])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        bos_token="<s>",
-        eos_token="<|endoftext|>" if family in ENDS else "</s>",
-        unk_token="<unk>",
-    )
+    ends = "<|endoftext|>" if family in ENDS else "</s>"
+    names = {"bos_token": "<s>", "eos_token": ends, "unk_token": "<unk>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=core, **names)
     fast.chat_template = TEMPLATES[family] if template is None else template
     folder.mkdir(parents=True, exist_ok=True)
     fast.save_pretrained(folder)

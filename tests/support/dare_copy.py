@@ -15,51 +15,42 @@ def write_copy(top: Path, names: tuple[str, ...], seed: int = 0, where: str = "d
     IF answers are there, so that nothing has to be simulated."""
     home = top / where
     rows = [_database(home, name, random.Random(f"{seed} {name}")) for name in names]
-    home.mkdir(parents=True, exist_ok=True)
     (home / "question_list.json").write_text(json.dumps(rows), "utf-8")
     (top / "LICENSE").mkdir(exist_ok=True)
-    listed = [f"{name},MIT" for name in names]
-    (top / "LICENSE" / "kaggle_license_test.csv").write_text(
-        "\n".join(["folder_name,license_name", *listed]) + "\n", "utf-8"
-    )
+    lines = ["folder_name,license_name", *(f"{name},MIT" for name in names), ""]
+    (top / "LICENSE" / "kaggle_license_test.csv").write_text("\n".join(lines), "utf-8")
     return home
 
 
 def _database(home: Path, name: str, draw: random.Random) -> dict[str, Any]:
-    series = name.endswith("_ts")
-    source, verify = home / "databases" / name / "source", home / "databases" / name / "verify"
-    for folder in (source, verify):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder, series = home / "databases" / name, name.endswith("_ts")
+    for part in ("source", "verify"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
     rows = [_row(draw, i) for i in range(80)]
-    train, test = rows[:60], rows[60:]
-    about = {
-        "target": ["y"],
-        "problem_type": "time_series_analysis" if series else "classification",
-        "save_file_type": "csv",
-        "selected_features": ["a", "b"],
-    }
+    about: dict[str, Any] = {"target": ["y"], "save_file_type": "csv"}
+    about["problem_type"] = "time_series_analysis" if series else "classification"
+    about["selected_features"] = ["a", "b"]
     page = {"title": "Loans of a bank", "keywords": ["health"]}
-    (verify / "all_metadata.json").write_text(
-        json.dumps({"question": about, "data_info": {}, "meta_data": page}), "utf-8"
-    )
+    said = {"question": about, "data_info": {}, "meta_data": page}
+    (folder / "verify" / "all_metadata.json").write_text(json.dumps(said), "utf-8")
     text = "".join(f"column {k} of {name} holds {draw.random()} and more\n" for k in "abcd")
-    (source / "metadata.txt").write_text(text, "utf-8")
-    made = _series if series else _table
-    for path, lines in made(train, test).items():
-        (home / "databases" / name / path).write_text("\n".join(lines) + "\n", "utf-8")
-    files = {
-        "v1": ["train.csv", "val_v1.csv"] if series else ["train_v1.csv", "val_v1.csv"],
-        "v2": ["train.csv", "val_v2.csv"] if series else ["train_v2.csv", "val_v2.csv"],
+    (folder / "source" / "metadata.txt").write_text(text, "utf-8")
+    for path, lines in (_series if series else _table)(rows[:60], rows[60:]).items():
+        (folder / path).write_text("\n".join(lines) + "\n", "utf-8")
+    needed = {
+        f"needed_files_{v}": [
+            "train.csv" if series else f"train_{v}.csv",
+            f"val_{v}.csv",
+            "metadata.txt",
+        ]
+        for v in ("v1", "v2")
     }
-    kind = "time_series_analysis" if series else "classification"
-    kind = "regression" if name.endswith("_reg") else kind
-    return {
+    return needed | {
         "file_path": name,
-        "task": kind,
+        "task": "regression" if name.endswith("_reg") else about["problem_type"],
         "question_v1": ASKED.format(target="y", name=name),
         "question_v2": "Predict `y` for each `row_id` of `val_v2.csv`.",
         "available_tools": ["python_executor"],
-        **{f"needed_files_{v}": [*listed, "metadata.txt"] for v, listed in files.items()},
     }
 
 
@@ -80,16 +71,11 @@ def _table(train: list[Any], test: list[Any]) -> dict[str, list[str]]:
 
 
 def _series(train: list[Any], test: list[Any]) -> dict[str, list[str]]:
+    rows = [(str(i), *row) for i, row in enumerate(test, 1)]
     return {
         "source/train.csv": ["t,a,b,y", *(",".join(row) for row in train)],
-        "source/val_v1.csv": [
-            "row_id,t,a,b",
-            *(f"{i},{t},{a},{b}" for i, (t, a, b, _) in enumerate(test, 1)),
-        ],
-        "source/val_v2.csv": ["t", *(row[0] for row in test)],
-        "verify/ground_truth_v1.csv": [
-            "row_id,y",
-            *(f"{i},{row[2]}" for i, row in enumerate(test, 1)),
-        ],
-        "verify/ground_truth_v2.csv": ["t,y", *(f"{row[0]},{row[2]}" for row in test)],
+        "source/val_v1.csv": ["row_id,t,a,b", *(",".join(row[:4]) for row in rows)],
+        "source/val_v2.csv": ["t", *(row[1] for row in rows)],
+        "verify/ground_truth_v1.csv": ["row_id,y", *(f"{row[0]},{row[3]}" for row in rows)],
+        "verify/ground_truth_v2.csv": ["t,y", *(f"{row[1]},{row[3]}" for row in rows)],
     }

@@ -95,20 +95,12 @@ def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
 
     AttentionInterface.register("stand_in", _attend)
     AttentionMaskInterface.register("stand_in", lambda *_, **__: None)
-    config = Qwen3Config(
-        num_hidden_layers=shape.layers,
-        hidden_size=shape.hidden,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        intermediate_size=shape.mlp,
-        vocab_size=shape.vocab,
-        tie_word_embeddings=shape.tied,
-        max_position_embeddings=shape.positions,
-    )
-    model: Any = AutoModelForCausalLM.from_config(
-        config, dtype=dtype, attn_implementation="stand_in"
-    )
+    sizes = {"num_hidden_layers": shape.layers, "hidden_size": shape.hidden}
+    sizes |= {"num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads}
+    sizes |= {"head_dim": shape.head_dim, "intermediate_size": shape.mlp, "vocab_size": shape.vocab}
+    sizes |= {"tie_word_embeddings": shape.tied, "max_position_embeddings": shape.positions}
+    words: Any = {"dtype": dtype, "attn_implementation": "stand_in"}
+    model: Any = AutoModelForCausalLM.from_config(Qwen3Config(**sizes), **words)
     recompute(model)
     return model
 
@@ -116,20 +108,12 @@ def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
 def step(shape: Shape, tokens: int, loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> Step:
     """One forward and backward pass over `tokens`. Gradients of weights leave at once, as under
     ZeRO and FSDP, where each is cut over the devices as soon as it is there."""
-    return Step(*_memory(shape, tokens, loss))
-
-
-def _memory(shape: Shape, tokens: int, loss: Callable[..., torch.Tensor]) -> tuple[int, int]:
     with FakeTensorMode():
         model, ids = fake_model(shape, torch.bfloat16), torch.zeros(tokens, dtype=torch.long)
         for weight in model.parameters():
-            weight.register_post_accumulate_grad_hook(_let_go)
+            weight.register_post_accumulate_grad_hook(lambda weight: setattr(weight, "grad", None))
         with Live([*model.parameters(), *model.buffers(), ids]) as live:
             value = loss(model, ids)
             kept = live.now
             value.backward()
-    return kept, live.peak
-
-
-def _let_go(weight: torch.Tensor) -> None:
-    weight.grad = None
+    return Step(kept, live.peak)

@@ -36,56 +36,38 @@ def hub_server(data_sets: Mapping[str, Path]) -> Generator[tuple[str, list[str]]
         def _answer(self, body: bool) -> None:
             parts = [unquote(p) for p in urlparse(self.path).path.strip("/").split("/")]
             if parts[:2] == ["api", "datasets"]:
-                self._listing("/".join(parts[2:4]), parts[4:])
-            else:
-                self._file("/".join(parts[1:3]), parts[4], "/".join(parts[5:]), body)
+                return self._listing("/".join(parts[2:4]), parts[4:])
+            file = data_sets["/".join(parts[1:3])] / "/".join(parts[5:])
+            if parts[4] != SHA or not file.is_file():
+                return self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+            if body:
+                fetched.append("/".join(parts[5:]))
+            self._send(200, file.read_bytes(), {"ETag": f'"{_digest(file)}"', "X-Repo-Commit": SHA})
 
         def _listing(self, name: str, rest: list[str]) -> None:
-            home = data_sets.get(name)
-            if home is None:
+            if (home := data_sets.get(name)) is None:
                 return self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             if rest[1:] and rest[1] not in ("main", "v1", SHA):
                 return self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
-            files = sorted(p for p in home.rglob("*") if p.is_file())
-            names = [p.relative_to(home).as_posix() for p in files]
+            files = {p.relative_to(home).as_posix(): p for p in sorted(home.rglob("*"))}
+            files = {n: p for n, p in files.items() if p.is_file()}
+            found: object = {"id": name, "sha": SHA, "siblings": [{"rfilename": n} for n in files]}
             if rest and rest[0] == "tree":
-                listed = [
-                    {"type": "file", "path": n, "size": p.stat().st_size, "oid": _digest(p)}
-                    for n, p in zip(names, files, strict=True)
-                ]
-                return self._send(200, json.dumps(listed).encode())
-            info = {"id": name, "sha": SHA, "siblings": [{"rfilename": n} for n in names]}
-            return self._send(200, json.dumps(info).encode())
+                sizes = {n: {"size": p.stat().st_size, "oid": _digest(p)} for n, p in files.items()}
+                found = [{"type": "file", "path": n, **more} for n, more in sizes.items()]
+            self._send(200, json.dumps(found).encode(), {})
 
-        def _file(self, name: str, revision: str, path: str, body: bool) -> None:
-            file = data_sets[name] / path
-            if revision != SHA or not file.is_file():
-                return self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
-            if body:
-                fetched.append(path)
-            data = file.read_bytes()
-            marks = {"ETag": f'"{_digest(file)}"', "X-Repo-Commit": SHA}
-            return self._send(200, data, marks, body)
-
-        def _send(
-            self,
-            status: int,
-            data: bytes,
-            marks: Mapping[str, str] | None = None,
-            body: bool = True,
-        ) -> None:
+        def _send(self, status: int, data: bytes, marks: Mapping[str, str]) -> None:
             self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("Content-Type", "application/json")
-            for mark, value in (marks or {}).items():
+            more = {"Content-Length": str(len(data)), "Content-Type": "application/json"}
+            for mark, value in (more | dict(marks)).items():
                 self.send_header(mark, value)
             self.end_headers()
-            if body and self.command != "HEAD":
+            if self.command != "HEAD":
                 self.wfile.write(data)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", fetched
     finally:

@@ -23,25 +23,21 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
 # installed on top of the project's own environment
 OWN = ("trl", "datasets", "trackers", "agents")
 # library: (its tests, with spaces; what is installed without its own requirements)
-LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "harbor": ("tests/rollouts/harbor/test_environment.py", ()),
-    "verifiers": (f"{ADAPTERS}/test_assay_tasks.py", ()),
-    "inspect": (
-        f"{ADAPTERS}/test_assay_inspect.py tests/train/report/test_inspect_log.py",
-        (),
-    ),
-    "gym": (f"{ADAPTERS}/test_app.py", ("nemo-gym==0.4.0",)),
-    "trl": (f"{ADAPTERS}/test_assay_trl.py", ()),
-    "trackers": ("tests/train/run/test_log.py", ()),
-    "datasets": ("tests/data_gen/test_sharing.py tests/data_gen/test_selection.py", ()),
-    "agents": ("tests/rollouts/krama/test_code_agent.py", ()),
+LIBRARIES = {  # library: its tests
+    "harbor": "tests/rollouts/harbor/test_environment.py",
+    "verifiers": f"{ADAPTERS}/test_assay_tasks.py",
+    "inspect": f"{ADAPTERS}/test_assay_inspect.py tests/train/report/test_inspect_log.py",
+    "gym": f"{ADAPTERS}/test_app.py",
+    "trl": f"{ADAPTERS}/test_assay_trl.py",
+    "trackers": "tests/train/run/test_log.py",
+    "datasets": "tests/data_gen/test_sharing.py tests/data_gen/test_selection.py",
+    "agents": "tests/rollouts/krama/test_code_agent.py",
 }
 
 
 def run(*words: str, **environment: str) -> int:
-    return subprocess.run(
-        words, cwd=ROOT, env={**os.environ, **environment}, check=False
-    ).returncode
+    env = {**os.environ, **environment}
+    return subprocess.run(words, cwd=ROOT, env=env, check=False).returncode
 
 
 def made(name: str) -> Path | None:
@@ -64,10 +60,10 @@ def made(name: str) -> Path | None:
         status = run(program, "-m", "venv", str(folder))
         files = ["core.txt", f"{name}.txt"]
     listed = [word for file in files for word in ("-r", str(HERE / file))]
-    bare = LIBRARIES[name][1]
-    status = status or run(str(python), "-m", "pip", "install", "-q", *listed)
-    if bare and not status:
-        status = run(str(python), "-m", "pip", "install", "-q", "--no-deps", *bare)
+    install = (str(python), "-m", "pip", "install", "-q")
+    status = status or run(*install, *listed)
+    if name == "gym":  # without its own requirements
+        status = status or run(*install, "--no-deps", "nemo-gym==0.4.0")
     if status:
         return None
     (folder / ".done").touch()
@@ -79,9 +75,8 @@ def main(names: list[str]) -> int:
     failed: list[str] = []
     for name in names or list(LIBRARIES):
         python = made(name)
-        paths = LIBRARIES[name][0].split()
         alone = [] if name in OWN else ALONE
-        words = ["-m", "pytest", "-q", *alone, *paths]
+        words = ["-m", "pytest", "-q", *alone, *LIBRARIES[name].split()]
         if python is None or run(str(python), *words, PYTHONPATH=PATHS):
             failed.append(name)
     print(f"interop: {len(names or LIBRARIES) - len(failed)} passed; failed: {failed or 'none'}")

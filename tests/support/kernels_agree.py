@@ -1,7 +1,9 @@
 # torch ships partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Whether compiled kernels compute what torch does, each on a small case."""
+"""Whether compiled kernels compute what torch does, each on a small case: in libraries of other
+compilers and processors too. What multiplies by AMX has tests of its own (test_kernels.py,
+tests/train/model/test_forward.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def agrees(kernels: Kernels, dtype: torch.dtype) -> bool:
         return torch.randn(*shape, generator=random).to(dtype)
 
     near = 1e-5 if dtype == torch.float32 else 3e-2
-    every = (_layers, _products, _attention, _prompts, _gradients, _blocks, _tiled, _shares, _laws)
+    every = (_layers, _attention, _gradients, _blocks, _shares, _laws)
     pairs = (pair for part in every for pair in part(kernels, some))
     return all(torch.allclose(a.float(), b.float(), near, near) for a, b in pairs)
 
@@ -37,20 +39,6 @@ def _layers(kernels: Kernels, some: Some) -> Pairs:
     yield kernels.add_norm(x, more, weight, 1e-5), wanted
     yield x, summed
     yield kernels.silu_mul(x), F.silu(x[:, :32]) * x[:, 32:]
-
-
-def _products(kernels: Kernels, some: Some) -> Pairs:
-    """Rows that fill tiles and rows that do not, with and without a bias."""
-    weight, bias = some(64, 96), some(64)
-    packed, gates = kernels.packed(weight), kernels.packed_gates(weight)
-    if packed is None or gates is None:
-        return
-    for rows in (3, 16, 70):
-        x = some(rows, 96)
-        yield kernels.product(x, packed, None), x.float() @ weight.float().t()
-        yield kernels.product(x, packed, bias), F.linear(x.float(), weight.float(), bias.float())
-        gate, up = (x.float() @ weight.float().t()).chunk(2, 1)
-        yield kernels.product(x, gates, None, True), F.silu(gate) * up
 
 
 def _attention(kernels: Kernels, some: Some) -> Pairs:
@@ -74,26 +62,6 @@ def _attention(kernels: Kernels, some: Some) -> Pairs:
         yield out.view(rows, 2, 2, 32).transpose(1, 2), shares @ values
 
 
-def _prompts(kernels: Kernels, some: Some) -> Pairs:
-    """Two prompts of 40 and 19 tokens, of the first of which three are known; no rotation."""
-    if not kernels.multiplies:
-        return
-    sizes, keys, values = (37, 19), some(2, 1, 40, 32), some(2, 1, 40, 32)
-    heads = some(sum(sizes), 4 * 32)
-    tables = (torch.ones_like(heads[:, :32]), torch.zeros_like(heads[:, :32]))
-    spans = torch.tensor([[3, 40], [0, 19]])
-    found = kernels.read_prompts(heads, tables, (None, None), keys, values, spans, 1e-5)
-    parts = zip(spans.tolist(), heads.split(sizes), found.split(sizes), keys, values, strict=True)
-    for (begin, end), given, mixed, k, v in parts:
-        query, key, value = given.view(end - begin, 4, 32).split([2, 1, 1], 1)
-        yield k[0, begin:end], key[:, 0]
-        yield v[0, begin:end], value[:, 0]
-        later = torch.ones(end - begin, end).triu(begin + 1).bool()
-        scores = query.transpose(0, 1).float() @ k[0, :end].float().t() * 32**-0.5
-        shares = scores.masked_fill(later, float("-inf")).softmax(-1)
-        yield mixed.view(-1, 2, 32).transpose(0, 1), shares @ v[0, :end].float()
-
-
 def _gradients(kernels: Kernels, some: Some) -> Pairs:
     """Of the norm and of the gate, against those of torch in float32."""
     x, grad, weight = some(3, 64), some(3, 64), some(64)
@@ -115,11 +83,7 @@ def _blocks(kernels: Kernels, some: Some) -> Pairs:
     heads, angles = some(3, 4 * 32), torch.arange(96.0).view(3, 32) % 16
     tables = tuple(table.to(heads.dtype) for table in (angles.cos(), angles.sin()))
     rows, place = torch.tensor([[0, 1], [2, 0]]), torch.tensor([0, 1, 2])
-    q, keys, values = (
-        heads.new_empty(2, 4, 32),
-        heads.new_empty(2, 2, 32),
-        heads.new_empty(2, 2, 32),
-    )
+    q, keys, values = (heads.new_empty(2, lines, 32) for lines in (4, 2, 2))
     kernels.run("to_blocks", heads, *tables, rows, q, keys, values, 4, 2, 2, 1, 32)
     yield values[0, 1], heads[1, 96:]
     turned = torch.cat([-heads[:, 80:96], heads[:, 64:80]], 1)
@@ -138,26 +102,6 @@ def _blocks(kernels: Kernels, some: Some) -> Pairs:
     out = wide.new_empty(48, 37)
     kernels.run("transpose", wide, out, 37, 48)
     yield out, wide.t()
-
-
-def _tiled(kernels: Kernels, some: Some) -> Pairs:
-    """One sequence of 35 places, two heads that share keys; each place sees those up to itself."""
-    if not kernels.multiplies:
-        return
-    given = [some(1, lines, 32) for lines in (70, 35, 35, 70)]
-    q, keys, values = (_leaf(x) for x in given[:3])
-    mask = torch.zeros(1, 35, 35).masked_fill(torch.ones(35, 35).triu(1).bool(), float("-inf"))
-    shares = (q @ keys.transpose(1, 2) * 32**-0.5 + mask.repeat(1, 2, 1)).softmax(-1)
-    wanted = shares @ values
-    wanted.backward(given[3].float())
-    sizes, ends = (1, 1, 2, 35, 35, 32, 32**-0.5), torch.arange(1, 36)[None]
-    known = (*given[:3], mask.to(given[0].dtype), ends)
-    out, stats = torch.empty_like(given[0]), torch.empty(1, 70, 2)
-    kernels.run("attend_blocks", *known, out, stats, *sizes)
-    yield out, wanted.detach()
-    found = [torch.empty_like(x) for x in given[:3]]
-    kernels.run("attend_blocks_back", *known, out, stats, given[3], *found, *sizes)
-    yield from zip(found, map(_grad, (q, keys, values)), strict=True)
 
 
 def _shares(kernels: Kernels, some: Some) -> Pairs:

@@ -13,23 +13,11 @@ QUESTION = {"north": "What is the mean rain in June in Amherst?", "south": "And 
 
 def task(name: str, query: str, answer: Any, **more: Any) -> dict[str, Any]:
     """A row of a workload file, with one sub-task."""
-    part = {
-        "id": f"{name}-1",
-        "step": "Load 'rain_amherst.csv'.",
-        "query": f"How many years ({name})?",
-        "answer": 30,
-        "answer_type": "numeric_exact",
-        "data_sources": ["rain_amherst.csv"],
-    }
-    return {
-        "id": name,
-        "query": query,
-        "answer": answer,
-        "answer_type": "numeric_exact",
-        "runtime": 0.1,
-        "data_sources": ["rain_amherst.csv"],
-        "subtasks": [part],
-    } | more
+    both = {"answer_type": "numeric_exact", "data_sources": ["rain_amherst.csv"]}
+    part = {"id": f"{name}-1", "query": f"How many years ({name})?", "answer": 30, **both}
+    part["step"] = "Load 'rain_amherst.csv'."
+    row = {"id": name, "query": query, "answer": answer, "runtime": 0.1, "subtasks": [part]}
+    return row | both | more
 
 
 def make_checkout(folder: Path) -> Path:

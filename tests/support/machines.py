@@ -46,11 +46,8 @@ def called_root() -> None:
     """Root by name only: the one id of a user namespace (`unshare -r`, enroot)."""
     uid, gid = os.geteuid(), os.getegid()
     sc.unshare(sc.CLONE_NEWUSER)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"0 {uid} 1"),
-        ("gid_map", f"0 {gid} 1"),
-    ):
+    texts = {"setgroups": "deny", "uid_map": f"0 {uid} 1", "gid_map": f"0 {gid} 1"}
+    for name, text in texts.items():
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 

@@ -47,19 +47,15 @@ def texts_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     for name, lines in said.items():
         for line in lines:
             owners.setdefault(line, set()).add(sources[name])
-    rows: list[dict[str, Any]] = []
-    for entry in entries:
+
+    def row(entry: Entry) -> dict[str, Any]:
         own = [line for line in said[entry.name] if len(owners[line]) == 1]
         longest = sorted(own, key=lambda line: (-len(line), line))[:_LINES]
         asked = [entry.row["question_v1"]] if entry.family != "ts" else []
-        rows.append(
-            {
-                "name": entry.name,
-                "questions": sorted(map(text_hash, asked)),
-                "lines": sorted(map(text_hash, longest)),
-            }
-        )
-    return rows
+        hashes = {"questions": sorted(map(text_hash, asked))}
+        return {"name": entry.name, **hashes, "lines": sorted(map(text_hash, longest))}
+
+    return [*map(row, entries)]
 
 
 def _described(entry: Entry) -> set[str]:
@@ -80,24 +76,14 @@ def _git_files(folder: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def make(checkout: Path) -> tuple[str, str]:
-    """The texts of both files for a git checkout of the release; one line a database."""
+def make(checkout: Path) -> None:
+    """Write both files anew for a git checkout of the release; one line a database."""
     folder = checkout / "data" / "eval"
-    entries, files = read_entries(folder), _git_files(folder)
-    entries = sorted(entries, key=lambda e: e.name)
+    entries, files = sorted(read_entries(folder), key=lambda e: e.name), _git_files(folder)
     tables = [row_of(entry, files[entry.name]) for entry in entries]
-    return _lines_text(tables), _lines_text(texts_of(entries))
-
-
-def _lines_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
-
-
-def main() -> None:
-    """Write both files anew."""
-    for path, text in zip((FILE, TEXTS), make(Path(sys.argv[1])), strict=True):
-        write_text(path, text)
+    for path, rows in ((FILE, tables), (TEXTS, texts_of(entries))):
+        write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
 
 
 if __name__ == "__main__":
-    main()
+    make(Path(sys.argv[1]))

@@ -34,7 +34,7 @@ QUICK = (
     *(f"tests/rollouts/engines/torch/test_{name}.py" for name in ("engine", "load")),
     *("tests/train/test_examples.py", "tests/train/test_grpo.py"),
 )
-PEERS = ["tests/train/backends/test_trl.py", "-m", ""]
+PEERS = ("tests/train/backends/test_trl.py", "-m", "")
 BACKENDS = ("tests/train/backends/verl", "tests/train/backends/test_deepspeed.py")
 
 
@@ -42,49 +42,39 @@ BACKENDS = ("tests/train/backends/verl", "tests/train/backends/test_deepspeed.py
 class Row:
     """An environment: its Python, the words of `uv pip install`, and what it must do."""
 
-    python: str
     words: tuple[str, ...]
     imports: tuple[str, ...] = ("train.cli.training", "transformers.models.qwen3.modeling_qwen3")
     tests: tuple[str, ...] = QUICK
-    shown: tuple[str, ...] = ("torch", "transformers", "tokenizers", "huggingface-hub")
+    shown: str = "torch transformers tokenizers huggingface-hub"
+    python: str = "3.11"
     resolve: bool = False  # whether it can be resolved is all that is asked: gigabytes, or a GPU
 
 
 OURS = (f"torch=={TORCH}", "-e", ".[train,parquet,sandbox,client,build,test,lora]")
 NEWEST = ("--upgrade", *OURS)
+CLUSTER = (f"torch=={TORCH}", "-e", ".[train,sandbox,client,cluster,deepspeed,lora,test]")
 LOCKED = ("--require-hashes", "--no-deps", "-r")
 GPU = ("transformers.models.qwen3.modeling_qwen3", "verl.trainer.main_ppo", "deepspeed")
+SGLANG, VLLM = (*GPU, "sglang.srt.server_args"), (*GPU, "vllm.sampling_params")
+BESIDE = ("-e", ".[train,client]")
 ROWS = {
-    "locked": Row("3.11", (*OURS, "-c", "requirements.lock")),
-    "newest": Row("3.11", NEWEST),
+    "locked": Row((*OURS, "-c", "requirements.lock")),
+    "newest": Row(NEWEST),
     "newest-trl": Row(
-        *("3.11", (*NEWEST, "trl"), ("trl", "train.cli.training"), tuple(PEERS)),
-        shown=("torch", "transformers", "trl", "datasets"),
+        (*NEWEST, "trl"), ("trl", "train.cli.training"), PEERS, "torch transformers trl datasets"
     ),
-    "newest-3.12": Row("3.12", NEWEST),
-    "newest-3.13": Row("3.13", NEWEST),
-    "cluster": Row(
-        *("3.11", (f"torch=={TORCH}", "-e", ".[train,sandbox,client,cluster,deepspeed,lora,test]")),
-        *(GPU, BACKENDS),
-        shown=("torch", "transformers", "verl", "ray", "deepspeed"),
-    ),
+    "newest-3.12": Row(NEWEST, python="3.12"),
+    "newest-3.13": Row(NEWEST, python="3.13"),
+    "cluster": Row(CLUSTER, GPU, BACKENDS, "torch transformers verl ray deepspeed"),
     "gpu.lock": Row(
-        *("3.11", (*LOCKED, "slurm/gpu.lock"), (*GPU, "sglang.srt.server_args"), ()),
-        shown=("torch", "transformers", "verl", "sglang", "deepspeed"),
+        (*LOCKED, "slurm/gpu.lock"), SGLANG, (), "torch transformers verl sglang deepspeed"
     ),
     "gpu-vllm.lock": Row(
-        *("3.11", (*LOCKED, "slurm/gpu-vllm.lock"), (*GPU, "vllm.sampling_params"), ()),
-        shown=("torch", "transformers", "verl", "vllm", "deepspeed"),
+        (*LOCKED, "slurm/gpu-vllm.lock"), VLLM, (), "torch transformers verl vllm deepspeed"
     ),
-    "beside-vllm": Row(
-        *("3.11", ("-e", ".[train,client]", "vllm>=0.33")),
-        shown=("torch", "transformers", "vllm"),
-        resolve=True,
-    ),
+    "beside-vllm": Row((*BESIDE, "vllm>=0.33"), shown="torch transformers vllm", resolve=True),
     "beside-sglang": Row(
-        *("3.11", ("-e", ".[train,client]", "sglang>=0.5.23")),
-        shown=("torch", "transformers", "sglang"),
-        resolve=True,
+        (*BESIDE, "sglang>=0.5.23"), shown="torch transformers sglang", resolve=True
     ),
 }
 
@@ -106,44 +96,19 @@ def uv() -> str:
 
 def said(*words: str, **environment: str) -> str:
     """What a command printed. Raises `NotMade` where it fails."""
-    try:
-        done = subprocess.run(
-            words,
-            cwd=ROOT,
-            env={**os.environ, "DS_BUILD_OPS": "0", **environment},
-            text=True,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        raise NotMade(f"{words[0]} has not ended within {SECONDS} s") from None
+    env = {**os.environ, "DS_BUILD_OPS": "0", **environment}
+    done = subprocess.run(
+        ["timeout", str(SECONDS), *words], cwd=ROOT, env=env, text=True, capture_output=True
+    )
     if done.returncode:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise NotMade(lines[-1].strip()[:200] if lines else f"exit status {done.returncode}")
     return done.stdout
 
 
-def python_of(version: str) -> str:
-    """The interpreter: of the PATH where it starts, of pyenv, or uv's own search."""
-    for found in (
-        shutil.which(f"python{version}"),
-        *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
-    ):
-        if (
-            found
-            and subprocess.run([found, "-V"], capture_output=True, check=False).returncode == 0
-        ):
-            return str(found)
-    return version
-
-
-def wheels() -> list[str]:
-    return [
-        word
-        for link in os.environ.get("PIP_FIND_LINKS", "").split()
-        for word in ("--find-links", link)
-    ]
+def pinned(text: str) -> dict[str, str]:
+    """Package → version, of what uv lists."""
+    return dict(re.findall(r"^([\w-]+)==(\S+)", text, re.MULTILINE))
 
 
 def resolved(row: Row) -> dict[str, str]:
@@ -155,17 +120,19 @@ def resolved(row: Row) -> dict[str, str]:
         *(uv(), "pip", "compile", "-q", "--no-header", "--no-annotate", str(made)),
         *("--python-version", row.python, "--python-platform", "x86_64-manylinux_2_34"),
     )
-    return dict(re.findall(r"^([\w-]+)==(\S+)", text, re.MULTILINE))
+    return pinned(text)
 
 
 def made(name: str, row: Row) -> tuple[str, dict[str, str]]:
     """The environment's Python and its versions."""
     folder = PLACE / name
     python = str(folder / "bin" / "python")
-    said(uv(), "venv", "-q", "--clear", "--python", python_of(row.python), str(folder))
-    said(uv(), "pip", "install", "-q", "--python", python, *wheels(), *row.words)
-    listed = said(uv(), "pip", "freeze", "--python", python)
-    return python, dict(re.findall(r"^([\w-]+)==(\S+)", listed, re.MULTILINE))
+    # pyenv's, which is on no PATH; else uv's own search
+    found = sorted(map(str, Path.home().glob(f".pyenv/versions/{row.python}.*/bin/python")))
+    said(uv(), "venv", "-q", "--clear", "--python", [row.python, *found][-1], str(folder))
+    links = [f"--find-links={link}" for link in os.environ.get("PIP_FIND_LINKS", "").split()]
+    said(uv(), "pip", "install", "-q", "--python", python, *links, *row.words)
+    return python, pinned(said(uv(), "pip", "freeze", "--python", python))
 
 
 def tried(python: str, row: Row) -> str:
@@ -175,14 +142,9 @@ def tried(python: str, row: Row) -> str:
     if not row.tests:
         return "imported: " + ", ".join(f"`{name.partition('.')[0]}`" for name in row.imports)
     print(f"  {' '.join(row.tests)}", flush=True)
-    done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *row.tests],
-        cwd=ROOT,
-        env={**os.environ, **env},
-        text=True,
-        stdout=subprocess.PIPE,
-        check=False,
-    )
+    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *row.tests]
+    env = {**os.environ, **env}
+    done = subprocess.run(words, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, check=False)
     print(done.stdout[-3000:], flush=True)
     last = done.stdout.strip().splitlines()[-1].strip("= ")
     return re.sub(r" in .*", "", last) + ("" if done.returncode == 0 else " **failed**")
@@ -198,23 +160,19 @@ def entry(name: str, row: Row) -> str:
             result = tried(python, row)
     except NotMade as error:
         versions, result = {}, f"**not made**: {error}"
-    shown = ", ".join(f"{p} {versions[p]}" for p in row.shown if p in versions)
+    shown = ", ".join(f"{p} {versions[p]}" for p in row.shown.split() if p in versions)
     day = datetime.datetime.now(datetime.UTC).date()
     return f"| {name} | {row.python} | {shown} | {result.replace('|', '/')} | {day} |"
 
 
-def write(entries: dict[str, str]) -> None:
-    """Put lines into the page's table; other rows stay, those of no environment go."""
-    text = PAGE.read_text("utf-8")
-    head, rule, rest = text.partition("|---|---|---|---|---|\n")
-    old = {line.split("|")[1].strip(): line for line in rest.splitlines() if line.startswith("|")}
-    lines = [
-        {**old, **entries}.get(name) or f"| {name} | {row.python} | | not run | |"
-        for name, row in ROWS.items()
-    ]
-    below = "\n".join(line for line in rest.splitlines() if not line.startswith("|"))
-    page = head + rule + "\n".join(lines) + "\n" + below
-    PAGE.write_text(page.rstrip() + "\n", "utf-8")
+def write(name: str, line: str) -> None:
+    """Put a line into the page's table; other rows stay, those of no environment go."""
+    head, rule, rest = PAGE.read_text("utf-8").partition("|---|---|---|---|---|\n")
+    lines = rest.splitlines()
+    old = {row.split("|")[1].strip(): row for row in lines if row.startswith("|")} | {name: line}
+    rows = [old.get(n) or f"| {n} | {row.python} | | not run | |" for n, row in ROWS.items()]
+    below = [row for row in lines if not row.startswith("|")]
+    PAGE.write_text("\n".join([head + rule + rows[0], *rows[1:], *below]).rstrip() + "\n", "utf-8")
 
 
 def main() -> int:
@@ -228,14 +186,12 @@ def main() -> int:
         print(f"matrix: {name}", flush=True)
         line = entry(name, ROWS[name])
         print(line, flush=True)
-        bad = "**" in line
-        if args.ci:
-            if "**not made**" in line:
-                print(f"not run: tests in the environment {name!r} (it could not be made)")
-                bad = False
-        else:
-            write({name: line})
-        failed = failed or bad
+        lacks = args.ci and "**not made**" in line
+        if lacks:
+            print(f"not run: tests in the environment {name!r} (it could not be made)")
+        elif not args.ci:
+            write(name, line)
+        failed |= "**" in line and not lacks
     return int(failed)
 
 

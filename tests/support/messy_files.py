@@ -70,15 +70,8 @@ def wrong_cells(frame: Any, name: str, kinds: bool = True) -> list[str]:
             if not same_cell(got, row[place]):
                 found.append(f"row {number}, {column!r}: {got!r}; right {row[place]!r}")
                 break
-    wanted = EXPECTED[name].get("kinds", {}) if kinds else {}
-    for column, kind in wanted.items():
-        if column in listed and kind_of(frame[column]) != kind:
-            found.append(f"{column!r} is {kind_of(frame[column])}; right {kind}")
+    told = dict.fromkeys("iuf", "number") | {"M": "date"}
+    for column, kind in EXPECTED[name].get("kinds", {}).items() if kinds else ():
+        if column in listed and (got := told.get(frame[column].dtype.kind, "text")) != kind:
+            found.append(f"{column!r} is {got}; right {kind}")
     return found
-
-
-def kind_of(column: Any) -> str:
-    """text, number or date."""
-    if column.dtype.kind in "iuf":
-        return "number"
-    return "date" if column.dtype.kind == "M" else "text"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,14 @@ def value_tables() -> list[Task]:
         "class-MM": ("mood", ["abc"[i * i % 3] for i in range(1, 25)]),
         "class-IF": ("mood", ["abc"[i * i % 3] for i in range(1, 25)]),
     }
-    golds = [
-        {
-            "task_type": kind,
-            "truth_csv": f"row_id,{name}\n" + "".join(f"{i},{v}\n" for i, v in enumerate(cells, 1)),
-            "key_columns": ["row_id"],
-            "targets": [name],
-        }
-        for kind, (name, cells) in columns.items()
-    ]
-    return [task_of(f"table-{gold['task_type']}", "table", gold) for gold in golds]
+    golds = {kind: table_gold(kind, *column) for kind, column in columns.items()}
+    return [task_of(f"table-{kind}", "table", gold) for kind, gold in golds.items()]
+
+
+def table_gold(kind: str, name: str, cells: Sequence[Any]) -> dict[str, Any]:
+    truth = "".join(f"{i},{value}\n" for i, value in enumerate(cells, 1))
+    gold = {"task_type": kind, "truth_csv": f"row_id,{name}\n{truth}"}
+    return {**gold, "key_columns": ["row_id"], "targets": [name]}
 
 
 def refinement(number: int, status: str, source: int) -> Task:
@@ -75,32 +74,19 @@ def refinement(number: int, status: str, source: int) -> Task:
 
 
 def structured() -> Task:
-    gold = {
-        "reference_json": {"prompt_label": "safe"},
-        "reference_text": '{"prompt_label": "safe"}',
-        "scoring_profile": "structured_json",
-        "source_track": "semantic_safety_atomic",
-    }
+    gold = {"reference_json": {"prompt_label": "safe"}, "scoring_profile": "structured_json"}
+    gold |= {"reference_text": '{"prompt_label": "safe"}', "source_track": "semantic_safety_atomic"}
     return Task("j0", "structured", "safety", "heldout", asked("Is this safe?"), gold)
 
 
 def table() -> Task:
-    truth = "row_id,kind\n1,a\n2,b\n3,a\n"
-    gold = {
-        "task_type": "class-MM",
-        "truth_csv": truth,
-        "key_columns": ["row_id"],
-        "targets": ["kind"],
-    }
+    gold = table_gold("class-MM", "kind", "aba")
     return Task("t0", "table", "class-MM", "heldout", asked("Predict the kind."), gold)
 
 
 def answer(number: int) -> Task:
-    gold = {"answer": number, "answer_type": "numeric_exact"}
-    meta = {"domain": "rain"}
-    return Task(
-        f"a{number}", "answer", "lake", "heldout", asked(f"Lake {number}?"), gold, meta=meta
-    )
+    gold, prompt = {"answer": number, "answer_type": "numeric_exact"}, asked(f"Lake {number}?")
+    return Task(f"a{number}", "answer", "lake", "heldout", prompt, gold, meta={"domain": "rain"})
 
 
 def own(number: int) -> Task:
@@ -133,8 +119,5 @@ def said(task: Task) -> str:
 
 def write_canned(path: Path) -> Path:
     """Those answers as rows of `--model canned:FILE`."""
-    rows: list[dict[str, Any]] = [
-        {"match": task.prompt[-1]["content"], "replies": [said(task)]} for task in mixed()
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_jsonl(path, [{"match": t.prompt[-1]["content"], "replies": [said(t)]} for t in mixed()])
     return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from assay.family import Answer, Family, Score, Task
 from rollouts.tools import Context, tool
 
@@ -24,29 +26,15 @@ def score(task: Task, answer: Answer) -> Score:
 
 
 def build(seed: int, tasks: int = 3) -> dict[str, list[Task]]:
-    words = ["a" * (i + 1 + seed) for i in range(tasks)]
-    return {
-        "train": [
-            Task(
-                f"own{i}",
-                "letters",
-                "count",
-                "train",
-                [{"role": "user", "content": f"count {w}"}],
-                {"count": len(w)},
-            )
-            for i, w in enumerate(words)
-        ]
-    }
+    def task(i: int) -> Task:
+        prompt = [{"role": "user", "content": f"count {'a' * (i + 1 + seed)}"}]
+        return Task(f"own{i}", "letters", "count", "train", prompt, {"count": i + 1 + seed})
+
+    return {"train": [*map(task, range(tasks))]}
 
 
-FAMILY = Family(
-    name="letters",
-    score=score,
-    gold=lambda task: str(task.gold["count"]),
-    cheats={"one": lambda task: "1"},
-    build=build,
-)
+GOLD: Any = {"gold": lambda task: str(task.gold["count"]), "cheats": {"one": lambda task: "1"}}
+FAMILY = Family("letters", score, **GOLD, build=build)
 ACTING = Family(
     name="acting",
     score=score,

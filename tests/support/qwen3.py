@@ -7,7 +7,6 @@ compared with the published file.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,8 @@ def write_qwen3(folder: Path, **changes: Any) -> Path:
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
     core.add_tokens([AddedToken(t, special=False, normalized=False) for t in ADDED])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|endoftext|>"
-    )
-    fast.chat_template = TEMPLATE
+    names = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=core, chat_template=TEMPLATE, **names)
     fast.save_pretrained(folder)
     end, stop = core.token_to_id("<|im_end|>"), core.token_to_id("<|endoftext|>")
     values: dict[str, Any] = {
@@ -50,6 +47,4 @@ def write_qwen3(folder: Path, **changes: Any) -> Path:
     model: Any = AutoModelForCausalLM.from_config(Qwen3Config(**(values | changes))).float()
     model.generation_config.update(eos_token_id=[end, stop], pad_token_id=stop)
     model.save_pretrained(folder)
-    said = json.loads((folder / "generation_config.json").read_text())
-    assert said["eos_token_id"] == [end, stop]
     return folder

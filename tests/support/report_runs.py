@@ -19,13 +19,9 @@ def make_report_run(folder: Path, seed: int = 0, lr: float = 1e-5) -> Path:
     """A run whose SFT model is right in half of the tasks, and whose RL model in all but one."""
     make_run(folder, steps=3, tasks=4)
     tasks = [refinement(100 + n, least=3 if n % 2 else 30) for n in range(TASKS)]
-    wrong, right = evaluation_rows(tasks, 2), evaluation_rows(tasks, 0)
-    rows = {
-        "untouched": evaluation_rows(tasks, 3),
-        "sft": [(right if n < TASKS // 2 else wrong)[n] for n in range(TASKS)],
-        "rl": [(right if n else wrong)[n] for n in range(TASKS)],
-        "gold": right,
-    }
+    right, wrong, untouched = (evaluation_rows(tasks, which) for which in (0, 2, 3))
+    sft, rl = right[: TASKS // 2] + wrong[TASKS // 2 :], wrong[:1] + right[1:]
+    rows = {"untouched": untouched, "sft": sft, "rl": rl, "gold": right}
     for mine in rows.values():
         for row in mine:
             row["source"] = f"document {row['task_id']} of seed {seed}"
@@ -43,17 +39,7 @@ def make_report_run(folder: Path, seed: int = 0, lr: float = 1e-5) -> Path:
 
 
 def metric(step: int) -> dict[str, Any]:
-    return {
-        "stage": "rl",
-        "step": step,
-        "reward/mean": 0.2 * step,
-        "outcome/mean": 0.1 * step,
-        "reward/rs/mean": 0.1 * step,
-        "reward/d_in/mean": 12.0,
-        "why/ok": 0.1 * step,
-        "why/wrong_text": 1 - 0.1 * step,
-        "kl/sampler": 1e-4,
-        "entropy": 0.3,
-        "time/step": 2.0,
-        "time/rollout": 1.0,
-    }
+    growing = dict.fromkeys(("outcome/mean", "reward/rs/mean", "why/ok"), 0.1 * step)
+    made = {"stage": "rl", "step": step, "reward/mean": 0.2 * step, "reward/d_in/mean": 12.0}
+    made |= {"why/wrong_text": 1 - 0.1 * step, "kl/sampler": 1e-4, "entropy": 0.3}
+    return made | growing | {"time/step": 2.0, "time/rollout": 1.0}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+from assay.task import write_jsonl
 
 TEXTS = {
     "web": "<p>See https://a.org/x{n} &amp; www.b.com/{n} now.</p>\n<b>Word {n}</b> more text {t}",
@@ -16,16 +17,8 @@ def write_corpus(folder: Path, count: int = 40) -> Path:
     """`web.jsonl`, `rag.jsonl` and `privacy.jsonl` with `count` documents each."""
     folder.mkdir(parents=True, exist_ok=True)
     for label, text in TEXTS.items():
-        rows = [
-            {
-                "id": f"{label}-{n}",
-                "domain": label,
-                "source": "made up",
-                "licence": "CC0",
-                "text": text.format(n=n, t="some more words " * (n % 9)),
-            }
-            for n in range(count)
-        ]
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{label}.jsonl").write_text(lines, encoding="utf-8")
+        about = {"domain": label, "source": "made up", "licence": "CC0"}
+        texts = [text.format(n=n, t="some more words " * (n % 9)) for n in range(count)]
+        rows = [{"id": f"{label}-{n}", **about, "text": said} for n, said in enumerate(texts)]
+        write_jsonl(folder / f"{label}.jsonl", rows)
     return folder

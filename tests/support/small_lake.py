@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,9 @@ def make_lake(folder: Path, settled: bool = False) -> Path:
         text = "Year,Jun,Jul\n" + "\n".join(rows) + "\nMean,1.5,3.0\n"
         (folder / f"rain_{town}.csv").write_text(text, encoding="utf-8")
     sites = ["Sites of the survey,,,", "Site,Town,Kind,Samples"]
-    sites += [
-        f"Site {i},{('Amherst', 'Boston', 'Acton')[i % 3]},{('Fresh', 'Marine')[i % 2]},"
-        f'"{1000 + i * i * 7:,}"'
-        for i in range(60)
-    ]
+    towns, kinds = ("Amherst", "Boston", "Acton"), ("Fresh", "Marine")
+    for i in range(60):
+        sites.append(f'Site {i},{towns[i % 3]},{kinds[i % 2]},"{1000 + i * i * 7:,}"')
     (folder / "sites.csv").write_text("\n".join(sites) + "\n", encoding="utf-8")
     (folder / "notes.txt").write_text("Rain is in inches.\nM is missing.\n", encoding="utf-8")
     if settled:
@@ -57,27 +56,10 @@ def make_lake(folder: Path, settled: bool = False) -> Path:
 
 def make_task(lake: Path, tool: str, **gold: Any) -> Task:
     question = "What is the mean rain in June in Amherst, rounded to 2 decimals?"
-    base = {
-        "answer_type": "numeric_exact",
-        "answer": 1.5,
-        "subtasks": [
-            {
-                "id": "1",
-                "step": "Load 'rain_amherst.csv' and drop summary rows",
-                "query": "How many years?",
-                "answer_type": "numeric_exact",
-                "answer": 30,
-            }
-        ],
-    }
-    return Task(
-        id="small-1",
-        family="answer",
-        track="krama-small",
-        split="test",
-        tools=(tool,),
-        prompt=[{"role": "system", "content": "s"}, {"role": "user", "content": question}],
-        gold={**base, **gold},
-        files={"lake": str(lake)},
-        meta={"domain": "small", "gold_files": ["rain_amherst.csv"]},
-    )
+    part = {"id": "1", "step": "Load 'rain_amherst.csv' and drop summary rows", "answer": 30}
+    part |= {"query": "How many years?", "answer_type": "numeric_exact"}
+    base = {"answer_type": "numeric_exact", "answer": 1.5, "subtasks": [part]}
+    prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": question}]
+    made = Task("small-1", "answer", "krama-small", "test", prompt, base | gold, tools=(tool,))
+    meta = {"domain": "small", "gold_files": ["rain_amherst.csv"]}
+    return replace(made, files={"lake": str(lake)}, meta=meta)

@@ -23,29 +23,17 @@ def refinement(number: int, text: str = INPUT, least: int = 3) -> Task:
     steps = [*STEPS[:2], Step("words_num_filter", {"min_num": least})]
     run = execute(text, steps)
     recipe = [{"operator": s.operator, "params": s.params} for s in steps]
-    gold: dict[str, Any] = {"status": run.status, "text": run.text, "input_text": text}
-    return Task(
-        id=f"t/{number}",
-        family="refinement",
-        track="demo",
-        split="train",
-        prompt=[{"role": "user", "content": f"Clean {number}: {text}"}],
-        gold={**gold, "recipe": recipe},
-        meta={"domain": "mail" if number % 2 else "docs"},
-    )
+    gold = {"status": run.status, "text": run.text, "input_text": text, "recipe": recipe}
+    prompt = [{"role": "user", "content": f"Clean {number}: {text}"}]
+    meta = {"domain": "mail" if number % 2 else "docs"}
+    return Task(f"t/{number}", "refinement", "demo", "train", prompt, gold, meta=meta)
 
 
 def trajectory(task: Task, sample: int, text: str, **more: Any) -> Trajectory:
-    values: dict[str, Any] = {
-        "ids": [5, 6, 7, 8],
-        "loss_mask": [0, 0, 1, 1],
-        "logprobs": [0.0, 0.0, -0.25, -2.5],
-        "sampling_logprobs": [0.0, 0.0, -0.2, -2.5],
-        "messages": [*task.prompt, {"role": "assistant", "content": text}],
-    }
-    return Trajectory(
-        task_id=task.id, sample=sample, stop="eos", text=text, seed=1, **{**values, **more}
-    )
+    values: dict[str, Any] = {"ids": [5, 6, 7, 8], "loss_mask": [0, 0, 1, 1], "stop": "eos"}
+    values |= {"logprobs": [0.0, 0.0, -0.25, -2.5], "sampling_logprobs": [0.0, 0.0, -0.2, -2.5]}
+    values |= {"messages": [*task.prompt, {"role": "assistant", "content": text}], "seed": 1}
+    return Trajectory(task_id=task.id, sample=sample, text=text, **(values | more))
 
 
 def line(task: Task, sample: int, text: str, **more: Any) -> dict[str, Any]:
@@ -58,12 +46,8 @@ def answers(task: Task) -> list[str]:
     gold = task.gold
     other = "DROP" if gold["status"] == "KEEP" else "KEEP"
     left = gold["input_text"].replace("<b>", "").replace("</b>", "")
-    return [
-        render(gold["status"], gold["text"]),
-        render(gold["status"], left),
-        render(other, gold["text"]),
-        EVIL,
-    ]
+    right, wrong = render(gold["status"], gold["text"]), render(other, gold["text"])
+    return [right, render(gold["status"], left), wrong, EVIL]
 
 
 def make_run(folder: Path, steps: int = 3, tasks: int = 4) -> list[Task]:
@@ -73,20 +57,15 @@ def make_run(folder: Path, steps: int = 3, tasks: int = 4) -> list[Task]:
     for step in range(1, steps + 1):
         rows = [line(t, j, a) for t in made for j, a in enumerate(answers(t))]
         write_jsonl(folder / "rollouts" / f"step_{step:06d}.jsonl", rows)
-    metrics = [
-        {"stage": "rl", "step": s, "reward/mean": 0.1 * s, "outcome/mean": 0.2}
-        for s in range(1, steps + 2)
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
+    metric: dict[str, Any] = {"stage": "rl", "outcome/mean": 0.2}
+    metrics = [{**metric, "step": s, "reward/mean": 0.1 * s} for s in range(1, steps + 2)]
+    write_jsonl(folder / "metrics.jsonl", metrics)
     return made
 
 
 def evaluation_rows(tasks: list[Task], which: int = 1) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for task in tasks:
-        run = trajectory(task, 0, answers(task)[which])
-        rows.append(row_of(task, run, score_answer(task, run.answer())))
-    return rows
+    runs = ((task, trajectory(task, 0, answers(task)[which])) for task in tasks)
+    return [row_of(task, run, score_answer(task, run.answer())) for task, run in runs]
 
 
 def make_evaluation(folder: Path, tasks: list[Task], which: int = 1) -> None:

@@ -13,57 +13,47 @@ def cars(rows: int = 120) -> Database:
     """One table of cars and one of their makers; some prices are missing."""
     rng = Random(4)
     makers = tuple((f"maker {i}", rng.choice(("north", "south", "east"))) for i in range(8))
-    cells = tuple(
-        (
-            f"car {i}",
-            rng.choice(makers)[0],
-            None if rng.random() < 0.1 else round(rng.uniform(5, 90), 1),
-            rng.randint(1, 60),
-        )
-        for i in range(rows)
-    )
-    maker = Table(
-        "makers",
-        (Column("maker", "TEXT", True, True), Column("region", "TEXT", True)),
-        makers,
-    )
+
+    def car(i: int) -> tuple[Any, ...]:
+        maker = rng.choice(makers)[0]
+        price = None if rng.random() < 0.1 else round(rng.uniform(5, 90), 1)
+        return f"car {i}", maker, price, rng.randint(1, 60)
+
+    cells = tuple(map(car, range(rows)))
+    named = (Column("maker", "TEXT", True, True), Column("region", "TEXT", True))
     columns = (
         Column("name", "TEXT", True, True),
         Column("maker", "TEXT", True, refers=("makers", "maker")),
         Column("price", "REAL"),
         Column("stock", "INTEGER", True),
     )
-    return Database((maker, Table("cars", columns, cells)))
+    return Database((Table("makers", named, makers), Table("cars", columns, cells)))
 
 
-QUERIES: dict[str, tuple[str, bool, list[Any]]] = {
-    "count": (
-        "SELECT COUNT(*) FROM cars WHERE price >= 40.25",
-        False,
-        [["cars", "price", 40.25]],
-    ),
+QUERIES: dict[str, tuple[str, list[Any]]] = {
+    "count": ("SELECT COUNT(*) FROM cars WHERE price >= 40.25", [["cars", "price", 40.25]]),
     "group": (
         "SELECT maker, AVG(price) FROM cars WHERE stock > 10 GROUP BY maker",
-        False,
         [["cars", "stock", 10]],
     ),
-    "top": (
-        "SELECT name FROM cars WHERE price IS NOT NULL ORDER BY price DESC, name LIMIT 3",
-        True,
-        [],
-    ),
+    "top": ("SELECT name FROM cars WHERE price IS NOT NULL ORDER BY price DESC, name LIMIT 3", []),
     "join": (
         "SELECT b.region, SUM(a.stock) FROM cars AS a JOIN makers AS b ON a.maker = b.maker "
         "GROUP BY b.region",
-        False,
         [],
     ),
 }
 
 
 def sql_task(name: str = "count", **gold: Any) -> Task:
-    sql, ordered, focus = QUERIES[name]
-    made = {"sql": sql, "ordered": ordered, "database": packed(cars()), "focus": focus, "seed": 5}
+    sql, focus = QUERIES[name]
+    made = {
+        "sql": sql,
+        "ordered": "ORDER BY" in sql,
+        "database": packed(cars()),
+        "focus": focus,
+        "seed": 5,
+    }
     asked = [{"role": "user", "content": f"cars and makers: {name} of price, stock, region?"}]
     return Task(f"sql-{name}", "sql", f"sql-{name}", "train", asked, {**made, **gold})
 

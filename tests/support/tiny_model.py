@@ -13,6 +13,10 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+SIZES: dict[str, Any] = {
+    **{"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3, "eos_token_id": 2},
+    **{"num_attention_heads": 6, "num_key_value_heads": 2, "initializer_range": 0.2},
+}
 
 
 def write_tiny_tokenizer(folder: Path) -> int:
@@ -21,38 +25,22 @@ def write_tiny_tokenizer(folder: Path) -> int:
     from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
-    vocab |= {letter: i + 3 for i, letter in enumerate(letters)}
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    vocab = {token: i for i, token in enumerate([*special, *letters])}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = [AddedToken(t, special=True) for t in list(vocab)[:3]]
-    tokenizer.add_special_tokens(special)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|im_end|>"
-    )
-    fast.chat_template = CHAT_TEMPLATE
-    fast.save_pretrained(folder)
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in special])
+    names = {"eos_token": "<|im_end|>", "pad_token": "<|im_end|>", "chat_template": CHAT_TEMPLATE}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
     return len(vocab)
 
 
 def tiny_config(vocab: int = 259, **changes: Any) -> Any:
     from transformers import LlamaConfig
 
-    values: dict[str, Any] = {
-        "vocab_size": vocab,
-        "hidden_size": 48,
-        "intermediate_size": 96,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
-        "initializer_range": 0.2,
-        "eos_token_id": 2,
-        "bos_token_id": 1,
-        "pad_token_id": 2,
-        "max_position_embeddings": 2048,
-    }
+    values = {**SIZES, "vocab_size": vocab, "tie_word_embeddings": True, "bos_token_id": 1}
+    values |= {"pad_token_id": 2, "max_position_embeddings": 2048}
     return LlamaConfig(**(values | changes))
 
 
@@ -64,13 +52,9 @@ def random_model(kind: str, **changes: Any) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.set_num_threads(1)
-    sizes: dict[str, Any] = {
-        **{"vocab_size": 259, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3},
-        **{"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 256},
-        **{"initializer_range": 0.2, "eos_token_id": 2, "pad_token_id": None},
-    }
+    sizes = {"vocab_size": 259, "max_position_embeddings": 256, "pad_token_id": None}
     torch.manual_seed(0)
-    config: Any = AutoConfig.for_model(kind, **(sizes | changes))
+    config: Any = AutoConfig.for_model(kind, **(SIZES | sizes | changes))
     model = AutoModelForCausalLM.from_config(config).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -86,17 +70,9 @@ def small_llama(vocab: int, **changes: Any) -> Any:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    config = tiny_config(
-        vocab,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        **changes,
-    )
-    return AutoModelForCausalLM.from_config(config).float()
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "max_position_embeddings": 4096}
+    return AutoModelForCausalLM.from_config(tiny_config(vocab, **(sizes | changes))).float()
 
 
 def teach_endings(model: Any, batches: Iterable[Iterable[Sequence[int]]]) -> None:

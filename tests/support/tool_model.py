@@ -10,14 +10,17 @@ from typing import Any
 from assay.task import Task, write_jsonl
 
 CODE = "print(6 * 7)"
-CALL = (
-    '<tool_call>\n{"name": "python_executor", "arguments": '
-    + json.dumps({"code": CODE, "files_to_load": [], "files_to_save": []})
-    + "}\n</tool_call>"
-)
 ANSWERS = tuple(
     f"<status>KEEP</status><clean_text>{t}</clean_text>" for t in ("ab", "ac", "bc", "b")
 )
+
+
+def calling(name: str, **arguments: Any) -> str:
+    said = json.dumps({"name": name, "arguments": arguments})
+    return f"<tool_call>\n{said}\n</tool_call>"
+
+
+CALL = calling("python_executor", code=CODE, files_to_load=[], files_to_save=[])
 
 
 def tasks(count: int, path: Path, tools: bool = True) -> Path:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tool_model import ANSWERS
-
-
-def calling(name: str, **arguments: str) -> str:
-    said = json.dumps({"name": name, "arguments": arguments})
-    return f"<tool_call>\n{said}\n</tool_call>"
-
+from tool_model import ANSWERS, calling
 
 RUNS = calling("run_python", code="print(6 * 7)")
 HANDS = tuple(calling("hand_in", answer=answer) for answer in ANSWERS)

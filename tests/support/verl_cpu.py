@@ -31,26 +31,11 @@ def _zero(*args: Any, **more: Any) -> int:
 
 def _module() -> Any:
     """What verl expects of `torch.cuda`, on the CPU: memory is 0, streams do nothing."""
-    zeros = (
-        "memory_allocated",
-        "max_memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-        "current_device",
-        "initial_seed",
-    )
-    silent = (
-        "empty_cache",
-        "set_device",
-        "synchronize",
-        "reset_peak_memory_stats",
-        "ipc_collect",
-        "reset_max_memory_allocated",
-        "manual_seed_all",
-    )
+    zeros = [f"{most}memory_{kind}" for most in ("", "max_") for kind in ("allocated", "reserved")]
+    silent = ["reset_peak_memory_stats", "reset_max_memory_allocated", "ipc_collect", "empty_cache"]
     return SimpleNamespace(
-        **dict.fromkeys(zeros, _zero),
-        **dict.fromkeys(silent, _nothing),
+        **dict.fromkeys([*zeros, "current_device", "initial_seed"], _zero),
+        **dict.fromkeys([*silent, "set_device", "synchronize", "manual_seed_all"], _nothing),
         is_available=lambda: True,
         device_count=lambda: 1,
         is_initialized=lambda: True,
@@ -72,9 +57,11 @@ def _module() -> Any:
 class CpuPlatform(PlatformBase):
     """The platform "cpu": gloo, and Ray's logical GPUs as slots."""
 
-    device_name = "cpu"
-    vendor_name = "cpu"
+    device_name = vendor_name = "cpu"
     device_module = _module()
+    set_device = synchronize = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def is_available(self) -> bool:
         return True
@@ -88,24 +75,6 @@ class CpuPlatform(PlatformBase):
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: int) -> None:
-        return None
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        return None
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        return None
-
-    def empty_cache(self) -> None:
-        return None
-
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
         return None, None
 
@@ -115,24 +84,14 @@ class CpuPlatform(PlatformBase):
     def visible_devices_envvar(self) -> str:
         return "ASSAY_NO_DEVICES"
 
-    @contextlib.contextmanager
-    def nvtx_range(self, msg: str) -> Generator[None]:
-        yield
-
-    def profiler_start(self) -> None:
-        return None
-
-    def profiler_stop(self) -> None:
-        return None
+    def nvtx_range(self, msg: str) -> Any:
+        return contextlib.nullcontext()
 
     def ray_resource_name(self) -> str:
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
         return []
-
-    def cudart(self) -> Any:
-        return None
 
     def is_ipc_supported(self) -> bool:
         return False
@@ -149,9 +108,8 @@ def install() -> None:
     from verl.workers.rollout import base
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-    EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
-        _engine()
-    )
+    kinds: Any = {"model_type": "language_model", "backend": ["fsdp", "fsdp2"], "device": "cpu"}
+    EngineRegistry.register(**kinds)(_engine())
     base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = "verl_cpu_rollout.CpuRollout"
     RolloutReplicaRegistry.register(CPU_ROLLOUT, _replica)
 

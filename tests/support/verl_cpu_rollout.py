@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,9 @@ from rollouts.engines.torch.engine import TransformersEngine
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 
-GATHER_S = 0.02  # requests that come within this time are decoded one after another, in order
+
+async def _nothing(self: Any, *args: Any, **more: Any) -> None:
+    return None
 
 
 def sampling_of(asked: dict[str, Any], room: int) -> Sampling:
@@ -30,16 +31,15 @@ def sampling_of(asked: dict[str, Any], room: int) -> Sampling:
     )
 
 
-def nothing_drawn(global_steps: int) -> TokenOutput:
-    """The answer to a prompt that leaves no room for one."""
-    return TokenOutput(token_ids=[], log_probs=[], extra_fields={"global_steps": global_steps})
-
-
 class Server:
     """A Ray actor: a transformers module and our sampler. Token ids in, token ids out.
 
     A request with a `seed` draws from it alone, so a run's rollouts can be made again.
     """
+
+    # what frees a GPU's memory, or measures it
+    sleep = wake_up = clear_kv_cache = release_kv_cache = resume_kv_cache = _nothing
+    start_profile = stop_profile = _nothing
 
     def __init__(self, folder: str, max_model_len: int) -> None:
         from transformers import AutoModelForCausalLM
@@ -56,7 +56,8 @@ class Server:
     ) -> TokenOutput:
         drawn = sampling_of(sampling_params, self.max_model_len - len(prompt_ids))
         if drawn.max_new_tokens == 0:
-            return nothing_drawn(self.global_steps)
+            extra = {"global_steps": self.global_steps}
+            return TokenOutput(token_ids=[], log_probs=[], extra_fields=extra)
         seed = int(sampling_params.get("seed", 0))
         await self.open.wait()
         async with self.lock:  # weights do not change in the middle of an answer
@@ -93,25 +94,6 @@ class Server:
         self.open.set()
 
 
-async def _nothing(self: Any, *args: Any, **more: Any) -> None:
-    return None
-
-
-IDLE = (
-    "sleep",
-    "wake_up",
-    "clear_kv_cache",
-    "release_kv_cache",
-    "resume_kv_cache",
-    "start_profile",
-    "stop_profile",
-)
-
-
-for _name in IDLE:  # they free a GPU's memory, or measure it
-    setattr(Server, _name, _nothing)
-
-
 class CpuReplica(RolloutReplica):
     """One server actor for each rollout replica."""
 
@@ -135,23 +117,14 @@ def server_name(rank: int) -> str:
 class CpuRollout(BaseRollout):
     """Lives in the training worker and hands the weights over."""
 
-    def __init__(
-        self, config: Any, model_config: Any, device_mesh: Any, *args: Any, **more: Any
-    ) -> None:
-        super().__init__(config, model_config, device_mesh, *args, **more)
+    resume = release = _nothing
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
         self.replica_rank = int(more.get("replica_rank", -1))
 
-    async def resume(self, tags: list[str]) -> None:
-        return None
-
-    async def release(self) -> None:
-        return None
-
     async def update_weights(
-        self,
-        weights: Generator[tuple[str, torch.Tensor], None, None],
-        wire_format: str = "named_tensors",
-        **more: Any,
+        self, weights: Any, wire_format: str = "named_tensors", **more: Any
     ) -> None:
         """Every rank drains the generator (it gathers shards); each sends to its own server."""
         if wire_format != "named_tensors":

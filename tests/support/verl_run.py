@@ -22,15 +22,8 @@ def grpo(folder: Path, *more: str) -> str:
         cluster.micro_tokens=2048 validation={folder / "held.jsonl"}""".split()
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more],
-        cwd=ROOT,
-        env=env,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=1800,
-    )
+    words = [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more]
+    done = subprocess.run(words, cwd=ROOT, env=env, text=True, capture_output=True, timeout=1800)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     return done.stdout
 

@@ -11,14 +11,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ.update(
-    VERL_PLATFORM="cpu",
-    RANK="0",
-    LOCAL_RANK="0",
-    WORLD_SIZE="1",
-    MASTER_ADDR="127.0.0.1",
-    WG_BACKEND="ray",
-)
+os.environ |= {"VERL_PLATFORM": "cpu", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "WG_BACKEND": "ray"}
 
 import torch  # noqa: E402
 
@@ -80,19 +74,10 @@ def batch_of(job: dict[str, Any], config: Any) -> Any:
     data = left_right_2_no_padding(data)
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     size = actor.ppo_mini_batch_size * rollout.n
-    tu.assign_non_tensor(
-        data,
-        calculate_entropy=False,
-        distillation_use_topk=False,
-        distillation_only=False,
-        global_batch_size=size,
-        mini_batch_size=size,
-        epochs=1,
-        seed=0,
-        dataloader_kwargs={"shuffle": False},
-        temperature=rollout.temperature,
-        compute_loss=True,
-    )
+    said = {"calculate_entropy": False, "distillation_use_topk": False, "distillation_only": False}
+    said |= {"global_batch_size": size, "mini_batch_size": size, "epochs": 1, "seed": 0}
+    said |= {"dataloader_kwargs": {"shuffle": False}, "compute_loss": True}
+    tu.assign_non_tensor(data, **said, temperature=rollout.temperature)
     return data
 
 
