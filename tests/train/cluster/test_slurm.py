@@ -12,7 +12,7 @@ import pytest
 from front import command, results
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_runs import toy_tasks
+from sft_runs import toy_tasks
 
 from assay.task import write_jsonl
 from train.cluster.slurm import Cut, ShardError, engine_words, merge, rows_of, run_shard
@@ -111,17 +111,22 @@ def test_files_of_tasks_lead_to_the_same_place_from_a_shard(tmp_path: Path) -> N
 
 
 def test_a_merge_says_what_is_wrong(tmp_path: Path) -> None:
-    cut = cut_of(tmp_path)
+    cut, target = cut_of(tmp_path), tmp_path / "all.jsonl"
     fill(cut)
-    target = tmp_path / "all.jsonl"
-    whole = cut.output(1).read_bytes()
-    cut.output(1).write_bytes(whole + whole)
-    with pytest.raises(ShardError, match=r"shard-00001.jsonl is not what its task wrote"):
-        merge(cut, target)
-    cut.output(1).unlink()
-    with pytest.raises(ShardError, match="shard 1 of 3 is missing"):
-        merge(cut, target)
-    cut.output(1).write_bytes(whole)
+    output, record = cut.output(1), cut.record(1)
+    for file, data, said in (
+        (output, output.read_bytes() * 2, r"shard-00001.jsonl is not what its task wrote"),
+        (output, None, "shard 1 of 3 is missing"),
+        (record, b'{"input": "x", "ro', r"shard-00001\.json: damaged; remove it"),
+        (record, b"[]", "damaged"),
+    ):
+        before = file.read_bytes()
+        file.unlink() if data is None else file.write_bytes(data)
+        with pytest.raises(ShardError, match=said):
+            merge(cut, target)
+        file.write_bytes(before)
+    record.write_text("[]")
+    assert run_shard(cut, 1, ["{in}", "{out}"], double) == 0  # a damaged one is made again
     write_jsonl(cut.source, [{"id": f"t{i}"} for i in range(8)])
     with pytest.raises(ShardError, match="made from another input"):
         merge(cut, target)
@@ -140,17 +145,6 @@ def test_a_command_that_loses_or_repeats_a_row_is_found_out(tmp_path: Path) -> N
         run_shard(cut, index, ["{in}", "{out}"], losing)
     with pytest.raises(ShardError, match="row 2 is t0, wanted t1: one is missing or there twice"):
         merge(cut, tmp_path / "all.jsonl")
-
-
-@pytest.mark.parametrize("text", ['{"input": "x", "ro', "[]"])
-def test_a_damaged_record_is_said(tmp_path: Path, text: str) -> None:
-    cut = cut_of(tmp_path)
-    fill(cut)
-    cut.record(1).write_text(text)
-    with pytest.raises(ShardError, match=r"shard-00001\.json: damaged; remove it"):
-        merge(cut, tmp_path / "all.jsonl")
-    assert run_shard(cut, 1, ["{in}", "{out}"], double) == 0
-    assert merge(cut, tmp_path / "all.jsonl") == 14
 
 
 # --- parts of an evaluation ----------------------------------------------------------------------
@@ -214,12 +208,12 @@ def test_gathering_says_what_is_wrong(
     parts = [str(tmp_path / "p0"), str(tmp_path / "p1")]
 
     other = tmp_path / "other.jsonl"
-    other.write_text(tasks.read_text().replace("9 aex4", "9 bex4"))
+    other.write_text(tasks.read_text().replace("9 ax", "9 bx"))
     for more, why in (
-        (["--gather", parts[0]], "5 answers are in no part, the first of task t01"),
+        (["--gather", parts[0]], "5 answers are in no part, the first of task t1"),
         (["--gather", *parts, parts[0]], "is in another part too"),
         (["sampling.temperature=1", "--gather", *parts], "another temperature (was 0.0, is 1.0)"),
-        (["--tasks", str(other), "--gather", *parts], "holds answers to other tasks: t09 had"),
+        (["--tasks", str(other), "--gather", *parts], "holds answers to other tasks: t9 had"),
         (["--gather", str(tmp_path)], "this part is not finished"),
     ):
         asked = words[:2] if "--tasks" in more else words
