@@ -26,7 +26,7 @@ import torch
 from chat_server import serving
 from own_kind import build
 from places import ROOT
-from slurm_runs import toy_tasks
+from sft_runs import toy_tasks
 
 import assay
 from assay.task import TaskError, write_jsonl
@@ -71,7 +71,7 @@ def test_rollouts_resume_without_losing_or_repeating(
     assert sample(tasks, tiny_folder, out, f"engine.dtype={other}", "engine.device=cpu") == 0
     whole, rows = out.read_bytes(), rows_of(out)
     assert [(r["task_id"], r["sample"]) for r in rows] == [
-        (f"t0{i}", j) for i in range(5) for j in range(3)
+        (f"t{i}", j) for i in range(5) for j in range(3)
     ]
     assert all(len(r["ids"]) == len(r["loss_mask"]) == len(r["logprobs"]) for r in rows)
     out.write_bytes(whole[: len(whole) * 3 // 5])  # a kill in the middle of a line
@@ -100,7 +100,7 @@ def test_other_weights_and_other_tasks_do_not_go_on(
     before = rows_of(out)
     assert go(command, tasks, model, out, *SMALL) == 0  # more tasks go on, and leave what is there
     after = rows_of(out)
-    assert len(after) == 5 and [row for row in after if row in before] == before
+    assert len(after) == 5 and all(row in after for row in before)
     file = model / "model.safetensors"
     data = file.read_bytes()
     half = len(data) // 2  # neither its size nor its ends
@@ -108,9 +108,9 @@ def test_other_weights_and_other_tasks_do_not_go_on(
     assert go(command, tasks, model, out, *SMALL) == 2
     assert "other weights" in capsys.readouterr().err
     file.write_bytes(data)
-    tasks.write_text(tasks.read_text().replace("0 adx0", "0 adx00"))
+    tasks.write_text(tasks.read_text().replace("0 ax", "0 bx"))
     assert go(command, tasks, model, out, *SMALL) == 2
-    assert "t00 had another prompt" in capsys.readouterr().err
+    assert "t0 had another prompt" in capsys.readouterr().err
     assert rows_of(out) == after
 
 
