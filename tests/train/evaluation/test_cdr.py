@@ -19,6 +19,8 @@ from front import command, results
 from hub_server import SHA, environment, hub_server
 from places import ROOT
 
+pytest.importorskip("aiohttp")
+
 from assay.rows import read_rows
 from assay.task import TaskError, write_jsonl
 from rewards.cdr.release_files import CORE, SEMANTIC
@@ -148,31 +150,25 @@ def run(url: str, bench: Path, out: Path, *more: str) -> int:
     return evaluate([*words, "server.in_flight=2", *more])
 
 
-def paper(out: Path, track: str, suffix: str) -> dict[str, Any]:
-    path = out / "data/evaluation" / track / "m1" / f"score_{suffix}" / "paper_metrics.json"
-    return json.loads(path.read_text())
+def papers(out: Path) -> dict[str, Any]:
+    return results(out)["benchmarks"]["cdr"]["paper_metrics"]
 
 
-@pytest.mark.parametrize(("mode", "words"), [("few_shot", "Example 2"), ("state_aware", "S0 is")])
-def test_an_endpoint_is_asked_in_a_mode(mode: str, words: str, bench: Path, tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp")
+def test_an_endpoint_is_asked_in_a_mode(bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving(gold) as (url, seen):
-        assert run(url, bench, out, f"cdr.mode={mode}") == 0
-    texts = [b["messages"][-1]["content"] for b in seen if "no code fences and" not in str(b)]
-    assert len(seen) == 9 and len(texts) == 6 and all(words in text for text in texts)
-    core = paper(out, "atomic_m", f"{mode}_k3_seed0")
+        assert run(url, bench, out, "cdr.mode=state_aware") == 0
+    assert sum("S0 is the input" in str(b["messages"]) for b in seen) == 6 and len(seen) == 9
+    core, safety = papers(out).values()
     assert (core["mean_rs@k"], core["mean_rs"], core["mean_rg"]) == (1.0, 1.0, 1.0)
-    assert paper(out, "semantic_safety_atomic", "semantic_styles3")["mean_rs"] == 1.0
-    strict = float(mode == "state_aware")  # whose words allow an analysis
-    rows = results(out)["rows"]
-    assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {strict}
+    assert safety["mean_rs"] == 1.0
+    # its words allow an analysis
+    assert {r["outcome"] for r in results(out)["rows"] if r["family"] == "refinement"} == {1.0}
     kept = [row["messages"][:-1] for _, row in read_rows(out / "rows.jsonl")]
     assert sorted(map(str, kept)) == sorted(str(b["messages"]) for b in seen)  # for `assay view`
 
 
 def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp")
     broken, out = [True], tmp_path / "out"
 
     def reply(body: Body) -> str | int:
@@ -184,16 +180,15 @@ def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path
         assert run(f"{url}/", bench, out) == 3
         home = out / "data/evaluation/atomic_m/m1"
         scores = read_rows(home / "score_direct_k3_seed0/instance_metrics.jsonl")
-        assert [(r["rs_at_k"], r["num_scorable_variants"]) for _, r in scores] == [
-            (1, 3),
-            (None, 2),
-        ]
+        assert [r["rs_at_k"] for _, r in scores] == [1, None]
         (_, one) = [r for _, r in read_rows(home / "predictions_direct_k3_seed0.jsonl")]
         assert "HTTP 400" in one["variant_predictions"][1]["prediction_error"]
         assert [r["outcome"] for r in results(out)["rows"]].count(None) == 1
         broken[0], asked = False, len(seen)
         assert run(f"{url}/", bench, out) == 0 and len(seen) == asked + 1
-    assert paper(out, "atomic_m", "direct_k3_seed0")["mean_rs@k"] == 1.0
+    assert papers(out)["atomic_m"]["mean_rs@k"] == 1.0
+    # rows are read strictly, and these words allow no analysis
+    assert {r["outcome"] for r in results(out)["rows"] if r["family"] == "refinement"} == {0.0}
 
 
 # --- where rows lie ------------------------------------------------------------------------------
@@ -280,7 +275,6 @@ def build(tmp_path: Path) -> Path:
         release_row("order_f", i, instance_id=f"i{i}", order_slot="pre" if i < 8 else "")
         | {"reference_status": "DROP" if i < 8 and i % 2 else "KEEP"}
         | {"operator_sequence": ["text_length_filter", "x"] if i < 8 else ["clean_email_mapper"]}
-        | {"difficulty_label": "hard" if i % 3 else "easy"}
         for i in range(12)
     ]
     folder = as_tracks(tmp_path / "build", {"order_f": rows})
@@ -307,6 +301,8 @@ def test_held_out_rows_are_asked_and_cut_by_slices_or_all_rows_on_demand(
     }
     shortcut = found["baselines"]["cheat:filter means drop"]["by_slice"]["refinement"]["filter"]
     assert shortcut["with a filter"]["mean_outcome"] == 0.5
+    trained = pick_rows(f"{build}/train.jsonl")
+    assert not trained.heldout and len(trained.tracks["order_f"]) == 4
     assert evaluate([*words, str(tmp_path / "p"), "--no-baselines", "cdr.all_rows=true"]) == 0
     found = results(tmp_path / "p")
     assert len(found["rows"]) == 12 and not found["meta"]["heldout"]

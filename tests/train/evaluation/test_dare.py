@@ -12,18 +12,13 @@ import pytest
 pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
-from chat_server import serving
+from chat_server import Body, serving
 from dare_worlds import prices
 from front import command, results
 from tiny_model import write_tiny_tokenizer
 
 from assay.task import Task, TaskError, read_tasks, with_absolute_files
-from train.evaluation.dare import (
-    by_track,
-    costs,
-    relative_gap,
-    totals,
-)
+from train.evaluation import dare
 
 pytestmark = pytest.mark.usefixtures("warm_sandbox")
 main, tasks_main = command("eval"), command("tasks")
@@ -42,10 +37,10 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_tables_of_a_solver(official: Path, tmp_path: Path) -> None:
     write_tiny_tokenizer(tmp_path / "tok")
-    common = ["--tasks", f"dare:{official}", f"server.tokenizer={tmp_path / 'tok'}"]
-    common += ["sampling.max_new_tokens=9000", "tools.brief=true", "tools.turns=2"]
-    common += ["tools.run_s=60", "--no-baselines", "--out"]
-    assert main([*common, str(tmp_path / "a"), "--model", "solver:reference"]) == 0
+    words = ["--tasks", f"dare:{official}", "--model", "solver:reference", "--no-baselines"]
+    words += [f"server.tokenizer={tmp_path / 'tok'}", "sampling.max_new_tokens=9000"]
+    words += ["tools.brief=true", "tools.turns=2", "tools.run_s=60", "--out", str(tmp_path / "a")]
+    assert main(words) == 0
     found = results(tmp_path / "a")["benchmarks"]["dare"]
     track = next(t for name, t in found["tracks"].items() if name.endswith("-IF"))
     assert (track["score"], track["exact"], track["attempts"], track["usable"]) == (100.0, 1, 1, 1)
@@ -55,16 +50,16 @@ def test_tables_of_a_solver(official: Path, tmp_path: Path) -> None:
 
 def test_an_endpoint_that_fails_is_no_wrong_answer(official: Path, tmp_path: Path) -> None:
     pytest.importorskip("aiohttp")
-    with serving(lambda body: 400 if "val_v1" in str(body["messages"]) else "I cannot.") as (
-        url,
-        _,
-    ):
+
+    def reply(body: Body) -> int | str:
+        return 400 if "val_v1" in str(body["messages"]) else "I cannot."
+
+    with serving(reply) as (url, _):
         words = ["--tasks", f"dare:{official}", "--model", url, "--no-baselines"]
         assert main([*words, "--out", str(tmp_path / "e")]) == 3
     found = results(tmp_path / "e")["benchmarks"]["dare"]
-    scores = {
-        name.partition("-")[2]: (t["score"], t["no_outcome"]) for name, t in found["tracks"].items()
-    }
+    tracks = {name.partition("-")[2]: track for name, track in found["tracks"].items()}
+    scores = {name: (track["score"], track["no_outcome"]) for name, track in tracks.items()}
     assert scores == {"IF": (None, 1), "MM": (0.0, 0)}
     assert found["total_mean_of_tracks"] == 0.0 and found["failure_categories"]["code error"] == 1
 
@@ -97,31 +92,30 @@ ROWS = [
 
 
 def test_both_readings_and_costs_stand_in_one_table() -> None:
-    tracks = by_track(ROWS)
+    tracks = dare.by_track(ROWS)
     assert tracks["class-MM"]["readings"] == {"strict": 0.0, "release": 100.0}
-    total = totals(tracks, ROWS)
+    total = dare.totals(tracks, ROWS)
     assert total["total_mean_of_tracks"] == total["readings"]["strict"]["total_mean_of_tracks"]
     assert total["readings"]["strict"]["total_mean_of_tracks"] == 37.5
     release = total["readings"]["release"]
     # what is not IF: 50 where a file exists, 75 above zero
     assert (release["total_mean_of_tracks"], release["model_perf_file_exists"]) == (62.5, 50.0)
     assert release["model_perf_above_zero"] == 75.0
-    cost = costs(ROWS, {"a": 600, "b": 200, "c": 220, "d": 240})
+    cost = dare.costs(ROWS, {"a": 600, "b": 200, "c": 220, "d": 240})
     assert [cost[kind]["attempts"] for kind in ("IF", "MM", "overall")] == [1, 3, 4]
     assert cost["MM"]["prompt_tokens"] == 220 and cost["overall"]["prompt_tokens"] == 315
-    assert cost["overall"]["tokens"] == 55 and costs(ROWS, {})["IF"]["prompt_tokens"] is None
+    assert cost["overall"]["tokens"] == 55 and dare.costs(ROWS, {})["IF"]["prompt_tokens"] is None
 
 
 def test_what_counts_as_exact_and_what_its_interval_is_clustered_by() -> None:
     def found(rows: list[tuple[str, float, str]]) -> dict[str, Any]:
         made = [row("class-IF", t, o, o) | {"source": table} for t, o, table in rows]
-        return by_track(made)["class-IF"]
+        return dare.by_track(made)["class-IF"]
 
     last_bit = found([("a", 0.9999999999999998, "a"), ("b", 0.9, "b")])
     assert last_bit["exact"] == 1
     assert last_bit["exact_interval"] == pytest.approx([9.45, 90.55], abs=0.01)
-    one_table = [("a", 1.0, "a"), ("b", 0.0, "a")]
-    assert found(one_table)["exact_interval"] is None
+    assert found([("a", 1.0, "a"), ("b", 0.0, "a")])["exact_interval"] is None
 
 
 # --- DSBench's own number ------------------------------------------------------------------------
@@ -184,7 +178,7 @@ def test_the_share_of_the_way_from_the_baseline_to_the_best(
     home: Path, task: Task, prediction: str | None, gap: float
 ) -> None:
     data = None if prediction is None else prediction.encode()
-    assert relative_gap(home, task, data) == pytest.approx(gap)
+    assert dare.relative_gap(home, task, data) == pytest.approx(gap)
 
 
 def test_an_evaluation_says_both_numbers(home: Path, tmp_path: Path) -> None:
@@ -202,7 +196,7 @@ def test_a_script_that_fails_scores_nothing_and_a_copy_that_lacks_files_is_told(
     home = shutil.copytree(home, tmp_path / "copy")
     script = home / "evaluation" / f"{NAME}_eval.py"
     script.write_text("raise SystemExit(1)")
-    assert relative_gap(home, task, b"row_id,y\n1,a\n2,b\n3,b\n4,a\n") == 0.0
+    assert dare.relative_gap(home, task, b"row_id,y\n1,a\n2,b\n3,b\n4,a\n") == 0.0
     script.unlink()
     with pytest.raises(TaskError, match=r"own-houses_eval\.py is not there"):
-        relative_gap(home, task, None)
+        dare.relative_gap(home, task, None)

@@ -16,6 +16,7 @@ from mixed_tasks import mixed, own, said, write_canned, write_mixed
 from places import ROOT
 from view_pages import items_of
 
+pytest.importorskip("aiohttp")
 pytest.importorskip("pandas")
 
 from assay.family import score_answer
@@ -59,10 +60,8 @@ def test_five_families_have_one_row_an_answer(found: dict[str, Any]) -> None:
     assert (rows["r0"]["label"], rows["r0"]["said"]) == ("DROP", "KEEP")
     assert (rows["r0"]["source"], rows["o3"]["source"]) == ("doc0", "book")
     assert rows["o3"]["slices"] == {"digits": "1"} and rows["a7"]["output"] == "<answer>7</answer>"
-    row = rows["r1"]
-    assert row["tokens_in"] > 0 and row["cost"] == pytest.approx(
-        (row["tokens_in"] + 2 * row["tokens_out"]) / 1e6
-    )
+    read, written = rows["r1"]["tokens_in"], rows["r1"]["tokens_out"]
+    assert read > 0 and rows["r1"]["cost"] == pytest.approx((read + 2 * written) / 1e6)
 
 
 def test_tables_are_by_family_and_slice_with_clustered_intervals(found: dict[str, Any]) -> None:
@@ -112,7 +111,6 @@ WAYS = (
 
 
 def test_an_endpoint_that_thinks_scores_as_one_that_does_not(place: Path, tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp")
     by_prompt = {task.prompt[-1]["content"]: said(task) for task in mixed()}
 
     def reply(body: dict[str, Any]) -> Any:
@@ -139,15 +137,15 @@ def toys(tmp_path: Path) -> Path:
     return toy(tmp_path, 40)
 
 
-def endpoint_words(folder: Path, url: str, *more: str) -> list[str]:
-    tasks = ["--tasks", str(folder / "toy.jsonl"), "--family", str(folder / "sums.py")]
-    return [*tasks, "--model", url, "--out", str(folder / "out"), "server.in_flight=1", *more]
+def toy_words(folder: Path, model: str) -> list[str]:
+    command = words(folder, folder / "out", model, "server.in_flight=1")
+    return ["--tasks", str(folder / "toy.jsonl"), *command[2:]]
 
 
 def test_other_settings_tasks_and_code_are_refused_by_name(
     toys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = endpoint_words(toys, "gold")
+    command = toy_words(toys, "gold")
     assert main(command) == 0
     assert main([*command, "--seed", "1"]) == 2
     assert "another seed" in capsys.readouterr().err
@@ -166,11 +164,10 @@ def test_other_settings_tasks_and_code_are_refused_by_name(
 
 @pytest.mark.parametrize("told", [True, False])
 def test_tokens_that_nobody_told_are_no_zero(toys: Path, told: bool) -> None:
-    pytest.importorskip("aiohttp")
     choice = {"message": {"content": "4"}, "finish_reason": "stop"}
     usage = {"usage": {"prompt_tokens": 3, "completion_tokens": 2}} if told else {}
     with serving(lambda _: {"choices": [choice], **usage}) as (url, _):
-        assert main(endpoint_words(toys, url)) == 0
+        assert main(toy_words(toys, url)) == 0
     found = results(toys / "out")
     row, cell = found["rows"][0], found["tables"]["overall"]
     assert (row["tokens_in"], row["tokens_out"]) == ((3, 2) if told else (None, None))
@@ -180,9 +177,8 @@ def test_tokens_that_nobody_told_are_no_zero(toys: Path, told: bool) -> None:
 def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(
     toys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("aiohttp")
     with serving(lambda body: 401) as (url, seen):
-        assert main(endpoint_words(toys, url)) == 2
+        assert main(toy_words(toys, url)) == 2
     assert len(seen) == GIVE_UP
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert f"{GIVE_UP} requests in a row failed" in last
@@ -223,10 +219,11 @@ def test_a_limit_is_an_even_draw_that_the_seed_decides_and_keeps_groups_whole() 
 
 def test_a_limit_is_even_over_slices() -> None:
     """Nine texts of ten are KEEP of the web: the others are drawn all the same."""
-    tasks: list[Task] = []
-    for i in range(400):
-        status, domain = ("KEEP", "web") if i % 10 else ("DROP", "law")
-        meta = {"domain": domain, "style": "s" if i % 40 else "t"}
-        tasks.append(task(f"t{i}", "a", status, meta=meta))
+    tasks = [
+        task(
+            f"t{i}", "a", "KEEP" if i % 10 else "DROP", meta={"domain": "web" if i % 10 else "law"}
+        )
+        for i in range(400)
+    ]
     kept = even_draw(tasks, 40, 3)
     assert len(kept) == 40 and 14 <= sum(one.gold["status"] == "DROP" for one in kept) <= 20

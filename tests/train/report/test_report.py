@@ -15,16 +15,7 @@ from view_pages import elements
 import assay
 from configs.schema import DemoConfig
 from train.evaluation.results import comparisons
-from train.report.write import (
-    One,
-    are_seeds,
-    between,
-    differing,
-    groups,
-    pooled,
-    stages,
-    write_report,
-)
+from train.report import write
 from train.run.log import RunLog, read_metrics
 from train.run.record import read_run_record, write_run_record
 
@@ -52,21 +43,21 @@ def test_the_page_is_well_formed_and_hostile_text_is_only_text(
     assert "not evaluated" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
     assert elements(page) and "SFT loss" in page and "Held-out results" not in page
-    page = write_report(tmp_path, data).read_text()
+    page = write.write_report(tmp_path, data).read_text()
     found = elements(page)
     links = [str(a[name]) for _, a in found for name in ("src", "href") if name in a]
     assert links and all(link[0] == "#" and f'id="{link[1:]}"' in page for link in links)
     assert not {tag for tag, _ in found} & {"script", "img", "link", "iframe"}
     assert "alert(&#34;x&#34;)" in page and "url(" not in page
     assert page.count("<svg") >= 4 + 3  # table, charts
-    assert write_report(tmp_path, data).read_text() == page
+    assert write.write_report(tmp_path, data).read_text() == page
 
 
 # --- several runs --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[One]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[write.One]:
     """Two seeds of one setting, and another setting."""
     folder = tmp_path_factory.mktemp("runs")
     made = [
@@ -75,30 +66,30 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[One]:
         make_report_run(folder / "c", lr=2e-5),
     ]
     return [
-        One(path.name, path, results(path), read_metrics(path), read_run_record(path))
+        write.One(path.name, path, results(path), read_metrics(path), read_run_record(path))
         for path in made
     ]
 
 
-def test_seeds_are_pooled_and_settings_compared_on_the_same_tasks_alone(runs: list[One]) -> None:
+def test_seeds_are_pooled_and_settings_compared_on_the_same_tasks(runs: list[write.One]) -> None:
     names = [(c.before, c.after) for c in comparisons(runs[0].data)]
     assert names == [("untouched", "sft"), ("sft", "rl")]
-    assert [[r.label for r in g] for g in groups(runs)] == [["a", "b"], ["c"]]
-    assert are_seeds(groups(runs)[0]) and not are_seeds([runs[0], runs[0]])
-    assert differing(runs) == {"rl.lr": ["1e-05", "1e-05", "2e-05"]}
-    found, each = pooled(runs[:2], "sft")
+    assert [[r.label for r in g] for g in write.groups(runs)] == [["a", "b"], ["c"]]
+    assert write.are_seeds(write.groups(runs)[0]) and not write.are_seeds([runs[0], runs[0]])
+    assert write.differing(runs) == {"rl.lr": ["1e-05", "1e-05", "2e-05"]}
+    found, each = write.pooled(runs[:2], "sft")
     assert (found["n"], found["sources"], found["mean_outcome"]) == (16, 16, 0.5)
     assert each == [0.5, 0.5]
-    (_, _), (rl, differences) = stages(runs[:2])
+    (_, _), (rl, differences) = write.stages(runs[:2])
     assert (rl.n, rl.gained, rl.lost) == (16, 8, 2) and differences == [0.375, 0.375]
-    same = between([runs[0]], [runs[2]])
+    same = write.between([runs[0]], [runs[2]])
     assert same is not None and (same[0].n, same[0].outcome.value) == (8, 0.0)
     # the ids are the same, the documents are not
-    assert between([runs[1]], [runs[2]]) is None
+    assert write.between([runs[1]], [runs[2]]) is None
 
 
 def test_the_command_writes_one_page_and_links_into_each_run(
-    runs: list[One], tmp_path: Path
+    runs: list[write.One], tmp_path: Path
 ) -> None:
     out = tmp_path / "deep" / "all.html"
     assert assay.main(["report", *(str(r.folder) for r in runs), "--out", str(out)]) == 0

@@ -64,13 +64,6 @@ def test_filters_find_the_rows_that_python_finds(book: Book) -> None:
     assert picked(book, part="rs", partIs="low") == low
 
 
-def test_sorting_puts_rows_without_a_value_last(book: Book) -> None:
-    some = {**book.index, "rows": {**book.index["rows"], "reward": [None, 2, None, 1]}}
-    other = Book([], [], some)
-    assert js(other, "sortRows(ix, [0, 1, 2, 3], 'reward', false)") == [3, 1, 0, 2]
-    assert js(other, "sortRows(ix, [0, 1, 2, 3], 'reward', true)") == [1, 3, 0, 2]
-
-
 def test_the_first_failure_is_wrong_or_partly_right_or_without_an_outcome(book: Book) -> None:
     def first(*outcomes: float | None) -> int | None:
         some = {**book.index, "rows": {**book.index["rows"], "outcome": list(outcomes)}}
@@ -91,7 +84,6 @@ def test_pairs_are_tasks_that_both_sets_answer(book: Book) -> None:
 
 def test_the_trend_follows_the_filter_and_the_log(book: Book) -> None:
     lines = js(book, "trend(ix, ix.rows.task.map((_, i) => i), false)")
-    assert [line["key"] for line in lines] == ["a:training"]
     points = lines[0]["points"]
     assert [p["step"] for p in points] == [1, 2, 3, 4]
     assert points[3] == {"step": 4, "count": 0, "reward": 0.4, "outcome": 0.2}

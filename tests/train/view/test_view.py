@@ -17,7 +17,7 @@ from view_pages import elements, index_of, items_of, unpacked
 import assay
 from assay import family as families
 from assay.family import Family, Score
-from assay.task import Answer, Task, TaskError, json_line, write_jsonl
+from assay.task import Answer, Task, json_line, write_jsonl
 from train.report.write import write_report
 from train.view.book import Run, advantages, bind, open_runs
 from train.view.explain import Explanation, Finding, Step, Work, align, explained, plain_spine
@@ -37,15 +37,9 @@ def samples(runs: list[Run]) -> list[int]:
     return [rollout.sample for rollout in bind(runs, "t").rollouts]
 
 
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    make_run(folder / "run")
-    return folder / "run"
-
-
-def test_a_training_run_has_its_groups_advantages_and_steps(run_folder: Path) -> None:
-    page = page_of(run_folder)
+def test_a_training_run_has_its_groups_advantages_and_steps(tmp_path: Path) -> None:
+    make_run(tmp_path)
+    page = page_of(tmp_path)
     index, bodies, tasks = index_of(page), items_of(page, "body"), items_of(page, "task")
     rows = index["rows"]
     assert rows["step"] == [step for step in (1, 2, 3) for _ in range(16)]
@@ -67,15 +61,14 @@ def test_a_training_run_has_its_groups_advantages_and_steps(run_folder: Path) ->
     assert not [a for _, a in elements(page) if a.get("src") or a.get("href")]
 
 
-def test_the_same_files_give_the_same_bytes_also_in_chunks(
-    run_folder: Path, tmp_path: Path
-) -> None:
-    make_run(tmp_path / "run")
+def test_the_same_files_give_the_same_bytes_also_in_chunks(tmp_path: Path) -> None:
     (tmp_path / "a" / "chunks").mkdir(parents=True)
     (tmp_path / "a" / "chunks" / "body-9.js").write_text("of an older page")
     found: list[dict[str, bytes]] = []
-    for out, run in (("a", run_folder), ("b", tmp_path / "run")):
-        assert assay.main(["view", str(run), "--out", str(tmp_path / out)]) == 0
+    for out in ("a", "b"):
+        make_run(tmp_path / f"made {out}" / "run")
+        run = str(tmp_path / f"made {out}" / "run")
+        assert assay.main(["view", run, "--out", str(tmp_path / out)]) == 0
         found.append({p.name: p.read_bytes() for p in (tmp_path / out).rglob("*.[hj]*")})
         found[-1].pop("provenance.json")
     assert found[0] == found[1]
@@ -130,16 +123,6 @@ def test_steps_that_a_resumed_run_makes_again_are_forgotten(tmp_path: Path) -> N
     assert {r.step for r in bind(runs, "t").rollouts} == {1, 2}
 
 
-def test_a_line_that_is_no_rollout_is_named_again_and_again(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_bytes(b'{"task_id": "a", "text": "b", "outcome": 1}\n{}\n')
-    runs = open_runs([tmp_path])
-    for _ in range(2):
-        with pytest.raises(
-            TaskError, match=r"rows\.jsonl line 2: no rollout, for it lacks task_id"
-        ):
-            runs[0].refresh()
-
-
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr("train.view.page._PAUSE", 0.0)
@@ -178,8 +161,9 @@ def test_the_server_follows_a_run_and_answers_nobody_else(server: Server, tmp_pa
     assert status == 200 and len(json.loads(text)["rows"]["task"]) == 17
     assert get(server, "/chunk/1/body/0")[0] == 409  # of an older book
     path.write_bytes(b"nonsense\n")
-    status, said = get(server, "/index.json?version=2")
-    assert status == 500 and "step_000002.jsonl line 1: not valid JSON" in said
+    for _ in range(2):  # said until it is mended
+        status, said = get(server, "/index.json?version=2")
+        assert status == 500 and "step_000002.jsonl line 1: not valid JSON" in said
     path.write_bytes(rows[0] + rows[1])
     assert len(json.loads(get(server, "/index.json?version=2")[1])["rows"]["task"]) == 18
 
