@@ -91,17 +91,6 @@ def _blocks(kernels: Kernels, some: Some) -> Pairs:
     back = torch.empty_like(heads)
     kernels.run("from_blocks", q, keys, values, *tables, place, 0, 4, back, 3, 2, 2, 1, 32)
     yield back, heads
-    flat = heads.new_empty(3, 64)
-    kernels.run("move_heads", q, flat, place, 0, 4, 3, 2, 2, 1, 32, 0)
-    yield flat[2], torch.cat([q[1, 0], q[1, 2]])
-    again = torch.empty_like(q)
-    kernels.run("move_heads", again, flat, place, 0, 4, 3, 2, 2, 1, 32, 1)
-    again[1, [1, 3]] = q[1, [1, 3]]  # the padding's
-    yield again, q
-    wide = some(37, 48)
-    out = wide.new_empty(48, 37)
-    kernels.run("transpose", wide, out, 37, 48)
-    yield out, wide.t()
 
 
 def _shares(kernels: Kernels, some: Some) -> Pairs:
