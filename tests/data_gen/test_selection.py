@@ -6,18 +6,15 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from front import command
+from places import tables
 
-from assay.console import Progress
-from assay.task import TaskError
 from data_gen import rollout_store as module
-from data_gen.rollout_store import Store
 from data_gen.selection import PICK, Row, Rules, pick
 from rollouts.chats import chat_of, tools_of
 from train.examples import training_rows
@@ -25,6 +22,7 @@ from train.examples import training_rows
 main = command("select")
 pq = pytest.importorskip("pyarrow.parquet")
 
+TABLES = tables("selection")
 TRACKS = ("class-IF", "class-MM", "time-CF", "own")
 
 
@@ -96,59 +94,26 @@ def kept(rows: list[Row], strategy: str, **rules: Any) -> list[tuple[str, int]]:
     return names(found)
 
 
-IF = [
-    row("i", n, outcome, "class-IF", wall_s=wall)
-    for n, (outcome, wall) in enumerate(((1.0, 3.0), (0.0, 1.0), (1.0, 1.0), (1.0, 2.0)))
-]
-MM = [row("m", i, v, "class-MM") for i, v in enumerate((0.9, 0.0, 0.95, 0.85, 0.05))]
+def scores(
+    track: str, outcomes: list[float | None], seconds: list[float] | None = None
+) -> list[Row]:
+    walls = seconds or [1.0] * len(outcomes)
+    return [row("t", i, v, track, wall_s=walls[i]) for i, v in enumerate(outcomes)]
 
 
-def scores(track: str, *outcomes: float | None) -> list[Row]:
-    return [row("t", i, v, track) for i, v in enumerate(outcomes)]
+@pytest.mark.parametrize("case", TABLES["what_a_strategy_keeps"])
+def test_what_a_strategy_keeps(case: Any) -> None:
+    track, outcomes, seconds, strategy, rules, wanted = case
+    found = kept(scores(track, outcomes, seconds), strategy, **rules)
+    assert [sample for _, sample in found] == wanted
 
 
-SPREAD = scores("class-MM", 1.0, 0.0, 0.7, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("rows", "strategy", "rules", "wanted"),
-    [
-        (IF + MM, "fv", {}, [("i", 2), ("m", 2)]),
-        (IF + MM, "av", {}, [("i", 0), ("i", 2), ("i", 3), ("m", 0), ("m", 2), ("m", 3)]),
-        (IF + MM, "bv", {}, [("i", 2), ("m", 2)]),
-        (IF + MM, "dv", {}, [("i", 2), ("i", 3), ("m", 2), ("m", 0)]),
-        (IF, "fv", {"fastest_by": "cost"}, [("i", 0)]),
-        # only diverse tasks under BV and DV; one right and one wrong for IF
-        (scores("reg-IF", 1.0, 1.0), "bv", {}, []),
-        (scores("reg-IF", 0.0, 0.0), "bv", {}, []),
-        (scores("reg-IF", 1.0, 0.5), "bv", {}, []),
-        (scores("class-IF", 1.0, 0.0), "dv", {}, [("t", 0)]),
-        (scores("class-MM", 0.9, 0.6, 0.9, 0.6), "dv", {}, []),
-        (scores("own", 1.0, 0.5, 0.5), "bv", {}, [("t", 0)]),  # one valid and one not
-        # DV keeps what is above the mean and valid
-        (SPREAD, "dv", {}, [("t", 0)]),
-        (SPREAD, "dv", {"allow_invalid": True}, [("t", 0), ("t", 2)]),
-        (scores("own", None, 1.0), "fv", {}, [("t", 1)]),
-    ],
-)  # fmt: skip
-def test_what_a_strategy_keeps(
-    rows: list[Row], strategy: str, rules: dict[str, Any], wanted: list[tuple[str, int]]
-) -> None:
-    assert kept(rows, strategy, **rules) == wanted
-
-
-@pytest.mark.parametrize(
-    ("track", "least", "spread"),
-    [
-        *(("class-MM", 0.8, 0.15), ("reg-MM", 0.7, 0.15), ("time-XF", 0.6, 0.15)),
-        *(("time-CF", 0.3, 0.1), ("reg-IF", 1.0, None), ("class-IF", 1.0, None)),
-    ],
-)
+@pytest.mark.parametrize(("track", "least", "spread"), TABLES["thresholds_of_the_tracks"])
 def test_thresholds_of_the_tracks(track: str, least: float, spread: float | None) -> None:
-    assert kept(scores(track, least), "fv") == [("t", 0)]
-    assert kept(scores(track, least - 1e-6), "fv") == []
+    assert kept(scores(track, [least]), "fv") == [("t", 0)]
+    assert kept(scores(track, [least - 1e-6]), "fv") == []
     for more in (1e-4, -1e-4) if spread else ():
-        rows = scores(track, 1.0, 1.0 - 2 * (spread + more) ** 0.5)
+        rows = scores(track, [1.0, 1.0 - 2 * (spread + more) ** 0.5])
         assert all(len(kept(rows, name)) == (more > 0) for name in ("bv", "dv"))
 
 
@@ -191,28 +156,24 @@ def test_the_store_chooses_what_the_strategy_chooses_in_memory(
         assert one["messages"] == given["messages"] and one["ids"] == given["ids"]
 
 
-def test_any_form_of_the_same_files_gives_the_same_bytes(tmp_path: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
+def test_any_form_of_the_same_files_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows, out = drawn(300), tmp_path / "s.parquet"
-    parts = {f"part-{i}": rows[100 * i :][:100] for i in range(3)}
-    plain = [write(tmp_path / f"{name}.jsonl", own) for name, own in parts.items()]
-    found = selected(tmp_path, plain)
-    data, listed = out.read_bytes(), (tmp_path / "s.parquet.manifest.json").read_bytes()
-    with fsspec.open("memory://select/part-2.jsonl", "wb") as file:
-        file.write(Path(plain[2]).read_bytes())
+    parts = [rows[at : at + 100] for at in (0, 100, 200)]
+    for i, own in enumerate(parts):
+        write(tmp_path / f"part-{i}.jsonl", own)
     packed = [
-        write(tmp_path / f"{name}.jsonl.{ending}", own)
-        for ending, (name, own) in zip(("gz", "zst", "gz"), parts.items(), strict=True)
+        write(tmp_path / f"{i}.jsonl.{ending}", own)
+        for i, (ending, own) in enumerate(zip(("gz", "zst", "gz"), parts, strict=True))
     ]
-    for sources, same in (
-        ([str(tmp_path / "part-*.jsonl")], True),
-        ([*plain[:2], "memory://select/part-2.jsonl"], True),
-        (packed, False),
-    ):
-        selected(tmp_path, sources)
-        assert out.read_bytes() == data
-        assert (listed == (tmp_path / "s.parquet.manifest.json").read_bytes()) == same
-    assert manifest(tmp_path)["kept"]["rows"] == len(found)
+    found = selected(tmp_path, [str(tmp_path / "part-*.jsonl")])
+    data = out.read_bytes()
+    selected(tmp_path, packed)
+    assert out.read_bytes() == data and manifest(tmp_path)["kept"]["rows"] == len(found)
+    monkeypatch.setattr(module, "GROUP_ROWS", 10)
+    assert selected(tmp_path, packed) == found
+    assert pq.ParquetFile(out).num_row_groups > 5
 
 
 def test_licences_families_and_caps(tmp_path: Path) -> None:
@@ -256,62 +217,6 @@ def test_runs_are_put_together_and_samples_renumbered(tmp_path: Path) -> None:
     second = write(tmp_path / "b", [row("t", 0, 1.0, run_seed=s) for s in (5, 6)])
     found = selected(tmp_path, [first, second])
     assert names(found) == [("t", 0), ("t", 2), ("t", 3), ("t", 4)]
-
-
-def held_by_a_store(folder: Path, count: int) -> int:
-    rows = drawn(count, tasks=count)
-    for one in rows:
-        one["messages"][0]["content"] = "x" * 2000
-    source = write(folder / f"{count}.jsonl", rows)
-    store = Store()
-    tracemalloc.start()
-    try:
-        with Progress("", "rows") as bar:
-            store.read([source], bar)
-            for group in store.groups():
-                store.keep(group[0])
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_does_not_grow_with_the_rollouts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few, many = (held_by_a_store(tmp_path, count) for count in (200, 1500))
-    assert many < 1.5 * few + 150_000
-    whole = selected(tmp_path, drawn(300))
-    monkeypatch.setattr(module, "GROUP_ROWS", 10)
-    assert selected(tmp_path, drawn(300)) == whole
-    assert pq.ParquetFile(tmp_path / "s.parquet").num_row_groups > 5
-
-
-@pytest.mark.parametrize(
-    ("rows", "words", "why"),
-    [
-        ([row("t", 0, 1.0, published=True)], (), "task t is a published benchmark task"),
-        ([], (), "no rollouts"),
-        ([{}], (), "field 'task_id' is missing"),
-        ([row("t", 0, 0.0)], (), "keeps nothing"),
-        ([row("t", 0, 1.0)] * 2, (), "has sample 0 twice"),
-        ([row("t", 0, 1.0)], ("--per-task", "-1"), "per_task=-1"),
-        ([row("t", 0, 1.0)], ("--valid", "class-MM=x"), "--valid class-MM=x"),
-        ([row("t", 0, 1.0)], ("--valid", "2"), "--valid 2"),
-        ([row("t", 0, 1.0)], ("--spread", "0.1"), "name the track"),
-        ([row("t", 0, 1.0)], ("--track", "owm"), "no rollout has track 'owm'; there is own"),
-        ([row("t", 0, 1.0)], ("--family", "nowhere.py"), "nowhere.py"),
-        ([row("t", 0, 1.0)], ("--out", "x.csv"), "--out x.csv"),
-    ],
-)
-def test_what_cannot_be_used_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[Row], words: Any, why: str
-) -> None:
-    source, out = write(tmp_path / "r.jsonl", rows), str(tmp_path / "s.parquet")
-    given = ["--rollouts", source, "--strategy", "fv", "--out", out]
-    assert main([*given, *words]) == 2
-    assert why in capsys.readouterr().err and not Path(out).exists()
-    assert main([given[0], source, *given[1:]]) == 2
-    assert "given twice" in capsys.readouterr().err
 
 
 # --- the training set
@@ -389,11 +294,6 @@ def test_schemas_that_an_older_file_mixed_are_told_apart(tmp_path: Path) -> None
     pq.write_table(arrow.Table.from_pylist([one]), tmp_path / "old.parquet")
     (where, kept), *_ = training_rows(str(tmp_path / "old.parquet"))
     assert [spec.schema() for spec in tools_of(kept["tools"], where)] == one["tools"]
-    weighed = [one["messages"][0], {"role": "assistant", "content": "a", "weight": 0.5}]
-    pq.write_table(arrow.Table.from_pylist([{"messages": weighed}]), tmp_path / "w.parquet")
-    (where, kept), *_ = training_rows(str(tmp_path / "w.parquet"))
-    with pytest.raises(TaskError, match=r"w.parquet row 1: `weight` of a message is 0.5"):
-        chat_of(kept, where)
 
 
 def test_rollouts_that_differ_in_calls_alone_are_two(tmp_path: Path) -> None:
