@@ -12,7 +12,6 @@ from leaky import leaky_file
 from own_families import family_file
 
 from assay import family as families
-from assay import family as guard
 from assay import main
 from assay.task import Task, read_tasks, write_jsonl
 
@@ -75,28 +74,15 @@ def test_what_breaks_a_law_exits_1_and_is_named(tmp_path: Path, capsys: Capture)
     assert "share 1 contents (1 of them exactly), as in tasks r and twin" in said
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("    if 'NaN' in answer.text: 1 / 0\n", "scorer of reverse raised ZeroDivisionError"),
-        ("    while True: pass\n", "its scorer failed on 5 tasks; 1 were not examined"),
-    ],
-)
-def test_a_scorer_that_fails_or_hangs_exits_1(
-    mixed: str,
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    said: str,
+def test_a_scorer_that_hangs_exits_1(
+    mixed: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     families._added.clear()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(guard, "SECONDS", 0.05 if "while" in line else guard.SECONDS)
+    monkeypatch.setattr(families, "SECONDS", 0.05)
     score = "    right = answer.text.strip() == task.gold["
-    (tmp_path / "b").mkdir()
-    bad = family_file(tmp_path / "b", score, line + score)
-    found = audit(capsys, mixed, "--family", str(bad))
-    assert found[0] == 1 and said in found[1]
+    bad = family_file(tmp_path, score, f"    while True: pass\n{score}")
+    status, said = audit(capsys, mixed, "--family", str(bad))
+    assert status == 1 and "its scorer failed on 5 tasks; 1 were not examined" in said
 
 
 @pytest.mark.parametrize(("leak", "status"), [("none", 0), ("echo", 1), ("null", 1)])

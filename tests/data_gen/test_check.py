@@ -71,16 +71,13 @@ def test_every_family_is_compared_by_its_content(tmp_path: Path, capsys: Capture
         assert not exact or found["examples"][0][:2] == ["a", "b"]
 
 
-def test_own_families_are_compared(tmp_path: Path, capsys: Capture) -> None:
+def test_own_families_are_compared(tmp_path: Path) -> None:
     own = task("a", "reverse", {"text": "x"}, "Reverse: x")
     one, two = write(tmp_path / "one", own), write(tmp_path / "two", replace(own, id="b"))
     words = ["tasks", "check", str(one), "--against", str(two)]
-    assert main(words) == 2
-    assert "add yours with --family FILE.py" in capsys.readouterr().err
     words += ["--family", str(family_file(tmp_path))]
     assert main([*words, "--out", str(tmp_path / "c.json")]) == 1
-    assert "contents: 1 of 1 exact" in capsys.readouterr().out
-    assert json.loads((tmp_path / "c.json").read_text())["ok"] is False
+    assert json.loads((tmp_path / "c.json").read_text())["contents"]["exact"] == 1
     write(tmp_path / "two", task("b", "reverse", {"text": "x"}, "Reverse: y"))
     assert main(words) == 0
 
@@ -88,9 +85,9 @@ def test_own_families_are_compared(tmp_path: Path, capsys: Capture) -> None:
 # --- tables and lakes, whose content stands in files
 
 
-def table_task(folder: Path, frame: Any, name: str = "train.csv", **how: Any) -> Path:
+def table_task(folder: Path, frame: Any, name: str = "train.csv") -> Path:
     (folder / "data").mkdir(parents=True)
-    frame.to_csv(folder / "data" / name, index=False, **how)
+    frame.to_csv(folder / "data" / name, index=False)
     own = task(f"{folder.name}:MM", "table", TABLE, "Predict the price.")
     return write(folder, replace(own, files={name: f"data/{name}"}))
 
@@ -107,16 +104,9 @@ def test_copies_of_table_tasks_are_found(tmp_path: Path, capsys: Capture) -> Non
     one = table_task(tmp_path / "one", frame)
     codes = {c: pd.factorize(frame[c])[0] for c in ("Street", "Sold")}
     relabelled = frame.assign(**codes, Price=frame["Price"] / 1000)
-    for place, (copy, how) in enumerate(
-        (
-            (frame[frame.columns[::-1]].sort_values("Price"), {"name": "x.csv"}),
-            (frame.rename(columns={"Area": "a", "Price": "b"}), {"sep": ";", "decimal": ","}),
-            (relabelled.sample(frac=0.9, random_state=2), {}),
-        )
-    ):
-        two = tmp_path / f"two{place}"
-        found = compare(capsys, one, table_task(two, copy, **how))
-        assert found["tables"] == {"shared": 1, "examples": [["one:MM", f"{two.name}:MM", 1.0]]}
+    two = table_task(tmp_path / "two", relabelled.sample(frac=0.9, random_state=2), "x.csv")
+    found = compare(capsys, one, two)
+    assert found["tables"] == {"shared": 1, "examples": [["one:MM", "two:MM", 1.0]]}
     other = compare(capsys, one, table_task(tmp_path / "other", homes(2)))
     assert other["ok"] and other["tables"]["shared"] == 0  # the same file name, question and truth
 
@@ -152,9 +142,6 @@ def test_pieces_and_processes_give_the_same_certificate(
     pieces = compare(capsys, one, two, "--memory", "0.00005")  # several passes
     monkeypatch.setattr("data_gen.check.LARGE", 0)
     assert whole == pieces == compare(capsys, one, two, "--workers", "2")
-    two.write_text(one.read_text() + "{nonsense\n")
-    assert main(["tasks", "check", str(one), "--against", str(two)]) == 2
-    assert "tasks.jsonl line 301: not valid JSON" in capsys.readouterr().err
 
 
 # --- nearly: signatures
@@ -163,15 +150,13 @@ def test_pieces_and_processes_give_the_same_certificate(
 HAN = "".join(chr(0x4E00 + 37 * i) for i in range(120))
 KANA = "".join(chr(0x3042 + i) for i in range(70))
 THAI = "".join(chr(0x0E01 + i) for i in range(46)) + "".join(chr(0x0E34 + i) for i in range(6))
-KHMER = "".join(chr(0x1780 + i) for i in range(50))
 MIXED = [*HAN, *KANA, " GPU ", "，", " 12 ", "。", " batch size "]
-SCRIPTS: list[tuple[Sequence[str], int, int]] = [
-    *((HAN, 600, 3), (HAN, 2000, 10), (HAN, 90, 1), (HAN + "，。", 418, 2), (HAN + KANA, 60, 1)),
-    *((KANA, 300, 3), (THAI, 900, 1), (KHMER, 200, 2), (MIXED, 300, 3)),
-]
 
 
-@pytest.mark.parametrize(("letters", "size", "changed"), SCRIPTS)
+@pytest.mark.parametrize(
+    ("letters", "size", "changed"),
+    [(HAN, 2000, 10), (HAN, 90, 1), (KANA, 300, 3), (THAI, 900, 1), (MIXED, 300, 3)],
+)
 def test_a_copy_is_found_where_a_script_has_no_spaces(
     letters: Sequence[str], size: int, changed: int
 ) -> None:

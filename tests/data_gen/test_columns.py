@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
 import pytest
-from places import ROOT
+from places import tables
 
 pd = pytest.importorskip("pandas")
 
@@ -17,9 +16,7 @@ from data_gen.columns import (  # noqa: E402
     look_at,
     of_calendar,
     of_many_things,
-    opaque_group,
     says_nothing,
-    stands_for,
 )
 
 WHOLE = [i * 37 % 101 for i in range(80)]
@@ -32,7 +29,7 @@ SCALE = [1 + i % 7 for i in range(80)]
 
 # what a column may be used for (mean, total, or nothing) and what it is: its name, an expression of
 # its values, and what is said of it
-TABLE = json.loads((ROOT / "tests/data/columns.json").read_text("utf-8"))
+TABLE = tables("columns")
 
 
 @pytest.mark.parametrize(("name", "values", "said", "want"), TABLE["use"])
@@ -79,54 +76,18 @@ def test_names_say_something_in_any_script() -> None:
     assert of_calendar(["Montag", "Dienstag"]) and not of_calendar(["sport", "garden"])
 
 
-def test_a_long_table_holds_values_of_many_things() -> None:
-    for name, columns, said, many in (
-        ("value01", ["date", "variable"], "", True),
-        ("value01", ["date", "town"], "", False),
-        ("height", ["variable"], "", False),
-        ("prf_rate", ["measure_title"], "Measure performance rate", True),
-        ("prf_rate", ["city"], "Measure performance rate", False),
-        ("score", ["measure_abbr"], "", True),
-        ("score", ["school"], "", False),
-    ):
-        assert of_many_things(name, columns, said) is many
+@pytest.mark.parametrize(("name", "columns", "said", "many"), TABLE["of_many_things"])
+def test_a_long_table_holds_values_of_many_things(
+    name: str, columns: list[str], said: str, many: bool
+) -> None:
+    assert of_many_things(name, columns, said) is many
 
 
-@pytest.mark.parametrize(
-    ("name", "described", "sizes", "rows", "cells"),
-    [
-        ("Freq", "", [], 180, True),
-        ("f", "frequency", [], 180, True),
-        ("count", "", [3, 4, 5], 60, True),
-        ("n", "", [3, 4, 5], 40, True),
-        ("ncontrols", "", [6, 4, 4], 88, True),
-        ("count", "", [3, 4, 5], 20, False),  # most cells are empty: rows of their own
-        ("y", "The number of AIDS cases reported", [10, 4, 15, 38], 570, True),
-        ("y", "The number of AIDS cases reported", [10, 4, 15, 200], 570, False),
-        ("agree", "number of subjects in agreement", [21, 2], 42, True),
-        ("sales", "", [12, 5], 60, False),  # by month and shop: each row is a figure of its own
-        ("price", "", [3, 4, 5], 60, False),
-    ],
-)
+@pytest.mark.parametrize(("name", "described", "sizes", "rows", "cells"), TABLE["cells"])
 def test_counts_in_the_cells_of_a_table_are_no_measures(
     name: str, described: str, sizes: list[int], rows: int, cells: bool
 ) -> None:
     assert are_cells(name, described, sizes, rows) is cells
-
-
-def test_whole_numbers_that_stand_for_names_are_no_measures() -> None:
-    names = pd.Series([f"n{i % 20}" for i in range(100)])
-    assert stands_for(pd.Series([1000 + 7 * (i % 20) for i in range(100)]), names)
-    assert not stands_for(pd.Series([1000 + 7 * (i % 19) for i in range(100)]), names)
-    assert not stands_for(pd.Series([0.5 + i % 20 for i in range(100)]), names)
-    assert not stands_for(pd.Series(range(100)), pd.Series([f"n{i}" for i in range(100)]))
-
-
-def test_a_total_of_lengths_means_nothing_and_an_even_grid_is_no_measure() -> None:
-    assert measure("totlngth", pd.Series(PARTS), "total length") == "mean"
-    assert measure("tst", pd.Series([400 + 100 * (i // 2) + 30 * (i % 2) for i in range(20)])) == ""
-    assert measure("education", pd.Series([i % 21 for i in range(42)]), "") == ""
-    assert opaque_group("e2b") and opaque_group("v1") and not opaque_group("drv")
 
 
 def test_numbers_that_never_come_twice_name_rows_where_chance_would_repeat_some() -> None:

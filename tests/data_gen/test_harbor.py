@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from places import tables
 from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks
 
 from assay.family import gold_answer, score_answer
-from assay.task import Answer, Task, TaskError, read_tasks
+from assay.task import Answer, Task, read_tasks
 from data_gen.exports.cli import BASE
 from data_gen.harbor import main
 from rewards.harbor import HARBOR
@@ -22,6 +23,7 @@ from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import machine_report
 from rollouts.tool_calls import ToolCall
 
+REFUSED = tables("harbor")["a_directory_that_cannot_be_honoured"]
 TOML = '[metadata]\nlicence = "MIT"\n[environment]\nnetwork_mode = "no-network"\n'
 TEST = "#!/bin/bash\ngrep -q right /app/out && echo 1 > /logs/verifier/reward.txt"
 TEST += " || echo 0 > /logs/verifier/reward.txt\n"
@@ -34,7 +36,7 @@ def jail() -> None:
 
 
 def directory(folder: Path, name: str, **parts: str) -> Path:
-    """A small directory; a part is given as its path, with _ for / and __ for a dot."""
+    """A small directory; a part that is another is given by the last word of its path."""
     files = {
         "task.toml": TOML,
         "instruction.md": "Write right to out.",
@@ -42,13 +44,10 @@ def directory(folder: Path, name: str, **parts: str) -> Path:
         "solution/solve.sh": "#!/bin/bash\necho right > /app/out\n",
         "tests/test.sh": TEST,
     }
-    names = {path.replace("/", "_").replace(".", "__"): path for path in files}
-    for part, text in parts.items():
-        files[names[part]] = text
     for path, text in files.items():
         target = folder / name / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        target.write_text(parts.get(target.stem, text))
     return folder / name
 
 
@@ -71,48 +70,18 @@ def test_what_was_exported_comes_in_again(
         assert gold is not None and score_answer(task, gold).outcome == 1.0
 
 
-@pytest.mark.parametrize(
-    ("parts", "said"),
-    [
-        (
-            {"environment_Dockerfile": "FROM python:3.11\nRUN apt-get install x\n"},
-            "build_step: Dockerfile: RUN apt-get install x: the jail builds no image",
-        ),
-        (
-            {"environment_Dockerfile": "FROM ubuntu:24.04\n"},
-            "base_image: Dockerfile: FROM ubuntu:24.04",
-        ),
-        (
-            {"environment_Dockerfile": f"FROM {BASE}\nRUN pip install no-such-thing==1\n"},
-            "not installed",
-        ),
-        (
-            {"environment_Dockerfile": f"FROM {BASE}\nCOPY gone.txt /app/\n"},
-            "not a file of the build context",
-        ),
-        ({"task__toml": TOML.replace("no-network", "public")}, "network_mode public"),
-        ({"task__toml": TOML + '[verifier]\nenvironment_mode = "separate"\n'}, "of its own"),
-        ({"task__toml": TOML + "[verifier.environment]\ngpus = 1\n"}, "verifier.environment"),
-        ({"task__toml": "verifier = 3\n" + TOML}, "not a task directory"),
-        ({"task__toml": TOML + '[[steps]]\nname = "a"\n'}, "several steps"),
-        ({"solution_solve__sh": "#!/bin/bash\ntrue\n"}, "its solution scores 0.0"),
-        ({"tests_test__sh": "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"}, "doing nothing"),
-        ({"tests_test__sh": "#!/bin/bash\necho broken >&2; exit 3\n"}, "left no reward"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "said"), REFUSED)
 def test_a_directory_that_cannot_be_honoured_is_listed(
     tmp_path: Path, parts: dict[str, str], said: str
 ) -> None:
-    directory(tmp_path / "in", "bad", **parts)
+    directory(tmp_path / "in", "bad", **{k: v.replace("BASE", BASE) for k, v in parts.items()})
     assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t")]) == 1
     assert said in refused(tmp_path / "t")["bad"]
     assert not (tmp_path / "t" / "train.jsonl").exists()
 
 
 def test_a_task_that_may_use_the_network_runs_without_one_when_asked(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=r"no task\.toml"):
-        main([str(tmp_path), "--out", str(tmp_path / "t")])
-    directory(tmp_path / "in", "net", task__toml=TOML.replace("no-network", "public"))
+    directory(tmp_path / "in", "net", task=TOML.replace("no-network", "public"))
     assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t"), "--offline"]) == 0
 
 

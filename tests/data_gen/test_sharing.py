@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +13,12 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ROOT
 from small_lake import make_lake
 from travelling import demo_tasks, own_tasks
 
 from assay.files import file_hash
 from assay.task import Task, TaskError, json_line, read_tasks, write_jsonl
-from data_gen.dataset import read_parquet, row_of, task_of, write_parquet
+from data_gen.dataset import read_parquet, row_of, write_parquet
 from data_gen.pull import main as pull
 from data_gen.push import main as push
 from rewards.score import main as score
@@ -109,18 +105,15 @@ def test_the_same_set_gives_the_same_bytes(place: Path, tmp_path: Path) -> None:
     push([str(tmp_path / "back"), "--out", str(tmp_path / "three/x")])
     assert bytes_of(tmp_path / "three") == bytes_of(tmp_path / "one")
     # one file travels as a folder does
-    for name in ("x.tar.gz", "again/x.tar.gz"):
-        push([str(place), "--out", str(tmp_path / name), "--name", "rain"])
     packed = tmp_path / "x.tar.gz"
-    assert packed.read_bytes() == (tmp_path / "again/x.tar.gz").read_bytes()
+    push([str(place), "--out", str(packed), "--name", "rain"])
     pull([packed.as_uri(), "--out", str(tmp_path / "unpacked")])
     found = bytes_of(tmp_path / "unpacked")
     assert found.pop("pulled.json") and found == bytes_of(tmp_path / "back")
     assert (tmp_path / "unpacked/lakes/empty").is_dir()
-    for kept in (0, 40, 2000):
-        (tmp_path / "half.tgz").write_bytes(packed.read_bytes()[:kept])
-        with pytest.raises(TaskError, match=r"half\.tgz"):
-            pull([str(tmp_path / "half.tgz"), "--out", str(tmp_path / "no")])
+    (tmp_path / "half.tgz").write_bytes(packed.read_bytes()[:2000])
+    with pytest.raises(TaskError, match=r"half\.tgz"):
+        pull([str(tmp_path / "half.tgz"), "--out", str(tmp_path / "no")])
     assert not (tmp_path / "no").exists()
 
 
@@ -160,15 +153,10 @@ def test_a_part_of_a_set_takes_its_files_alone(place: Path, tmp_path: Path) -> N
     push([str(place), "--out", str(tmp_path / "d"), "--track", "lake-away"])
     files = [name for name in bytes_of(tmp_path / "d") if name.endswith(".csv")]
     assert files and all(name.startswith("files/files/rain/") for name in files)
-    with pytest.raises(TaskError, match="no task is left by --track none"):
-        push([str(place), "--out", str(tmp_path / "e"), "--track", "none"])
-    assert not bytes_of(tmp_path / "e")
     back = there_and_back(place)
     more = ["--out", str(back), "--licence", "cc0,mit", "--track", "lake-*"]
     pull([str(place.parent / "data-set"), *more])
     assert [t.id for t in read_tasks(back / "train.jsonl")] == ["in", "none"]
-    with pytest.raises(TaskError, match="no task is left by --licence GPL"):
-        pull([str(place.parent / "data-set"), "--out", str(back), "--licence", "GPL"])
 
 
 # --- data sets that are not whole
@@ -233,25 +221,14 @@ def test_a_set_that_is_not_what_was_pushed_writes_nothing(
     assert pull([str(out), "--out", str(back)]) == 0
 
 
-def test_what_is_no_set_is_refused(place: Path, tmp_path: Path) -> None:
-    out = ["--out", str(tmp_path / "d")]
-    for folder, why in ((tmp_path / "no", "no such folder"), (place / "lakes", "holds no task")):
-        with pytest.raises(TaskError, match=why):
-            push([str(folder), *out])
-    with pytest.raises(TaskError, match="is the set itself"):
-        push([str(place), "--out", str(place)])
-    for path, why in (("lakes/gone", "is not at lakes/gone"), (".", "this whole folder")):
-        write(place / "train.jsonl", [asking("x", {"lake": path})])
-        with pytest.raises(TaskError, match=why):
-            push([str(place), *out])
-    assert not bytes_of(tmp_path / "d")
-    for text, why in (("{", "is no list of a pushed set"), (None, r"holds no assay\.json")):
-        (tmp_path / "there").mkdir(exist_ok=True)
-        (tmp_path / "there/assay.json").unlink(missing_ok=True)
-        if text:
-            (tmp_path / "there/assay.json").write_text(text)
-        with pytest.raises(TaskError, match=why):
-            pull([str(tmp_path / "there"), *out])
+@pytest.mark.parametrize(
+    ("lake", "why"), [("lakes/gone", "is not at lakes/gone"), (".", "this whole folder")]
+)
+def test_a_task_whose_files_cannot_travel_is_refused(place: Path, lake: str, why: str) -> None:
+    write(place / "train.jsonl", [asking("x", {"lake": lake})])
+    with pytest.raises(TaskError, match=why):
+        push([str(place), "--out", str(place.parent / "d")])
+    assert not bytes_of(place.parent / "d")
 
 
 # --- cards, columns, places
@@ -315,55 +292,19 @@ def test_every_task_comes_back_as_it_was(
     assert found == [json_line(task.to_json()) for task in tasks]
 
 
-@pytest.mark.parametrize("change", [{"gold": "{"}, {"prompt": None}, {"id": 3}, {"exact": "[]"}])
-def test_a_row_that_is_no_task_is_named(change: dict[str, Any], tmp_path: Path) -> None:
-    plain = row_of(Task("é", "sql", "t", "train", [{"role": "user", "content": "q"}], {}))
-    assert plain["exact"] is None  # needs no second copy
-    with pytest.raises(TaskError, match=r"^x row 4:"):
-        task_of(plain | change, "x row 4")
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(TaskError, match="x: not a parquet file"):
-        list(read_parquet(tmp_path / "x.parquet", "x"))
-
-
 def test_a_set_goes_to_a_url_and_comes_back(place: Path, tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
-    url, top = "memory://pushed/rain", "/pushed/rain/"
+    url, top, system = "memory://pushed/rain", "/pushed/rain/", fsspec.filesystem("memory")
     push([str(place), "--out", url])
     push([str(place), "--out", str(tmp_path / "rain")])
-    system = fsspec.filesystem("memory")
     found = {str(name).removeprefix(top): system.cat_file(name) for name in system.find(top)}
     assert found == bytes_of(tmp_path / "rain")
     pull([url, "--out", str(tmp_path / "one")])
-    pull([str(tmp_path / "rain"), "--out", str(tmp_path / "two")])
-    one, two = bytes_of(tmp_path / "one"), bytes_of(tmp_path / "two")
-    assert one.pop("pulled.json") != two.pop("pulled.json") and one == two
+    assert bytes_of(tmp_path / "one/lakes/rain") == bytes_of(place / "lakes/rain")
     # a smaller set takes its place whole, and one that lost a file is refused
     push([str(place), "--out", url, "--track", "lake-away"])
     assert not [name for name in system.find(top) if "sites" in name and "lakes" in name]
     system.rm_file(f"{top}data/train.parquet")
     with pytest.raises(TaskError, match=r"data/train\.parquet is missing"):
         pull([url, "--out", str(tmp_path / "three")])
-    with pytest.raises(TaskError, match=r"memory://nowhere/assay\.json: no such file"):
-        pull(["memory://nowhere", "--out", str(tmp_path / "four")])
     system.rm("/pushed", recursive=True)
-
-
-def test_a_hub_that_cannot_be_used_is_one_sentence(place: Path, tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub")
-    for name in ("hf://me/rain", "hf://datasets/rain", "hf://models/me/rain"):
-        with pytest.raises(TaskError, match="wanted hf://datasets/OWNER/NAME"):
-            push([str(place), "--out", name])
-    url = "hf://datasets/me/rain"
-    for words in (["push", str(place), "--out", url], ["pull", url, "--out", str(tmp_path / "b")]):
-        done = subprocess.run(
-            [sys.executable, "-m", "assay", *words],
-            cwd=ROOT,
-            env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-        assert done.stderr.startswith(f"assay {words[0]}: {url}:")
-    assert not (tmp_path / "b").exists()

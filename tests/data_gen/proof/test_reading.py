@@ -5,27 +5,24 @@ times, and rows that may be no cases. One reading only, or none."""
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import sqlite3
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pd = pytest.importorskip("pandas")
-duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("duckdb")
 pytest.importorskip("openpyxl")
 pytest.importorskip("lxml")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 
 from assay.tables.load import load, plan_file
-from assay.task import TaskError
-from data_gen.proof.compare import put
 from data_gen.proof.forms import opened
 from data_gen.proof.marks import number, tidy_words, time, words
 from data_gen.proof.original import NotProvable, Opened, Original, connect
@@ -148,44 +145,6 @@ def test_text_at_fixed_places_is_proved(tmp_path: Path) -> None:
     assert cells(table, "sales") == [i * 1.5 for i in range(9)]
 
 
-def test_merged_cells_and_formulas_of_an_ods_file(tmp_path: Path) -> None:
-    opendocument = pytest.importorskip("odf.opendocument")
-    of, text = pytest.importorskip("odf.table"), pytest.importorskip("odf.text")
-    book = opendocument.OpenDocumentSpreadsheet()
-    sheet = of.Table(name="s")
-    for a, b in [("a", "b"), ("Ulm", 1.5), (None, 2.5), ("Hof", 3.5), (None, 4.5)]:
-        row = of.TableRow()
-        if a is None:
-            row.addElement(of.CoveredTableCell())
-        else:
-            row.addElement(of.TableCell(valuetype="string", numberrowsspanned=2 - (a == "a")))
-            row.lastChild.addElement(text.P(text=a))
-        if isinstance(b, str):
-            row.addElement(of.TableCell(valuetype="string"))
-            row.lastChild.addElement(text.P(text=b))
-        else:
-            row.addElement(of.TableCell(valuetype="float", value=b, formula="of:=1"))
-        sheet.addElement(row)
-    book.spreadsheet.addElement(sheet)
-    book.save(str(tmp_path / "t.ods"))
-    table = opened(Original(tmp_path / "t.ods"), DB)
-    assert cells(table, "b") == [1.5, 2.5, 3.5, 4.5]
-    with pytest.raises(NotProvable, match="merged"):
-        words(table, "a")
-    (tmp_path / "tables.yaml").write_text("t.ods: {merged: fill}")
-    table = opened(Original(tmp_path / "t.ods"), DB)
-    assert cells(table, "a", words) == ["Ulm", "Ulm", "Hof", "Hof"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a,b;c\n1,2;3\n", "1;2\n3;4\n", "just words\nand more\n", "", 'a,b\nx,"1\n', 'a,b\nx,y\\"z\n'],
-)  # fmt: skip
-def test_a_shape_that_allows_two_readings_is_not_decided(tmp_path: Path, text: str) -> None:
-    with pytest.raises(NotProvable):
-        table_of(tmp_path, text)
-
-
 def test_broken_files_are_not_provable(tmp_path: Path) -> None:
     for name in ("t.parquet", "t.json", "t.xlsx", "t.csv.gz", "t.sqlite", "t.html", "t.docx"):
         (tmp_path / name).write_bytes(b"\x00nothing of the kind")
@@ -195,29 +154,23 @@ def test_broken_files_are_not_provable(tmp_path: Path) -> None:
         opened(Original(tmp_path / "absent.csv"), DB)
 
 
-# --- rows that may be no cases ---
+# --- one reading or none
 
 
 @pytest.mark.parametrize(
-    ("text", "drop"),
-    [
-        ("a;b;c\nx;1;2\n;;\ny;2;3\nTotal;3;5\n", "[5]"),
-        ("a;b;c\nx;1;2\ny;2;3\nSource: a yearbook;;\n", "[4]"),
-        ("a;b;c\n(name);(mm);(mm)\nx;1;5\ny;2;5\nz;3;6\n", "[2, 5]"),
-        ("a;b;c\nx;1;5\nA;B;C\ny;2;5\n", "[3]"),
-        ("a;b;c\nx;1;5\n# replaced;7;7\ny;2;5\n", "[3]"),
-        ("a;b;c\nx;1;5\ny;2;5\nz;3\n", "[4]"),
-        ("a;b;c\nx;1;5\ny;2;5\nz;3;4;5\n", "[4]"),
-        ("a;b;c\nx;1;5\ny;2;6\nMean;1.5;5.5\n", "[4]"),
-        ("a;b;c\nx;1;5\ny;2;6\nMax.;2;6\nMin.;1;5\n", "[4-5]"),
-    ],
+    ("text", "rules", "column", "reading", "wanted"), tables("proof")["one_reading_or_none"]
 )
-def test_rows_that_may_be_no_cases_are_refused_until_the_user_drops_them(
-    tmp_path: Path, text: str, drop: str
+def test_one_reading_or_none(
+    tmp_path: Path, text: str, rules: str, column: str, reading: str, wanted: Any
 ) -> None:
-    with pytest.raises(NotProvable):
-        table_of(tmp_path, text)
-    assert cells(table_of(tmp_path, text, f"drop_rows: {drop}"), "b") == [1.0, 2.0]
+    """Cells as they are meant (of times the first), or null: not provable."""
+    read: Reading = {"number": number, "words": words, "time": time}[reading]
+    if wanted is None:
+        with pytest.raises(NotProvable):
+            read(table_of(tmp_path, text, rules), column)
+        return
+    found = cells(table_of(tmp_path, text, rules), column, read)
+    assert (str(found[0]) if reading == "time" else found) == wanted
 
 
 def test_groups_and_last_rows_that_add_up_all_others_are_refused(tmp_path: Path) -> None:
@@ -230,81 +183,6 @@ def test_groups_and_last_rows_that_add_up_all_others_are_refused(tmp_path: Path)
     for more in (last, both):
         with pytest.raises(NotProvable, match="add"):
             table_of(tmp_path, text + more)
-
-
-def test_rows_are_left_out_or_filled_by_what_the_user_says(tmp_path: Path) -> None:
-    text = "a,b\nx,1\nall ages,3\nx,1\ny,2\n"
-    labels = ["Ulm", "", "", "Hof", "", "Ulm", "", "", ""]
-    down = "a,b\n" + "".join(f"{v},{i}.5\n" for i, v in enumerate(labels))
-    with pytest.raises(NotProvable):
-        table_of(tmp_path, text)
-    with pytest.raises(NotProvable):
-        words(table_of(tmp_path, down), "a")
-    with pytest.raises(NotProvable):
-        table_of(tmp_path, down, "fill_down: [a], drop_rows: [5]")
-    for said, rules, name, read, wanted in (
-        (text, "drop_where: {a: [all ages]}, drop_duplicates: [a, b]", "b", number, [1.0, 2.0]),
-        (text, "drop_where: {a: []}", "b", number, [1.0, 3.0, 1.0, 2.0]),
-        (
-            down,
-            "fill_down: [a], drop_rows: [4]",
-            "a",
-            words,
-            ["Ulm"] * 2 + ["Hof"] * 2 + ["Ulm"] * 4,
-        ),
-        (down, "fill_down: []", "a", words, [v or None for v in labels]),
-    ):
-        assert cells(table_of(tmp_path, said, rules), name, read) == wanted
-
-
-# --- numbers, words and times ---
-
-
-@pytest.mark.parametrize(
-    ("text", "rules", "wanted"),
-    [
-        ("a;b\nx;36,0\ny;5,2475\nz;1.234,5\n", "", [36.0, 5.2475, 1234.5]),
-        ('a,b\nx,"1,234"\ny,"2,345,678"\n', "", [1234.0, 2345678.0]),
-        ('a,b\nx,"1,234"\ny,"2,3"\n', "", [1.234, 2.3]),
-        ("a\tb\nx\t1 234,5\ny\t1\u00a0234,5\n", "", [1234.5, 1234.5]),
-        ("a;b\nx;1'234.5\ny;7.25\n", "", [1234.5, 7.25]),
-        ("a;b\nx;1500\ny;1.234\n", "", [1500.0, 1.234]),  # whole thousands stand without a mark
-        ("a;b\nx;$1.50\ny;-$2.50\n", "", [1.5, -2.5]),
-        ("a,b\nx,1e+3\ny,.5\nz,NaN\n", "", [1000.0, 0.5, None]),
-        ("a;b\nx;12%\ny;5,5%\n", "", [12.0, 5.5]),
-        ("a,b\nx,99\ny,90\nz,31\n", "", [99.0, 90.0, 31.0]),  # one number among others
-        (
-            "a;b\nx;1,234\ny;2,345\nz;8\n",
-            'decimal: ",", missing: {b: ["7,5", 8]}',
-            [1.234, 2.345, None],
-        ),
-        ("a;b\n0.5;1.234\n1.5;2.345\n", 'decimal: {b: ","}', [1234, 2345]),
-        ("a;b\n0.5;1.234\n1.5;2.345\n", 'decimal: {b: "."}', [1.234, 2.345]),
-        ("a;b\n0.5;1.234\n1.5;2.345\n", 'decimal: {a: ".", "*": ","}', [1234, 2345]),
-        ("a,b\nx,007\ny,12\n", "numbers: [b]", [7.0, 12.0]),
-    ],
-)
-def test_marks_are_decided_by_cells_that_allow_one_reading_or_by_the_user(
-    tmp_path: Path, text: str, rules: str, wanted: list[float | None]
-) -> None:
-    assert cells(table_of(tmp_path, text, rules), "b") == wanted
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        *("1,234;2,345", "1.234;2.345", "1,5;1.5", "1,234;2.345", "tall;short;3", "1.234;200"),
-        *("1.5;M;12;4;5", "-999;3;12", "999;3;12;999", "12E3;205;3", "007;12;3", "5%;2", "$1;€2"),
-        *("01.2019;02.2019", "10.1.1.1;10.1.1.2", "1234567890123456789;2", "-8;-9;3;4"),
-        "5;6;7;9999",
-    ],
-)  # fmt: skip
-def test_what_allows_two_readings_is_not_provable(tmp_path: Path, rows: str) -> None:
-    text = "a;b;c\n" + "".join(f"x{i};{v};{i},5\n" for i, v in enumerate(rows.split(";")))
-    table = table_of(tmp_path, text)
-    with pytest.raises(NotProvable):
-        number(table, "b")
-    assert cells(table, "c")[0] == 0.5  # another column says nothing of this one
 
 
 @settings(max_examples=25)
@@ -347,91 +225,7 @@ def _open(cell: str) -> bool | None:
     return len(after) == 3 and 1 <= len(before) <= 3 and before[0] != "0"
 
 
-def test_words_have_single_spaces_and_no_word_for_no_value(tmp_path: Path) -> None:
-    table = table_of(tmp_path, 'a,b\n1,"x  y"\n2,NA\n3,TRUE\n4, z \n')
-    assert cells(table, "b", words) == ["x y", None, "True", "z"]
-    table = table_of(tmp_path, "a,b\n1,none\n2,labour\n3,NA\n")  # a word may be a category
+def test_a_word_for_no_value_may_be_a_category(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "a,b\n1,none\n2,labour\n3,NA\n")
     kept: Reading = lambda t, name: tidy_words(t.column(name), ["none"])  # noqa: E731
     assert cells(table, "b", kept) == ["none", "labour", None]
-
-
-@pytest.mark.parametrize("rows", ["food;FOOD", "São;Sao", "a b;a  b", "10,5;11,5", "NA;DE;FR"])
-def test_words_that_may_mean_something_else_are_refused(tmp_path: Path, rows: str) -> None:
-    text = "a;b\n" + "".join(f"{v};{i}\n" for i, v in enumerate(rows.split(";")))
-    with pytest.raises(NotProvable):
-        words(table_of(tmp_path, text), "a")
-
-
-def times(folder: Path, written: str, rules: str = "") -> list[datetime | None]:
-    rows = "".join(f'x{i},"{cell}"\n' for i, cell in enumerate(written.split("|")))
-    return cells(table_of(folder, f"a,b\n{rows}", rules), "b", time)
-
-
-@pytest.mark.parametrize(
-    ("written", "wanted"),
-    [
-        ("2020-03-04|2020-03-05", datetime(2020, 3, 4)),
-        ("3/4/2020|13/4/2020", datetime(2020, 4, 3)),
-        ("3/4/2020|3/14/2020", datetime(2020, 3, 4)),
-        ("01.02.2020|03.02.2020", datetime(2020, 2, 1)),  # points: the day is first
-        ("2020-03-04T10:00:00+02:00|2020-03-04T11:00:00Z", datetime(2020, 3, 4, 10)),
-        ("2020M03|2020M04", datetime(2020, 3, 1)),
-        ("Mar 4, 2020|Apr 1, 2020", datetime(2020, 3, 4)),
-        ("2020|2021", datetime(2020, 1, 1)),
-        ("04.03.2020 10:30|05.03.2020 11:00", datetime(2020, 3, 4, 10, 30)),
-    ],
-)
-def test_a_format_that_reads_all_cells_counts(
-    tmp_path: Path, written: str, wanted: datetime
-) -> None:
-    assert times(tmp_path, written)[0] == wanted
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        "3/4/2020|4/4/2020",
-        "3/4/2020|3/9/2020|4/2/2020",  # that the rows would be in order decides nothing
-        "01.02.20|03.02.20",  # of which century?
-        "soon|later",
-        "12|13",
-        "2020-03-04|5.3.2020",
-        "2020-03-04|2020-03-05|2021-03-05|9999-12-31",
-        "1900-01-01|2020-03-04|2020-03-05|2021-03-05",
-    ],
-)
-def test_two_formats_or_none_are_not_provable(tmp_path: Path, written: str) -> None:
-    with pytest.raises(NotProvable):
-        times(tmp_path, written)
-    if written.startswith("3/4/2020|4/4"):
-        said = 'dates: {b: "%m/%d/%Y"}'
-        assert times(tmp_path, written, said)[0] == datetime(2020, 3, 4)
-
-
-# --- DuckDB ---
-
-
-@pytest.mark.parametrize(
-    ("error", "raised"), [(ModuleNotFoundError("x"), TaskError), (ImportError("x"), ImportError)]
-)
-def test_a_library_that_cannot_be_loaded_is_not_one_that_is_missing(
-    error: ImportError, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(name: str) -> Any:
-        raise error
-
-    monkeypatch.setattr(importlib, "import_module", fails)
-    with pytest.raises(raised) as said:
-        connect()
-    assert type(said.value) is raised
-
-
-def test_a_sqlite_file_is_read_on_a_connection_whose_last_answer_was_not_read_to_its_end() -> None:
-    held = sqlite3.connect(":memory:")
-    held.execute("create table train_set (row_id integer, a text)")
-    held.executemany("insert into train_set values (?, ?)", [(1, "x"), (2, "y")])
-    db = duckdb.connect()
-    for table in ("one", "two"):
-        db.execute("select count(*) from range(5)").fetchone()
-        put(db, table, "source/train_v1.sqlite", held.serialize())
-        assert db.execute(f"select count(*) from {table}").fetchone()[0] == 2
