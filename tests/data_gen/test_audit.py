@@ -80,7 +80,8 @@ def test_a_scorer_that_hangs_exits_1(
     families._added.clear()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(families, "SECONDS", 0.05)
     score = "    right = answer.text.strip() == task.gold["
-    bad = family_file(tmp_path, score, f"    while True: pass\n{score}")
+    (tmp_path / "b").mkdir()
+    bad = family_file(tmp_path / "b", score, f"    while True: pass\n{score}")
     status, said = audit(capsys, mixed, "--family", str(bad))
     assert status == 1 and "its scorer failed on 5 tasks; 1 were not examined" in said
 

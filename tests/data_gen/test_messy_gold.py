@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from assay_command import rows
 from front import command
-from messy_files import EXPECTED, folder_of, rights, same_cell
-
-from rewards.sql.data import unpacked
+from messy_files import EXPECTED, folder_of, rights
 
 pytest.importorskip("python_calamine", reason="needs the extra `build`")
 pytestmark = pytest.mark.slow
@@ -75,39 +73,3 @@ def test_gold_of_lakes_is_right(settle: bool, tmp_path: Path) -> None:
     golds = [task["gold"] for task in tasks]
     wrong = [g for g in golds if not alike(g["answer"], by_hand(g["pipeline"]))]
     assert wrong == []
-
-
-@pytest.mark.parametrize("settle", [False, True])
-def test_gold_of_sql_is_right(settle: bool, tmp_path: Path) -> None:
-    folder = folder_of(FILES, tmp_path / "tables", settle)
-    words = ["--tables", str(folder), "--count", "60", "--workers", "1", "--validation-share", "0"]
-    words += ["--heldout-share", "0", "--out", str(tmp_path / "out")]
-    assert command("tasks", "sql")(words) == 0
-    tasks = rows(tmp_path / "out" / "train.jsonl")
-    assert len(tasks) >= 40
-    wrong = [bad for task in tasks for bad in wrong_rows(task)]
-    assert wrong == []
-
-
-def wrong_rows(task: dict[str, Any]) -> list[str]:
-    """Columns of a task's database that hold other values than a person reads."""
-    found: list[str] = []
-    tables = {folded(t.name): t for t in unpacked(task["gold"]["database"]).tables}
-    for key in task["meta"]["keys"]:
-        name, _, part = key.partition(" [")
-        head, listed = rights(name)
-        own = [t for n, t in tables.items() if n in (folded(name), folded(part))]
-        (table,) = own or tables.values()
-        if len(table.rows) != len(listed):
-            found.append(f"{name}: {len(table.rows)} rows; right {len(listed)}")
-            continue
-        for column in table.columns:
-            place = next(i for i, h in enumerate(head) if folded(h) == folded(column.name))
-            pairs = zip(table.values(column.name), listed, strict=True)
-            bad = [(got, row[place]) for got, row in pairs if not same_cell(got, row[place])]
-            found += [f"{name}, {column.name}: {bad[0]}"] if bad else []
-    return found
-
-
-def folded(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.partition(".")[0]).casefold()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from assay import family as families
 from assay.family import Answer, Family, Score
 from assay.task import Task, TaskError
-from data_gen.certificate import DIFFERS, Input, Refused, say_inputs
+from data_gen.certificate import DIFFERS, Input, Refused
 from data_gen.pipeline import Builder, finish
 
 Draft = tuple[int, int]
@@ -106,15 +105,3 @@ def test_what_splits_share_is_refused_and_what_an_older_build_left_goes(tmp_path
     assert not (tmp_path / "heldout.jsonl").exists() and (tmp_path / "refused.jsonl").exists()
     proof = json.loads((tmp_path / "certificate.json").read_text())
     assert proof["tasks"] == {"train": len(made["train"]), "more": 0}
-
-
-def test_inputs_are_listed_with_the_refused_ones_first(tmp_path: Path) -> None:
-    inputs = [Input("a.csv", 4, ("x is a key",), "MIT"), Input("b.csv", 0, ("no numbers",) * 2)]
-    said = io.StringIO()
-    say_inputs([*inputs, Input("c.csv", 1)], tmp_path, said)
-    assert [line.partition(":")[0] for line in said.getvalue().splitlines()] == [
-        *("b.csv", "a.csv", "c.csv", "inputs")
-    ]
-    rows = [json.loads(line) for line in (tmp_path / "refused.jsonl").read_text().splitlines()]
-    wanted = [("b.csv", False, ["no numbers"]), ("a.csv", True, ["x is a key"])]
-    assert [(row["name"], row["used"], row["why"]) for row in rows] == wanted

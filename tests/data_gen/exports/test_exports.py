@@ -107,70 +107,26 @@ def test_files_that_no_tool_reads_go_to_harbor_alone(tmp_path: Path, form: str) 
     (tmp_path / "lake" / "a.csv").write_text("x\n1\n")
     bare = lake(8, files={"lake": "lake"})
     tasks = [replace(bare, id=name, tools=(name,)) for name in ("lake_agent", "ds_guru_few_shot")]
-    tasks += [replace(bare, id="bare"), *demo_tasks(6)[:1]]
-    status, why = run(form, tmp_path, tasks)
+    status, why = run(form, tmp_path, [*tasks, replace(bare, id="bare"), *demo_tasks(6)[:1]])
     if form == "harbor":
         assert (status, why) == (0, {})
         assert len([*(tmp_path / "out").rglob("environment/files/data/a.csv")]) == 3
         return
     assert status == 3 and set(why) == {"bare", "lake_agent", "ds_guru_few_shot"}
     assert all("export it to harbor" in said for said in why.values())
-    assert "its files (lake)" in why["bare"] and "its tool lake_agent" in why["lake_agent"]
 
 
-def test_environments_and_names_that_a_form_cannot_offer_are_refused(tmp_path: Path) -> None:
-    tasks = [PLUMS, *demo_tasks(6)[:1]]
-    with pytest.raises(TaskError, match=r"Echo answers whole messages"):
-        run("inspect", tmp_path, tasks, "--env", f"{DB_TOOLS}:Echo")
-    for form, name in (("trl", "hand_in"), ("gym", "verify")):
-        file = tmp_path / f"{form}.py"
-        file.write_text(
-            f'from assay import tool\n\n@tool\ndef {name}(x: str) -> str:\n    """Say it."""\n'
-            f"    return x\n\nTOOLS = [{name}]\n"
-        )
-        named = [replace(PLUMS, tools=(name,))]
-        with pytest.raises(TaskError, match=f"{form} takes no tool named '{name}'"):
-            run(form, tmp_path, named, "--env", str(file))
-        assert run("inspect", tmp_path, named, "--env", str(file)) == (0, {})
-
-
-NOTES = '''
-from assay import Context, Family, Score, Task, tool
-from assay.task import Answer
-
-
-@tool
-def write(ctx: Context, text: str) -> None:
-    """Write the note."""
-    ctx.files["note.txt"] = text
-    ctx.finish()
-
-
-def score(task: Task, answer: Answer) -> Score:
-    return Score.of(answer.files.get("note.txt", b"").decode() == task.gold["note"])
-
-
-def gold(task: Task) -> Answer:
-    return Answer(files={"note.txt": task.gold["note"].encode()})
-
-
-FAMILY = Family("notes", score, gold, environment=[write])
-'''
-
-
-def test_gold_in_files_of_own_tools_is_taken_and_scored(tmp_path: Path) -> None:
-    (tmp_path / "notes.py").write_text(NOTES)
-    tasks = [Task("n", "notes", "", "train", USER, {"note": "8"}, ("write",))]
-    for form in OFFER_TOOLS:
-        assert run(form, tmp_path, tasks, "--family", str(tmp_path / "notes.py")) == (0, {})
-
-    async def played(text: str) -> float | None:
-        episode = await Episodes(tmp_path / "out").start("n")
-        assert await episode.call("write", json.dumps({"text": text})) == "done"
-        assert await episode.call("write", {"text": text}) == "error: the episode is over"
-        return (await episode.score("it is written")).outcome
-
-    assert [asyncio.run(played(text)) for text in ("8", "9")] == [1.0, 0.0]
+@pytest.mark.parametrize(("form", "name"), [("trl", "hand_in"), ("gym", "verify")])
+def test_names_that_a_form_has_itself_are_refused(tmp_path: Path, form: str, name: str) -> None:
+    file = tmp_path / f"{form}.py"
+    file.write_text(
+        f'from assay import tool\n\n@tool\ndef {name}(x: str) -> str:\n    """Say it."""\n'
+        f"    return x\n\nTOOLS = [{name}]\n"
+    )
+    named = [replace(PLUMS, tools=(name,))]
+    with pytest.raises(TaskError, match=f"{form} takes no tool named '{name}'"):
+        run(form, tmp_path, named, "--env", str(file))
+    assert run("inspect", tmp_path, named, "--env", str(file)) == (0, {})
 
 
 # --- what a scorer takes along
@@ -202,14 +158,8 @@ def test_a_family_of_one_s_own_travels_with_what_it_imports(tmp_path: Path) -> N
     assert {"assay.family", "assay.task"} <= set(load.modules)
     pinned = carry(load_family(family(tmp_path, "pinned", "import numpy as np")))
     assert pinned.packages == (f"numpy=={numpy.__version__}",)
-    for number, (imports, why) in enumerate(
-        (
-            ("import torch", "too big to travel"),
-            ("import no_such_module_here", "neither Assay's nor an installed package"),
-            ("from . import beside", "a relative import cannot travel"),
-        )
-    ):
-        found = load_family(family(tmp_path, f"f{number}", f"if False:\n    {imports}"))
+    for name, why in (("torch", "too big to travel"), ("no_such_module", "neither Assay's nor an")):
+        found = load_family(family(tmp_path, f"f_{name}", f"if False:\n    import {name}"))
         with pytest.raises(TaskError, match=why):
             carry(found)
 
@@ -350,9 +300,5 @@ def test_a_task_that_cannot_go_is_listed_and_the_others_go(tmp_path: Path) -> No
     lost = lake(7, id="lost", files={"lake": "nowhere"})
     status, why = run("harbor", tmp_path, [lost, *LAKES[1:]])
     assert status == 3 and set(why) == {"lost"} and "nowhere" in why["lost"]
-    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == sorted(
-        map(directory_name, LAKES[1:])
-    )
-    for words in (["--base", "python:latest"], ["--package", "pandas"]):
-        with pytest.raises(TaskError, match="pin it"):
-            run("harbor", tmp_path, LAKES, *words)
+    there = {p.name for p in (tmp_path / "out").iterdir() if p.is_dir()}
+    assert there == set(map(directory_name, LAKES[1:]))

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
+import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pandas as pd
 import pytest
 
 pytest.importorskip("duckdb")
@@ -25,13 +27,12 @@ from harness import WarmFactory
 from lake_files import lake_of_all, open_lake, surveyed
 from small_lake import make_lake
 
-from assay.console import Progress
 from assay.family import score_answer
 from assay.task import Task, read_tasks
 from data_gen.queries.lake import Lake
-from data_gen.queries.lake_build import SHORT, LakeTally, ObscuredBuilder, Run, fits, short_lake
+from data_gen.queries.lake_build import SHORT, fits, short_lake
 from data_gen.queries.lake_proof import validate
-from data_gen.queries.lake_questions import KINDS, NoQuestion, question_for
+from data_gen.queries.lake_questions import question_for
 from data_gen.queries.pipeline import Question, short_script
 from rewards.krama.answer import category, score_response
 from rewards.krama.episode import score_row
@@ -104,38 +105,30 @@ async def outcomes(path: Path) -> list[float | None]:
     return found
 
 
-EACH = """
-import json, os, sys
-for form, code in json.loads(sys.argv[1]):
-    os.chdir(form)
-    exec(code, {"__name__": "__main__"})
-    print(end="\\0", flush=True)
-    os.chdir("..")
-"""
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
-def test_moved_tasks_are_answered_by_their_gold(built: Path, tmp_path: Path) -> None:
-    """In the sandbox of agents, and by a plain interpreter beside the lake, for each form."""
-    for name in ("heldout", "heldout_obscured"):
+def test_moved_tasks_are_answered_by_their_gold(built: Path) -> None:
+    """In the sandbox of agents."""
+    for name in ("train", "heldout", "heldout_obscured"):
         path = built / f"{name}.jsonl"
         assert str(built.parents[1] / "here") not in path.read_text("utf-8")
         assert set(asyncio_run(outcomes(path))) == {1.0}
-    first: dict[str, Task] = {}
-    for task in (t for tasks in tasks_of(built).values() for t in tasks):
-        first.setdefault(task.meta["gold_files"][0].rpartition(".")[2], task)
-    for form, task in first.items():
-        (tmp_path / form).mkdir()
-        (tmp_path / form / "data").symlink_to(built / task.files["lake"])
-    given = [(form, task.gold["pipeline"]) for form, task in first.items()]
-    done = subprocess.run(
-        [sys.executable, "-c", EACH, json.dumps(given)],
-        cwd=tmp_path,
-        capture_output=True,
-        check=True,
-    )
-    found = [json.loads(text)["main-task"] for text in done.stdout.split(b"\0")[:-1]]
-    assert found == [task.gold["answer"] for task in first.values()] and len(first) >= 4
+    files = [task.meta["gold_files"][0] for task in read_tasks(built / "train.jsonl")]
+    assert len({name.rpartition(".")[2] for name in files}) >= 4  # forms
+
+
+FOREIGN = ("Kind", "Height", "Cost", "Turm", "Büro", "rain", "semicolon", "Marine", "Häuser")
+
+
+def files_of(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of the files below a folder, workbooks and Parquet opened."""
+    for path in (p for p in folder.rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        if path.suffix == ".xlsx":
+            with zipfile.ZipFile(path) as book:
+                data = b"\n".join(book.read(name) for name in book.namelist())
+        elif path.suffix == ".parquet":
+            data += pd.read_parquet(path).to_csv().encode()
+        yield path.name, path.name.encode() + data
 
 
 def test_twins_ask_the_same_over_other_names_and_numbers(built: Path) -> None:
@@ -144,13 +137,14 @@ def test_twins_ask_the_same_over_other_names_and_numbers(built: Path) -> None:
     proof = json.loads((built / "certificate.json").read_text("utf-8"))
     dropped = sum(n for why, n in proof["refused"].items() if why.startswith("obscured"))
     assert len(plain) == len(other) + dropped and len(other) >= 10
+    for name, data in files_of(built / "obscured"):
+        assert not [word for word in FOREIGN if word.encode() in data], name
     for task in other:
         twin, gold = plain[task.meta["plain"]].gold, task.gold
         kinds = [[s["kind"] for s in one["subtasks"]] for one in (gold, twin)]
         assert gold["answer_type"] == twin["answer_type"] and kinds[0] == kinds[1]
         text = task.prompt[-1]["content"] + json.dumps(gold["subtasks"]) + gold["pipeline"]
-        for word in ("Kind", "Height", "Cost", "Turm", "Büro", "rain", "semicolon", "Marine"):
-            assert word not in text
+        assert not [word for word in FOREIGN if word in text]
         # who answers from memory of the plain lake is wrong, and is called so
         memory = {"answer": twin["answer"]}
         recalled = score_response(gold["answer_type"], gold["answer"], memory).outcome or 0.0
@@ -180,16 +174,11 @@ def test_no_listing_of_what_the_pipeline_sees_is_paid(built: Path) -> None:
                 assert (score.reward or 0.0) <= 0.05, (task.prompt[-1]["content"], answer)
                 seen.setdefault(task.gold["answer_type"], []).append(score.outcome or 0.0)
     assert max(seen["list_exact"]) > 0.3  # the benchmark's metric does pay it
-    proof = json.loads((built / "certificate.json").read_text("utf-8"))
-    found = proof["lake"]["listing_everything"]
-    made = sum(proof["tasks"][name] for name in SPLITS)
-    assert set(found) == TYPES and sum(row["tasks"] for row in found.values()) == made
-    assert max(row["highest reward"] for row in found.values()) <= 0.05
 
 
 def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: Path) -> None:
     """An endpoint puts other words for questions that start with "What", for others another file:
-    these are refused. One that is gone leaves no set."""
+    these are refused."""
     for shift in range(2):
         table = surveyed(shift, 200).rename(columns={"Sales": f"Sales {shift}"})
         (tmp_path / "lake").mkdir(exist_ok=True)
@@ -220,40 +209,27 @@ def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: 
     assert list(before) == list(after) and asked == len(after) == told["asked"]
     assert all(after[name].gold == before[name].gold for name in after)
     assert 0 < len(new) == told["reworded"] < len(after)
-    assert len(told["refusals"]) == sum(told["refused"].values()) == len(after) - len(new)
     for name in new:
         assert after[name].prompt[-1]["content"].startswith("Please say: what ")
         assert after[name].meta["template"] == before[name].prompt[-1]["content"]
-    with serving(lambda _: 401) as (url, _):
-        gone = ["--writer", url, "--writer-model", "m", "--out", str(tmp_path / "gone")]
-        assert main([*words, *gone, "--workers", "1"]) == 2
-    assert not list((tmp_path / "gone").glob("*.jsonl"))
 
 
 # --- short questions
 
 
 def forms(folder: Path, tables: int) -> Path:
-    """Tables in the forms that a short script can load, and one that it cannot."""
+    """Plain tables that a short script can load."""
     folder.mkdir(parents=True)
     for n in range(tables):
-        height = [None if i % 9 == 0 else 3 + i * (7 + n) % 87 / 2 for i in range(120)]
         rng = Random(n)
+        height = [None if i % 9 == 0 else 3 + i * (7 + n) % 87 / 2 for i in range(120)]
         table = surveyed(n, 120).drop(columns="Sales").assign(Height=height)
         table["Kind"] = [rng.choice("abcdefghi") * 3 for _ in range(120)]
         table[f"Weight {n}"] = [round(rng.gauss(50, 9), 1) for _ in range(120)]
-        name = folder / f"survey{n}"
-        if n % 4 == 0:
-            table.to_csv(f"{name}.csv", index=False)
-        elif n % 4 == 1:
-            table.to_csv(f"{name}.csv", index=False, sep=";", decimal=",")
-        elif n % 4 == 2:
-            table.to_json(f"{name}.jsonl", orient="records", lines=True, force_ascii=False)
+        if n % 2:
+            table.to_csv(folder / f"survey{n}.csv", index=False, sep=";", decimal=",")
         else:
-            head = "Table of things\nSource: see the notes\n"
-            Path(f"{name}.tsv").write_text(head + table.to_csv(index=False, sep="\t"), "utf-8")
-    surveyed(50).to_excel(folder / "book.xlsx", index=False)
-    surveyed(60).assign(**{f"m{i}": range(90) for i in range(12)}).to_csv(folder / "wide.csv")
+            table.to_json(folder / f"survey{n}.jsonl", orient="records", lines=True)
     return folder
 
 
@@ -280,14 +256,6 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return short_lake(open_lake(forms(tmp_path_factory.mktemp("short") / "lake", 4)))
 
 
-def test_only_plain_tables_are_asked_about(short: Lake) -> None:
-    names = {"survey0.csv", "survey1.csv", "survey2.jsonl", "survey3.tsv"}
-    assert {t.path for t in short.tables} == names and list(short.links) == [()] * 4
-    assert (
-        short.refused["wide.csv"].startswith("--short: ") and "book.xlsx [Sheet1]" in short.refused
-    )
-
-
 def first_short(lake: Lake, kind: str, start: int) -> Question:
     for seed in range(start, start + 500):
         try:
@@ -297,26 +265,6 @@ def first_short(lake: Lake, kind: str, start: int) -> Question:
         if not fits(lake, found):
             return replace(found, script=short_script(found, lake.tables))
     raise AssertionError(kind)
-
-
-def test_a_draw_that_other_numbers_leave_without_a_question_is_refused(short: Lake) -> None:
-    def asks_nothing(kind: str, draw: int) -> bool:
-        try:
-            question_for(short.tables, kind, draw, short.links)
-        except NoQuestion:
-            return True
-        return False
-
-    kind, draw = next((k, n) for k in KINDS for n in range(300) if asks_nothing(k, n))
-    tally = LakeTally()
-    run = Run(0, SHORT, tally, lambda batch: iter([None for _ in batch]))
-    with Progress("lakes", "tasks", 1) as bar:
-        builder = ObscuredBuilder("train", 1, run, bar)
-        builder.plain = [
-            Task("t", "answer", "", "train", [], {}, meta={"kind": kind, "draw": draw})
-        ]
-        assert list(builder.drafts([short], Random(0), [])) == []
-    assert tally.refused == {"obscured: another question": 1}
 
 
 @pytest.mark.parametrize("kind", SHORT.kinds)
