@@ -49,10 +49,9 @@ def place(tmp_path: Path) -> Path:
     make_lake(place / "lakes" / "rain", settled=True)
     make_lake(tmp_path / "away" / "rain", settled=True)
     (place / "lakes" / "empty").mkdir()
-    away = {"track": "lake-away", "meta": {"licence": "CC-BY-4.0"}}
-    tasks = [asking("in", {"lake": "lakes/rain"}), asking("out", {"lake": "../away/rain"}, **away)]
-    tasks.append(asking("none", {"lake": "lakes/empty"}))
-    write(place / "train.jsonl", [*demo_tasks(6)[:4], *tasks])
+    away = asking("out", {"lake": "../away/rain"}, track="lake-away", meta={"licence": "CC-BY-4.0"})
+    lakes = [asking("in", {"lake": "lakes/rain"}), away, asking("none", {"lake": "lakes/empty"})]
+    write(place / "train.jsonl", [*demo_tasks(6)[:4], *lakes])
     write(place / "heldout.jsonl", own_tasks(3))
     write(place / "validation.jsonl", [])
     write_jsonl(place / "refused.jsonl", [{"name": "x", "why": ["too short"]}])

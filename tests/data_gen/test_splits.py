@@ -64,13 +64,6 @@ def test_builders_keep_three_sides_apart(builder: str, tmp_path: Path) -> None:
     assert proof["ok"] and "train_sft and validation" in proof["shared"]
 
 
-def test_held_out_tasks_do_not_depend_on_validation(tmp_path: Path) -> None:
-    for name, words in (("0", [*SMALL[:3], "validation=0"]), ("6", SMALL)):
-        assert main(["tasks", "demo", "--out", str(tmp_path / name), *words]) == 0
-    one, two = ((tmp_path / n / "heldout.jsonl").read_bytes() for n in ("0", "6"))
-    assert one == two and not (tmp_path / "0" / "validation.jsonl").exists()
-
-
 def own(folder: Path, *words: str) -> tuple[int, dict[str, list[Task]]]:
     family = family_file(folder, 'made["heldout"] = [task(count', 'made["x"] = [task(count')
     out = folder / "out"

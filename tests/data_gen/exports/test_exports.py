@@ -283,12 +283,9 @@ def test_the_same_tasks_give_the_same_bytes(tmp_path: Path) -> None:
 def test_files_and_facts_lie_where_prompts_and_harbor_look(tmp_path: Path) -> None:
     (tmp_path / "one" / "deep").mkdir(parents=True)
     (tmp_path / "one" / "deep" / "x.csv").write_text("a\n1\n")
-    (tmp_path / "train.csv").write_text("b\n2\n")
-    files = {"lake": "one", "train.csv": "train.csv"}
-    odd = lake(7, id='a "b"\n\\c\x7f', meta={"licence": "MIT", "domain": "x\ty"}, files=files)
+    odd = lake(7, id='a "b"\n\\c\x7f', meta={"licence": "MIT"}, files={"lake": "one"})
     folder = made(odd, tmp_path)
     assert (folder / "environment/files/data/deep/x.csv").read_text() == "a\n1\n"
-    assert (folder / "environment/files/train.csv").is_file()
     dockerfile = (folder / "environment/Dockerfile").read_text()
     assert dockerfile.splitlines()[-1] == "COPY files/ /app/" and "pip" not in dockerfile
     row = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))

@@ -183,35 +183,28 @@ def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: 
         table = surveyed(shift, 200).rename(columns={"Sales": f"Sales {shift}"})
         (tmp_path / "lake").mkdir(exist_ok=True)
         table.to_csv(tmp_path / "lake" / f"t{shift}.csv", index=False)
-    words = ["--lakes", str(tmp_path / "lake"), "--heldout-share", "0", "--count", "6"]
 
     def reply(body: dict[str, Any]) -> str:
         asked = str(body["messages"][0]["content"]).rpartition("\n")[2]
-        asked, other = re.sub(r"^What ", "Please say: what ", asked), asked
-        return asked if asked != other else asked.replace(".csv", "_2.csv")
+        other = re.sub(r"^What ", "Please say: what ", asked)
+        return other if other != asked else asked.replace(".csv", "_2.csv")
 
-    def build(out: str, *more: str) -> dict[str, bytes]:
+    def build(out: str, *more: str) -> list[Task]:
+        words = ["--lakes", str(tmp_path / "lake"), "--heldout-share", "0", "--count", "6"]
         assert main([*words, *more, "--out", str(tmp_path / out)]) == 0
-        files = (p for p in (tmp_path / out).glob("*.json*") if p.name != "provenance.json")
-        return {p.name: p.read_bytes() for p in files}
+        return read_tasks(tmp_path / out / "train.jsonl")
 
-    build("one", "--workers", "1")
+    before = build("plain", "--workers", "1")
     with serving(reply) as (url, seen):
         writer = ("--writer", url, "--writer-model", "m", "--workers")
-        first = build("new", *writer, "2")
-        asked = len(seen)
-        assert first == build("new", *writer, "1") and len(seen) == asked  # the journal answered
-    told = json.loads(first["certificate.json"])["lake"]["wordings"]
-    before, after = (
-        {t.id: t for t in read_tasks(tmp_path / d / "train.jsonl")} for d in ("one", "new")
-    )
-    new = {i for i in after if after[i].prompt != before[i].prompt}
-    assert list(before) == list(after) and asked == len(after) == told["asked"]
-    assert all(after[name].gold == before[name].gold for name in after)
-    assert 0 < len(new) == told["reworded"] < len(after)
-    for name in new:
-        assert after[name].prompt[-1]["content"].startswith("Please say: what ")
-        assert after[name].meta["template"] == before[name].prompt[-1]["content"]
+        after, asked = build("new", *writer, "2"), len(seen)
+        assert after == build("new", *writer, "1") and len(seen) == asked  # the journal answered
+    new = [(a, b) for a, b in zip(after, before, strict=True) if a.prompt != b.prompt]
+    assert 0 < len(new) < len(after) == asked
+    assert [t.gold for t in after] == [t.gold for t in before]
+    for task, plain in new:
+        assert task.prompt[-1]["content"].startswith("Please say: what ")
+        assert task.meta["template"] == plain.prompt[-1]["content"]
 
 
 # --- short questions

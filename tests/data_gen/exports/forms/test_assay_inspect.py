@@ -32,15 +32,19 @@ def said(text: str, stop: str = "stop") -> ModelOutput:
 
 
 @pytest.mark.parametrize("family", ["demo", "own"])
-def test_accuracy_is_what_assay_scores(tmp_path: Path, family: str) -> None:
+def test_accuracy_is_what_assay_scores_also_of_answers_cut_off(tmp_path: Path, family: str) -> None:
     tasks = demo_tasks(60) if family == "demo" else own_tasks(60)
     folder = exported("inspect", tmp_path, tasks)
     words = load(folder)
     answers = [
         texts(w.task, words[i - 1].task)[i % 13 if i % 3 else 0] for i, w in enumerate(words)
     ]
-    ours = [score_text(w.task, text) for w, text in zip(words, answers, strict=True)]
-    model = get_model("mockllm/model", custom_outputs=[said(text) for text in answers])
+    stops = ["max_tokens" if i % 10 == 9 else "stop" for i in range(len(answers))]
+    ours = [
+        score_text(w.task, text, truncated=stop != "stop")
+        for w, text, stop in zip(words, answers, stops, strict=True)
+    ]
+    model = get_model("mockllm/model", custom_outputs=list(map(said, answers, stops)))
     (log,) = evaluate(
         adapter(folder, "assay_inspect").assay(),
         model=model,
@@ -58,23 +62,6 @@ def test_accuracy_is_what_assay_scores(tmp_path: Path, family: str) -> None:
     assert 0.2 < mean < 1
     accuracy = log.results.scores[0].metrics["mean"].value
     assert accuracy == pytest.approx(mean, abs=1e-12)
-
-
-def test_an_answer_that_was_cut_off_is_scored_as_one(tmp_path: Path) -> None:
-    folder = exported("inspect", tmp_path, demo_tasks(6)[:2])
-    words = load(folder)
-    outputs = [said(w.gold, "max_tokens") for w in words]
-    model = get_model("mockllm/model", custom_outputs=outputs)
-    (log,) = evaluate(
-        adapter(folder, "assay_inspect").assay(),
-        model=model,
-        display="none",
-        log_dir=str(tmp_path / "logs"),
-    )
-    assert log.samples is not None
-    assert [(s.scores or {})["assay"].value for s in log.samples] == [
-        score_text(w.task, w.gold, truncated=True).outcome for w in words
-    ]
 
 
 @pytest.mark.parametrize("way", ["tool", "guess"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,26 @@ from assay.task import Task, read_tasks, write_jsonl
 from rewards.score import main as score_command
 
 
+def scored(folder: Path, tasks: list[Task], said: Iterable[tuple[str, str, Any]]) -> list[float]:
+    """The rewards of `assay score` for (task, answer, …)."""
+    outputs, scores = folder / "outputs.jsonl", folder / "scores.jsonl"
+    write_jsonl(outputs, [{"id": name, "output": answer} for name, answer, _ in said])
+    words = ["--tasks", str(tasks_file(folder, tasks)), "--out", str(scores), "--workers", "1"]
+    assert score_command([str(outputs), *words]) == 0
+    return [json.loads(line)["reward"] for line in scores.read_text().splitlines()]
+
+
 def test_rewards_are_those_of_assay_score(tmp_path: Path) -> None:
     tasks = [*demo_tasks(12), *own_tasks(8)]
-    folder = exported("trl", tmp_path, tasks)
-    file = adapter(folder, "assay_trl")
+    file = adapter(exported("trl", tmp_path, tasks), "assay_trl")
     by_id = {task.id: task for task in tasks}
-    rows = file.rows()
-    ids = [json.loads(row["task"])["id"] for row in rows]
-    pairs = [(i, text) for i, name in enumerate(ids) for text in texts(by_id[name], tasks[i - 1])]
-    outputs = tmp_path / "outputs.jsonl"
-    outputs.write_text(
-        "".join(json.dumps({"id": ids[i], "output": text}) + "\n" for i, text in pairs)
-    )
-    scores = tmp_path / "scores.jsonl"
-    words = [str(outputs), "--tasks", str(tasks_file(tmp_path, tasks)), "--out", str(scores)]
-    assert score_command([*words, "--workers", "1"]) == 0
-    ours = [json.loads(line)["reward"] for line in scores.read_text().splitlines()]
-    said = [[{"role": "assistant", "content": text}] for _, text in pairs]
-    assert file.reward(said, [rows[i]["task"] for i, _ in pairs]) == ours
-    assert file.reward([text for _, text in pairs], [rows[i]["task"] for i, _ in pairs]) == ours
+    pairs: list[tuple[str, str, Any]] = []
+    for i, row in enumerate(file.rows()):
+        name = json.loads(row["task"])["id"]
+        pairs += [(name, text, row["task"]) for text in texts(by_id[name], tasks[i - 1])]
+    ours, rows = scored(tmp_path, tasks, pairs), [row for _, _, row in pairs]
+    said = [[{"role": "assistant", "content": text}] for _, text, _ in pairs]
+    assert file.reward(said, rows) == ours == file.reward([text for _, text, _ in pairs], rows)
     assert {0.0, 1.0} < set(ours)
 
 
@@ -79,40 +80,11 @@ def test_a_workbench_s_tools_have_schemas_that_trl_reads(tmp_path: Path) -> None
     assert get_json_schema(bench.tables)["function"]["parameters"]["properties"] == {}
 
 
-def arguments(out: Path, **more: Any) -> Any:
-    from trl import GRPOConfig
-
-    values: dict[str, Any] = {
-        "per_device_train_batch_size": 4,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": 1,
-        "learning_rate": 1e-2,
-        "use_cpu": True,
-        "bf16": False,
-        "report_to": [],
-        "save_strategy": "no",
-        "logging_steps": 1,
-        "seed": 0,
-    }
-    return GRPOConfig(output_dir=str(out), **(values | more))
-
-
 STEPS = 10
+Handed = list[tuple[str, str, float | None]]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What a run of the real trainer with the workbench did: (task, answer, reward) of every
-    episode, outputs of Python, the trainer's log, and the tasks."""
-
-    handed: list[tuple[str, str, float | None]]
-    ran: list[str]
-    logged: list[dict[str, Any]]
-    tasks: list[Task]
-
-
-def watched(file: Any, handed: list[tuple[str, str, float | None]], ran: list[str]) -> type:
+def watched(file: Any, handed: Handed, ran: list[str]) -> type:
     """The exported workbench; it keeps a list of the calls that it gets."""
 
     class Watched(file.Workbench):
@@ -147,54 +119,45 @@ def model_for(bench: Any, row: dict[str, Any], folder: Path) -> Path:
     return write_model(folder, template.read_text(encoding="utf-8"), seen, tools)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def test_the_real_trainer_calls_both_tools_and_learns_what_pays(tmp_path: Path) -> None:
+    """Rewards of its episodes are those of `assay score`."""
     trl = pytest.importorskip("trl", reason="trl is not installed; `make test-interop`")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    top = tmp_path_factory.mktemp("workbench")
-    tasks = read_tasks(write_tasks(8, top / "made.jsonl", tools=False))
-    file = adapter(exported("trl", top, tasks), "assay_trl")
-    handed: list[tuple[str, str, float | None]] = []
+    tasks = read_tasks(write_tasks(8, tmp_path / "made.jsonl", tools=False))
+    file = adapter(exported("trl", tmp_path, tasks), "assay_trl")
+    handed: Handed = []
     ran: list[str] = []
     bench = watched(file, handed, ran)
-    folder = model_for(bench(), file.rows()[0], top / "model")
+    folder = model_for(bench(), file.rows()[0], tmp_path / "model")
+    arguments = trl.GRPOConfig(
+        output_dir=str(tmp_path / "run"),
+        per_device_train_batch_size=8,
+        num_generations=4,
+        max_completion_length=400,
+        max_steps=STEPS,
+        max_tool_calling_iterations=3,
+        learning_rate=1e-2,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        logging_steps=1,
+        seed=0,
+    )
     trainer = trl.GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder),
         environment_factory=bench,
-        args=arguments(
-            top / "run",
-            per_device_train_batch_size=8,
-            max_completion_length=400,
-            max_steps=STEPS,
-            max_tool_calling_iterations=3,
-        ),
+        args=arguments,
         train_dataset=file.dataset(),
         processing_class=AutoTokenizer.from_pretrained(folder),
     )
     trainer.train()
     logged = [row for row in trainer.state.log_history if "reward" in row]
-    return Trained(handed, ran, logged, tasks)
-
-
-def test_the_real_trainer_calls_both_tools(trained: Trained) -> None:
-    assert len(trained.handed) == 8 * STEPS
-    assert trained.ran and set(trained.ran) == {"42\n"}  # in the sandbox
-    assert {answer for _, answer, _ in trained.handed} >= set(ANSWERS)
-    assert len(trained.logged) == STEPS and trained.logged[0]["tools/call_frequency"] > 0
-    assert all(row["tools/failure_frequency"] == 0 for row in trained.logged)
-
-
-def test_rewards_of_episodes_are_those_of_assay_score(trained: Trained, tmp_path: Path) -> None:
-    outputs, scores = tmp_path / "outputs.jsonl", tmp_path / "scores.jsonl"
-    write_jsonl(outputs, [{"id": name, "output": answer} for name, answer, _ in trained.handed])
-    tasks = str(tasks_file(tmp_path, trained.tasks))
-    words = ["--tasks", tasks, "--out", str(scores), "--workers", "1"]
-    assert score_command([str(outputs), *words]) == 0
-    ours = [json.loads(line)["reward"] for line in scores.read_text().splitlines()]
-    assert [reward for _, _, reward in trained.handed] == ours
-
-
-def test_the_model_learns_to_hand_in_what_pays(trained: Trained) -> None:
-    right = [float(answer == ANSWERS[0]) for _, answer, _ in trained.handed]
+    assert len(handed) == 8 * STEPS and len(logged) == STEPS
+    assert ran and set(ran) == {"42\n"}  # in the sandbox
+    assert logged[0]["tools/call_frequency"] > 0
+    assert all(row["tools/failure_frequency"] == 0 for row in logged)
+    assert [reward for _, _, reward in handed] == scored(tmp_path, tasks, handed)
+    right = [float(answer == ANSWERS[0]) for _, answer, _ in handed]
     assert sum(right[-16:]) / 16 > sum(right[:16]) / 16 + 0.3
