@@ -3,6 +3,7 @@ nothing is paid without work, twins ask anew, and the same bytes come out howeve
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -32,8 +33,8 @@ from assay.task import Task, read_tasks
 from data_gen.queries.lake import Lake
 from data_gen.queries.lake_build import SHORT, fits, short_lake
 from data_gen.queries.lake_proof import validate
-from data_gen.queries.lake_questions import question_for
-from data_gen.queries.pipeline import Question, short_script
+from data_gen.queries.lake_questions import NoQuestion, question_for
+from data_gen.queries.pipeline import short_script
 from rewards.krama.answer import category, score_response
 from rewards.krama.episode import score_row
 from rollouts.engines.scripted import CannedEngine
@@ -249,27 +250,17 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return short_lake(open_lake(forms(tmp_path_factory.mktemp("short") / "lake", 4)))
 
 
-def first_short(lake: Lake, kind: str, start: int) -> Question:
-    for seed in range(start, start + 500):
-        try:
-            found = question_for(lake.tables, kind, seed, lake.links)
-        except ValueError:
-            continue
-        if not fits(lake, found):
-            return replace(found, script=short_script(found, lake.tables))
-    raise AssertionError(kind)
-
-
 @pytest.mark.parametrize("kind", SHORT.kinds)
 def test_a_script_that_prints_other_values_is_refused(short: Lake, kind: str) -> None:
-    for start in range(0, 40_000, 1000):
-        found = first_short(short, kind, start)
-        values, why = validate(found, short.folder)
-        assert why != "the short script differs", (found.script, values)
-        if values is not None:
-            break
-    else:
-        pytest.fail(f"no question of kind {kind} is a task")
+    values, seed = None, 0
+    while values is None:
+        seed += 1
+        with contextlib.suppress(NoQuestion):
+            found = question_for(short.tables, kind, seed, short.links)
+            if not fits(short, found):
+                found = replace(found, script=short_script(found, short.tables))
+                values, why = validate(found, short.folder)
+                assert why != "the short script differs", (found.script, values)
     one_more = found.script.replace("print(len(t))", "print(len(t) + 1)", 1)
     for broken in (one_more, found.script.rpartition("print(")[0]):
         broken = replace(found, script=broken)
