@@ -12,6 +12,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
 from lake_files import open_lake, run, shelf_of, write_lines
+from places import ROOT
 
 from data_gen.queries.lake import Lake
 from data_gen.queries.lake_build import facts_of
@@ -21,28 +22,12 @@ from data_gen.queries.ops import Figure, Join, Load, Source
 from data_gen.queries.pipeline import LakeStep, Question
 from data_gen.rewording import lacks, named
 
-OWNERS = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")
-
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake() -> Lake:
     """Sales with amounts and years; two more tables that share the key, each without some rows; one
     calls it otherwise."""
-    folder = tmp_path_factory.mktemp("shares") / "lake"
-    shops = (
-        f"s{i},{'abcdefgh'[i * 7 % 8]},{1990 + i % 24},"
-        f"{100 + (i * i * 13 + 7) % 9_700 + 900 * (i * 7 % 8)},"
-        f"{10 + 3 * (i * 7 % 8) + (i * 37 + i % 24 * 11) % 101 / 3:.2f}"
-        for i in range(360)
-    )
-    write_lines(folder / "shops.csv", "Shop,Kind,Year,Sales,Height", shops)
-    depths = (f"s{i},{3 + 2 * (i * i % 23 % 8) + (i * i * 7 + 3) % 83 / 9:.2f}" for i in range(340))
-    write_lines(folder / "depths.csv", "Shop,Depth", depths)
-    owners = (
-        f"s{i};{OWNERS[i * i % 23 % 8]};{7 + (i * i * 11 + 5) % 79 / 8:.2f}" for i in range(330)
-    )
-    write_lines(folder / "owners.csv", "Store;Owner;Width", owners)
-    return open_lake(folder)
+    return open_lake(ROOT / "tests/data/queries/shops")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from assay_command import here, rows
 from lake_files import write_lines
-from places import tables
+from places import ROOT, tables
 
 pytest.importorskip("duckdb")
 
@@ -47,33 +47,8 @@ from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.run import Failed, run
 from rewards.sql.score import fenced
 
-CITIES = ("Lyon", "Bern", "Köln", "Kyiv", "Rome", "Graz", "Turin", "Basel")
-
-
-def write_shop(folder: Path, seed: int = 0) -> Path:
-    """Customers with missing values, and orders that mostly name a customer."""
-    rng = Random(seed)
-    people = [f"Customer {seed}-{i}" for i in range(60)]
-    rows: list[str] = []
-    for name in people:
-        segment = rng.choice(["retail", "trade", "public", ""])
-        income = round(rng.gauss(3000, 900), 1) if rng.random() < 0.9 else ""
-        since = rng.randint(1981, 2019)
-        rows.append(f"{name},{rng.choice(CITIES)},{segment},{rng.randint(18, 80)},{income},{since}")
-    write_lines(folder / "customers.csv", "customer,city,segment,age,income,since", rows)
-    orders: list[tuple[Any, ...]] = []
-    for _ in range(300):
-        day = f"20{rng.randint(18, 23)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
-        who = rng.choice(people[:50]) if rng.random() < 0.97 else "Walk-in"
-        channel, price = rng.choice(("web", "shop", "phone")), round(rng.expovariate(1 / 50), 2)
-        orders.append((day, who, channel, price, rng.randint(1, 40)))
-    with closing(sqlite3.connect(folder / "sales.sqlite")) as db:
-        db.execute("CREATE TABLE orders (order_date, customer, channel, price, quantity)")
-        db.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", orders)
-        db.commit()
-    return folder
-
-
+# customers with missing values, and orders that mostly name a customer
+SHOP, OTHER = (ROOT / "tests/data/queries" / name for name in ("shop", "shops"))
 SQL = BUILT_IN["sql"]
 ROWS = 1000
 
@@ -110,8 +85,8 @@ def rows_of(unit: Unit, plan: Plan) -> Any:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return opened(write_shop(tmp_path_factory.mktemp("sql") / "shop"))
+def lake() -> Lake:
+    return opened(SHOP)
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +273,7 @@ def build(
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("sql")
     more = "--heldout-share 0 --validation-share 0 --stated-licence CC0-1.0"
-    build(top / "out", write_shop(top / "shop0"), more=more)
+    build(top / "out", SHOP, more=more)
     return top / "out"
 
 
@@ -315,7 +290,7 @@ def test_tasks_carry_what_they_need_and_pay_gold_alone(tasks: list[Task]) -> Non
     assert len(tasks) == 24 == len({t.id for t in tasks})
     assert len({t.meta["kind"] for t in tasks}) >= 10
     for task in tasks:
-        assert task.meta["licence"] == "CC0-1.0" and task.meta["source"] == "shop0"
+        assert task.meta["licence"] == "CC0-1.0" and task.meta["source"] == "shop"
         asked = task.prompt[0]["content"]
         assert "CREATE TABLE" in asked and task.meta["question"] in asked and "```sql" in asked
         assert all(clause in asked for clause in task.meta["clauses"])
@@ -344,12 +319,11 @@ def test_every_command_takes_the_tasks(out: Path, tasks: list[Task], tmp_path: P
 
 
 def test_splits_by_table_and_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
-    folders = [write_shop(tmp_path / f"shop{seed}", seed) for seed in range(2)]
     made: list[dict[str, bytes]] = []
     for workers in ("1", "2"):
         out = tmp_path / f"out{workers}"
         more = f"--heldout-share 0.4 --validation-share 0.1 --workers {workers}"
-        build(out, *folders, count=9, more=more)
+        build(out, SHOP, OTHER, count=9, more=more)
         made.append({p.name: p.read_bytes() for p in sorted(out.glob("*.json*"))})
     assert made[0] == made[1] and {"train.jsonl", "certificate.json"} <= made[0].keys()
     sides = {n: {t.meta["source"] for t in read_tasks(out / f"{n}.jsonl")} for n in SPLITS}
