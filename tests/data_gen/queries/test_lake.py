@@ -56,9 +56,12 @@ def test_a_file_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
     (lake / "broken.parquet").write_bytes(b"PAR1 no")
     (lake / "deep.json").write_text('[{"a": {"b": 1}}]', encoding="utf-8")
     (lake / "paper.pdf").write_bytes(b"no table")
+    with open(lake / "tables.yaml", "a", encoding="utf-8") as rules:
+        rules.write('"page.html": {use: false}\n')
     found = open_lake(lake)
     assert "no readable parquet file" in found.refused["broken.parquet"]
     assert "holds objects or lists" in found.refused["deep.json"]
+    assert "use: false" in found.refused["page.html"]
     names = {one.name for one in found.inputs({}, Tally())}
     assert {"lake/paper.pdf", "lake/broken.parquet", "lake/tabs.tsv"} <= names
 

@@ -107,7 +107,8 @@ def files_of(folder: Path) -> Iterator[tuple[str, bytes]]:
         data = path.read_bytes()
         if path.suffix == ".xlsx":
             with zipfile.ZipFile(path) as book:
-                data = b"\n".join(book.read(name) for name in book.namelist())
+                parts = b"\n".join(book.read(name) for name in book.namelist())
+                data = parts.replace(b"defaultRowHeight", b"")
         elif path.suffix == ".parquet":
             data += pd.read_parquet(path).to_csv().encode()
         yield path.name, path.name.encode() + data
