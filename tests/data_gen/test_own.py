@@ -51,13 +51,6 @@ def test_a_family_of_one_file_builds_splits_and_a_certificate(tmp_path: Path) ->
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_a_setting_without_default_must_be_given(tmp_path: Path, capsys: Capture) -> None:
-    path = family_file(tmp_path, "build(seed, count: int = 6,", "build(seed, count: int,")
-    assert build(path, tmp_path / "out") == 2
-    assert "setting count has no default; give count=VALUE" in capsys.readouterr().err
-    assert build(path, tmp_path / "out", "count=2") == 0
-
-
 def test_gold_may_be_proved_by_running_it(tmp_path: Path) -> None:
     proof = 'gold=lambda task: None, proof=lambda task: Answer(task.gold["text"])'
     path = family_file(tmp_path, 'gold=lambda task: task.gold["text"]', proof)

@@ -160,18 +160,6 @@ def test_one_reading_or_none(
     assert (str(found[0]) if reading == "time" else found) == wanted
 
 
-def test_groups_and_last_rows_that_add_up_all_others_are_refused(tmp_path: Path) -> None:
-    rows = [(f"g{i % 2}", i * i + 0.5, i * 3 + 0.25) for i in range(20)]
-    text = "a,b,c\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows)
-    assert len(cells(table_of(tmp_path, text), "b")) == 20
-    total = [sum(row[i] for row in rows) for i in (1, 2)]
-    last = f"g2,{total[0]},{total[1]}\n"
-    both = "".join(f"all of it,{b},{c}\n" for _, b, c in rows)
-    for more in (last, both):
-        with pytest.raises(NotProvable, match="add"):
-            table_of(tmp_path, text + more)
-
-
 @settings(max_examples=25)
 @given(
     values=st.lists(st.integers(-9_999_999, 9_999_999), min_size=3, max_size=12),
