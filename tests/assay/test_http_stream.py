@@ -86,29 +86,19 @@ def test_a_stream_that_ends_early_is_no_answer(at: int) -> None:
     assert not broken(wire(rows, done=False))
 
 
-def test_odd_streams() -> None:
-    """A call said whole, index 0 for each of several, a name with every piece, data over lines,
-    content as parts."""
-    one = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
-    two = {"index": 0, "id": "b", "function": {"name": "f", "arguments": "{"}}
-    more = {"index": 0, "id": "b", "function": {"name": "f", "arguments": "}"}}
-    found = read_stream(wire([choice({"tool_calls": [c]}) for c in (one, two, more)]))
-    calls = found["choices"][0]["message"]["tool_calls"]
-    assert [(c["id"], c["function"]) for c in calls] == [
-        ("a", {"name": "f", "arguments": "{}"}),
-        ("b", {"name": "f", "arguments": "{}"}),
-    ]
-    pretty = json.dumps(choice({"content": "x"}, "stop"), indent=1).replace("\n", "\ndata: ")
-    row = read_stream(f"event: message\ndata: {pretty}\n\n")
-    assert row["choices"][0]["message"] == {"content": "x"}
-    parts = [
-        [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}],
-        [{"type": "thinking", "thinking": [{"type": "text", "text": "b"}]}],
-        "c",
-        "d",
-    ]
-    content = read_stream(wire([choice({"content": p}) for p in parts]))
-    assert content["choices"][0]["message"]["content"] == [
+def test_calls_of_one_index_are_told_apart_by_their_ids() -> None:
+    """A call said whole, and one with its name in every piece."""
+    parts = [("a", "{}"), ("b", "{"), ("b", "}")]
+    calls = [{"index": 0, "id": i, "function": {"name": "f", "arguments": a}} for i, a in parts]
+    found = read_stream(wire([choice({"tool_calls": [call]}) for call in calls]))
+    made = [(c["id"], c["function"]) for c in found["choices"][0]["message"]["tool_calls"]]
+    assert made == [(name, {"name": "f", "arguments": "{}"}) for name in "ab"]
+
+
+def test_parts_of_a_kind_are_put_together() -> None:
+    thoughts = [[{"type": "thinking", "thinking": [{"type": "text", "text": t}]}] for t in "ab"]
+    found = read_stream(wire([choice({"content": part}) for part in (*thoughts, "c", "d")]))
+    assert found["choices"][0]["message"]["content"] == [
         {"type": "thinking", "thinking": [{"type": "text", "text": "ab"}]},
         {"type": "text", "text": "cd"},
     ]

@@ -53,9 +53,6 @@ def test_a_torn_file_is_named(ending: str, tmp_path: Path) -> None:
     Path(name).write_bytes(Path(name).read_bytes()[: 60_000 if ending == ".gz" else 50_000])
     with pytest.raises(TaskError, match=r"x\.jsonl\.\w+: cannot be decompressed from line \d+ on"):
         lines_of([name])
-    Path(name).write_bytes(b"no such format")
-    with pytest.raises(TaskError, match=rf"is named {ending}, but holds neither gzip nor zstd"):
-        lines_of([name])
 
 
 def test_urls_of_memory_and_of_files(tmp_path: Path) -> None:
@@ -89,27 +86,12 @@ NAMES = ("r.jsonl", "r.jsonl.gz", "r.jsonl.zst", "r.parquet")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_come_back_from_what_their_name_says(name: str, tmp_path: Path) -> None:
-    stored: list[bytes] = []
     for folder in "ab":
-        path = tmp_path / folder / name
-        assert write_rows(path, ROWS) == 3
-        assert [row for _, row in read_rows(path)] == ROWS
-        stored.append(path.read_bytes())
-    assert stored[0] == stored[1]
-    starts = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "parquet": b"PAR1", "jsonl": b"{"}
-    assert stored[0].startswith(starts[name.rpartition(".")[2]])
+        assert write_rows(tmp_path / folder / name, ROWS) == 3
+    assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    found = [(w.removeprefix(str(tmp_path)), r) for w, r in read_rows(tmp_path / "a" / name)]
     word = "row" if name.endswith("parquet") else "line"
-    wheres = [where.removeprefix(str(tmp_path)) for where, _ in read_rows(tmp_path / "a" / name)]
-    assert wheres == [f"/a/{name} {word} {n}" for n in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_rows_that_cannot_be_written_leave_the_old_file(name: str, tmp_path: Path) -> None:
-    write_rows(tmp_path / name, ROWS)
-    with pytest.raises(TypeError):
-        write_rows(tmp_path / name, [{"a": 1}, {"a": {1, 2}}])
-    assert [row for _, row in read_rows(tmp_path / name)] == ROWS
-    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert found == [(f"/a/{name} {word} {n}", row) for n, row in enumerate(ROWS, 1)]
 
 
 @pytest.mark.parametrize(
@@ -132,15 +114,10 @@ def test_marks_line_ends_and_blank_lines_are_no_part_of_rows(tmp_path: Path) -> 
     assert list(read_rows(tmp_path / "empty.jsonl")) == []
 
 
-def test_a_parquet_file_gives_its_rows_as_lines(tmp_path: Path) -> None:
+def test_a_parquet_file_gives_its_rows_as_lines_in_blocks(tmp_path: Path) -> None:
     made = [{"n": n, "text": "x" * (n % 50)} for n in range(3000)]
     name = str(tmp_path / "a.parquet")
     write_rows(name, made)
-    found = list(blocks([name], 4000))
-    lines = b"".join(block.data for block in found).splitlines()
-    assert [json.loads(line) for line in lines] == made
-    numbers = [1]
-    for block in found:
-        assert block.number == numbers[-1] and block.position <= Path(name).stat().st_size
-        numbers.append(block.number + block.data.count(b"\n"))
-    assert numbers[-1] == 3001 and found[-1].position == Path(name).stat().st_size
+    found = lines_of([name], 4000)
+    assert [json.loads(line) for *_, line in found] == made
+    assert [number for _, number, _ in found] == [*range(1, 3001)]

@@ -29,18 +29,6 @@ def test_a_row_of_another_shape_is_refused(
     assert str(error.value).startswith(f"{path} line 2: ") and said in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["id", "family", "track", "split", "prompt", "gold"])
-def test_a_field_that_is_missing_is_named(name: str) -> None:
-    row = {k: v for k, v in ROW.items() if k != name}
-    with pytest.raises(TaskError, match=f"field '{name}' is missing"):
-        Task.from_json(row)
-
-
-def test_what_may_be_left_out_may_be_null() -> None:
-    row = ROW | {"tools": None, "files": None, "group": None, "meta": None}
-    assert Task.from_json(row) == Task.from_json(ROW)
-
-
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_a_task_comes_back_as_it_was(text: str, words: list[str]) -> None:
     prompt = [{"role": "user", "content": text}]

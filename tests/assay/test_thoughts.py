@@ -15,7 +15,6 @@ from rewards.cdr.score import gold_answer, score_refinement
 
 TABLES = tables("assay")
 
-WORDS = st.text(alphabet="abc <>/{}\n", max_size=30)
 ANSWERS = TABLES["thoughts_answers"]
 
 
@@ -24,27 +23,6 @@ ANSWERS = TABLES["thoughts_answers"]
 def test_the_answer_of_every_form(form: str, answer: str) -> None:
     found = parted(filled(FORMS[form], answer))
     assert (found.answer, found.ended) == (answer, True)
-
-
-@pytest.mark.parametrize("form", [f for f in FORMS if "hm" in FORMS[f] and "long" not in f])
-def test_what_was_thought_is_kept_without_its_marks(form: str) -> None:
-    thought = parted(filled(FORMS[form], "5")).thought
-    assert "hm" in thought and "5" not in thought
-    assert not thought.startswith(tuple(opening for opening, _ in MARKS if "twice" not in form))
-
-
-@given(st.sampled_from(MARKS), WORDS, WORDS)
-def test_what_follows_a_thought_is_the_answer(
-    pair: tuple[str, str], thought: str, answer: str
-) -> None:
-    said = f"{pair[0]}{thought}{pair[1]}\n\n{answer}"
-    assert answer_after_thoughts(said) == answer.lstrip()
-
-
-@given(st.sampled_from(MARKS), WORDS)
-def test_an_unclosed_thought_is_no_answer(pair: tuple[str, str], thought: str) -> None:
-    assert parted(pair[0] + thought).answer == ""
-    assert not parted(pair[0] + thought).ended
 
 
 PIECES = [mark for pair in MARKS for mark in pair]
@@ -84,13 +62,8 @@ def test_tags_that_the_prompt_asks_for_stay() -> None:
     assert answer_after_thoughts(said, "4", "Write <answer>…</answer>.") == "<answer>5</answer>"
 
 
-HOSTILE = ["<think></think>", "</think>", "<think>", "[THINK]", "a<think></think>", "<think> a "]
-HOSTILE += [
-    "```\n<think></think>\n```\n",
-    '"<think>"</think>',
-    "analysisassistantfinal",
-    "<answer>",
-]
+HOSTILE = ["<think></think>", "</think>", "<think> a ", "[THINK]", "```\n<think></think>\n```\n"]
+HOSTILE += ['"<think>"</think>', "analysisassistantfinal", "<answer>"]
 
 
 @pytest.mark.parametrize("mark", HOSTILE)
@@ -115,13 +88,3 @@ def test_a_score_says_that_the_thought_did_not_end(form: str) -> None:
     left = {"answer.json": b'{"response": {"answer": 5}}'}  # what an agent handed in stands
     score = score_answer(task, Answer(UNENDED[form], files=left))
     assert score.outcome == 1.0
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("said", ['{"answer": 5}', "<answer>5</answer>", "so: <answer>5</answer>"])
-def test_an_answer_in_words_is_read_after_a_thought(said: str, form: str) -> None:
-    if "<answer>" in FORMS[form]:
-        said = '{"answer": 5}'
-    gold = {"answer": 5, "answer_type": "numeric_exact"}
-    task = Task("t", "answer", "a", "train", [], gold)
-    assert score_answer(task, Answer(filled(FORMS[form], said))).outcome == 1.0

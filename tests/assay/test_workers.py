@@ -10,21 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_functions import die, inverse, start, threads, work
+from job_functions import die, start, work
 from mini_slurm import alive, wait_for
 from places import ROOT
 
-from assay.machine import usable_cores
 from assay.task import TaskError
-from assay.workers import AHEAD, WorkerPool, limit_threads, map_ordered
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_the_order_of_the_jobs(workers: int) -> None:
-    found = list(map_ordered(work, range(40), workers, start, ("begun",)))
-    assert [square for square, _, _ in found] == [n * n for n in range(40)]
-    assert {word for _, word, _ in found} == {"begun"}
-    assert (os.getpid() in {pid for *_, pid in found}) == (workers == 1)
+from assay.workers import AHEAD, WorkerPool, map_ordered
 
 
 def test_jobs_are_taken_as_they_are_needed() -> None:
@@ -46,12 +37,6 @@ def test_jobs_are_taken_as_they_are_needed() -> None:
 def test_a_process_that_is_killed_is_one_sentence() -> None:
     with pytest.raises(TaskError, match="a worker process was killed before its work was done"):
         list(map_ordered(die, range(40), 2))
-
-
-def test_what_a_job_raises_is_raised_with_its_place() -> None:
-    with pytest.raises(ZeroDivisionError) as raised:
-        list(map_ordered(inverse, [1, 0], 2))
-    assert "job_functions.py" in raised.value.__notes__[0]
 
 
 @pytest.mark.parametrize(("workers", "apart"), [(1, False), (2, False), (1, True)])
@@ -92,16 +77,3 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     workers = [int(pid) for pid in done.stdout.split()]
     assert workers
     wait_for("the workers to end", lambda: not any(map(alive, workers)))
-
-
-def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("threadpoolctl")
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        monkeypatch.setenv(name, "2")
-    with WorkerPool(2, limit_threads) as crew:
-        found = list(crew.map(threads, range(2)))
-    assert all(pools and set(pools) == {1} for pools in found)
-    if usable_cores() == 1:
-        return
-    with WorkerPool(2) as crew:  # and so they do not by themselves
-        assert any(set(pools) != {1} for pools in crew.map(threads, range(2)))

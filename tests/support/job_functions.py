@@ -20,15 +20,3 @@ def die(job: int) -> int:
     if job == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return job
-
-
-def inverse(job: int) -> float:
-    return 1 / job
-
-
-def threads(_: int) -> list[int]:
-    """How many threads each numeric library uses."""
-    import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    from threadpoolctl import threadpool_info
-
-    return [pool["num_threads"] for pool in threadpool_info()]

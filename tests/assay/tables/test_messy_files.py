@@ -50,3 +50,26 @@ def test_the_line_of_tables_yaml_settles_it(name: str, tmp_path: Path) -> None:
     assert len(frames) == 1
     assert wrong_cells(frames[0], name) == []
     assert [str(c) for c in frames[0].columns] == rights(name)[0]
+
+
+def test_rows_left_out_keep_the_fill_in_place(tmp_path: Path) -> None:
+    """Without the row that holds a merged cell there is none to fill from; without others, is."""
+    name = "merged_towns.xlsx"
+    for rows, left in (([3, 9], False), ([4, 10], True)):
+        folder = folder_of([name], tmp_path / str(left))
+        rule = f"{name}: {{merged: fill, drop_rows: {rows}}}"
+        (folder / "tables.yaml").write_text(rule, encoding="utf-8")
+        _, (frame,) = read(name, folder)
+        right = [row[:2] for n, row in enumerate(rights(name)[1], 2) if n not in rows]
+        assert frame["department"].tolist() == [row[1] for row in right]
+        assert ("town" in frame) is left
+        assert not left or frame["town"].tolist() == [row[0] for row in right]
+
+
+def test_a_rule_says_what_formulas_hold(tmp_path: Path) -> None:
+    asked = ("no_result", "missing"), ("no_result", "stored"), ("stored_zero", "stored")
+    for (name, rule), in_doubt in zip(asked, (False, True, False), strict=True):
+        file = f"formulas_{name}.xlsx"
+        folder = folder_of([file], tmp_path / rule / name)
+        (folder / "tables.yaml").write_text(f"{file}: {{formulas: {rule}}}", encoding="utf-8")
+        assert bool(read(file, folder)[0]) is in_doubt

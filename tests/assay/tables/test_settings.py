@@ -9,7 +9,7 @@ from places import tables
 
 pd = pytest.importorskip("pandas")
 
-from assay.tables.load import load, plan_file, plan_folder  # noqa: E402
+from assay.tables.load import load, plan_file  # noqa: E402
 from assay.tables.plan import ReadPlan, Skipped  # noqa: E402
 from assay.tables.settings import read_settings  # noqa: E402
 from assay.task import TaskError  # noqa: E402
@@ -39,14 +39,6 @@ def test_a_rule_decides(
     assert [None if pd.isna(v) else v for v in values] == wanted
 
 
-def test_a_file_can_be_left_out(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "tables.yaml").write_text('"sub/*": {use: false}')
-    said = [r.said() for r in plan_folder(tmp_path)]
-    assert "sub/a.csv: tables.yaml says use: false" in said
-
-
 @pytest.mark.parametrize(("text", "said"), TABLES["what_cannot_be_meant_is_one_sentence"])
 def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "tables.yaml").write_text(text)
@@ -54,9 +46,3 @@ def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Pa
         read_settings(tmp_path)
     assert said in str(caught.value) and "tables.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["missing: {z: [x]}", "text: [z]", 'dates: {z: "%Y"}'])
-def test_a_column_that_is_not_there_is_said(key: str, tmp_path: Path) -> None:
-    found = reading(tmp_path, f'"*": {{{key}}}')
-    assert isinstance(found, Skipped) and "names a column 'z' that is not there" in found.why

@@ -35,10 +35,6 @@ def _codes(rows: list[list[Any]], names: list[str] | None = None, **given: Any) 
     return [d.code for d in doubts_of(names, rows, range(2, len(rows) + 2), **given)]
 
 
-def _summed(rows: list[list[str]], head: list[str]) -> list[str]:
-    return [*head, f"{sum(float(r[2]) for r in rows):.2f}", str(sum(int(r[3]) for r in rows))]
-
-
 def _all(word: str) -> dict[int, dict[int, str]]:
     return {i: {0: f"{word} {i}"} for i in range(40)}
 
@@ -61,38 +57,6 @@ def test_plain_rows_have_no_doubt(changes: dict[int, dict[int, str]]):
     for place, cells in changes.items():
         rows[place] = [cells.get(column, cell) for column, cell in enumerate(rows[place])]
     assert _codes(rows) == []
-
-
-GOODS = [["product", "x", "price", "stock"], *([f"p{i}", "y", f"{i}.5", str(i)] for i in range(9))]
-LAST_YEAR = [f"{sum(float(r[c]) for r in _rows()) * 0.93:.2f}" for c in (2, 3)]
-
-
-@pytest.mark.parametrize(
-    ("above", "below", "codes"),
-    [
-        ([], [_summed(_rows(), ["", ""])], ["total_rows"]),
-        ([], [_summed(_rows(), ["Zweigstellen", "sport"])], ["total_rows"]),
-        ([], [["Vorjahr", "", *LAST_YEAR]], ["total_rows"]),
-        ([], [["Birk", "", "950.50", "9100"]], []),
-        ([], [["Total", "", "", ""]], ["notes"]),
-        ([], [["====", "", "", ""]], ["notes"]),
-        ([], GOODS, ["several_tables"]),
-        ([["---"] * 4], [], ["notes"]),
-        ([["name", "type", "EUR", ""]], [], ["notes"]),
-        ([["", "", "[EUR]", "persons"]], [], ["notes"]),
-    ],
-)
-def test_what_stands_around_the_rows(
-    above: list[list[str]], below: list[list[str]], codes: list[str]
-):
-    assert _codes([*above, *_rows(), *below]) == codes
-
-
-@pytest.mark.parametrize("word", TABLES["a_total_at_the_end_is_a_row_in_doubt"])
-def test_a_total_at_the_end_is_a_row_in_doubt(word: str):
-    rows = _rows()
-    (doubt,) = doubts_of(_NAMES, [*rows, _summed(rows, [word, ""])], range(2, 43))
-    assert doubt.code == "total_rows" and "drop_rows: [42]" in doubt.settle
 
 
 @pytest.mark.parametrize("word", ["Mean", "Mittelwert", "平均", "Max", "min.", "Std. Dev."])
@@ -133,19 +97,3 @@ def test_notes_are_in_doubt_wherever_they_stand(note: list[Any]):
         found = doubts_of(_NAMES, [*rows[:place], note, *rows[place:]], range(2, 43))
         assert [d.code for d in found] == ["notes"]
         assert found[0].settle.startswith(f"drop_rows: [{place + 2}]")
-
-
-def test_one_line_settles_all_rows_in_doubt():
-    rows = _rows()
-    rows = [["", "", "EUR", ""], *rows, _summed(rows, ["Total", ""])]
-    found = doubts_of(_NAMES, rows, range(2, 44))
-    assert {d.code for d in found} == {"notes", "total_rows"}
-    assert {d.settle.partition("  #")[0] for d in found} == {"drop_rows: [2, 43]"}
-
-
-def test_tables_side_by_side():
-    rows = [[*r[:2], "", *r[2:]] for r in _rows()]
-    assert _codes(rows, ["town", "department", "Unnamed: 2", "sales", "visitors"]) == [
-        "several_tables"
-    ]
-    assert _codes(rows, ["town", "department", "remark", "sales", "visitors"]) == []
